@@ -25,6 +25,8 @@ pub(crate) struct Completions {
     /// How many commands wait, and how many did ever.
     waiting: u32,
     asked: u64,
+    /// Counters that have changed, for whoever shows them to the user elsewhere.
+    changed: Option<Vec<CtHandle>>,
 }
 
 impl Completions {
@@ -86,7 +88,25 @@ impl Completions {
         if self.counters.len() >= most as usize {
             return Err(Error::NoSpace);
         }
-        Ok(CtHandle(self.counters.insert(Counter::default())))
+        let ct = CtHandle(self.counters.insert(Counter::default()));
+        self.changed.iter_mut().for_each(|changed| changed.push(ct));
+        Ok(ct)
+    }
+
+    /// Has counters that change told by [`Completions::next_changed`].
+    pub(crate) fn tell_changes(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// A counter that has changed since it was told last, and its value.
+    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
+        loop {
+            let ct = self.changed.as_mut()?.pop()?;
+            // One that was freed has no value.
+            if let Ok(value) = self.ct_get(ct) {
+                return Some((ct, value));
+            }
+        }
     }
 
     /// Ends a counter; what waited for it is given back, and will not be done.
@@ -118,6 +138,9 @@ impl Completions {
     pub(crate) fn ct_change(&mut self, ct: CtHandle, change: impl FnOnce(&mut Count)) -> Result<()> {
         let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
         change(&mut counter.value);
+        if let Some(changed) = self.changed.as_mut().filter(|changed| changed.last() != Some(&ct)) {
+            changed.push(ct);
+        }
         let reached = counter.value.success.saturating_add(counter.value.failure);
         while let Some(next) = counter.waiting.first_entry() {
             if next.key().0 > reached {

@@ -158,6 +158,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Has counters that change told by [`Engine::next_changed`].
+    pub(crate) fn tell_changes(&mut self) {
+        self.completions.tell_changes();
+    }
+
+    /// A counter that has changed since it was told last, and its value.
+    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
+        self.completions.next_changed()
+    }
+
     /// Takes a portal table entry: this one, or with `None` any (`PtlPTAlloc`).
     ///
     /// # Errors

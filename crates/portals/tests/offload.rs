@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use host::Host;
 use host::world::{Config, Ended, Node, World};
 use portals::{
-    AckReq, Action, Entry, EntryOptions, Event, EventKind, Fail, Limits, List, Local, MdHandle, MdOptions,
-    Offload, Place, Process, PtOptions, Region, Source, Transfer,
+    AckReq, Action, Count, Entry, EntryOptions, Error, Event, EventKind, Fail, Limits, List, Local, MdHandle,
+    MdOptions, Offload, Place, Process, PtOptions, Region, Source, Transfer,
 };
 use verbs::Buf;
 
@@ -67,19 +67,7 @@ impl Rank {
     }
 
     fn put(&mut self, to: Process, at: u64, len: u64, ack: AckReq, hdr_data: u64) {
-        let transfer = Transfer {
-            action: Action::Put,
-            put: Some(Local { md: self.md, offset: at }),
-            get: None,
-            length: len,
-            ack,
-            target: to,
-            pt_index: 0,
-            match_bits: TAG,
-            remote_offset: 0,
-            user_ptr: 99,
-            hdr_data,
-        };
+        let transfer = put(self.md, to, at, len, ack, hdr_data);
         self.port.transfer(&transfer).expect("it can begin");
     }
 
@@ -88,6 +76,22 @@ impl Rank {
         let (event, lost) = self.port.eq_wait(deadline).expect("an event");
         assert!(!lost);
         event
+    }
+}
+
+fn put(md: MdHandle, target: Process, at: u64, length: u64, ack: AckReq, hdr_data: u64) -> Transfer {
+    Transfer {
+        action: Action::Put,
+        put: Some(Local { md, offset: at }),
+        get: None,
+        length,
+        ack,
+        target,
+        pt_index: 0,
+        match_bits: TAG,
+        remote_offset: 0,
+        user_ptr: 99,
+        hdr_data,
     }
 }
 
@@ -323,5 +327,187 @@ fn a_flood_is_held_back_and_loses_nothing() {
         let count: usize = got.iter().map(Vec::len).sum();
         assert!((256..SENDERS * MESSAGES as usize).contains(&count), "{count}, {mode}");
         assert!(got.iter().all(|one| one.is_sorted()), "{mode}");
+    }
+}
+
+fn counts(success: u64) -> Count {
+    Count { success, failure: 0 }
+}
+
+/// Goal: counters count what comes and what is acknowledged, and set off puts, entries and each other, without a call of the target's.
+/// Method: rank 1 prepares all, and looks at its counters when rank 0 has got an answer.
+#[test]
+fn counters_set_off_in_every_mode() {
+    for mode in MODES {
+        run(2, move |own, node| {
+            let mut rank = Rank::new(mode, node, 4096);
+            let other = process(&rank.port, own, 1 - own);
+            let deadline = rank.host.after(host::Span::from_ms(50));
+            let (came, told) = (rank.port.ct_alloc().expect("room"), rank.port.ct_alloc().expect("room"));
+            assert_eq!((rank.port.ct_get(came), rank.port.ct_get(told)), (counts(0), counts(0)));
+            if own == 0 {
+                let options = MdOptions::EVENT_CT_ACK | MdOptions::EVENT_SEND_DISABLE;
+                let region = Region::new(rank.buf.addr(), 4096);
+                let md = rank.port.md_bind_counting(&region, options, told).expect("room");
+                rank.post(64, 8, 1);
+                (0..10).for_each(|_| rank.host.wait_a_little());
+                for n in 0..3 {
+                    rank.buf.write(0, &[n; 8]).expect("inside");
+                    rank.port.transfer(&put(md, other, 0, 8, AckReq::Counting, n.into())).expect("legal");
+                    let acknowledged = rank.port.ct_wait(told, u64::from(n) + 1, deadline);
+                    assert_eq!(acknowledged, Some(counts(u64::from(n) + 1)), "{mode}");
+                }
+                // Three have come: that set off a put from there.
+                assert_eq!((rank.event().kind, rank.buf.to_vec(64..72)), (EventKind::Put, Ok(vec![9; 8])));
+                return;
+            }
+            let place = Place { pt_index: 0, list: List::Priority };
+            let entry = |at, options| Entry { counter: Some(came), options, ..rank.entry(at, 8) };
+            let counted =
+                rank.entry(0, 8).options | EntryOptions::EVENT_CT_COMM | EntryOptions::EVENT_COMM_DISABLE;
+            let [first, second, third] = [0, 8, 16].map(|at| entry(at, counted));
+            rank.port.append(place, &first, 1).expect("room");
+            rank.port.trigger_append(came, 1, place, &second, 2).expect("room");
+            rank.port.trigger_append(came, 2, place, &third, 3).expect("room");
+            rank.buf.write(32, &[9; 8]).expect("inside");
+            rank.port.trigger(came, 3, &put(rank.md, other, 32, 8, AckReq::None, 7)).expect("legal");
+            rank.port.trigger_ct_inc(came, 2, told, counts(5)).expect("counters");
+            rank.port.trigger_ct_set(told, 5, told, counts(40)).expect("counters");
+            assert_eq!(rank.port.ct_wait(came, 3, deadline), Some(counts(3)), "{mode}");
+            assert_eq!(rank.port.ct_get(told), counts(40));
+            assert_eq!(rank.buf.to_vec(0..24), Ok([[0; 8], [1; 8], [2; 8]].concat()));
+            // What waits is forgotten with the counter; a name that was given up is nobody's.
+            let waiting = rank.port.trigger_append(told, 99, place, &first, 4).expect("room");
+            rank.port.trigger_unlink(came, 99, waiting).expect("room");
+            rank.port.ct_cancel(told).expect("a counter");
+            assert_eq!(rank.port.unlink(waiting), Err(Error::ArgInvalid));
+            rank.port.ct_set(told, counts(1)).expect("a counter");
+            rank.port.ct_inc(told, counts(2)).expect("a counter");
+            assert_eq!(rank.port.ct_get(told), counts(3));
+            rank.port.ct_free(told).expect("a counter");
+            assert_eq!(rank.port.ct_inc(told, counts(1)), Err(Error::ArgInvalid));
+            assert_eq!(rank.port.pt_free(0), Ok(()));
+        });
+    }
+}
+
+/// Senders of a crowd, messages of each, and how many the receiver has room for.
+const CROWD: usize = 64;
+const EACH: u64 = 6;
+const ROOM: u64 = 16;
+/// What is said at the second portal table entry.
+const STOP: u64 = 1;
+const GO: u64 = 2;
+const QUIET: u64 = 3;
+const OVER: u64 = 4;
+
+impl Rank {
+    /// Opens the second portal table entry.
+    fn open_control(&mut self) {
+        assert_eq!(self.port.pt_alloc(PtOptions::empty(), Some(1)), Ok(1));
+        let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
+        let entry = Entry { options, ..self.entry(0, 0) };
+        let place = Place { pt_index: 1, list: List::Priority };
+        self.port.append(place, &entry, 0).expect("room");
+    }
+
+    fn say(&mut self, to: Process, what: u64) {
+        let put = Transfer { pt_index: 1, ..put(self.md, to, 0, 0, AckReq::None, what) };
+        self.port.transfer(&put).expect("it can begin");
+    }
+
+    /// Sends all messages, each until it was taken, and stops when it is told to.
+    fn send_all(&mut self, target: Process) {
+        let (mut next, mut refused, mut under_way, mut done) = (0, EACH, 0, 0);
+        let (mut stops, mut is_still) = (false, false);
+        loop {
+            while !stops && !is_still && refused == EACH && next < EACH && under_way < 3 {
+                let put = Transfer { user_ptr: next, ..put(self.md, target, 0, 8, AckReq::Full, next) };
+                self.port.transfer(&put).expect("it can begin");
+                (next, under_way) = (next + 1, under_way + 1);
+            }
+            if stops && under_way == 0 {
+                self.say(target, QUIET);
+                (stops, is_still) = (false, true);
+            }
+            let event = self.event();
+            match (event.kind, event.hdr_data) {
+                (EventKind::Ack, _) => {
+                    under_way -= 1;
+                    match event.fail {
+                        Fail::Ok => done += 1,
+                        Fail::PtDisabled => refused = refused.min(event.user_ptr),
+                        other => panic!("{other:?}"),
+                    }
+                }
+                (EventKind::Put, STOP) => stops = true,
+                (EventKind::Put, GO) => {
+                    (is_still, next) = (false, next.min(refused));
+                    refused = EACH;
+                }
+                (EventKind::Put, OVER) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((done, under_way), (EACH, 0));
+    }
+
+    /// Takes all messages, slowly; which each sender's were, in their order, and how often there was no room.
+    fn take_all(&mut self, senders: &[Process]) -> (Vec<Vec<u64>>, u32) {
+        let (mut got, mut disabled, mut waits) = (vec![Vec::new(); senders.len()], 0, false);
+        let (mut left, mut quiet) = (senders.len() as u64 * EACH, 0);
+        while left > 0 {
+            let event = if waits { self.port.eq_get().map(|(event, _)| event) } else { Some(self.event()) };
+            let Some(event) = event else {
+                senders.iter().for_each(|to| self.say(*to, STOP));
+                while quiet < senders.len() {
+                    let event = self.event();
+                    assert_eq!((event.pt_index, event.hdr_data), (1, QUIET));
+                    quiet += 1;
+                }
+                (waits, quiet) = (false, 0);
+                self.port.pt_enable(0, true).expect("there");
+                senders.iter().for_each(|to| self.say(*to, GO));
+                continue;
+            };
+            match event.kind {
+                EventKind::PtDisabled => (waits, disabled) = (true, disabled + 1),
+                EventKind::Put => {
+                    let from = senders.iter().position(|sender| *sender == event.initiator).expect("known");
+                    got[from].push(event.hdr_data);
+                    left -= 1;
+                    self.host.charge(host::Span::from_us(5));
+                    self.post(0, 8, 0);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        senders.iter().for_each(|to| self.say(*to, OVER));
+        self.port.finish();
+        (got, disabled)
+    }
+}
+
+/// Goal: with the standard's flow control, nothing is lost, nothing comes twice, and each one's messages stay in their order. Method: 64
+/// senders and one receiver with room for 16 messages, which recovers by having all stop.
+#[test]
+fn whoever_is_refused_sends_again() {
+    for mode in MODES {
+        run(CROWD + 1, move |own, node| {
+            let mut rank = Rank::new(mode, node, 64);
+            rank.open_control();
+            let target = process(&rank.port, own, 0);
+            if own > 0 {
+                (0..10).for_each(|_| rank.host.wait_a_little());
+                return rank.send_all(target);
+            }
+            rank.port.pt_free(0).expect("nothing has come");
+            assert_eq!(rank.port.pt_alloc(PtOptions::FLOWCTRL, Some(0)), Ok(0));
+            (0..ROOM).for_each(|_| rank.post(0, 8, 0));
+            let senders: Vec<Process> = (1..=CROWD).map(|other| process(&rank.port, 0, other)).collect();
+            let (got, disabled) = rank.take_all(&senders);
+            assert!(got.iter().all(|one| one.iter().copied().eq(0..EACH)), "{mode}: {got:?}");
+            assert!(disabled > 0, "{mode}: nobody was refused");
+        });
     }
 }

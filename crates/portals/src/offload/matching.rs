@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use verbs::host::Step;
 use verbs::{Error as NicError, Firmware, Message as Arrived, NicCtx, Sge};
 
-use super::order::{Extent, Order};
-use super::record::{EVENT, Outcome, REPLY, event_bytes, reply_bytes};
+use super::order::{Extent, Later, Order};
+use super::record::{COUNTER, EVENT, Outcome, REPLY, counter_bytes, event_bytes, reply_bytes};
 use crate::engine::{Engine, Place};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::message::{Action, Answer, Request};
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::EqHandle;
+use crate::table::{CtHandle, EqHandle};
 use crate::target::Arrival;
 use crate::wire::Message;
 
@@ -49,10 +49,12 @@ pub(super) struct Matching {
     ring: u64,
     slots: u64,
     reply: u64,
+    /// Where the values of counters are shown.
+    counters: u64,
     /// Events written into the ring, and those that the process has taken.
     written: u64,
     seen: u64,
-    /// An event found no slot.
+    /// An event before the next one was lost.
     lost: bool,
     replies: u64,
     /// What the NIC had no room for.
@@ -65,6 +67,7 @@ impl Matching {
     pub(super) fn new(process: Process, limits: Limits, slots: usize) -> Self {
         let mut engine = Engine::new(process, 0, true, limits);
         let eq = engine.eq_alloc(slots).unwrap_or(EqHandle::from_number(u64::MAX));
+        engine.tell_changes();
         let (unsent, drafts) = (VecDeque::new(), BTreeMap::new());
         Self {
             engine,
@@ -73,6 +76,7 @@ impl Matching {
             ring: 0,
             slots: 0,
             reply: 0,
+            counters: 0,
             written: 0,
             seen: 0,
             lost: false,
@@ -108,15 +112,19 @@ impl Matching {
             }
             Order::Queues { ring, slots, reply } => {
                 (self.ring, self.slots, self.reply) = (ring, slots, reply);
+                self.counters = reply + REPLY as u64;
                 Some(Ok(Some(0)))
             }
+            Order::PtEnable { index, is_enabled: true } => done(self.engine.pt_enable(index)),
+            Order::PtEnable { index, is_enabled: false } => done(self.engine.pt_disable(index)),
+            Order::PtFree(index) => done(self.engine.pt_free(index)),
             Order::PtAlloc { options, index } => {
                 Some(self.engine.pt_alloc(options, Some(self.eq), index).map(|index| Some(index.into())))
             }
             Order::Append { place, entry, user_ptr, seen } => Some(self.append(place, entry, user_ptr, seen)),
             Order::Unlink(entry) => done(self.engine.unlink(entry)),
-            Order::Bind { addr, len, options } => {
-                let (region, eq, counter) = (Region::new(addr, len), Some(self.eq), None);
+            Order::Bind { addr, len, options, counter } => {
+                let (region, eq) = (Region::new(addr, len), Some(self.eq));
                 let md = self.engine.md_bind(MemoryDescriptor { region, options, eq, counter });
                 Some(md.map(|md| Some(md.number())))
             }
@@ -126,6 +134,12 @@ impl Matching {
                 self.engine.transfer(&transfer).unwrap_or(());
                 None
             }
+            Order::CtAlloc => Some(self.engine.ct_alloc().map(|ct| Some(ct.number()))),
+            Order::CtFree(ct) => done(self.engine.ct_free(ct)),
+            Order::CtCancel(ct) => done(self.engine.ct_cancel(ct)),
+            Order::CtSet(ct, to) => done(self.engine.ct_set(ct, to)),
+            Order::CtInc(ct, by) => done(self.engine.ct_inc(ct, by)),
+            Order::Trigger { ct, threshold, later } => Some(self.trigger(ct, threshold, later)),
             Order::Draft { place, entry } => {
                 self.last_draft += 1;
                 let draft = Draft { place, entry, user_ptr: 0, has_memory: false };
@@ -139,11 +153,27 @@ impl Matching {
                 Some(Ok(Some(0)))
             }
             Order::Update { draft, seen } => Some(self.update(draft, seen)),
+            Order::Nothing => Some(Ok(Some(0))),
             Order::Seen(count) => {
                 self.seen = self.seen.max(count);
                 None
             }
         }
+    }
+
+    fn trigger(&mut self, ct: CtHandle, threshold: u64, later: Later) -> Outcome {
+        let engine = &mut self.engine;
+        match later {
+            Later::Transfer(transfer) => engine.trigger(ct, threshold, &transfer),
+            Later::Inc(counter, by) => engine.trigger_ct_inc(ct, threshold, counter, by),
+            Later::Set(counter, to) => engine.trigger_ct_set(ct, threshold, counter, to),
+            Later::Append { place, entry, user_ptr } => {
+                let entry = engine.trigger_append(ct, threshold, place, entry, user_ptr)?;
+                return Ok(Some(entry.number()));
+            }
+            Later::Unlink(entry) => engine.trigger_unlink(ct, threshold, entry),
+        }
+        .map(|()| Some(0))
     }
 
     /// Whether the process has taken all events, so that what it decided by them still holds.
@@ -181,6 +211,15 @@ impl Matching {
             }
         }
         self.tell(nic);
+        self.show(nic);
+    }
+
+    /// Shows what counters have come to.
+    fn show(&mut self, nic: &mut dyn NicCtx) {
+        while let Some((ct, value)) = self.engine.next_changed() {
+            let at = self.counters + u64::from(ct.number() as u32) * COUNTER as u64;
+            self.write(nic, at, counter_bytes(value).as_slice());
+        }
     }
 
     /// Sends a request; whether it is settled, and need not be tried again.
@@ -200,18 +239,15 @@ impl Matching {
         true
     }
 
-    /// Writes the events that there are.
+    /// Writes the events that there are, while the ring has room: others stay in the engine's queue, where flow control counts them.
     fn tell(&mut self, nic: &mut dyn NicCtx) {
-        while let Ok(Some((event, lost))) = self.engine.eq_get(self.eq) {
+        while self.written - self.seen < self.slots {
+            let Ok(Some((event, lost))) = self.engine.eq_get(self.eq) else { return };
             self.lost |= lost;
-            if self.written - self.seen >= self.slots {
-                self.lost = true;
-                continue;
-            }
             let slot = self.ring + self.written % self.slots * EVENT as u64;
             let record = event_bytes(&event, self.written + 1, std::mem::take(&mut self.lost));
             // The process gave the ring as memory of its own.
-            if self.write(nic, slot, &record) {
+            if self.write(nic, slot, record.as_slice()) {
                 self.written += 1;
             }
         }
@@ -278,11 +314,12 @@ impl Firmware for Matching {
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
         let Some(order) = Order::parse(command) else { return };
         let outcome = self.obey(order);
+        // Whoever gets a counter's name finds its value there.
+        self.show(nic);
         if let Some(outcome) = outcome {
             self.replies += 1;
             let record = reply_bytes(outcome, self.replies);
-            debug_assert_eq!(record.len(), REPLY);
-            self.write(nic, self.reply, &record);
+            self.write(nic, self.reply, record.as_slice());
         }
         self.settle(nic);
     }

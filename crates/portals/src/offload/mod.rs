@@ -9,8 +9,8 @@
 //! | `v3` | how Portals 3.3 posts receives: in three calls, or in one |
 //!
 //! An order that gives back a handle or an error is an exchange with the NIC: the caller waits for the reply. Transfers are given and
-//! not waited for; one that cannot begin is told by nothing. There are puts and gets, no atomic operations: a NIC that only moves data
-//! has nothing to combine them with.
+//! not waited for; one that cannot begin is told by nothing. What counters come to is written into the process's memory, where it looks.
+//! There are puts and gets, at once and triggered, and no atomic operations: a NIC that only moves data has nothing to combine them with.
 
 mod matching;
 mod order;
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use verbs::host::{Host, Step, Time};
 use verbs::{Access, Buf, Device, Mr, Program};
 
-use crate::command::Transfer;
+use crate::command::{Count, Transfer};
 use crate::engine::Place;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -33,10 +33,13 @@ use crate::limits::Limits;
 use crate::options::{MdOptions, PtOptions};
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::{EntryHandle, MdHandle};
+use crate::table::{CtHandle, EntryHandle, MdHandle};
 use matching::Matching;
-use order::{Extent, Order};
-use record::{EVENT, Outcome, REPLY};
+use order::{Extent, Later, Order};
+use record::{COUNTER, EVENT, Outcome, REPLY};
+
+/// Counters of an interface.
+const COUNTERS: u32 = 64;
 
 /// An interface on a NIC, and the memory through which it speaks.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub struct Offload {
     host: Host,
     program: Program,
     process: Process,
-    /// The ring of events, and behind it the place of a reply.
+    /// The ring of events, and behind it the place of a reply, and those of counters.
     queue: Buf,
     slots: u64,
     /// Events taken; how many the program knows of.
@@ -74,7 +77,8 @@ impl Offload {
         };
         let process = Process::physical(ip.into(), pid.into());
         let pd = device.alloc_pd()?;
-        let queue = Buf::alloc(slots * EVENT + REPLY)?;
+        let limits = Limits { max_cts: limits.max_cts.min(COUNTERS), ..limits };
+        let queue = Buf::alloc(slots * EVENT + REPLY + places_of(limits.max_cts) * COUNTER)?;
         let regions = memory.iter().chain([&queue]).map(|buf| pd.reg_mr(buf, Access::LOCAL_WRITE));
         let regions: Vec<Mr> = regions.collect::<verbs::Result<_>>()?;
         let matching = Box::new(Matching::new(process, limits, slots));
@@ -122,18 +126,33 @@ impl Offload {
         self.number(&Order::PtAlloc { options, index }).map(|index| index as u32)
     }
 
-    /// Appends an entry with memory in one piece, for all users (`PtlMEAppend`).
+    /// Lets messages in to a portal table entry, or none (`PtlPTEnable`, `PtlPTDisable`).
     ///
     /// # Errors
-    /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces, a counter or a user.
+    /// As [`crate::Engine::pt_enable`].
+    pub fn pt_enable(&mut self, index: u32, is_enabled: bool) -> Result<()> {
+        self.number(&Order::PtEnable { index, is_enabled }).map(drop)
+    }
+
+    /// Gives a portal table entry back (`PtlPTFree`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::pt_free`].
+    pub fn pt_free(&mut self, index: u32) -> Result<()> {
+        self.number(&Order::PtFree(index)).map(drop)
+    }
+
+    /// Appends an entry with memory in one piece (`PtlMEAppend`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces.
     pub fn append(&mut self, place: Place, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
         let entry = Self::plain(entry)?;
         self.number(&Order::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
     }
 
     fn plain(entry: &Entry) -> Result<Entry> {
-        let is_plain = entry.region.piece_count() == 1 && entry.counter.is_none() && entry.uid.is_none();
-        if is_plain { Ok(entry.clone()) } else { Err(Error::ArgInvalid) }
+        if entry.region.piece_count() == 1 { Ok(entry.clone()) } else { Err(Error::ArgInvalid) }
     }
 
     /// Takes an entry out (`PtlMEUnlink`).
@@ -149,10 +168,27 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::md_bind`]; [`Error::ArgInvalid`] for memory in pieces.
     pub fn md_bind(&mut self, region: &Region, options: MdOptions) -> Result<MdHandle> {
+        self.bind(region, options, None)
+    }
+
+    /// Binds memory in one piece, whose operations this counts (`PtlMDBind`).
+    ///
+    /// # Errors
+    /// As [`Offload::md_bind`]; [`Error::ArgInvalid`] for no counter.
+    pub fn md_bind_counting(
+        &mut self,
+        region: &Region,
+        options: MdOptions,
+        counter: CtHandle,
+    ) -> Result<MdHandle> {
+        self.bind(region, options, Some(counter))
+    }
+
+    fn bind(&mut self, region: &Region, options: MdOptions, counter: Option<CtHandle>) -> Result<MdHandle> {
         if region.piece_count() != 1 {
             return Err(Error::ArgInvalid);
         }
-        let order = Order::Bind { addr: region.address(0), len: region.len(), options };
+        let order = Order::Bind { addr: region.address(0), len: region.len(), options, counter };
         self.number(&order).map(MdHandle::from_number)
     }
 
@@ -169,10 +205,141 @@ impl Offload {
     /// # Errors
     /// [`Error::ArgInvalid`] for what moves nothing or combines.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
-        if transfer.action.atomic().is_some() || transfer.put.is_some() == transfer.get.is_some() {
-            return Err(Error::ArgInvalid);
-        }
+        Self::check(transfer)?;
         self.give(&Order::Transfer(*transfer)).map_err(|_| Error::ArgInvalid)
+    }
+
+    fn check(transfer: &Transfer) -> Result<()> {
+        let moves = transfer.action.atomic().is_none() && transfer.put.is_some() != transfer.get.is_some();
+        if moves { Ok(()) } else { Err(Error::ArgInvalid) }
+    }
+
+    /// Makes a counter (`PtlCTAlloc`); there are 64.
+    ///
+    /// # Errors
+    /// As [`crate::Engine::ct_alloc`].
+    pub fn ct_alloc(&mut self) -> Result<CtHandle> {
+        self.number(&Order::CtAlloc).map(CtHandle::from_number)
+    }
+
+    /// Ends a counter (`PtlCTFree`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::ct_free`].
+    pub fn ct_free(&mut self, ct: CtHandle) -> Result<()> {
+        self.number(&Order::CtFree(ct)).map(drop)
+    }
+
+    /// Forgets what waits for a counter (`PtlCTCancelTriggered`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::ct_cancel`].
+    pub fn ct_cancel(&mut self, ct: CtHandle) -> Result<()> {
+        self.number(&Order::CtCancel(ct)).map(drop)
+    }
+
+    /// Sets a counter (`PtlCTSet`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::ct_set`].
+    pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
+        self.number(&Order::CtSet(ct, to)).map(drop)
+    }
+
+    /// Adds to a counter (`PtlCTInc`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::ct_inc`].
+    pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
+        self.number(&Order::CtInc(ct, by)).map(drop)
+    }
+
+    /// What a counter has come to (`PtlCTGet`), by a look at memory; zero for none that ever was.
+    #[must_use]
+    pub fn ct_get(&self, ct: CtHandle) -> Count {
+        let at = self.slots as usize * EVENT + REPLY + ct.number() as u32 as usize * COUNTER;
+        let word = |at| self.queue.word(at).map_or(0, |word| word.load(Ordering::Acquire));
+        loop {
+            // Failures are written first.
+            let (success, failure) = (word(at + 8), word(at));
+            if word(at + 8) == success {
+                return Count { success, failure };
+            }
+        }
+    }
+
+    /// Waits until a counter has come to a number of successes, or has a failure (`PtlCTWait`); `None` when the deadline passes first.
+    #[must_use]
+    pub fn ct_wait(&self, ct: CtHandle, test: u64, deadline: Option<Time>) -> Option<Count> {
+        let look = || Some(self.ct_get(ct)).filter(|count| count.success >= test || count.failure > 0);
+        self.host.poll("PtlCTWait", deadline, look)
+    }
+
+    /// Begins a put or a get when a counter comes to a threshold (`PtlTriggeredPut`, `PtlTriggeredGet`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::trigger`], and [`Offload::transfer`].
+    pub fn trigger(&mut self, ct: CtHandle, threshold: u64, transfer: &Transfer) -> Result<()> {
+        Self::check(transfer)?;
+        self.number(&Order::Trigger { ct, threshold, later: Later::Transfer(*transfer) }).map(drop)
+    }
+
+    /// Adds to a counter when one comes to a threshold (`PtlTriggeredCTInc`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::trigger_ct_inc`].
+    pub fn trigger_ct_inc(
+        &mut self,
+        ct: CtHandle,
+        threshold: u64,
+        counter: CtHandle,
+        by: Count,
+    ) -> Result<()> {
+        self.number(&Order::Trigger { ct, threshold, later: Later::Inc(counter, by) }).map(drop)
+    }
+
+    /// Sets a counter when one comes to a threshold (`PtlTriggeredCTSet`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::trigger_ct_set`].
+    pub fn trigger_ct_set(
+        &mut self,
+        ct: CtHandle,
+        threshold: u64,
+        counter: CtHandle,
+        to: Count,
+    ) -> Result<()> {
+        self.number(&Order::Trigger { ct, threshold, later: Later::Set(counter, to) }).map(drop)
+    }
+
+    /// Appends an entry when a counter comes to a threshold (`PtlTriggeredMEAppend`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::trigger_append`], and [`Offload::append`].
+    pub fn trigger_append(
+        &mut self,
+        ct: CtHandle,
+        threshold: u64,
+        place: Place,
+        entry: &Entry,
+        user_ptr: u64,
+    ) -> Result<EntryHandle> {
+        let later = Later::Append { place, entry: Self::plain(entry)?, user_ptr };
+        self.number(&Order::Trigger { ct, threshold, later }).map(EntryHandle::from_number)
+    }
+
+    /// Takes an entry out when a counter comes to a threshold (`PtlTriggeredMEUnlink`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::trigger_unlink`].
+    pub fn trigger_unlink(&mut self, ct: CtHandle, threshold: u64, entry: EntryHandle) -> Result<()> {
+        self.number(&Order::Trigger { ct, threshold, later: Later::Unlink(entry) }).map(drop)
+    }
+
+    /// Waits until all orders have been carried out: one who ends before that takes them along.
+    pub fn finish(&mut self) {
+        // The answer is all that is wanted.
+        let _ = self.call(&Order::Nothing);
     }
 
     /// The oldest event, and whether one before it was lost (`PtlEQGet`).
@@ -208,7 +375,7 @@ impl Offload {
     fn give(&mut self, order: &Order) -> verbs::Result<()> {
         let bytes = order.bytes();
         self.commands += 1;
-        let given = || match self.program.command(&bytes) {
+        let given = || match self.program.command(bytes.as_slice()) {
             Err(verbs::Error::QueueFull { .. }) => None,
             other => Some(other),
         };
@@ -234,4 +401,9 @@ impl Offload {
     fn number(&mut self, order: &Order) -> Result<u64> {
         self.outcome(order)?.ok_or(Error::InUse)
     }
+}
+
+/// Places that so many counters may have had at a time: tables let some rest.
+const fn places_of(counters: u32) -> usize {
+    counters as usize + crate::table::RESTING
 }

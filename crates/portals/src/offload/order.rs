@@ -1,7 +1,7 @@
 //! [`Order`]: what a process has its program on the NIC do, as the bytes of a command.
 
 use super::words::{Reader, Writer};
-use crate::command::{Local, Transfer};
+use crate::command::{Count, Local, Transfer};
 use crate::engine::Place;
 use crate::entry::Entry;
 use crate::event::List;
@@ -9,7 +9,7 @@ use crate::message::{AckReq, Action};
 use crate::options::{EntryOptions, MdOptions, PtOptions};
 use crate::process::{Process, Source};
 use crate::region::Region;
-use crate::table::{EntryHandle, MdHandle};
+use crate::table::{CtHandle, EntryHandle, MdHandle};
 
 /// Memory of the process that the NIC reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,25 +19,56 @@ pub(super) struct Extent {
     pub(super) lkey: u32,
 }
 
+/// What is done when a counter comes to a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Later {
+    /// `PtlTriggeredPut`, `PtlTriggeredGet`
+    Transfer(Transfer),
+    /// `PtlTriggeredCTInc`
+    Inc(CtHandle, Count),
+    /// `PtlTriggeredCTSet`
+    Set(CtHandle, Count),
+    /// `PtlTriggeredMEAppend`
+    Append { place: Place, entry: Entry, user_ptr: u64 },
+    /// `PtlTriggeredMEUnlink`
+    Unlink(EntryHandle),
+}
+
 /// What is asked for. Every order but memory and transfers is answered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
     /// The process has this memory.
     Memory(Extent),
-    /// Events go into a ring of so many slots here, and replies to the other address.
+    /// Events go into a ring of so many slots here, and replies to the other address, behind which counters are shown.
     Queues { ring: u64, slots: u64, reply: u64 },
     /// `PtlPTAlloc`
     PtAlloc { options: PtOptions, index: Option<u32> },
+    /// `PtlPTEnable`, `PtlPTDisable`
+    PtEnable { index: u32, is_enabled: bool },
+    /// `PtlPTFree`
+    PtFree(u32),
     /// `PtlMEAppend`; of Portals 3.3 `PtlPost`, which does nothing if there are more events than the process has seen.
     Append { place: Place, entry: Entry, user_ptr: u64, seen: Option<u32> },
     /// `PtlMEUnlink`
     Unlink(EntryHandle),
     /// `PtlMDBind`
-    Bind { addr: u64, len: u64, options: MdOptions },
+    Bind { addr: u64, len: u64, options: MdOptions, counter: Option<CtHandle> },
     /// `PtlMDRelease`
     Release(MdHandle),
     /// `PtlPut`, `PtlGet`
     Transfer(Transfer),
+    /// `PtlCTAlloc`
+    CtAlloc,
+    /// `PtlCTFree`
+    CtFree(CtHandle),
+    /// `PtlCTCancelTriggered`
+    CtCancel(CtHandle),
+    /// `PtlCTSet`
+    CtSet(CtHandle, Count),
+    /// `PtlCTInc`
+    CtInc(CtHandle, Count),
+    /// The triggered operations.
+    Trigger { ct: CtHandle, threshold: u64, later: Later },
     /// Of Portals 3.3 `PtlMEAttach`: an entry without memory.
     Draft { place: Place, entry: Entry },
     /// Of Portals 3.3 `PtlMDAttach`: memory for it, which takes no message yet.
@@ -46,11 +77,13 @@ pub(super) enum Order {
     Update { draft: u64, seen: u32 },
     /// So many events of the ring have been taken.
     Seen(u64),
+    /// Nothing; that it is answered says that all before it was carried out.
+    Nothing,
 }
 
 impl Order {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let tagged = |tag| Writer::default().put(tag);
+    pub(super) fn bytes(&self) -> Writer {
+        let tagged = |tag| Writer::new().put(tag);
         match self {
             Self::Memory(Extent { addr, len, lkey }) => tagged(0).put(*addr).put(*len).put((*lkey).into()),
             Self::Queues { ring, slots, reply } => tagged(1).put(*ring).put(*slots).put(*reply),
@@ -59,7 +92,9 @@ impl Order {
                 put_entry(tagged(3), *place, entry).put(*user_ptr).maybe(*seen)
             }
             Self::Unlink(entry) => tagged(4).put(entry.number()),
-            Self::Bind { addr, len, options } => tagged(5).put(*addr).put(*len).put(options.bits().into()),
+            Self::Bind { addr, len, options, counter } => {
+                put_options(tagged(5).put(*addr).put(*len), options.bits(), *counter, None)
+            }
             Self::Release(md) => tagged(6).put(md.number()),
             Self::Transfer(transfer) => put_transfer(tagged(7), transfer),
             Self::Draft { place, entry } => put_entry(tagged(8), *place, entry),
@@ -68,8 +103,27 @@ impl Order {
             }
             Self::Update { draft, seen } => tagged(10).put(*draft).put((*seen).into()),
             Self::Seen(count) => tagged(11).put(*count),
+            Self::PtEnable { index, is_enabled } => tagged(12).pair(*index, (*is_enabled).into()),
+            Self::Nothing => tagged(20),
+            Self::PtFree(index) => tagged(13).put((*index).into()),
+            Self::CtAlloc => tagged(14),
+            Self::CtFree(ct) => tagged(15).put(ct.number()),
+            Self::CtCancel(ct) => tagged(16).put(ct.number()),
+            Self::CtSet(ct, to) => put_count(tagged(17), *ct, *to),
+            Self::CtInc(ct, by) => put_count(tagged(18), *ct, *by),
+            Self::Trigger { ct, threshold, later } => {
+                let to = tagged(19).put(ct.number()).put(*threshold);
+                match later {
+                    Later::Transfer(transfer) => put_transfer(to.put(0), transfer),
+                    Later::Inc(ct, by) => put_count(to.put(1), *ct, *by),
+                    Later::Set(ct, value) => put_count(to.put(2), *ct, *value),
+                    Later::Append { place, entry, user_ptr } => {
+                        put_entry(to.put(3), *place, entry).put(*user_ptr)
+                    }
+                    Later::Unlink(entry) => to.put(4).put(entry.number()),
+                }
+            }
         }
-        .bytes()
     }
 
     /// The order in a command; `None` for what no process of this library gives.
@@ -91,11 +145,11 @@ impl Order {
                 Self::Append { place, entry, user_ptr: words.word()?, seen: words.maybe()? }
             }
             4 => Self::Unlink(EntryHandle::from_number(words.word()?)),
-            5 => Self::Bind {
-                addr: words.word()?,
-                len: words.word()?,
-                options: MdOptions::from_bits(u32::try_from(words.word()?).ok()?)?,
-            },
+            5 => {
+                let (addr, len) = (words.word()?, words.word()?);
+                let (options, counter, _) = options(&mut words)?;
+                Self::Bind { addr, len, options: MdOptions::from_bits(options)?, counter }
+            }
             6 => Self::Release(MdHandle::from_number(words.word()?)),
             7 => Self::Transfer(transfer(&mut words)?),
             8 => {
@@ -110,17 +164,86 @@ impl Order {
             },
             10 => Self::Update { draft: words.word()?, seen: words.word()? as u32 },
             11 => Self::Seen(words.word()?),
-            _ => return None,
+            12 => {
+                let (index, is_enabled) = words.pair()?;
+                Self::PtEnable { index, is_enabled: is_enabled != 0 }
+            }
+            13 => Self::PtFree(u32::try_from(words.word()?).ok()?),
+            20 => Self::Nothing,
+            tag => counting(tag, &mut words)?,
         })
     }
 }
 
-/// Entries have one piece of memory, no counter, and are for all users.
+/// An order about counters.
+fn counting(tag: u64, words: &mut Reader<'_>) -> Option<Order> {
+    Some(match tag {
+        14 => Order::CtAlloc,
+        15 => Order::CtFree(CtHandle::from_number(words.word()?)),
+        16 => Order::CtCancel(CtHandle::from_number(words.word()?)),
+        17 => {
+            let (ct, to) = count(words)?;
+            Order::CtSet(ct, to)
+        }
+        18 => {
+            let (ct, by) = count(words)?;
+            Order::CtInc(ct, by)
+        }
+        19 => {
+            let (ct, threshold) = (CtHandle::from_number(words.word()?), words.word()?);
+            Order::Trigger { ct, threshold, later: later(words)? }
+        }
+        _ => return None,
+    })
+}
+
+fn later(words: &mut Reader<'_>) -> Option<Later> {
+    Some(match words.word()? {
+        0 => Later::Transfer(transfer(words)?),
+        1 => {
+            let (ct, by) = count(words)?;
+            Later::Inc(ct, by)
+        }
+        2 => {
+            let (ct, to) = count(words)?;
+            Later::Set(ct, to)
+        }
+        3 => {
+            let (place, entry) = entry(words)?;
+            Later::Append { place, entry, user_ptr: words.word()? }
+        }
+        4 => Later::Unlink(EntryHandle::from_number(words.word()?)),
+        _ => return None,
+    })
+}
+
+fn put_count(to: Writer, ct: CtHandle, Count { success, failure }: Count) -> Writer {
+    to.put(ct.number()).put(success).put(failure)
+}
+
+fn count(words: &mut Reader<'_>) -> Option<(CtHandle, Count)> {
+    let ct = CtHandle::from_number(words.word()?);
+    Some((ct, Count { success: words.word()?, failure: words.word()? }))
+}
+
+/// Bits of options, and behind them what most do without: a counter and a user.
+fn put_options(to: Writer, bits: u32, counter: Option<CtHandle>, uid: Option<u32>) -> Writer {
+    let to = to.pair(bits, u32::from(counter.is_some()) | u32::from(uid.is_some()) << 1);
+    let to = counter.iter().fold(to, |to, counter| to.put(counter.number()));
+    uid.iter().fold(to, |to, uid| to.put((*uid).into()))
+}
+
+fn options(words: &mut Reader<'_>) -> Option<(u32, Option<CtHandle>, Option<u32>)> {
+    let (bits, more) = words.pair()?;
+    let counter = if more & 1 != 0 { Some(CtHandle::from_number(words.word()?)) } else { None };
+    let uid = if more & 2 != 0 { Some(u32::try_from(words.word()?).ok()?) } else { None };
+    (more < 4).then_some((bits, counter, uid))
+}
+
+/// Entries have one piece of memory.
 fn put_entry(to: Writer, place: Place, entry: &Entry) -> Writer {
-    to.pair(place.pt_index, place.list as u32)
-        .put(entry.region.address(0))
-        .put(entry.region.len())
-        .put(entry.options.bits().into())
+    let to = to.pair(place.pt_index, place.list as u32).put(entry.region.address(0)).put(entry.region.len());
+    put_options(to, entry.options.bits(), entry.counter, entry.uid)
         .maybe(entry.source.nid)
         .maybe(entry.source.pid)
         .put(entry.match_bits)
@@ -132,10 +255,12 @@ fn entry(words: &mut Reader<'_>) -> Option<(Place, Entry)> {
     let (pt_index, list) = words.pair()?;
     let list = if list == 0 { List::Priority } else { List::Overflow };
     let region = Region::new(words.word()?, words.word()?);
-    let options = EntryOptions::from_bits(u32::try_from(words.word()?).ok()?)?;
+    let (options, counter, uid) = options(words)?;
+    let options = EntryOptions::from_bits(options)?;
     let source = Source { nid: words.maybe()?, pid: words.maybe()? };
     let (match_bits, ignore_bits, min_free) = (words.word()?, words.word()?, words.word()?);
-    let entry = Entry { source, match_bits, ignore_bits, min_free, ..Entry::taking_all(region, options) };
+    let all = Entry::taking_all(region, options);
+    let entry = Entry { counter, uid, source, match_bits, ignore_bits, min_free, ..all };
     Some((Place { pt_index, list }, entry))
 }
 
@@ -205,14 +330,34 @@ mod tests {
             user_ptr: 21,
             hdr_data: 22,
         };
-        vec![
+        let (ct, count) = (CtHandle::from_number(1 << 32 | 3), Count { success: 5, failure: 6 });
+        let counted = Entry { counter: Some(ct), uid: Some(9), ..entry.clone() };
+        let trigger = |later| Order::Trigger { ct, threshold: 7, later };
+        let counting = vec![
+            Order::PtEnable { index: 3, is_enabled: true },
+            Order::PtFree(3),
+            Order::Nothing,
+            Order::CtAlloc,
+            Order::CtFree(ct),
+            Order::CtCancel(ct),
+            Order::CtSet(ct, count),
+            Order::CtInc(ct, count),
+            Order::Bind { addr: 1, len: 2, options: MdOptions::EVENT_CT_ACK, counter: Some(ct) },
+            trigger(Later::Transfer(put)),
+            trigger(Later::Inc(ct, count)),
+            trigger(Later::Set(ct, count)),
+            trigger(Later::Append { place, entry: counted.clone(), user_ptr: 4 }),
+            trigger(Later::Unlink(EntryHandle::from_number(5))),
+            Order::Append { place, entry: counted, user_ptr: 4, seen: None },
+        ];
+        let orders = vec![
             Order::Memory(Extent { addr: 1, len: 2, lkey: 3 }),
             Order::Queues { ring: 1, slots: 2, reply: 3 },
             Order::PtAlloc { options: PtOptions::FLOWCTRL, index: Some(0) },
             Order::Append { place, entry: entry.clone(), user_ptr: 4, seen: None },
             Order::Append { place, entry: entry.clone(), user_ptr: 4, seen: Some(0) },
             Order::Unlink(EntryHandle::from_number(5)),
-            Order::Bind { addr: 1, len: 2, options: MdOptions::EVENT_SEND_DISABLE },
+            Order::Bind { addr: 1, len: 2, options: MdOptions::EVENT_SEND_DISABLE, counter: None },
             Order::Release(MdHandle::from_number(6)),
             Order::Transfer(put),
             Order::Transfer(Transfer { action: Action::Get, put: None, get: Some(local), ..put }),
@@ -220,15 +365,16 @@ mod tests {
             Order::Attach { draft: 1, addr: 2, len: 3, user_ptr: 4 },
             Order::Update { draft: 1, seen: 2 },
             Order::Seen(3),
-        ]
+        ];
+        [orders, counting].concat()
     }
 
     #[test]
     fn what_is_ordered_is_understood() {
         for order in orders() {
             let bytes = order.bytes();
-            assert!(bytes.len() <= 128, "{order:?}");
-            assert_eq!(Order::parse(&bytes), Some(order.clone()));
+            let bytes = bytes.as_slice();
+            assert_eq!(Order::parse(bytes), Some(order.clone()));
             for len in 0..bytes.len() {
                 assert_eq!(Order::parse(&bytes[..len]), None, "{len} bytes of {order:?}");
             }

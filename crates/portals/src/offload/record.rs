@@ -2,6 +2,7 @@
 //! counted from 1, so that a processor that polls for that has all of it.
 
 use super::words::{Reader, Writer};
+use crate::command::Count;
 use crate::error::Error;
 use crate::event::{Event, EventKind, Fail, List};
 use crate::process::Process;
@@ -11,11 +12,19 @@ pub(super) const EVENT: usize = 88;
 /// Bytes of a reply.
 pub(super) const REPLY: usize = 24;
 
+/// Bytes of a counter: failures, and successes behind them.
+pub(super) const COUNTER: usize = 16;
+
+/// The value of a counter.
+pub(super) fn counter_bytes(value: Count) -> Writer {
+    Writer::new().put(value.failure).put(value.success)
+}
+
 /// An event, the `number`th of its queue, before which one was lost or not.
-pub(super) fn event_bytes(event: &Event, number: u64, lost: bool) -> Vec<u8> {
+pub(super) fn event_bytes(event: &Event, number: u64, lost: bool) -> Writer {
     let Event { kind, fail, list, pt_index, initiator, uid, .. } = *event;
     let what = u32::from(kind as u8) | u32::from(fail as u8) << 8 | (list as u32) << 16;
-    Writer::default()
+    Writer::new()
         .pair(what, pt_index)
         .put(event.start)
         .put(event.user_ptr)
@@ -27,7 +36,6 @@ pub(super) fn event_bytes(event: &Event, number: u64, lost: bool) -> Vec<u8> {
         .pair(initiator.nid, initiator.pid)
         .pair(uid, lost.into())
         .put(number)
-        .bytes()
 }
 
 /// The event of a slot, and whether one before it was lost.
@@ -66,13 +74,13 @@ pub(super) type Outcome = Result<Option<u64>, Error>;
 const DONE: u64 = 0;
 const WAITING: u64 = 1 << 8;
 
-pub(super) fn reply_bytes(outcome: Outcome, number: u64) -> Vec<u8> {
+pub(super) fn reply_bytes(outcome: Outcome, number: u64) -> Writer {
     let (status, value) = match outcome {
         Ok(Some(value)) => (DONE, value),
         Ok(None) => (WAITING, 0),
         Err(error) => (error.code().into(), 0),
     };
-    Writer::default().put(status).put(value).put(number).bytes()
+    Writer::new().put(status).put(value).put(number)
 }
 
 pub(super) fn reply(bytes: &[u8; REPLY]) -> Outcome {
@@ -109,12 +117,13 @@ mod tests {
         };
         for n in 0..16 {
             let bytes = event_bytes(&event_of(n), 77, n % 3 == 0);
-            let bytes: [u8; EVENT] = bytes.try_into().expect("the size of an event");
+            let bytes: [u8; EVENT] = bytes.as_slice().try_into().expect("the size of an event");
             assert_eq!(event(&bytes), Some((event_of(n), n % 3 == 0)));
             assert_eq!(bytes[EVENT - 8..], 77_u64.to_le_bytes());
         }
         for outcome in [Ok(Some(u64::MAX)), Ok(None), Err(Error::NoSpace), Err(Error::PtInUse)] {
-            let bytes: [u8; REPLY] = reply_bytes(outcome, 5).try_into().expect("the size of a reply");
+            let bytes: [u8; REPLY] =
+                reply_bytes(outcome, 5).as_slice().try_into().expect("the size of a reply");
             assert_eq!(reply(&bytes), outcome);
             assert_eq!(bytes[REPLY - 8..], 5_u64.to_le_bytes());
         }

@@ -18,7 +18,7 @@ impl Offload {
     /// Makes an entry without memory (`PtlMEAttach`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for an entry with a counter or a user.
+    /// As [`Offload::append`].
     pub fn me_attach(&mut self, place: Place, entry: &Entry) -> Result<Draft> {
         let entry = Entry { region: Region::new(0, 0), ..Self::plain(entry)? };
         self.number(&Order::Draft { place, entry }).map(Draft)

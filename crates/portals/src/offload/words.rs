@@ -1,12 +1,25 @@
 //! Integers of 8 bytes, one behind the other: how a process and its program on the NIC speak. Both are of one machine and one library.
 
+/// Bytes of the longest order, and of the longest record.
+const MOST: usize = 128;
+
 /// Bytes that grow by integers, the least significant byte first.
-#[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer {
+    bytes: [u8; MOST],
+    len: usize,
+}
 
 impl Writer {
+    pub(super) const fn new() -> Self {
+        Self { bytes: [0; MOST], len: 0 }
+    }
+
+    /// # Panics
+    /// Beyond what the longest order has.
     pub(super) fn put(mut self, word: u64) -> Self {
-        self.0.extend(word.to_le_bytes());
+        self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
+        self.len += 8;
         self
     }
 
@@ -20,8 +33,8 @@ impl Writer {
         self.pair(number.unwrap_or(0), u32::from(number.is_some()))
     }
 
-    pub(super) fn bytes(self) -> Vec<u8> {
-        self.0
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
