@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use host::Host;
-use portals::{Kind, Limits, Matcher, Ni, Node};
+use portals::{Engine, Kind, Limits, Matcher, Ni, Node};
 
 use crate::answer::{Answer, Code};
 use crate::handle::PLACES;
@@ -14,6 +14,8 @@ use crate::limits;
 const DEVICE: &str = "NICETY_DEVICE";
 /// Where messages are matched: `caller`, `thread` or `spin`.
 const MATCHER: &str = "NICETY_PORTALS_ENGINE";
+/// What becomes of messages without a place: `drop`, or `replay`, which has them wait until there is one.
+const FLOW: &str = "NICETY_PORTALS_FLOW";
 
 struct Open {
     ni: Ni,
@@ -87,10 +89,26 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
         // As many as handles can name, less those that rest.
         let most = PLACES - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
+        let is_patient = is_patient()?;
         let ni = node.interface(kind, limits);
+        if is_patient {
+            ni.call(Engine::set_patient);
+        }
         state.interfaces[usize::from(kind.number())] = Some(Open { ni, users: 1, limits });
         Ok(limits)
     })
+}
+
+/// Whether messages wait for a place.
+fn is_patient() -> Answer<bool> {
+    match std::env::var(FLOW).unwrap_or_default().as_str() {
+        "" | "drop" => Ok(false),
+        "replay" => Ok(true),
+        other => {
+            eprintln!("nicety: {FLOW}={other}: it is drop or replay");
+            Err(Code::Fail)
+        }
+    }
 }
 
 fn node(pid: Option<u32>) -> Answer<Node> {

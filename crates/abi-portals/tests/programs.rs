@@ -23,6 +23,11 @@ fn has_compiler() -> bool {
 
 /// Builds a program and runs it on a device; it must succeed. What it says; nothing without a compiler.
 fn run(name: &str, device: &str) -> Option<String> {
+    run_with(name, &[], &[("NICETY_DEVICE", device)])
+}
+
+/// As [`run`], with arguments and variables.
+fn run_with(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     if !has_compiler() {
         return None;
     }
@@ -35,9 +40,10 @@ fn run(name: &str, device: &str) -> Option<String> {
     cc.arg("-L").arg(folder.path()).arg("-lportals").arg(format!("-Wl,-rpath,{}", folder.path().display()));
     let built = cc.output().expect("cc runs");
     assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));
-    let output = Command::new(place(name)).env("NICETY_DEVICE", device).output().expect("it starts");
+    let mut program = Command::new(place(name));
+    let output = program.args(words).envs(variables.iter().copied()).output().expect("it starts");
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name} on {device} ends with {}: {said}{wrong}", output.status);
+    assert!(output.status.success(), "{name}, {variables:?}, ends with {}: {said}{wrong}", output.status);
     Some(said.into_owned())
 }
 
@@ -54,6 +60,26 @@ fn messages_go_both_ways_on_iwarp() {
 #[test]
 fn nonsense_is_answered() {
     assert!(run("nonsense", "shm").is_none_or(|said| said.starts_with("all answered")));
+}
+
+/// Has 64 processes put to one that has room for 16 messages; whether it ever refused some.
+fn flood(kind: &str, device: &str, flow: &str) {
+    let variables = [("NICETY_DEVICE", device), ("NICETY_PORTALS_FLOW", flow)];
+    let said = run_with("flood", &["64", "40", kind], &variables);
+    let how = if kind == "flowctrl" { "at times" } else { "never" };
+    assert!(said.is_none_or(|said| said == format!("64 senders of 40 messages each: disabled {how}\n")));
+}
+
+/// Goal: whoever is refused, as the receiver's portal table entry is full, sends again, and nothing is lost, doubled or out of order.
+#[test]
+fn a_flood_that_is_refused_is_sent_again() {
+    flood("flowctrl", "shm", "drop");
+}
+
+/// Goal: the interface holds messages back for which there is no place, and nobody is refused.
+#[test]
+fn a_flood_is_held_back() {
+    flood("replay", "shm", "replay");
 }
 
 /// The same numbers are asked of the library's structures by its unit test `structures_lie_as_c_has_them`.
