@@ -416,12 +416,13 @@ fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
 fn compare(host: &Host, device: &str) {
     let floor: Box<dyn Floor> =
         if device.starts_with("shm") { Box::new(Memory::new(host, device)) } else { Box::new(Stream::new()) };
-    let places = Matcher::ALL.map(|(matcher, name)| (name, pair(host, device, matcher)));
     let mut floors = [Vec::new(), Vec::new()];
-    let mut found: Vec<[Vec<f64>; 6]> = places.iter().map(|_| Default::default()).collect();
+    let mut found: [[Vec<f64>; 6]; Matcher::ALL.len()] = Default::default();
     let steps = 2_000_000;
-    for turn in 0..=TURNS {
-        for ((_, puts), found) in places.iter().zip(&mut found) {
+    for ((matcher, _), found) in Matcher::ALL.into_iter().zip(&mut found) {
+        // One pair at a time: threads of others that spin would take the processors.
+        let puts = &pair(host, device, matcher);
+        for turn in 0..=TURNS {
             let (short_floor, long_floor) = (floor.short_ns(host), floor.long_ns(host));
             let began = host.now();
             std::hint::black_box(work(steps));
@@ -451,7 +452,7 @@ fn compare(host: &Host, device: &str) {
     println!(
         "  matched by   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
     );
-    for ((name, _), found) in places.iter().zip(found) {
+    for ((_, name), found) in Matcher::ALL.into_iter().zip(found) {
         let [put, latency, bandwidth, rate, loss, late] = found.map(median);
         println!(
             "  {name:<12} {put:>14.0}  {latency:>14.2}  {bandwidth:>24.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
