@@ -8,10 +8,11 @@ use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
 /// The packages that ship, and the file that each becomes.
-pub(crate) const SHIPPED: [(&str, &str); 4] = [
+pub(crate) const SHIPPED: [(&str, &str); 5] = [
     ("nicety", "nicety"),
     ("abi-dapl", "libnicety_dat.so"),
     ("abi-mpi", "libmpi_abi.so"),
+    ("abi-portals", "libnicety_portals.so"),
     ("abi-verbs", "libnicety_verbs.so"),
 ];
 

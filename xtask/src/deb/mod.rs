@@ -1,5 +1,5 @@
 //! `cargo xtask deb`: a Debian package of what ships, in the target folder: the command, libraries, manual pages, completions,
-//! an entry for dat.conf, MPI's header, and licences. `--try` installs it where nothing else is.
+//! an entry for dat.conf, the headers of MPI and Portals, and licences. `--try` installs it where nothing else is.
 
 mod notices;
 mod root;
@@ -16,6 +16,9 @@ const NAME: &str = "nicety";
 /// Where libraries lie that nobody links with: the DAT registry is told of ours by its path.
 const LIBRARIES: &str = "usr/lib/nicety";
 const DOC: &str = "usr/share/doc/nicety";
+/// Where programs of C find headers, and those that there are.
+const INCLUDE: &str = "usr/include/nicety";
+const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
 
 /// The library for verbs programs, and the folder beside it of the names that they ask for, where `nicety run` has them look: in
 /// no folder that others search, as Debian's own have these names.
@@ -124,8 +127,10 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     fs::create_dir_all(&pages)?;
     run_command(Command::new(&command).arg("man").arg(&pages))?;
     write(&stage.join("etc/nicety/dat.conf"), DAT_CONF)?;
-    let header = fs::read_to_string(workspace.root.join("crates/abi-mpi/include/mpi.h"))?;
-    write(&stage.join("usr/include/nicety/mpi.h"), &header)?;
+    for header in HEADERS {
+        let name = Path::new(header).file_name().context("a header with a name")?;
+        write(&stage.join(INCLUDE).join(name), &fs::read_to_string(workspace.root.join(header))?)?;
+    }
     let doc = stage.join(DOC);
     write(&doc.join("copyright"), &notices::copyright(workspace)?)?;
     write(&doc.join("third-party"), &notices::third_party(workspace, &ships::tree(workspace)?)?)?;
@@ -165,8 +170,8 @@ fn control(version: &str, architecture: &str, depends: &str) -> String {
          Network cards in software with the semantics of libibverbs, a benchmark\n \
          suite for interconnects with intervals and floors, models of published\n \
          cards in virtual time, a provider for programs built against uDAPL, a launcher\n \
-         and library for programs of MPI's standard ABI, and libibverbs and librdmacm\n \
-         for programs built for them.\n"
+         and library for programs of MPI's standard ABI, Portals 4, and libibverbs and\n \
+         librdmacm for programs built for them.\n"
     )
 }
 

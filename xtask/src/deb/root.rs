@@ -54,6 +54,8 @@ grep -q 'ping data: rdma-ping-4' client && wait $!
 works "nicety run -- ibv_devices, and rping, server and client"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
+test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so | grep -q libc && ! ldd /usr/lib/nicety/libportals.so | grep -q 'not found'
+works "portals4.h and its library, which loads"
 test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
 works "nicety mpirun"
 cp /usr/share/doc/nicety/copyright /usr/share/doc/nicety/third-party.gz .
