@@ -161,6 +161,17 @@ impl Carrier {
         })
     }
 
+    /// Says something to a process, if there is a link by which it can leave now; whether it has.
+    #[inline]
+    pub(crate) fn say_now(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
+        let Some(number) = self.active.get(&process).copied() else { return false };
+        let Some(link) = self.link(number) else { return false };
+        link.say_now(message, payload).unwrap_or_else(|_| {
+            self.lose(number, true);
+            false
+        })
+    }
+
     /// Has the peer's memory read or written as soon as that can be; not, if the link is lost.
     pub(crate) fn carry(&mut self, number: usize, it: Move) {
         if self.link(number).is_some_and(|link| link.carry(it).is_err()) {

@@ -372,6 +372,12 @@ impl Engine {
         }
     }
 
+    /// A put that nobody hears of if it leaves at once, as it is to be carried; `None` for any other transfer.
+    #[inline]
+    pub(crate) fn silent_put(&self, transfer: &Transfer) -> Option<Outgoing> {
+        self.initiator.silent_put(transfer, &self.limits)
+    }
+
     /// The next request that is to be carried to its target.
     pub fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.initiator.next_outgoing()

@@ -11,6 +11,7 @@ use verbs::{Access, Buf, Device, RemoteAddr, Result};
 
 use crate::atomic::ELEMENT_MAX;
 use crate::carrier::{Carrier, Event};
+use crate::command::Transfer;
 use crate::engine::Engine;
 use crate::event::{Fail, List};
 use crate::initiator::Outgoing;
@@ -306,6 +307,28 @@ impl Exchange {
             interface.engine.undeliverable(operation);
             self.news = true;
         }
+    }
+
+    /// Puts at once what nobody hears of then, if that can be; whether it has. Otherwise nothing has happened.
+    #[inline]
+    pub(crate) fn put_at_once(&mut self, number: u8, transfer: &Transfer) -> bool {
+        let waits = self.has_waiting || transfer.length > EAGER_MAX;
+        let Some(interface) = self.interface(number).filter(|_| !waits) else { return false };
+        let Some(Outgoing { target, request, payload, .. }) = interface.engine.silent_put(transfer) else {
+            return false;
+        };
+        let target = match &interface.map {
+            None => Some(target),
+            Some(map) => map.get(target.nid as usize).copied(),
+        };
+        let me = self.carrier.me();
+        let (Some(target), Some((region, offset))) = (target.filter(|target| *target != me), payload) else {
+            return false;
+        };
+        let len = request.length as usize;
+        let data = Payload::User { region: Cow::Owned(region), offset, len, stays: false };
+        let message = Message::Request { interface: number, request, exposed: None };
+        self.carrier.say_now(target, &message, &data)
     }
 
     /// Sends a request to another process.

@@ -188,22 +188,49 @@ impl Initiator {
         self.start(transfer, sides);
     }
 
-    /// Begins a transfer that is held.
+    /// What a transfer is to its target, but for its number.
     #[inline]
-    pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
-        let Transfer { action, ack, length, user_ptr, .. } = *transfer;
-        let mut request = Request {
+    fn request(&self, transfer: &Transfer) -> Request {
+        Request {
             operation: 0,
-            action,
-            ack,
+            action: transfer.action,
+            ack: transfer.ack,
             initiator: self.process,
             uid: self.uid,
             pt_index: transfer.pt_index,
             match_bits: transfer.match_bits,
             remote_offset: transfer.remote_offset,
-            length,
+            length: transfer.length,
             hdr_data: transfer.hdr_data,
-        };
+        }
+    }
+
+    /// What a put is to be carried as that nobody hears of if it leaves at once. `None` for any other transfer, and for one that cannot
+    /// begin. Nothing is remembered of it.
+    #[inline]
+    pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<Outgoing> {
+        if transfer.action != Action::Put || transfer.ack != AckReq::None || self.has_outgoing() {
+            return None;
+        }
+        let (Some(Side { local, options, .. }), _) = self.check(transfer, limits).ok()? else { return None };
+        let silent = MdOptions::EVENT_SUCCESS_DISABLE | MdOptions::EVENT_SEND_DISABLE;
+        if !options.intersects(silent) || options.contains(MdOptions::EVENT_CT_SEND) {
+            return None;
+        }
+        let payload = Some((self.mds.get(local.md.0)?.md.region.clone(), local.offset));
+        Some(Outgoing {
+            target: transfer.target,
+            request: self.request(transfer),
+            payload,
+            is_volatile: true,
+        })
+    }
+
+    /// Begins a transfer that is held.
+    #[inline]
+    pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
+        let Transfer { ack, length, user_ptr, .. } = *transfer;
+        let mut request = self.request(transfer);
         let (is_answered, is_sent, told_failure) = (request.is_answered(), put.is_none(), false);
         let operation = Operation { put, get, ack, length, user_ptr, is_answered, is_sent, told_failure };
         request.operation = self.operations.insert(operation).number();

@@ -251,6 +251,16 @@ impl Link {
         Ok(false)
     }
 
+    /// Says something, if that can be now; whether it has left.
+    #[inline]
+    pub(crate) fn say_now(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
+        let can = self.queue.is_empty() && self.may_say(payload);
+        if can {
+            self.post_message(message, payload)?;
+        }
+        Ok(can)
+    }
+
     /// Reads or writes the peer's memory, now or when there is room.
     pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
         if self.queue.is_empty() && self.is_open && self.has_room() {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
+use crate::command::Transfer;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Interface};
 use crate::limits::Limits;
@@ -350,6 +351,14 @@ impl Ni {
             exchange.has_news();
             Some(done)
         })
+    }
+
+    /// Puts without an acknowledgement, from memory of which nothing is told or counted that succeeds, if the message can leave at once: the
+    /// memory is free again. False if it cannot, or is no such put; then nothing has happened, and [`Engine::transfer`] is the way.
+    #[inline]
+    #[must_use]
+    pub fn put_at_once(&self, transfer: &Transfer) -> bool {
+        self.inner().with(|exchange| exchange.put_at_once(self.kind.number(), transfer))
     }
 
     /// Does something at the engine, carries what comes of it, and then does something else there; `None` if the interface is closed.

@@ -253,6 +253,47 @@ fn many_messages_stay_in_order(at: At) {
     flood([at, at]);
 }
 
+/// Goal: puts at once arrive among others in their order, and what is told of, or cannot leave now, is left to the usual way. Method: more
+/// puts than a link has room for.
+fn puts_at_once_stay_in_order(at: At) {
+    const COUNT: u64 = 90;
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
+    let (ours, theirs) = (Memory::new(pattern(3, 8 * COUNT as usize)), Memory::zeros(8 * COUNT as usize));
+    b.append(theirs.region(), EntryOptions::empty(), 1);
+    let told = a.bind(ours.region());
+    let options = MdOptions::EVENT_SUCCESS_DISABLE;
+    let md = MemoryDescriptor { region: ours.region(), options, eq: Some(a.eq), counter: None };
+    let silent = a.ni.call(|engine| engine.md_bind(md)).expect("open").expect("room");
+    let put = |md, number: u64| Transfer {
+        put: Some(Local { md, offset: 8 * number }),
+        ack: AckReq::None,
+        remote_offset: 8 * number,
+        hdr_data: number,
+        ..transfer(Action::Put, md, 8, b.me())
+    };
+    assert!(!a.ni.put_at_once(&put(silent, 0)), "there is no link");
+    a.begin(&put(silent, 0));
+    assert_eq!(b.expect(EventKind::Put).hdr_data, 0);
+    for refused in [put(told, 1), Transfer { ack: AckReq::Full, ..put(silent, 1) }] {
+        assert!(!a.ni.put_at_once(&refused), "{refused:?} is told of");
+    }
+    let beyond = Transfer { length: 8 * COUNT, ..put(silent, 1) };
+    assert!(!a.ni.put_at_once(&beyond), "it cannot begin");
+    let mut at_once = 0;
+    for number in 1..COUNT {
+        match a.ni.put_at_once(&put(silent, number)) {
+            true => at_once += 1,
+            false => a.begin(&put(silent, number)),
+        }
+    }
+    for number in 1..COUNT {
+        // Room at the other side is told of to who looks.
+        assert_eq!(a.ni.test(|engine| engine.eq_get(a.eq)), Some(Ok(None)));
+        assert_eq!(b.expect(EventKind::Put).hdr_data, number);
+    }
+    assert!(at_once > 0 && theirs.bytes() == ours.bytes());
+}
+
 /// Goal: who has no memory for others to store messages in gets them sent, and stores its own all the same. Method: both, or one, have
 /// too little memory of their NICs for a ring.
 #[test]
@@ -412,7 +453,7 @@ fn script(at: At) -> Vec<Event> {
 /// Goal: at a patient interface messages wait for their places, and arrive in order, more of them than a link has slots for; a process
 /// that sends to itself waits, too. Method: the entries come only after the initiator has begun all.
 fn the_patient_lose_nothing(at: At) {
-    const COUNT: u64 = 200;
+    const COUNT: u64 = 90;
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     b.ni.call(Engine::set_patient);
     let (ours, theirs) = (Memory::new(pattern(9, 8)), Memory::zeros(8));
@@ -472,6 +513,11 @@ macro_rules! in_places {
             #[test]
             fn a_target_need_not_call() {
                 super::a_target_need_not_call(AT);
+            }
+
+            #[test]
+            fn puts_at_once_stay_in_order() {
+                super::puts_at_once_stay_in_order(AT);
             }
 
             #[test]

@@ -129,8 +129,9 @@ pub(crate) struct Portals {
     ni: Ni,
     host: Host,
     eq: EqHandle,
-    /// All memory.
+    /// All memory, and all of which nothing is told that goes well.
     all: MdHandle,
+    silent: MdHandle,
     sends: Table<Outgoing>,
     receives: Table<Incoming>,
     under_way: usize,
@@ -154,11 +155,13 @@ impl Portals {
             let eq = engine.eq_alloc(EVENTS)?;
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(MESSAGES))?;
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(READS))?;
-            let (region, options) = (Region::new(0, u64::MAX), MdOptions::empty());
-            let all = engine.md_bind(MemoryDescriptor { region, options, eq: Some(eq), counter: None })?;
-            Ok((eq, all))
+            let mut all = |options| {
+                let region = Region::new(0, u64::MAX);
+                engine.md_bind(MemoryDescriptor { region, options, eq: Some(eq), counter: None })
+            };
+            Ok((eq, all(MdOptions::empty())?, all(MdOptions::EVENT_SUCCESS_DISABLE)?))
         };
-        let (eq, all) = ni.call(set_up).ok_or_else(closed)?.map_err(failed)?;
+        let (eq, all, silent) = ni.call(set_up).ok_or_else(closed)?.map_err(failed)?;
         let overflow = ni.call(Overflow::new).ok_or_else(closed)??;
         opening::meet(&ni, bootstrap)?;
         Ok(Self {
@@ -166,6 +169,7 @@ impl Portals {
             host: host.clone(),
             eq,
             all,
+            silent,
             sends: Table::default(),
             receives: Table::default(),
             under_way: 0,
@@ -202,8 +206,16 @@ impl Portals {
         let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
         let is_long = len > EAGER_MAX;
         let is_opened = is_long || answered;
+        let target = Process::rank(to);
+        if !is_opened {
+            let local = Local { md: self.silent, offset: addr };
+            let put = transfer(Action::Put, len, (target, MESSAGES), NOBODY);
+            if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
+                return Ok(Started::Over(Status::empty()));
+            }
+        }
         let key = self.sends.insert(Outgoing::new(to, is_opened));
-        let (number, target) = (key.number(), Process::rank(to));
+        let number = key.number();
         let put = Transfer {
             put: Some(Local { md: self.all, offset: addr }),
             ack: if is_opened { AckReq::Full } else { AckReq::None },
