@@ -83,6 +83,9 @@ struct Inner {
     is_armed: AtomicBool,
     /// Looks of the program's.
     looks: AtomicU64,
+    /// By what a thread waits that only helps: it sleeps soon, whatever is known of the program's own waits. Those who have a core each look
+    /// for long, and on the program's core that would keep the program from looking.
+    aside: Host,
     /// Rung to end the thread.
     end_bell: Bell,
     is_over: AtomicBool,
@@ -201,11 +204,11 @@ impl Inner {
             let looks = self.looks.load(Ordering::Relaxed);
             if looks != seen {
                 seen = looks;
-                self.host.wait("portals thread", &self.end_bell, self.host.after(WATCH), is_over);
+                self.aside.wait("portals thread", &self.end_bell, self.aside.after(WATCH), is_over);
                 continue;
             }
             // A look of the program's ends this wait with the next news.
-            self.host.wait("portals thread", &self.sources, None, || {
+            self.aside.wait("portals thread", &self.sources, None, || {
                 self.look_at_all();
                 let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
                 (!goes_on).then_some(())
@@ -278,6 +281,7 @@ impl Node {
             waiting: AtomicU32::new(0),
             is_armed: AtomicBool::new(false),
             looks: AtomicU64::new(0),
+            aside: if host.node().is_some() { host.clone() } else { verbs::host::real::host() },
             end_bell: Bell::new(),
             is_over: AtomicBool::new(false),
         });
