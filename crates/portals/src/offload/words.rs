@@ -15,6 +15,8 @@ impl Writer {
         Self { bytes: [0; MOST], len: 0 }
     }
 
+    /// Another word of 8 bytes.
+    ///
     /// # Panics
     /// Beyond what the longest order has.
     pub(super) fn put(mut self, word: u64) -> Self {
