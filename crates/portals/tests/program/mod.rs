@@ -63,7 +63,7 @@ impl Dice {
 /// Carries out a program that bytes are.
 #[allow(dead_code, reason = "not every user of this file has bytes")]
 pub(crate) fn carry_out(bytes: &[u8]) {
-    let mut pair = Pair::new(Dice::Bytes(bytes.to_vec().into_iter()));
+    let mut pair = Pair::new(Dice::Bytes(Vec::from(bytes).into_iter()));
     while !pair.rng.is_over() {
         pair.step();
     }
