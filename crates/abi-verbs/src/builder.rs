@@ -145,7 +145,7 @@ fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
     }
     let room = qp.init.cap.max_send_wr;
     if let [made] = &batch.made[..] {
-        return qp.gate.post(qp.verbs(), &[wr(made)?], room).map_err(|(_, why)| why);
+        return qp.gate.post_one(qp.verbs(), &wr(made)?, room);
     }
     let wrs: Vec<SendWr<'_>> = batch.made.iter().map(wr).collect::<Answer<_>>()?;
     qp.gate.post(qp.verbs(), &wrs, room).map_err(|(_, why)| why)

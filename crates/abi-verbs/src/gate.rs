@@ -31,17 +31,22 @@ enum KeptData {
 }
 
 impl Gate {
+    /// Posts a request, or keeps it, `room` at most.
+    #[inline]
+    pub(crate) fn post_one(&self, qp: &Qp, wr: &SendWr<'_>, room: u32) -> Answer {
+        if self.is_open.load(Ordering::Acquire) {
+            return Ok(qp.post_send(wr)?);
+        }
+        self.keep(qp, std::slice::from_ref(wr), room).map_err(|(_, why)| why)
+    }
+
     /// Posts the requests, or keeps them, `room` at most.
     ///
     /// # Errors
     /// How many were taken, and why not more.
-    #[inline]
     pub(crate) fn post(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
         if self.is_open.load(Ordering::Acquire) {
-            return match wrs {
-                [wr] => qp.post_send(wr).map_err(|why| (0, why.into())),
-                wrs => qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into())),
-            };
+            return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
         }
         self.keep(qp, wrs, room)
     }

@@ -19,8 +19,10 @@ use crate::parted::sift;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;
 
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
+/// Completions that are taken at a time: a few first, as places have to be made for them, which would cost more than finding
+/// nothing; then many.
+const FEW: usize = 4;
+const MANY: usize = 16;
 
 /// Takes up to `count` completions; how many, or a negative number.
 #[inline]
@@ -33,37 +35,57 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
     let (cq, count) = (cq.look()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
     // SAFETY: a program passes room for as many as it says. Test: `perftest_measures_each_operation` in tests/programs.rs.
     let place = unsafe { Out::new(place) };
-    let mut taken = 0;
-    while taken < count {
-        let mut wcs = [Wc::default(); BATCH];
-        let wanted = BATCH.min(count - taken);
-        let datagrams = cq.datagrams.get();
-        // Receives and whom they are from are taken in the same order.
-        let turn = datagrams.map(|_| lock(&cq.current));
-        let found = fetch(cq, &mut wcs[..wanted])?;
-        if found == 0 {
-            break;
-        }
-        place.required(Errno::INVAL)?;
-        wcs[..found].iter().enumerate().for_each(|(at, wc)| {
-            let from = datagrams.and_then(|datagrams| source(datagrams, wc));
-            place.nth(taken + at).set(completion(wc, from));
-        });
-        drop(turn);
+    let wanted = FEW.min(count);
+    let mut taken = take_some::<FEW>(cq, wanted, place)?;
+    let mut is_all = taken < wanted;
+    while !is_all && taken < count {
+        let wanted = MANY.min(count - taken);
+        let found = take_some::<MANY>(cq, wanted, place.nth(taken))?;
+        is_all = found < wanted;
         taken += found;
-        if found < wanted {
-            break;
-        }
     }
     Ok(taken as c_int)
+}
+
+/// Takes up to `wanted` completions, which are no more than `N`.
+#[inline]
+fn take_some<const N: usize>(cq: Held<Cq>, wanted: usize, place: Out<ibv_wc>) -> Result<usize, Errno> {
+    let mut wcs = [Wc::default(); N];
+    if let Some(datagrams) = cq.datagrams.get() {
+        return take_datagrams(cq, datagrams, &mut wcs[..wanted], place);
+    }
+    let found = fetch(cq, &mut wcs[..wanted])?;
+    if found > 0 {
+        place.required(Errno::INVAL)?;
+    }
+    wcs[..found].iter().enumerate().for_each(|(at, wc)| place.nth(at).set(completion(wc, None)));
+    Ok(found)
+}
+
+/// Takes completions where queue pairs of type UD complete, too.
+#[cold]
+fn take_datagrams(
+    cq: Held<Cq>,
+    datagrams: &Datagrams,
+    wcs: &mut [Wc],
+    place: Out<ibv_wc>,
+) -> Result<usize, Errno> {
+    datagrams.pump();
+    // Receives and whom they are from are taken in the same order.
+    let _turn = lock(&cq.current);
+    let found = fetch(cq, wcs)?;
+    if found > 0 {
+        place.required(Errno::INVAL)?;
+    }
+    for (at, wc) in wcs[..found].iter().enumerate() {
+        place.nth(at).set(completion(wc, source(datagrams, wc)));
+    }
+    Ok(found)
 }
 
 /// Takes what the program is told of.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
-    if let Some(datagrams) = cq.datagrams.get() {
-        datagrams.pump();
-    }
     loop {
         let late = cq.late.take(place);
         if late != 0 {
@@ -195,6 +217,7 @@ fn next(cq: *mut ibv_cq_ex) -> c_int {
     let step = || {
         let cq = Handle::<Cq>::of(cq).look()?;
         let mut wc = [Wc::default()];
+        cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
         let mut current = lock(&cq.current);
         if fetch(cq, &mut wc)? == 0 {
             return Err(Errno(libc::ENOENT));

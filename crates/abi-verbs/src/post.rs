@@ -19,17 +19,10 @@ use crate::ud::Bridge;
 const BATCH: usize = 16;
 
 /// Posts a chain; the first request that was not posted is put where the program says.
+#[inline]
 pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> Answer {
     let mut next = first;
-    let posted = qp.look().and_then(|qp| {
-        while !next.is_null() {
-            match &qp.bridge {
-                None => send_batch(qp, &mut next)?,
-                Some(bridge) => send_to(qp, bridge, &mut next)?,
-            }
-        }
-        Ok(())
-    });
+    let posted = qp.look().and_then(|qp| send_all(qp, &mut next));
     if posted.is_err() {
         // SAFETY: a program passes NULL or a place. Test: `nonsense_is_answered` in tests/programs.rs.
         unsafe { Out::new(bad) }.set(next);
@@ -37,10 +30,40 @@ pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_s
     posted
 }
 
+/// Posts a chain, and goes on behind what was posted.
+#[inline]
+fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
+    // SAFETY: a program passes NULL or requests that stay while the call lasts. Test: `perftest_measures_each_operation` in
+    // tests/programs.rs.
+    if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &qp.bridge)
+        && wr.next.is_null()
+        && !is_scattered_inline(wr)
+    {
+        send_one(qp, wr)?;
+        *next = wr.next;
+        return Ok(());
+    }
+    while !next.is_null() {
+        match &qp.bridge {
+            None => send_batch(qp, next)?,
+            Some(bridge) => send_to(qp, bridge, next)?,
+        }
+    }
+    Ok(())
+}
+
+/// Posts a request that stands alone, as most do.
+#[inline]
+fn send_one(qp: Held<Qp>, wr: &ibv_send_wr) -> Answer {
+    check_state(qp)?;
+    let wr = SendWr { wr_id: wr.wr_id, op: operation(wr)?, data: data(wr)?, flags: flags(wr.send_flags) };
+    qp.gate.post_one(qp.verbs(), &wr, qp.init.cap.max_send_wr)
+}
+
 /// Posts the next datagram of a chain, and goes on behind it.
 fn send_to(qp: Held<Qp>, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
-    // SAFETY: as in `send_batch`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
+    // SAFETY: as in `send_all`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
     let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey);
     let mut gathered = Vec::new();
@@ -50,33 +73,23 @@ fn send_to(qp: Held<Qp>, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer
 }
 
 /// Posts the next requests of a chain, and goes on behind those that were.
-#[inline]
 fn send_batch(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
-    // SAFETY: a program passes requests that stay while the call lasts. Test: `perftest_measures_each_operation` in tests/programs.rs.
-    let first = unsafe { &**next };
     let room = qp.init.cap.max_send_wr;
-    let mut gathered = Vec::new();
-    if first.next.is_null() {
-        let wr = request(first, &mut gathered)?;
-        qp.gate.post(qp.verbs(), &[wr], room).map_err(|(_, why)| why)?;
-        *next = first.next;
-        return Ok(());
-    }
     let mut chain = [*next; BATCH];
     let mut count = 0;
     let mut at = *next;
     while count < BATCH && !at.is_null() {
         chain[count] = at;
         count += 1;
-        // SAFETY: as above.
+        // SAFETY: as in `send_all`.
         at = unsafe { (*at).next };
     }
     let mut gathered = [const { Vec::new() }; BATCH];
     let mut wrs = [SendWr::new(0, SendOp::Send, &[]); BATCH];
     let (mut ready, mut wrong) = (0, None);
     for ((wr, place), gathered) in chain[..count].iter().zip(&mut wrs).zip(&mut gathered) {
-        // SAFETY: as above.
+        // SAFETY: as in `send_all`.
         match request(unsafe { &**wr }, gathered) {
             Ok(request) => *place = request,
             Err(why) => {
@@ -101,19 +114,32 @@ pub(crate) fn check_state(qp: Held<Qp>) -> Answer {
     if may_send || qp.state_now() == n::IBV_QPS_ERR { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// A request as ours; inline data in several pieces are gathered in `gathered`.
+/// Whether a request's data are to be gathered before they are posted.
 #[inline]
-fn request<'a>(wr: &'a ibv_send_wr, gathered: &'a mut Vec<u8>) -> Answer<SendWr<'a>> {
+fn is_scattered_inline(wr: &ibv_send_wr) -> bool {
+    wr.send_flags & n::IBV_SEND_INLINE != 0 && wr.num_sge > 1
+}
+
+/// The data of a request that is not scattered inline.
+#[inline]
+fn data(wr: &ibv_send_wr) -> Answer<Data<'_>> {
     let sges = elements(wr.sg_list, wr.num_sge)?;
-    let data = match sges {
-        _ if wr.send_flags & n::IBV_SEND_INLINE == 0 => Data::Sges(sges),
-        [one] => Data::Inline(bytes(one)?),
-        several => {
-            for piece in several {
-                gathered.extend_from_slice(bytes(piece)?);
-            }
-            Data::Inline(gathered)
+    match sges {
+        _ if wr.send_flags & n::IBV_SEND_INLINE == 0 => Ok(Data::Sges(sges)),
+        [one] => bytes(one).map(Data::Inline),
+        _ => Ok(Data::Inline(&[])),
+    }
+}
+
+/// A request as ours; inline data in several pieces are gathered in `gathered`.
+fn request<'a>(wr: &'a ibv_send_wr, gathered: &'a mut Vec<u8>) -> Answer<SendWr<'a>> {
+    let data = if is_scattered_inline(wr) {
+        for piece in elements(wr.sg_list, wr.num_sge)? {
+            gathered.extend_from_slice(bytes(piece)?);
         }
+        Data::Inline(gathered)
+    } else {
+        data(wr)?
     };
     Ok(SendWr { wr_id: wr.wr_id, op: operation(wr)?, data, flags: flags(wr.send_flags) })
 }
@@ -143,12 +169,10 @@ fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
 /// How a request behaves.
 #[inline]
 pub(crate) fn flags(flags: u32) -> SendFlags {
-    let table = [
-        (n::IBV_SEND_SIGNALED, SendFlags::SIGNALED),
-        (n::IBV_SEND_SOLICITED, SendFlags::SOLICITED),
-        (n::IBV_SEND_FENCE, SendFlags::FENCE),
-    ];
-    table.into_iter().filter(|(flag, _)| flags & flag != 0).map(|(_, ours)| ours).collect()
+    let ours = |flag, ours| if flags & flag != 0 { ours } else { SendFlags::empty() };
+    ours(n::IBV_SEND_SIGNALED, SendFlags::SIGNALED)
+        | ours(n::IBV_SEND_SOLICITED, SendFlags::SOLICITED)
+        | ours(n::IBV_SEND_FENCE, SendFlags::FENCE)
 }
 
 /// A program's list of elements, which ours lie like.
@@ -167,6 +191,7 @@ pub(crate) fn elements<'a>(list: *const ibv_sge, count: i32) -> Answer<&'a [Sge]
 }
 
 /// The bytes of an element that are sent inline.
+#[inline]
 fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
     let first: *const u8 = std::ptr::with_exposed_provenance(piece.addr as usize);
     if piece.length == 0 {
@@ -179,17 +204,21 @@ fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
     Ok(unsafe { std::slice::from_raw_parts(first, piece.length as usize) })
 }
 
+#[inline]
 pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
     let qp = qp.look();
-    let check = |qp: &Held<Qp>| match qp.state_now() {
-        n::IBV_QPS_RESET => Err(Errno::INVAL),
-        _ => Ok(()),
-    };
     receives(first, bad, |wr| {
         let qp = qp.as_ref().map_err(|why| *why)?;
-        check(qp)?;
+        // What is in the error state takes receives, and flushes them.
+        if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET
+            && qp.state_now() == n::IBV_QPS_RESET
+        {
+            return Err(Errno::INVAL);
+        }
         qp.verbs().post_recv(wr)?;
-        qp.bridge.iter().for_each(|bridge| bridge.expect());
+        if let Some(bridge) = &qp.bridge {
+            bridge.expect();
+        }
         Ok(())
     })
 }

@@ -90,7 +90,7 @@ impl Qp {
             return Err(Errno::INVAL);
         }
         let room = self.init.cap.max_send_wr;
-        bridge.post(to, || self.gate.post(&self.qp, &[*wr], room).map_err(|(_, why)| why))?;
+        bridge.post(to, || self.gate.post_one(&self.qp, wr, room))?;
         self.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
         Ok(())
     }
