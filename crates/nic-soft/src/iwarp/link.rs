@@ -181,10 +181,20 @@ impl Link {
         loop {
             let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             match self.receiving.next(&mut lent)? {
-                Some(event) => self.deliver(queues, &event)?,
+                Some(event) => {
+                    self.deliver(queues, &event)?;
+                    if self.receiving.is_long_turn() {
+                        self.answer(queues)?;
+                    }
+                }
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Sends in the middle of a turn. Why the stream is broken, if it is, may stand in what has come.
+    fn answer(&mut self, queues: &Queues) -> Result<(), End> {
+        self.transmit(queues).or_else(|end| if matches!(end, End::Broken(_)) { Ok(()) } else { Err(end) })
     }
 
     /// Something has come that is not the receiving half's affair alone.

@@ -2,7 +2,8 @@
 //!
 //! A write or a send is complete when the peer has taken it in, and RDMAP has no acknowledgement. It has reads of no bytes:
 //! the peer answers one in order, when everything before it has been placed or delivered. So behind a batch of requests goes
-//! such a *question*; its answer completes all that stood before it. One question is open at a time, or two in long batches.
+//! such a *question*; its answer completes all that stood before it. One question is open at a time, or two in long batches, or
+//! some more where much is under way: a sender that waits for room in its queue is not to wait until all has arrived.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,9 @@ use super::queue::{Request, SendQueue};
 /// Requests, or bytes, after which a question is asked although there is more to send.
 const ASK_REQUESTS: u64 = 16;
 const ASK_BYTES: u64 = 256 << 10;
+
+/// Questions that are open, at most: the third and fourth each behind twice as many bytes as the one before.
+const OPEN_MAX: u32 = 4;
 
 /// Names a question: this bit, and the number of requests that its answer tells of.
 const QUESTION: u64 = 1 << 63;
@@ -125,7 +129,7 @@ impl Questions {
         match self.asked {
             0 => much || !more && (self.expected || hurry),
             1 => much,
-            _ => false,
+            open => open < OPEN_MAX && self.bytes >= ASK_BYTES << open,
         }
     }
 
@@ -226,6 +230,8 @@ mod tests {
         questions.ask();
         questions.begun(&request(SendOp::Send, ASK_BYTES as u32), true);
         assert!(!questions.are_due(false, true), "two are open");
+        questions.begun(&request(SendOp::Send, 3 * ASK_BYTES as u32), false);
+        assert!(questions.are_due(true, false), "much more has begun");
         assert_eq!(questions.answered(question.id), 2);
         assert!(questions.are_due(false, true));
     }

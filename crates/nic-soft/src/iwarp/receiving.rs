@@ -25,12 +25,15 @@ use crate::sg_list::SgList;
 const DIRECT_MIN: usize = 1024;
 /// Payload of this size makes us expect more such: little is read ahead behind it, because that would have to be copied.
 const LARGE: usize = 16 << 10;
-/// What is read ahead then: trailer and header of the next FPDU, and a little more.
-const BEHIND_LARGE: usize = 128;
+/// What is read ahead then: the short FPDU with which a message of 64 KiB ends (its payload is 784 bytes more than one takes), the
+/// header of the next one, and a little more.
+const BEHIND_LARGE: usize = 1024;
 /// Bytes at the end of payload that are put in place last.
 const LAST: usize = 8;
 /// Bytes that one turn receives before others get theirs.
 const TURN_BYTES: usize = 2 << 20;
+/// Bytes of a turn after which the peer is not to wait for its end to be answered.
+const LONG_TURN: usize = 128 << 10;
 
 /// The receiving half of a connection.
 pub(super) struct Receiving {
@@ -109,6 +112,12 @@ impl Receiving {
     /// Whether the peer has said anything.
     pub(super) fn has_heard(&self) -> bool {
         self.heard
+    }
+
+    /// Whether this turn has lasted so long that what it owes the peer is sent at once.
+    #[inline]
+    pub(super) fn is_long_turn(&self) -> bool {
+        self.turn >= LONG_TURN
     }
 
     /// Begins a turn.
@@ -308,6 +317,8 @@ impl Receiving {
                 self.ahead.fill(n);
                 self.turn += n;
                 self.dry = n < room;
+                // What has come behind large payload and did not fit beside it is something else.
+                self.limit = usize::MAX;
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
@@ -330,7 +341,9 @@ impl Receiving {
             self.ahead.consume(n);
             return Ok(Step::More);
         }
-        self.limit = if piece.len >= LARGE { BEHIND_LARGE } else { usize::MAX };
+        if piece.len >= LARGE {
+            self.limit = BEHIND_LARGE;
+        }
         let dry = self.dry || self.turn >= TURN_BYTES;
         // What has a CRC is there as a whole.
         if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
@@ -354,6 +367,9 @@ impl Receiving {
         self.ahead.fill(n - placed);
         self.turn += n;
         self.dry = n < room;
+        if direct < LARGE {
+            self.limit = usize::MAX;
+        }
         Ok(Step::More)
     }
 
