@@ -107,6 +107,13 @@ pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>)
     create(context, init.cqe, init.cq_context, Handle::of(init.channel), init.comp_vector)
 }
 
+pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
+    let cq = cq.look()?;
+    cq.cq.resize(u32::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
+    cq.show(|seen| seen.cqe = cqe);
+    Ok(())
+}
+
 pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
     let cq = cq.look()?;
     cq.users.check_none()?;

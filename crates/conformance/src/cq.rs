@@ -129,3 +129,32 @@ pub(super) fn handles_share_the_queue(env: &Env) {
     c.a.send_cq = c.a.qp.init().send_cq.clone();
     c.still_works();
 }
+
+/// A queue gets another size, where the NIC has that, and loses nothing that waits.
+pub(super) fn a_queue_gets_another_size(env: &Env) {
+    let c = Conn::new(env);
+    let cqe = c.a.send_cq.cqe();
+    if let Err(Error::Unsupported { .. }) = c.a.send_cq.resize(cqe) {
+        return;
+    }
+    for wrong in [0, env.a.attr().max_cqe.saturating_add(1)] {
+        let refused = c.a.send_cq.resize(wrong);
+        assert!(matches!(refused, Err(Error::Invalid(_) | Error::Limit { .. })), "{wrong}: {refused:?}");
+    }
+    writes(&c, 0..40);
+    for i in 0..8 {
+        ok(c.a.sent(), i, WcOpcode::Write);
+    }
+    c.a.send_cq.resize(cqe + 100).expect("more room");
+    assert_eq!(c.a.send_cq.cqe(), cqe + 100);
+    writes(&c, 40..80);
+    for i in 8..80 {
+        ok(c.a.sent(), i, WcOpcode::Write);
+    }
+    c.a.send_cq.resize(cqe).expect("nothing waits");
+    writes(&c, 80..82);
+    for i in 80..82 {
+        ok(c.a.sent(), i, WcOpcode::Write);
+    }
+    assert_eq!(c.a.send_cq.poll_one(), Ok(None));
+}

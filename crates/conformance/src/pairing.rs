@@ -211,3 +211,34 @@ pub(super) fn who_waits_for_the_departed_is_refused(env: &Env) {
     rejected(&lesser.end);
     assert_eq!(lesser.end.qp.state(), QpState::Init);
 }
+
+/// A queue pair that wanted another one goes away before that has wanted it; those that are made next, maybe under the same
+/// numbers, meet, and nothing of the former is theirs.
+pub(super) fn numbers_that_come_again_are_of_others(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    for _ in 0..3 {
+        let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
+        lesser.wants(&one, greater.name(&other));
+        greater.keeps_a_request();
+        greater.pairing.forget(other.num());
+        drop(other);
+        match lesser.end.waiter.event(&lesser.end.cm, "Rejected") {
+            CmEvent::Rejected { qp_num, .. } => assert_eq!(qp_num, one.num()),
+            other => panic!("expected Rejected, got {other:?}"),
+        }
+        // Here the other way round: who is wanted goes away before anybody asks for it.
+        let other = greater.end.another_qp();
+        greater.wants(&other, lesser.name(&one));
+        greater.pairing.forget(other.num());
+    }
+    let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
+    lesser.wants(&one, greater.name(&other));
+    greater.wants(&other, lesser.name(&one));
+    meet([(&lesser, &[&one]), (&greater, &[&other])], 1);
+    other.post_recv(&verbs::RecvWr::new(3, &[])).expect("room");
+    one.post_send(&SendWr::new(1, SendOp::SendImm(9), &[])).expect("room");
+    assert_eq!(greater.end.received().imm, Some(9));
+}

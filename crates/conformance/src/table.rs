@@ -291,6 +291,7 @@ macro_rules! __conformance_table {
                 waits_end_at_their_deadline
                 numbers_tell_queues_apart
                 handles_share_the_queue
+                a_queue_gets_another_size
             }
             notify {
                 one_event_per_arming
@@ -342,6 +343,7 @@ macro_rules! __conformance_table {
                 a_queue_pair_alone_is_refused
                 requests_of_others_are_told_apart
                 who_waits_for_the_departed_is_refused
+                numbers_that_come_again_are_of_others
             }
             firmware {
                 commands_are_carried_out_in_order

@@ -41,6 +41,16 @@ impl Cq {
         self.ops.cqe()
     }
 
+    /// Gives it another size in entries; what has completed stays (`ibv_resize_cq`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large, zero, or smaller than the number of completions that
+    /// wait; [`Error::Unsupported`] by devices whose queues stay as they are.
+    pub fn resize(&self, cqe: u32) -> Result<()> {
+        self.device.check_cqe(cqe)?;
+        self.ops.resize(cqe)
+    }
+
     /// Takes up to `wcs.len()` completions; returns how many (`ibv_poll_cq`). Completions of one queue of one
     /// queue pair come in the order of its requests.
     ///

@@ -127,7 +127,7 @@ impl Device {
         Ok(Cq::new(self.ops.create_cq(cqe, Some(channel))?, self.clone()))
     }
 
-    fn check_cqe(&self, cqe: u32) -> Result<()> {
+    pub(crate) fn check_cqe(&self, cqe: u32) -> Result<()> {
         if cqe == 0 {
             return Err(Error::Invalid("a completion queue needs at least one entry".into()));
         }

@@ -109,6 +109,10 @@ pub trait CqOps: Any + Send + Sync {
     fn id(&self) -> u32;
     /// See [`crate::Cq::cqe`].
     fn cqe(&self) -> u32;
+    /// See [`crate::Cq::resize`]; within the device's limits.
+    fn resize(&self, _cqe: u32) -> Result<()> {
+        Err(unsupported("the device", "completion queues of another size"))
+    }
     /// See [`crate::Cq::poll`].
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
     /// See [`crate::Cq::req_notify`].

@@ -70,7 +70,7 @@ static void refused(struct all h)
 	IS(ibv_query_qp(h.qp, &attr, 0, &init), EINVAL);
 	IS(ibv_modify_srq(h.srq, &srq_attr, IBV_SRQ_LIMIT), EINVAL);
 	IS(ibv_query_srq(h.srq, &srq_attr), EINVAL);
-	IS(ibv_resize_cq(h.cq, 1), EOPNOTSUPP);
+	IS(ibv_resize_cq(h.cq, 1), EINVAL);
 	LEAVES(ibv_get_cq_event(h.channel, &cq, &context), -1, EINVAL);
 	LEAVES(ibv_get_async_event(h.context, &event), -1, EINVAL);
 	LEAVES(ibv_qp_to_qp_ex(h.qp), 0, EINVAL);

@@ -151,6 +151,27 @@ static void nic_memory(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(mr && mr->length == 90 && !ibv_dereg_mr(mr) && !ibv_free_dm(dm) && ibv_free_dm(dm) == EINVAL);
 }
 
+/* A queue keeps what has come when it gets another size. */
+static void resize(struct end *a, struct end *b)
+{
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(b->cq);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	CHECK(!ibv_resize_cq(cq, 200) && cq->cqe == 200);
+	CHECK(ibv_resize_cq(cq, 0) == EINVAL && ibv_resize_cq(cq, -1) == EINVAL && ibv_resize_cq(cq, 1 << 30) == EINVAL && cq->cqe == 200);
+	for (wr.wr_id = 40; wr.wr_id < 43; wr.wr_id++) {
+		receive(b, wr.wr_id);
+		CHECK(!ibv_post_send(a->qp, &wr, &bad));
+	}
+	/* They have arrived when the sender is told so. */
+	for (int i = 40; i < 43; i++)
+		next(a, i, IBV_WC_SUCCESS);
+	CHECK(!ibv_resize_cq(cq, 64) && cq->cqe == 64);
+	for (int i = 40; i < 43; i++)
+		next(b, i, IBV_WC_SUCCESS);
+	CHECK(!ibv_resize_cq(cq, 1) && !ibv_resize_cq(cq, 64));
+}
+
 /* A child has nothing of its parent's, and may open a device of its own; the parent's connection goes on. */
 static void child(struct end *a, struct end *b, struct ibv_pd *pd)
 {
@@ -215,6 +236,7 @@ int main(void)
 		early(a, b);
 		by_calls(a, b);
 		chain(a, b);
+		resize(a, b);
 		child(a, b, pd);
 		gone(a, b);
 		CHECK(!ibv_destroy_qp(a->qp));

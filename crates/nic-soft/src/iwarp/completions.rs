@@ -68,7 +68,8 @@ struct Ring {
 pub(super) struct Completions {
     shared: Arc<Shared>,
     id: u32,
-    cqe: u32,
+    /// Its size, which the program may change.
+    cqe: AtomicU32,
     bell: Bell,
     reports: Option<Arc<Reports>>,
     ring: Spin<Ring>,
@@ -84,7 +85,7 @@ impl Completions {
         Self {
             shared: shared.clone(),
             id,
-            cqe,
+            cqe: AtomicU32::new(cqe),
             bell: Bell::new(),
             reports,
             ring: Spin::new(Ring::default()),
@@ -99,8 +100,26 @@ impl Completions {
         self.id
     }
 
+    #[inline]
     pub(super) fn cqe(&self) -> u32 {
-        self.cqe
+        self.cqe.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another size; whether no more completions wait than that.
+    pub(super) fn resize(&self, cqe: u32) -> bool {
+        let mut ring = self.ring.lock();
+        let fits = ring.entries.len() <= cqe as usize;
+        if fits {
+            self.cqe.store(cqe, Ordering::Relaxed);
+            self.make_room(&mut ring);
+        }
+        fits
+    }
+
+    /// Room for everything that may complete, so that completing never allocates.
+    fn make_room(&self, ring: &mut Ring) {
+        let more = ring.demand.min(self.cqe() as usize).saturating_sub(ring.entries.len());
+        ring.entries.reserve(more);
     }
 
     pub(super) fn bell(&self) -> &Bell {
@@ -117,9 +136,7 @@ impl Completions {
     pub(super) fn reserve(&self, depth: u32) {
         let mut ring = self.ring.lock();
         ring.demand += depth as usize;
-        // Room for everything that may complete, so that completing never allocates.
-        let more = ring.demand.min(self.cqe as usize).saturating_sub(ring.entries.len());
-        ring.entries.reserve(more);
+        self.make_room(&mut ring);
     }
 
     /// Forgets a queue pair's completions, and expects `depth` fewer.
@@ -147,7 +164,7 @@ impl Completions {
     #[inline]
     pub(super) fn push(&self, slots: &Arc<Slots>, wc: Wc, frees: Frees, solicited: bool) {
         let mut ring = self.ring.lock();
-        if ring.entries.len() >= self.cqe as usize {
+        if ring.entries.len() >= self.cqe() as usize {
             drop(ring);
             return self.overrun();
         }

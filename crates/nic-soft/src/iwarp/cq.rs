@@ -99,6 +99,12 @@ impl CqOps for CqInner {
         self.ring.cqe()
     }
 
+    fn resize(&self, cqe: u32) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
+        if self.ring.resize(cqe) { Ok(()) } else { Err(too_many()) }
+    }
+
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         self.device.shared.birth.check()?;

@@ -31,7 +31,8 @@ pub(super) struct SendDone {
 pub(super) struct Completions {
     device: Arc<Shared>,
     pub(super) index: usize,
-    pub(super) cqe: u32,
+    /// Its size, which the program may change.
+    cqe: AtomicU32,
     pub(super) words: Ref<CqShared>,
     pub(super) channel: Option<Arc<Channel>>,
     local: Spin<VecDeque<SendDone>>,
@@ -59,7 +60,7 @@ impl Completions {
         Ok(Self {
             device: device.clone(),
             index,
-            cqe,
+            cqe: AtomicU32::new(cqe),
             words,
             channel,
             local: Spin::new(VecDeque::new()),
@@ -74,7 +75,26 @@ impl Completions {
     /// So many more may be outstanding; whether the queue can overrun by that, and could not before.
     pub(super) fn want(&self, depth: u32) -> bool {
         let before = self.demand.fetch_add(depth, Ordering::Relaxed);
-        before <= self.cqe && before + depth > self.cqe
+        before <= self.cqe() && before + depth > self.cqe()
+    }
+
+    /// Its size in entries.
+    #[inline]
+    pub(super) fn cqe(&self) -> u32 {
+        self.cqe.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another size, if no more than that wait, with so many receives among them; whether the queue can overrun by that.
+    pub(super) fn resize(&self, cqe: u32, receives: usize) -> Option<bool> {
+        // Who completes a request looks at the size under the lock, too.
+        let local = self.local.lock();
+        if local.len() + receives > cqe as usize {
+            return None;
+        }
+        self.cqe.store(cqe, Ordering::Relaxed);
+        drop(local);
+        self.make_room();
+        Some(self.may_overrun())
     }
 
     /// So many less may be outstanding.
@@ -85,7 +105,7 @@ impl Completions {
     /// Makes room for every send request's completion that may come, so that completing never allocates; more than the entries
     /// is an overrun.
     pub(super) fn make_room(&self) {
-        let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe) as usize;
+        let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe()) as usize;
         let mut local = self.local.lock();
         let more = wanted.saturating_sub(local.len());
         local.reserve(more);
@@ -95,7 +115,7 @@ impl Completions {
     #[inline]
     pub(super) fn push(&self, done: SendDone, solicited: bool) {
         let mut local = self.local.lock();
-        if local.len() >= self.cqe as usize {
+        if local.len() >= self.cqe() as usize {
             drop(local);
             self.overrun();
             return;
@@ -192,12 +212,12 @@ impl Completions {
     /// Whether more may be outstanding than there are entries.
     #[inline]
     pub(super) fn may_overrun(&self) -> bool {
-        self.demand.load(Ordering::Relaxed) > self.cqe
+        self.demand.load(Ordering::Relaxed) > self.cqe()
     }
 
     /// Whether so many completions of receives are too many beside those of send requests (IBA 11.6.3.1).
     pub(super) fn is_overrun_with(&self, receives: usize) -> bool {
-        self.local_len.load(Ordering::Acquire) + receives > self.cqe as usize
+        self.local_len.load(Ordering::Acquire) + receives > self.cqe() as usize
     }
 
     /// It has overrun: its users are to fail, and the program hears of it.

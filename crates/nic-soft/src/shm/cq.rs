@@ -41,7 +41,16 @@ impl CqOps for CqHandle {
     }
 
     fn cqe(&self) -> u32 {
-        self.completions().cqe
+        self.completions().cqe()
+    }
+
+    fn resize(&self, cqe: u32) -> Result<()> {
+        self.shared.birth.check()?;
+        let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
+        if self.polling.resize(cqe).ok_or_else(too_many)? {
+            self.device.watch_for_overrun(&self.polling);
+        }
+        Ok(())
     }
 
     #[inline]

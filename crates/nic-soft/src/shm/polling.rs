@@ -217,7 +217,7 @@ impl Polling {
     #[inline]
     pub(super) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         let completions = &*self.completions;
-        let overrun = || Error::CqOverrun { cqe: completions.cqe };
+        let overrun = || Error::CqOverrun { cqe: completions.cqe() };
         if completions.is_dead() {
             return Err(overrun());
         }
@@ -258,10 +258,21 @@ impl Polling {
     }
 
     fn has_too_many(&self, side: &PollSide) -> bool {
+        self.completions.is_overrun_with(self.received(side))
+    }
+
+    /// Completions of receives that wait.
+    fn received(&self, side: &PollSide) -> usize {
         // Among many, those that have something have said so; otherwise they are looked at.
         let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
-        let received = side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>();
-        self.completions.is_overrun_with(received)
+        side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>()
+    }
+
+    /// Gives the queue another size, if no more completions wait; whether it can overrun by that.
+    pub(super) fn resize(&self, cqe: u32) -> Option<bool> {
+        let mut side = self.side.lock();
+        self.hear_reports(&mut side);
+        self.completions.resize(cqe, self.received(&side))
     }
 
     /// Finds an overrun that nobody has polled for.
