@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use rdma_abi::cma::rdma_event_channel;
 use verbs::{ConnectRequest, Depths};
@@ -34,8 +35,32 @@ pub(crate) struct News {
 
 /// A wish to connect, and the context of the device by which it came.
 pub(crate) struct Request {
-    pub(crate) request: ConnectRequest,
+    pub(crate) asked: Asked,
     pub(crate) context: Handle<Context>,
+}
+
+/// A wish to connect that has not been answered, with its place in the listener's [`Backlog`].
+pub(crate) struct Asked {
+    pub(crate) request: ConnectRequest,
+    pub(crate) _place: Arc<()>,
+}
+
+/// How many wishes to connect may wait for the program's answer, and those that do.
+pub(crate) struct Backlog {
+    pub(crate) most: usize,
+    places: Arc<()>,
+}
+
+impl Backlog {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, places: Arc::default() }
+    }
+
+    /// A place for one more, until it is dropped; nothing if there is none.
+    pub(crate) fn place(&self) -> Option<Arc<()>> {
+        let waiting = Arc::strong_count(&self.places) - 1;
+        (waiting < self.most).then(|| self.places.clone())
+    }
 }
 
 impl News {

@@ -11,7 +11,7 @@ use verbs::host::{Span, Time};
 use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest};
 
 use crate::answer::Answer;
-use crate::cm::channel::{self, News, Request};
+use crate::cm::channel::{self, Asked, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
 use crate::cm::route::{self, show, way_to, ways_here};
 use crate::cm::service::{self, Service};
@@ -23,32 +23,32 @@ use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 
 /// Requests that wait for an answer, if the program does not say.
-const BACKLOG: u32 = 1024;
+pub(crate) const BACKLOG: usize = 1024;
 
 /// How long the other side may take to answer: its program decides.
 const PATIENCE: Span = Span::from_secs(60);
 
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let held = id.look()?;
-    let backlog = u32::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
+    let backlog = usize::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
     let has_port = !lock(&held.state).listeners.is_empty();
     if !has_port {
-        take_port(held, backlog)?;
+        reserve_port(held)?;
     }
     let mut state = lock(&held.state);
-    let early = state.early.take().unwrap_or_default();
+    state.backlog.most = backlog;
+    let mut early = state.early.take().unwrap_or_default();
+    let too_many = early.split_off(backlog.min(early.len()));
     early.into_iter().for_each(|news| channel::tell(state.channel, news));
+    drop(state);
+    // That refuses them.
+    drop(too_many);
     Ok(())
 }
 
 /// Takes a port that nobody has, if the address has none: programs tell it to others before they listen. Who connects meanwhile
-/// waits.
+/// waits: each device listens, and what comes is kept until the program listens, too.
 pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
-    take_port(held, BACKLOG)
-}
-
-/// Listens on each device; what comes is kept until the program listens, too.
-fn take_port(held: Held<CmId>, backlog: u32) -> Answer {
     let id = held.handle();
     let local = lock(&held.state).local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let (mut port, mut listeners) = (local.port(), Vec::new());
@@ -56,7 +56,8 @@ fn take_port(held: Held<CmId>, backlog: u32) -> Answer {
         let engine = route::context(index)?.look()?.engine.clone();
         // A request finds its listener known.
         let mut objects = lock(&engine.objects);
-        let listener = engine.cm.listen(SocketAddr::new(addr.ip(), port), backlog)?;
+        // How many may wait is for the identifier to say.
+        let listener = engine.cm.listen(SocketAddr::new(addr.ip(), port), u32::MAX)?;
         port = listener.addr().port();
         objects.listeners.push((listener.addr(), id));
         listeners.push(listener);
@@ -154,7 +155,8 @@ impl Attempt {
 pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let now = engine.device.host().now();
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
-    if matches!(why, CmFailure::Refused(_)) && is_early(&lock(&id.state)) {
+    // Where somebody forwards connections (a container's proxy, a guest's network), one that nobody listens for is made and ends.
+    if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
         lock(&engine.again).push((now + PAUSE, id.handle()));
     } else {
         failed(id, why);
@@ -193,7 +195,7 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
         return Ok(None);
     }
     let qp = own_qp(&state, &objects, number)?;
-    let request = state.request.take().ok_or(Errno::INVAL)?;
+    let Asked { request, .. } = state.request.take().ok_or(Errno::INVAL)?;
     let (end, number) = match qp {
         Some(qp) => {
             engine.cm.accept(request, qp.verbs(), &param)?;
@@ -215,8 +217,8 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
 pub(crate) fn rdma_reject(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
     let held = id.look()?;
     let bytes = private_data(place, len)?;
-    let request = lock(&held.state).request.take().ok_or(Errno::INVAL)?;
-    Ok(request.reject(&bytes)?)
+    let asked = lock(&held.state).request.take().ok_or(Errno::INVAL)?;
+    Ok(asked.request.reject(&bytes)?)
 }
 
 pub(crate) fn rdma_reject_ece(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
@@ -280,11 +282,14 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
         (None, false) => (request.private_data.clone(), None),
         _ => return,
     };
+    let Some(place) = state.backlog.place() else { return };
+    let depths = request.info.depths;
+    let asked = Asked { request, _place: place };
     let news = News {
         private_data,
-        depths: request.info.depths,
+        depths,
         service,
-        request: Some(Request { request, context }),
+        request: Some(Request { asked, context }),
         ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
     };
     match &mut state.early {
@@ -304,10 +309,10 @@ pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Hand
     let id = id::make(channel, seen.context, seen.ps)?;
     let new = id.look()?;
     let mut state = lock(&new.state);
-    let ConnInfo { local, peer, .. } = request.request.info;
+    let ConnInfo { local, peer, .. } = request.asked.request.info;
     state.context = request.context;
     state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
-    (state.peer, state.request) = (Some(peer), Some(request.request));
+    (state.peer, state.request) = (Some(peer), Some(request.asked));
     show(new, &state);
     Ok(id)
 }

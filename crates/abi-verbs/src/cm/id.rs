@@ -8,10 +8,10 @@ use cface::{Out, lock};
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_ece;
-use verbs::{ConnectRequest, Listener};
+use verbs::Listener;
 
 use crate::answer::Answer;
-use crate::cm::channel::{self, EventChannel, News};
+use crate::cm::channel::{self, Asked, Backlog, EventChannel, News};
 use crate::cm::connect::Attempt;
 use crate::cm::endpoint::Template;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
@@ -54,8 +54,10 @@ pub(crate) struct State {
     pub(crate) listeners: Vec<Listener>,
     /// Requests for the port, while the program does not listen yet.
     pub(crate) early: Option<Vec<News>>,
+    /// Of a listener: requests that the program has not answered.
+    pub(crate) backlog: Backlog,
     /// What it answers, if it came from a listener.
-    pub(crate) request: Option<ConnectRequest>,
+    pub(crate) request: Option<Asked>,
     /// Of a listener: what queue pairs of its requests are made of.
     pub(crate) template: Option<Template>,
 }
@@ -124,6 +126,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         attempt: None,
         listeners: Vec::new(),
         early: None,
+        backlog: Backlog::new(connect::BACKLOG),
         request: None,
         template: None,
     };

@@ -5,7 +5,6 @@
 
 use rdma_abi::numbers::RDMA_UDP_QKEY;
 use rdma_abi::verbs::{ibv_ah_attr, ibv_gid, ibv_global_route};
-use verbs::ConnectRequest;
 
 use crate::answer::Answer;
 use crate::cm::id::State;
@@ -54,8 +53,8 @@ pub(crate) fn answer(
     }
     let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
     let service = Service { gid, qp_num: qp.verbs().num(), qkey: RDMA_UDP_QKEY };
-    let request: ConnectRequest = state.request.take().ok_or(Errno::INVAL)?;
-    Ok(request.reject(&service.encode(private_data))?)
+    let asked = state.request.take().ok_or(Errno::INVAL)?;
+    Ok(asked.request.reject(&service.encode(private_data))?)
 }
 
 impl Service {

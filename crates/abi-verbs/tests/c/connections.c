@@ -327,6 +327,35 @@ static void before_listening(void)
 	end(at);
 }
 
+/* Of those who connect, no more wait than the program has said, whether it has said so before they came or after. */
+static void backlog(void)
+{
+	struct sockaddr_in any = here(0);
+	struct rdma_cm_id *at, *to[4], *from;
+	struct ibv_qp *qp;
+
+	CHECK(!rdma_create_id(channel, &at, &channel, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(at, (struct sockaddr *)&any));
+	for (int i = 0; i < 2; i++) {
+		to[i] = client(rdma_get_src_port(at), &qp, 0, "");
+		usleep(100000);
+	}
+	CHECK(!rdma_listen(at, 1));
+	from = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to[1]);
+	to[2] = client(rdma_get_src_port(at), &qp, 0, "");
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to[2]);
+	CHECK(!rdma_reject(from, NULL, 0) && next(RDMA_CM_EVENT_REJECTED) == to[0]);
+	end(from);
+	to[3] = client(rdma_get_src_port(at), &qp, 0, "");
+	from = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(!rdma_reject(from, NULL, 0) && next(RDMA_CM_EVENT_REJECTED) == to[3]);
+	end(from);
+	for (int i = 0; i < 4; i++)
+		end(to[i]);
+	end(at);
+}
+
 /* What an identifier has not told yet goes along. */
 static void migration(void)
 {
@@ -478,6 +507,7 @@ int main(void)
 	last_words();
 	refusals();
 	before_listening();
+	backlog();
 	migration();
 	in_step();
 	cancellation();
