@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cface::lock;
-use verbs::host::Time;
+use verbs::host::{Bell, Span, Time};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
 
@@ -41,7 +42,14 @@ pub(crate) struct Engine {
     datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Identifiers that connect again, and when.
     pub(crate) again: Mutex<Vec<(Time, Handle<CmId>)>>,
+    /// There is or was a shared receive queue with a limit that only who looks finds.
+    has_limits: AtomicBool,
+    /// Has the thread see that.
+    limits: Bell,
 }
+
+/// How often the thread looks whether a peer has taken receives below such a limit.
+const LIMIT_LOOK: Span = Span::from_ms(10);
 
 /// Objects by number.
 #[derive(Default)]
@@ -89,6 +97,8 @@ impl Engine {
             objects: Mutex::default(),
             datagrams: Mutex::default(),
             again: Mutex::default(),
+            has_limits: AtomicBool::new(false),
+            limits: Bell::new(),
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
         thread
@@ -115,13 +125,16 @@ impl Engine {
 
     /// What the thread does, until its process ends.
     fn serve(&self) {
-        let sources = (&self.cm, &self.device);
+        let sources = ((&self.cm, &self.device), &self.limits);
         loop {
+            let has_limits = self.has_limits.load(Ordering::Acquire);
             let look = || match (self.cm.poll_event(), self.device.poll_async_event()) {
-                (None, None) => None,
+                (None, None) if has_limits == self.has_limits.load(Ordering::Acquire) => None,
                 news => Some(news),
             };
-            let deadline = lock(&self.again).iter().map(|(at, _)| *at).min();
+            let again = lock(&self.again).iter().map(|(at, _)| *at).min();
+            let limits = has_limits.then(|| self.device.host().now() + LIMIT_LOOK);
+            let deadline = [again, limits].into_iter().flatten().min();
             match self.device.host().wait("events", &sources, deadline, look) {
                 Some((connection, other)) => {
                     connection.into_iter().for_each(|event| self.connection(event));
@@ -130,6 +143,13 @@ impl Engine {
                 None if deadline.is_some() => self.try_again(),
                 None => return,
             }
+        }
+    }
+
+    /// A shared receive queue has got a limit. On shm peers take receives without a word, and who waits for the event does not poll.
+    pub(crate) fn expect_limits(&self) {
+        if self.is_local && !self.has_limits.swap(true, Ordering::AcqRel) {
+            self.limits.ring();
         }
     }
 

@@ -94,6 +94,7 @@ pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i3
         n::IBV_SRQ_LIMIT => {
             srq.srq.arm_limit(attr.srq_limit)?;
             srq.limit.store(attr.srq_limit, Ordering::Relaxed);
+            srq.context.look()?.engine.expect_limits();
             Ok(())
         }
         mask if mask & n::IBV_SRQ_MAX_WR != 0 => Err(Errno::OPNOTSUPP),

@@ -156,6 +156,11 @@ fn every_function_refuses_what_is_no_object() {
 }
 
 #[test]
+fn what_no_other_program_needs_is_gone_through_in_c() {
+    run_c("every.c", "all gone through");
+}
+
+#[test]
 fn a_pair_in_c_does_what_others_leave_out() {
     run_c("pair.c", "all done");
 }

@@ -46,6 +46,26 @@ fn states_are_known_and_what_is_partial_says_what_is_left_out() {
     }
 }
 
+/// What is there is used by a program of ours that goes by what comes of it, not only passed nonsense.
+#[test]
+fn what_is_there_is_gone_through_in_c() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let files = files.filter(|path| !path.ends_with("nonsense.c") && !path.ends_with("hammer.c"));
+    let text: String = files.map(|path| fs::read_to_string(path).expect("text")).collect();
+    let is_word = |byte: Option<char>| byte.is_some_and(|byte| byte.is_alphanumeric() || byte == '_');
+    let calls = |name: &str| {
+        text.match_indices(name).any(|(at, _)| {
+            !is_word(text[..at].chars().next_back()) && !is_word(text[at + name.len()..].chars().next())
+        })
+    };
+    // A macro of the headers calls what begins with an underscore.
+    let there = functions().into_iter().filter(|function| function.state != "unsupported");
+    let missing: Vec<_> =
+        there.map(|function| function.name.trim_start_matches('_')).filter(|name| !calls(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// Symbols with their nodes, as nm lists them.
 fn exported(library: &Path) -> Option<BTreeSet<String>> {
     let output =

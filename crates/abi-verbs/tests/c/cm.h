@@ -29,7 +29,7 @@ static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm
 }
 
 /* One more who connects is refused; then the thread that has refused it ends, and its listener. */
-static void refuse_and_end(struct rdma_addrinfo *active, struct ibv_qp_init_attr init, pthread_t thread, struct rdma_cm_id *at)
+__attribute__((unused)) static void refuse_and_end(struct rdma_addrinfo *active, struct ibv_qp_init_attr init, pthread_t thread, struct rdma_cm_id *at)
 {
 	struct rdma_cm_id *id;
 
