@@ -8,7 +8,7 @@
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
 //! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
-//! | `spin`, `lock` | [`Spin`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
+//! | `spin`, `biased`, `lock` | [`Spin`] and, for what one thread takes again and again, [`Biased`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
@@ -17,6 +17,7 @@
 
 mod ahead;
 pub mod bell;
+mod biased;
 mod lock;
 mod ops;
 pub mod real;
@@ -28,6 +29,7 @@ pub mod world;
 
 pub use ahead::fetch_ahead;
 pub use bell::Bell;
+pub use biased::{Biased, BiasedGuard};
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use rng::{Rng, mix};

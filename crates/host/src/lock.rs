@@ -7,13 +7,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::Host;
-use crate::spin::{Spin, SpinGuard};
+use crate::biased::{Biased, BiasedGuard};
 
 /// A value behind a lock of short sections, for code above the NICs. In real time whoever finds it taken spins and yields, and it
-/// costs what a [`Spin`] does; in virtual time it waits in [`Host::poll`].
+/// costs what a [`Biased`] does; in virtual time it waits in [`Host::poll`].
 #[derive(Debug, Default)]
 pub struct Lock<T> {
-    value: Spin<T>,
+    value: Biased<T>,
     /// A rank waits for it. In real time always false: there nobody suspends.
     awaited: AtomicBool,
     /// Ranks get it in the order in which they came.
@@ -27,7 +27,7 @@ impl<T> Lock<T> {
     /// A free lock.
     pub fn new(value: T) -> Self {
         let (came, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { value: Spin::new(value), awaited: AtomicBool::new(false), is_in_turn: false, came, served }
+        Self { value: Biased::new(value), awaited: AtomicBool::new(false), is_in_turn: false, came, served }
     }
 
     /// A free lock that goes in virtual time to whoever has waited longest: where the looks of one could fall into the turns of others
@@ -63,7 +63,7 @@ impl<T> Lock<T> {
     }
 
     #[inline]
-    fn held<'a>(&'a self, guard: SpinGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
+    fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
         Held { guard, _notice: Notice { awaited: &self.awaited, host } }
     }
 
@@ -94,7 +94,7 @@ impl<T> Lock<T> {
 #[derive(Debug)]
 pub struct Held<'a, T> {
     /// Dropped first.
-    guard: SpinGuard<'a, T>,
+    guard: BiasedGuard<'a, T>,
     _notice: Notice<'a>,
 }
 

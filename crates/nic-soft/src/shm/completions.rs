@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use host::Wake;
+use host::{Biased, Wake};
 use verbs::{AsyncEvent, Result, Wc};
 
 use super::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
@@ -13,7 +13,6 @@ use super::channel::Channel;
 use super::layout::{CQ_MAX, CqShared, cq_at};
 use super::segment::Ref;
 use super::shared::Shared;
-use crate::sync::Spin;
 use crate::sync::ready::Ready;
 use crate::tide::queue;
 
@@ -35,7 +34,7 @@ pub(super) struct Completions {
     cqe: AtomicU32,
     pub(super) words: Ref<CqShared>,
     pub(super) channel: Option<Arc<Channel>>,
-    local: Spin<VecDeque<SendDone>>,
+    local: Biased<VecDeque<SendDone>>,
     local_len: AtomicUsize,
     /// Events that the program has asked for and not got: however many a peer announces, there are no more.
     owed: AtomicU64,
@@ -63,7 +62,7 @@ impl Completions {
             cqe: AtomicU32::new(cqe),
             words,
             channel,
-            local: Spin::new(VecDeque::new()),
+            local: Biased::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
             owed: AtomicU64::new(0),
             demand: AtomicU32::new(0),

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::SpinGuard;
 use verbs::{Error, Result, Wc};
 
 use super::completions::Completions;
@@ -299,9 +298,9 @@ impl Polling {
         }
     }
 
-    /// Keeps everybody from polling while it is held.
-    pub(super) fn lock(&self) -> SpinGuard<'_, PollSide> {
-        self.side.lock()
+    /// Waits until whoever polls now has ended.
+    pub(super) fn pass(&self) {
+        self.side.pass();
     }
 
     /// See [`crate::sync::roll::Mark::erase`].

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use host::Biased;
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcOpcode, WcStatus};
 
 use super::arrival;
@@ -13,7 +14,7 @@ use super::layout::{QpShared, comp, recv, state};
 use super::memory::{Memory, Ring};
 use super::receives::{Claimed, SharedReceives, check_sges, fill};
 use super::segment::Slots;
-use crate::sync::{Spin, ring};
+use crate::sync::ring;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;
@@ -31,7 +32,7 @@ pub(super) struct Receiving {
     max_wr: u32,
     max_sge: u32,
     /// Held while a receive is posted.
-    post: Spin<()>,
+    post: Biased<()>,
     /// Receives posted so far.
     posted: AtomicU64,
     /// Completions taken so far; advanced under the poll lock.
@@ -68,7 +69,7 @@ impl Receiving {
             completions,
             max_wr: cap.max_recv_wr,
             max_sge: cap.max_recv_sge,
-            post: Spin::new(()),
+            post: Biased::new(()),
             posted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             counted: AtomicU64::new(0),

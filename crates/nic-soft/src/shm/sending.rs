@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::SpinGuard;
+use host::BiasedGuard;
 use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Wc, WcStatus};
 
 use super::completions::{Completions, SendDone};
@@ -110,13 +110,18 @@ impl Sending {
 
     /// Takes the send lock, to carry requests out: deregistering waits until it is free again.
     #[inline]
-    pub(super) fn enter(&self, connection: &Connection) -> SpinGuard<'_, Queue> {
+    pub(super) fn enter(&self, connection: &Connection) -> BiasedGuard<'_, Queue> {
         self.queue.enter(|| connection.device.posters.add(connection.index))
     }
 
     /// Takes the send lock for anything else.
-    pub(super) fn lock(&self) -> SpinGuard<'_, Queue> {
+    pub(super) fn lock(&self) -> BiasedGuard<'_, Queue> {
         self.queue.lock()
+    }
+
+    /// Waits until whoever carries requests out now has ended.
+    pub(super) fn pass(&self) {
+        self.queue.pass();
     }
 
     /// See [`crate::sync::roll::Mark::erase`].

@@ -40,9 +40,9 @@ impl Visits {
         let erase_cq = |index| objects.cq(index).map(|cq| cq.erase()).is_some();
         let polling = self.polling.begin(device.pollers.taken(), erase_cq);
         fence::heavy();
-        // Our own threads work under these locks, which all can be passed in the end; in what is gone there are none.
-        let pass_qp = |index| objects.qp(index).map(|qp| drop(qp.sending.lock())).is_none_or(|()| true);
-        let pass_cq = |index| objects.cq(index).map(|cq| drop(cq.lock())).is_none_or(|()| true);
+        // Our own threads work under these locks, which all let go of in the end; in what is gone there are none.
+        let pass_qp = |index| objects.qp(index).map(|qp| qp.sending.pass()).is_none_or(|()| true);
+        let pass_cq = |index| objects.cq(index).map(|cq| cq.pass()).is_none_or(|()| true);
         let _ = self.posting.each(posting, pass_qp);
         let _ = self.polling.each(polling, pass_cq);
         self.wait_for_peers(device, objects, call, patience, peers)

@@ -8,7 +8,7 @@
 use super::Spin;
 use super::atomics::*;
 use super::fence::light;
-use host::SpinGuard;
+use host::{Biased, BiasedGuard};
 
 /// Whether somebody stands on the roll; all zero is "no".
 #[repr(transparent)]
@@ -109,14 +109,14 @@ impl Suspects {
 /// A lock under which threads of this process touch registered memory: who passes it finds them outside.
 #[derive(Debug, Default)]
 pub(crate) struct Workplace<T> {
-    lock: Spin<T>,
+    lock: Biased<T>,
     mark: Mark,
 }
 
 impl<T> Workplace<T> {
     /// Takes the lock to touch registered memory, as in [`Mark::sign`]; look at the right after this.
     #[inline]
-    pub(crate) fn enter(&self, put: impl FnOnce()) -> SpinGuard<'_, T> {
+    pub(crate) fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
         // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. The lock says that we are inside, and that
         // has to stand before the mark and the right are looked at.
@@ -127,8 +127,13 @@ impl<T> Workplace<T> {
 
     /// Takes the lock for anything else.
     #[inline]
-    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
         self.lock.lock()
+    }
+
+    /// Waits until whoever is inside now has left, after [`super::fence::heavy`].
+    pub(crate) fn pass(&self) {
+        self.lock.pass();
     }
 
     /// See [`Mark::erase`].

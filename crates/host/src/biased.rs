@@ -1,0 +1,515 @@
+//! [`Biased`]: a lock that costs the thread which takes it again and again two stores, and no atomic exchange.
+//!
+//! An exchange takes as long as twenty instructions, and a short message passes half a dozen locks that only one thread ever
+//! takes. Here such a thread becomes the lock's *owner*: it writes that it is inside and looks whether it is still the owner.
+//! Somebody else first takes that away, and has every running thread of the process pass a full fence (membarrier(2)): the owner
+//! sees that it is none any more, or is seen inside. From then on all take it by an exchange, until the owner has done so for as
+//! often in a row as pays for the system call.
+//!
+//! Only for threads of one process. Where there is no membarrier, nobody becomes owner.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+use std::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence, fence},
+    thread::yield_now,
+};
+
+/// How often in a row one thread takes a lock before it is its owner. A membarrier takes as long as a thousand exchanges at most.
+const ENOUGH: u32 = 1000;
+
+/// How a lock is taken: the lower bits of its word, above which a thread's number stands.
+const MODE: u64 = 3;
+/// By an exchange; the thread is the one that took it last.
+const OPEN: u64 = 0;
+/// By an exchange; the thread is the owner, who is away.
+const AWAY: u64 = 1;
+/// By the owner without an exchange; by nobody else.
+const OWNED: u64 = 2;
+/// By nobody: the owner is being sent away.
+const ENDING: u64 = 3;
+
+/// A value behind a lock for short sections that one thread enters far more often than all others.
+#[derive(Debug, Default)]
+pub struct Biased<T> {
+    /// A thread's number, and how the lock is taken. What is `OPEN` or `AWAY` is changed only by whoever has exchanged `held`.
+    word: AtomicU64,
+    /// The owner is inside. Nobody else writes this, ever: it may do so late, when it is not the owner any more.
+    inside: AtomicBool,
+    /// Somebody is inside who has exchanged this.
+    held: AtomicBool,
+    /// How often in a row the thread in the word has taken it by an exchange.
+    run: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives out one reference at a time. Test: loom_biased_excludes.
+unsafe impl<T: Send> Send for Biased<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+impl<T> Biased<T> {
+    /// A free lock, which nobody owns.
+    pub fn new(value: T) -> Self {
+        Self {
+            word: AtomicU64::new(OPEN),
+            inside: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            run: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// What it holds, of whoever has it alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        #[cfg(not(loom))]
+        return self.value.get_mut();
+        // SAFETY: borrowed by this caller alone. Test: the models of locks that are taken apart.
+        #[cfg(loom)]
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+
+    /// Takes it, if it is free. While an owner is being sent away it counts as taken, and now and then a moment longer.
+    #[inline]
+    pub fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
+        let me = myself();
+        match self.enter_owned(me) {
+            Some(guard) => Some(guard),
+            None => self.try_lock_openly(me, ENOUGH),
+        }
+    }
+
+    /// Takes it; spins, and yields now and then, until it is free.
+    #[inline]
+    pub fn lock(&self) -> BiasedGuard<'_, T> {
+        let me = myself();
+        match self.enter_owned(me) {
+            Some(guard) => guard,
+            None => self.lock_openly(me, ENOUGH),
+        }
+    }
+
+    /// Waits until whoever is inside now has left. For whoever has taken a right away, and then had all threads pass a full fence: no
+    /// section that still saw it goes on after this. The owner stays the owner.
+    pub fn pass(&self) {
+        let mut turns = 0;
+        for flag in [&self.inside, &self.held] {
+            while flag.load(Ordering::Acquire) {
+                pause(&mut turns);
+            }
+        }
+    }
+
+    /// As the owner, if `me` is that, and not inside.
+    #[inline]
+    fn enter_owned(&self, me: u64) -> Option<BiasedGuard<'_, T>> {
+        // A thread of coroutines may be inside already, in another of them.
+        if self.word.load(Ordering::Relaxed) != me || self.inside.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        // Partner: the heavy fence in `send_away`. Whose it is may not be looked at before it is said that we are inside.
+        light();
+        if self.word.load(Ordering::Acquire) == me {
+            return Some(BiasedGuard { lock: self, flag: &self.inside });
+        }
+        self.inside.store(false, Ordering::Release);
+        None
+    }
+
+    #[inline(never)]
+    fn lock_openly(&self, me: u64, enough: u32) -> BiasedGuard<'_, T> {
+        let mut turns = 0;
+        loop {
+            if let Some(guard) = self.enter_owned(me).or_else(|| self.try_lock_openly(me, enough)) {
+                return guard;
+            }
+            pause(&mut turns);
+        }
+    }
+
+    #[inline(never)]
+    fn try_lock_openly(&self, me: u64, enough: u32) -> Option<BiasedGuard<'_, T>> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & MODE == OWNED && word != me {
+            self.send_away(word);
+        }
+        if self.held.load(Ordering::Relaxed)
+            || self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            return None;
+        }
+        // Stands from here on, if it is OPEN or AWAY. Acquire: an owner that was sent away may still be inside.
+        let word = self.word.load(Ordering::Acquire);
+        if matches!(word & MODE, OWNED | ENDING) || self.inside.load(Ordering::Acquire) {
+            self.held.store(false, Ordering::Release);
+            return None;
+        }
+        let flag = if self.is_own_by_now(word, me, enough) { &self.inside } else { &self.held };
+        Some(BiasedGuard { lock: self, flag })
+    }
+
+    /// Counts how often the caller, who has exchanged `held`, has done so in a row. Often enough, and it is the owner, and inside as
+    /// that.
+    #[inline]
+    fn is_own_by_now(&self, word: u64, me: u64, enough: u32) -> bool {
+        let run =
+            if (word ^ me) & !MODE == 0 { self.run.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        if word & MODE == OPEN && run == 0 {
+            self.word.store(me & !MODE | OPEN, Ordering::Relaxed);
+        }
+        self.run.store(run, Ordering::Relaxed);
+        if run != enough || !has_membarrier() {
+            return false;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        self.word.store(me, Ordering::Release);
+        self.held.store(false, Ordering::Release);
+        true
+    }
+
+    /// The owner is one no more: it may be inside, and does not come in again without an exchange.
+    #[cold]
+    fn send_away(&self, word: u64) {
+        let ending = word & !MODE | ENDING;
+        if self.word.compare_exchange(word, ending, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            // Partner: the light fence in `enter_owned`. Whether the owner is inside may not be looked at before it can see that
+            // it is none.
+            heavy();
+            self.run.store(0, Ordering::Relaxed);
+            self.word.store(word & !MODE | AWAY, Ordering::Release);
+        }
+    }
+}
+
+/// Lets a moment pass; the processor, now and then.
+fn pause(turns: &mut u32) {
+    *turns = turns.wrapping_add(1);
+    if cfg!(loom) || turns.is_multiple_of(64) {
+        yield_now();
+    } else {
+        spin_loop();
+    }
+}
+
+/// The word of a lock that this thread owns. No two threads have the same, ever.
+#[inline]
+fn myself() -> u64 {
+    thread_local! {
+        static MYSELF: Cell<u64> = const { Cell::new(0) };
+    }
+    MYSELF.with(|cell| match cell.get() {
+        0 => number(cell),
+        me => me,
+    })
+}
+
+#[cold]
+fn number(cell: &Cell<u64>) -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    let me = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) << 2 | OWNED;
+    cell.set(me);
+    me
+}
+
+/// The frequent side of an asymmetric fence.
+#[inline]
+fn light() {
+    #[cfg(not(loom))]
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
+/// The rare side: every running thread of this process passes a full fence.
+fn heavy() {
+    fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    barrier::pass();
+}
+
+/// Whether there is a rare side. Models are told who owns what: their threads are one of the system's.
+#[cold]
+fn has_membarrier() -> bool {
+    #[cfg(not(loom))]
+    return barrier::is_there();
+    #[cfg(loom)]
+    true
+}
+
+#[cfg(not(loom))]
+mod barrier {
+    use std::sync::OnceLock;
+
+    use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+
+    fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
+    /// Whether this process can have its threads pass a fence.
+    pub(super) fn is_there() -> bool {
+        static REGISTERED: OnceLock<bool> = OnceLock::new();
+        *REGISTERED.get_or_init(|| {
+            membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) && register()
+        })
+    }
+
+    /// Has every running thread of this process pass a full fence.
+    pub(super) fn pass() {
+        let pass = || membarrier(MembarrierCommand::PrivateExpedited);
+        // A forked child is not registered.
+        if pass().is_ok() || (register() && pass().is_ok()) {
+            return;
+        }
+        // Forbidden since it was asked for. No store stays in a processor for so long.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Exclusive access to what a [`Biased`] holds, until dropped.
+#[derive(Debug)]
+pub struct BiasedGuard<'a, T> {
+    lock: &'a Biased<T>,
+    /// What says that it is taken.
+    flag: &'a AtomicBool,
+}
+
+impl<T> Drop for BiasedGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.flag.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Deref for BiasedGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a guard exists only while it has the lock. Test: threads_exclude_each_other_whoever_owns_it.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> DerefMut for BiasedGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+#[cfg(loom)]
+impl<T> Deref for BiasedGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: as above; loom's cell checks it.
+        self.lock.value.with(|p| unsafe { &*p })
+    }
+}
+
+#[cfg(loom)]
+impl<T> DerefMut for BiasedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above; loom's cell checks it.
+        self.lock.value.with_mut(|p| unsafe { &mut *p })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn is_owned<T>(lock: &Biased<T>) -> bool {
+        lock.word.load(Ordering::Relaxed) & MODE == OWNED
+    }
+
+    /// Takes it so often; how many times as its owner.
+    fn take(lock: &Biased<u64>, times: u32) -> u32 {
+        let mut owned = 0;
+        for _ in 0..times {
+            let mut held = lock.lock();
+            *held += 1;
+            owned += u32::from(std::ptr::eq(held.flag, &raw const lock.inside));
+        }
+        owned
+    }
+
+    /// Goal: whoever takes it again and again owns it, until somebody else comes; then again after as many times.
+    #[test]
+    fn whoever_takes_it_often_owns_it() {
+        let lock = Arc::new(Biased::new(0));
+        assert_eq!(take(&lock, ENOUGH), 0);
+        if !has_membarrier() {
+            return;
+        }
+        assert_eq!(take(&lock, 5), 5);
+        let other = lock.clone();
+        let owned = std::thread::spawn(move || take(&other, 3 * ENOUGH)).join().expect("no panic");
+        assert_eq!(owned, 0, "it has an owner, who may come back");
+        assert_eq!(take(&lock, ENOUGH - 1), 0);
+        assert_eq!((take(&lock, 1), is_owned(&lock)), (1, true));
+        assert_eq!(*lock.lock(), u64::from(ENOUGH) * 5 + 5);
+    }
+
+    /// Goal: an owner does not get it twice, as coroutines of one thread would; one that is inside when it is sent away stays so.
+    #[test]
+    fn an_owner_inside_keeps_all_others_out() {
+        let lock = Arc::new(Biased::new(0));
+        take(&lock, ENOUGH + 1);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        let other = lock.clone();
+        let taken = move || other.try_lock().is_some();
+        assert!(!std::thread::spawn(taken.clone()).join().expect("no panic"));
+        assert!(!is_owned(&lock) && lock.try_lock().is_none());
+        drop(held);
+        assert!(std::thread::spawn(taken).join().expect("no panic"));
+        assert!(lock.try_lock().is_some());
+    }
+
+    /// Goal: sections never overlap, however owners come and go. Method: bursts of one thread, long enough to own it, beside others
+    /// that come now and then.
+    #[test]
+    fn threads_exclude_each_other_whoever_owns_it() {
+        let lock = Arc::new(Biased::new(0_u64));
+        let threads: Vec<_> = [1_u32, 3, 700]
+            .into_iter()
+            .map(|rest| {
+                let lock = lock.clone();
+                std::thread::spawn(move || {
+                    for turn in 0..60_000_u32 {
+                        *lock.lock() += 1;
+                        if turn.is_multiple_of(3000 / rest) {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!(*lock.lock(), 180_000);
+    }
+
+    #[test]
+    fn who_passes_waits_for_those_inside() {
+        let lock = Arc::new(Biased::new(0));
+        for times in [1, ENOUGH + 1] {
+            take(&lock, times);
+            let held = lock.lock();
+            let (other, passed) = (lock.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+            let said = passed.clone();
+            let thread = std::thread::spawn(move || {
+                other.pass();
+                said.store(true, Ordering::Release);
+            });
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            assert!(!passed.load(Ordering::Acquire));
+            drop(held);
+            thread.join().expect("no panic");
+        }
+        assert!(!has_membarrier() || is_owned(&lock), "passing sends nobody away");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// The word of the `n`th thread of a model as owner.
+    fn thread(n: u64) -> u64 {
+        n << 2 | OWNED
+    }
+
+    fn take(lock: &Biased<u32>, me: u64, enough: u32) {
+        let mut held = lock.enter_owned(me).unwrap_or_else(|| lock.lock_openly(me, enough));
+        *held += 1;
+    }
+
+    /// A lock of the first thread's.
+    fn owned() -> Arc<Biased<u32>> {
+        let lock = Arc::new(Biased::new(0));
+        lock.word.store(thread(1), Ordering::Relaxed);
+        lock
+    }
+
+    fn check(bound: usize, model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(bound);
+        builder.check(model);
+    }
+
+    /// Goal: sections of an owner and of another never overlap, while the one is sent away, and while it becomes owner again. Method:
+    /// twice each; loom's cell reports what overlaps.
+    #[test]
+    fn loom_biased_excludes() {
+        check(3, || {
+            let lock = owned();
+            let other = lock.clone();
+            let guest = loom::thread::spawn(move || (0..2).for_each(|_| take(&other, thread(2), 100)));
+            (0..3).for_each(|_| take(&lock, thread(1), 1));
+            guest.join().unwrap();
+            assert_eq!(*lock.lock_openly(thread(3), 100), 5);
+        });
+    }
+
+    /// Goal: the same for two who send the owner away at once.
+    #[test]
+    fn loom_two_guests_and_an_owner_exclude_each_other() {
+        check(2, || {
+            let lock = owned();
+            let guests = [2, 3].map(|n| {
+                let lock = lock.clone();
+                loom::thread::spawn(move || take(&lock, thread(n), 100))
+            });
+            take(&lock, thread(1), 1);
+            take(&lock, thread(1), 1);
+            guests.into_iter().for_each(|guest| guest.join().unwrap());
+            assert_eq!(*lock.lock_openly(thread(4), 100), 4);
+        });
+    }
+
+    /// Goal: whoever has taken a right away, and passed, finds nobody inside who saw it. Method: the right to a cell.
+    #[test]
+    fn loom_who_has_passed_is_alone() {
+        check(3, || {
+            let shared = Arc::new((owned(), AtomicBool::new(true), UnsafeCell::new(0)));
+            let owner = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    for _ in 0..2 {
+                        let _held = shared.0.enter_owned(thread(1)).expect("its own");
+                        // As those who look at rights under such a lock do.
+                        light();
+                        if shared.1.load(Ordering::Relaxed) {
+                            // SAFETY: allowed, and whoever takes the right away waits.
+                            shared.2.with_mut(|p| unsafe { *p += 1 });
+                        }
+                    }
+                })
+            };
+            shared.1.store(false, Ordering::Relaxed);
+            heavy();
+            shared.0.pass();
+            // SAFETY: nobody may be inside who has the right.
+            shared.2.with_mut(|p| unsafe { *p += 1 });
+            owner.join().unwrap();
+        });
+    }
+}
