@@ -52,6 +52,7 @@ impl Completions {
         words.armed.store(0, Ordering::Relaxed);
         words.events.store(0, Ordering::Relaxed);
         words.many.store(0, Ordering::Relaxed);
+        words.heed.reset();
         words.knock.reset();
         words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
         // Its entries are counted with the queue pairs that make room for them.
@@ -122,7 +123,9 @@ impl Completions {
         local.push_back(done);
         self.local_len.store(local.len(), Ordering::Release);
         drop(local);
-        self.notify(solicited);
+        if self.words.has_listeners() {
+            self.announce(solicited);
+        }
     }
 
     /// Takes completions of send requests, in order; `on_each` learns of which they are.
@@ -156,11 +159,15 @@ impl Completions {
     }
 
     /// Tells sleepers and the channel that something was published here by this process.
-    #[inline]
     pub(super) fn notify(&self, solicited: bool) {
         // Pairs with the fences of the bell's sleeper and of `arm`: the looks at both must not move before what was
         // published.
         fence(Ordering::SeqCst);
+        self.announce(solicited);
+    }
+
+    #[cold]
+    fn announce(&self, solicited: bool) {
         let channel = self.channel.as_ref().map(|channel| channel.sleepers());
         announce(&self.words, &self.device.header.reporting, self.index, channel, solicited);
     }
@@ -176,8 +183,9 @@ impl Completions {
         self.owed.fetch_add(1, Ordering::AcqRel);
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.words.armed.fetch_max(kind, Ordering::SeqCst);
-        // Pairs with the fences of `notify` and of a peer's publication: the next poll must not move before the arming.
+        // Pairs with the fences of `notify` and of whoever completes: the next poll must not move before the arming.
         fence(Ordering::SeqCst);
+        self.words.heed.demand();
     }
 
     /// An event, armed or not: an arming may have died with a peer.
@@ -204,6 +212,7 @@ impl Completions {
 
     pub(super) fn prepare_wait(&self) -> Wake<'_> {
         let wake = Wake::by(&self.words.bell);
+        self.words.heed.demand();
         self.words.knock.settle();
         wake
     }

@@ -1,7 +1,7 @@
 //! Data path: messages. Finds the peer's next receive, puts a message there, and publishes its completion, by which the receive is
 //! consumed.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::Time;
 use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
@@ -163,13 +163,9 @@ impl Delivery {
         ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
         link.count_delivery();
         link.fetch_next_receive();
-        // Pairs with the fences of the bell's sleeper, of arming and of whoever sets `many`: the looks at these words
-        // must not move before the mark that publishes the completion.
-        fence(Ordering::SeqCst);
-        if link.cq.many.load(Ordering::Relaxed) != 0 {
-            link.cq.ready.add(link.index);
+        if link.cq.has_listeners() {
+            link.announce(news.solicited || news.status != WcStatus::Success);
         }
-        link.announce(news.solicited || news.status != WcStatus::Success);
     }
 }
 

@@ -18,11 +18,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use host::Bell;
 
 use crate::sync::guard::Busy;
+use crate::sync::heed::Heed;
 use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -245,6 +246,8 @@ pub(super) mod ask {
 #[repr(C, align(64))]
 pub(super) struct CqShared {
     pub(super) bell: Bell,
+    /// How whoever completes looks at the bell, `armed` and `many`.
+    pub(super) heed: Heed,
     /// 0 not armed, 1 for solicited completions, 2 for any.
     pub(super) armed: AtomicU32,
     /// Completion channel + 1; 0 without one.
@@ -256,6 +259,16 @@ pub(super) struct CqShared {
     /// Whether peers ring the bell after writes.
     pub(super) knock: Knock,
     pub(super) ready: Ready,
+}
+
+impl CqShared {
+    /// After publishing here: whether somebody is to be told, who sleeps, has armed the queue, or cannot look at all queue pairs.
+    #[inline]
+    pub(super) fn has_listeners(&self) -> bool {
+        self.heed.before_looking();
+        let armed = self.armed.load(Ordering::Relaxed) | self.many.load(Ordering::Relaxed);
+        armed != 0 || self.bell.is_awaited()
+    }
 }
 
 /// A completion channel's shared part.

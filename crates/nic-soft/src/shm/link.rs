@@ -171,9 +171,13 @@ impl Link {
         self.peer.kick(self.index);
     }
 
-    /// After publishing to its queue and a full fence: tells who sleeps there, or has armed it.
-    #[inline]
+    /// After publishing to its queue and a full fence: tells its poller which queue pair has something, if that cannot look at all,
+    /// and who sleeps there, or has armed it.
+    #[cold]
     pub(super) fn announce(&self, solicited: bool) {
+        if self.cq.many.load(Ordering::Relaxed) != 0 {
+            self.cq.ready.add(self.index);
+        }
         let channel = self.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
         announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
     }

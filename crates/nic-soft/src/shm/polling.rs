@@ -153,7 +153,9 @@ impl Polling {
             side.grow(qp);
         } else if side.receivers.len() > FEW {
             self.has_many.store(true, Ordering::Relaxed);
-            self.completions.words.many.store(1, Ordering::SeqCst);
+            let words = &self.completions.words;
+            words.many.store(1, Ordering::SeqCst);
+            words.heed.demand();
             // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
             crate::sync::fence::heavy();
             let all = side.receivers.clone();

@@ -3,6 +3,7 @@
 mod atomics;
 pub(crate) mod fence;
 pub(crate) mod guard;
+pub(crate) mod heed;
 pub(crate) mod knock;
 pub(crate) mod ready;
 pub(crate) mod ring;
