@@ -12,7 +12,50 @@ use super::place;
 /// The completion in a slot, whose mark says `low`, of a receive. What the peer wrote there is read once and held against the
 /// receive; if it cannot be, the queue pair is to fail.
 #[inline]
-pub(super) fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[AtomicU64]) -> Wc {
+pub(super) fn complete(
+    connection: &Connection,
+    slot: &[AtomicU64],
+    low: u32,
+    receive: &[AtomicU64],
+    wc: &mut Wc,
+) {
+    if low & 0x00ff_ffff & !(comp::SOLICITED << 16) == comp::CARRIED << 16
+        && let Some(dst) = place_of(connection, slot, low >> 24, receive)
+    {
+        let src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
+        // SAFETY: as in `unload`; the slot has INLINE_MAX bytes.
+        unsafe { place::copy_last_byte_last(dst, src, (low >> 24) as usize) };
+        let wr_id = receive[recv::WR_ID].load(Ordering::Relaxed);
+        *wc = Wc {
+            wr_id,
+            opcode: WcOpcode::Recv,
+            byte_len: low >> 24,
+            qp_num: connection.num,
+            ..Wc::default()
+        };
+    } else {
+        *wc = completion(connection, slot, low, receive);
+    }
+}
+
+/// Where the bytes of a plain message go that its completion carries: into the first SGE of its receive, if that holds all of them.
+#[inline]
+fn place_of(connection: &Connection, slot: &[AtomicU64], len: u32, receive: &[AtomicU64]) -> Option<*mut u8> {
+    let [_, _, addr, length_key, ..] = receive else { return None };
+    let length_key = length_key.load(Ordering::Relaxed);
+    let said = (slot[comp::LEN_IMM].load(Ordering::Relaxed) >> 32) as u32;
+    let fits =
+        said == len && len > 0 && len as usize <= comp::INLINE_MAX && u64::from(len) <= length_key >> 32;
+    if !fits || recv::sges(receive) == 0 {
+        return None;
+    }
+    let addr = addr.load(Ordering::Relaxed);
+    connection.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, len.into())
+}
+
+/// Any completion, as [`complete`].
+#[inline(never)]
+fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[AtomicU64]) -> Wc {
     let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
     let (flags, imm, byte_len) = (low >> 16, len_imm as u32, (len_imm >> 32) as u32);
     let is_write = low & 0xff == 1;

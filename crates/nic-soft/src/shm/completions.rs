@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use host::{Biased, Wake};
-use verbs::{AsyncEvent, Result, Wc};
+use verbs::{AsyncEvent, Result, Wc, WcOpcode, WcStatus};
 
 use super::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
 use super::channel::Channel;
@@ -19,11 +19,25 @@ use crate::tide::queue;
 /// The completion of a send request, with where it was posted.
 #[derive(Clone, Copy)]
 pub(super) struct SendDone {
-    pub(super) wc: Wc,
-    /// The queue pair's place among those attached to the queue.
-    pub(super) seat: usize,
+    pub(super) wr_id: u64,
     /// How many requests of its queue are done with it.
     pub(super) upto: u64,
+    /// The queue pair's place among those attached to the queue, and the number by which programs know it.
+    pub(super) seat: u32,
+    pub(super) qp_num: u32,
+    /// Bytes fetched.
+    pub(super) byte_len: u32,
+    pub(super) status: WcStatus,
+    pub(super) opcode: WcOpcode,
+}
+
+impl SendDone {
+    /// What the program is told.
+    #[inline]
+    pub(super) fn wc(&self) -> Wc {
+        let &Self { wr_id, qp_num, byte_len, status, opcode, .. } = self;
+        Wc { wr_id, status, opcode, byte_len, qp_num, imm: None, invalidated: None }
+    }
 }
 
 /// A completion queue.
@@ -41,6 +55,8 @@ pub(super) struct Completions {
     /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
     demand: AtomicU32,
     dead: AtomicBool,
+    /// It is dead, may overrun, or has queue pairs that wait or too many of them: looks take the long way.
+    unusual: AtomicBool,
     /// Queue pairs with send requests that wait, by seat; they are driven by whoever polls.
     pub(super) stalled: Ready,
 }
@@ -68,6 +84,7 @@ impl Completions {
             owed: AtomicU64::new(0),
             demand: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            unusual: AtomicBool::new(false),
             stalled: Ready::new(),
         })
     }
@@ -75,6 +92,7 @@ impl Completions {
     /// So many more may be outstanding; whether the queue can overrun by that, and could not before.
     pub(super) fn want(&self, depth: u32) -> bool {
         let before = self.demand.fetch_add(depth, Ordering::Relaxed);
+        self.becomes_unusual();
         before <= self.cqe() && before + depth > self.cqe()
     }
 
@@ -93,6 +111,7 @@ impl Completions {
         }
         self.cqe.store(cqe, Ordering::Relaxed);
         drop(local);
+        self.becomes_unusual();
         self.make_room();
         Some(self.may_overrun())
     }
@@ -134,11 +153,12 @@ impl Completions {
         if self.local_len.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        let mut local = self.local.lock();
-        let count = wcs.len().min(local.len());
-        for (wc, done) in wcs.iter_mut().zip(local.drain(..count)) {
+        let (mut local, mut count) = (self.local.lock(), 0);
+        for wc in wcs {
+            let Some(done) = local.pop_front() else { break };
             on_each(&done);
-            *wc = done.wc;
+            *wc = done.wc();
+            count += 1;
         }
         self.local_len.store(local.len(), Ordering::Release);
         count
@@ -148,7 +168,7 @@ impl Completions {
     pub(super) fn take_of(&self, seat: usize) -> Vec<SendDone> {
         let (mut local, mut own) = (self.local.lock(), Vec::new());
         local.retain(|done| {
-            let stays = done.seat != seat;
+            let stays = done.seat as usize != seat;
             if !stays {
                 own.push(*done);
             }
@@ -232,9 +252,36 @@ impl Completions {
     #[cold]
     pub(super) fn overrun(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
+            self.becomes_unusual();
             self.device.async_event(AsyncEvent::CqError { cq: self.index as u32 });
             self.device.condemn_users_of(self.index);
             self.notify(true);
+        }
+    }
+
+    /// A queue pair's send requests wait: whoever polls takes it out when it finds that nothing waits.
+    pub(super) fn stalls(&self, seat: usize) {
+        self.stalled.add(seat);
+        self.becomes_unusual();
+    }
+
+    /// From now on looks take the long way, until one finds that they need not.
+    pub(super) fn becomes_unusual(&self) {
+        self.unusual.store(true, Ordering::Release);
+    }
+
+    /// Whether looks are to take the long way.
+    #[inline]
+    pub(super) fn is_unusual(&self) -> bool {
+        self.unusual.load(Ordering::Acquire)
+    }
+
+    /// A look has taken the long way; the next one need not, if nothing is unusual but whether there are `many` queue pairs.
+    pub(super) fn settle_into_usual(&self, many: bool) {
+        let unusual = || many || self.is_dead() || self.may_overrun() || self.stalled.any();
+        // Taken back by an exchange, and then looked at again: whoever says so has made it so before.
+        if !unusual() && self.unusual.swap(false, Ordering::AcqRel) && unusual() {
+            self.becomes_unusual();
         }
     }
 

@@ -139,10 +139,8 @@ impl Delivery {
     }
 
     /// Publishes a completion at the peer and consumes the receive that it is about.
-    #[inline]
     pub(super) fn publish(&mut self, link: &Link, news: &News, carried: Option<&SgList>) {
-        let (index, shift) = (link.delivered(), link.comps.shift());
-        let slot = link.comps.slot(index);
+        let slot = link.comps.slot(link.delivered());
         let mut bytes = 0;
         let mut flags = 0;
         if let Some(local) = carried {
@@ -160,12 +158,34 @@ impl Delivery {
         slot[comp::RECEIVE].store(self.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
         let kind = u32::from(news.opcode == WcOpcode::RecvWriteImm);
         let low = kind | comp::number_of(news.status) << 8 | flags << 16 | bytes << 24;
-        ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
-        link.count_delivery();
-        link.fetch_next_receive();
-        if link.cq.has_listeners() {
-            link.announce(news.solicited || news.status != WcStatus::Success);
-        }
+        deliver(link, slot, low, news.solicited || news.status != WcStatus::Success);
+    }
+}
+
+/// Publishes the completion of a message of `len` bytes, which it carries itself, into a receive of the peer's own queue.
+///
+/// # Safety
+/// `src` must have `len` bytes, which are at most [`comp::INLINE_MAX`].
+#[inline]
+pub(super) unsafe fn publish_plain(link: &Link, src: *const u8, len: u32, imm: Option<u32>, solicited: bool) {
+    let slot = link.comps.slot(link.delivered());
+    let [_, len_imm, _, _, bytes, ..] = slot else { return };
+    // SAFETY: the slot has INLINE_MAX bytes from this word on. Test: `traffic` of the conformance suite.
+    unsafe { place::copy_last_byte_last(bytes.as_ptr().cast(), src, len as usize) };
+    len_imm.store(u64::from(len) << 32 | u64::from(imm.unwrap_or(0)), Ordering::Relaxed);
+    let imm = if imm.is_some() { comp::IMM } else { 0 };
+    let flags = comp::CARRIED | imm | if solicited { comp::SOLICITED } else { 0 };
+    deliver(link, slot, flags << 16 | len << 24, solicited);
+}
+
+/// Marks the slot of the next message as filled, and tells whom it concerns.
+#[inline]
+fn deliver(link: &Link, slot: &[AtomicU64], low: u32, solicited: bool) {
+    ring::publish(&slot[comp::MARK], ring::lap(link.delivered(), link.comps.shift()), low);
+    link.count_delivery();
+    link.fetch_next_receive();
+    if link.cq.has_listeners() {
+        link.announce(solicited);
     }
 }
 

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use host::BiasedGuard;
 use verbs::{Error, Result, Wc};
 
-use super::completions::Completions;
+use super::completions::{Completions, SendDone};
 use super::qp::QpInner;
 use super::shared::Shared;
 use crate::sync::roll::Workplace;
@@ -70,17 +71,20 @@ impl PollSide {
     /// Takes completions of receives, of each in its turn.
     #[inline]
     fn poll_few(&mut self, wcs: &mut [Wc]) -> usize {
-        let count = self.receivers.len();
-        let mut got = 0;
-        for step in 0..count {
-            let i = (self.turn + step) % count;
-            got += self.receivers[i].poll_receives(&mut wcs[got..]);
+        if let [only] = &self.receivers[..] {
+            return only.poll_receives(wcs);
+        }
+        let (turn, mut got) = (self.turn.min(self.receivers.len()), 0);
+        let (later, first) = self.receivers.split_at(turn);
+        for (step, qp) in first.iter().chain(later).enumerate() {
+            got += qp.poll_receives(&mut wcs[got..]);
             if got == wcs.len() {
-                self.turn = i;
+                // It may have more: the next look begins there.
+                self.turn = if step < first.len() { turn + step } else { step - first.len() };
                 return got;
             }
         }
-        self.turn = if count > 0 { (self.turn + 1) % count } else { 0 };
+        self.turn = if first.len() > 1 { turn + 1 } else { 0 };
         got
     }
 
@@ -153,6 +157,7 @@ impl Polling {
             side.grow(qp);
         } else if side.receivers.len() > FEW {
             self.has_many.store(true, Ordering::Relaxed);
+            self.completions.becomes_unusual();
             let words = &self.completions.words;
             words.many.store(1, Ordering::SeqCst);
             words.heed.demand();
@@ -197,7 +202,7 @@ impl Polling {
         let Some(seat) = qp.sending.seat() else { return Vec::new() };
         let own = self.completions.take_of(seat);
         own.iter().for_each(|done| qp.sending.reclaim(done.upto));
-        own.iter().map(|done| done.wc).collect()
+        own.iter().map(SendDone::wc).collect()
     }
 
     /// Takes the completions of one queue pair's receives.
@@ -217,6 +222,30 @@ impl Polling {
     /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.
     #[inline]
     pub(super) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
+        if self.completions.is_unusual() {
+            return self.poll_any(device, wcs);
+        }
+        let mut side = self.enter(device);
+        let sends = self.take_sent(&side, wcs);
+        Ok((sends, side.poll_few(&mut wcs[sends..])))
+    }
+
+    #[inline]
+    fn enter(&self, device: &Shared) -> BiasedGuard<'_, PollSide> {
+        self.side.enter(|| device.pollers.add(self.completions.index))
+    }
+
+    #[inline]
+    fn take_sent(&self, side: &PollSide, wcs: &mut [Wc]) -> usize {
+        self.completions.take(wcs, |done| {
+            if let Some(qp) = side.senders.get(done.seat as usize).and_then(Option::as_ref) {
+                qp.sending.reclaim(done.upto);
+            }
+        })
+    }
+
+    #[inline(never)]
+    fn poll_any(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         let completions = &*self.completions;
         let overrun = || Error::CqOverrun { cqe: completions.cqe() };
         if completions.is_dead() {
@@ -225,21 +254,18 @@ impl Polling {
         if completions.stalled.any() {
             self.drive_stalled();
         }
-        let mut side = self.side.enter(|| device.pollers.add(completions.index));
+        let mut side = self.enter(device);
         self.hear_reports(&mut side);
         if self.is_overrun(&side) {
             drop(side);
             completions.overrun();
             return Err(overrun());
         }
-        let sends = completions.take(wcs, |done| {
-            if let Some(qp) = side.senders.get(done.seat).and_then(Option::as_ref) {
-                qp.sending.reclaim(done.upto);
-            }
-        });
+        let sends = self.take_sent(&side, wcs);
         let wcs = &mut wcs[sends..];
         let has_many = self.has_many.load(Ordering::Relaxed);
         let receives = if has_many { side.poll_due(wcs) } else { side.poll_few(wcs) };
+        completions.settle_into_usual(has_many);
         Ok((sends, receives))
     }
 
@@ -295,7 +321,7 @@ impl Polling {
             // It reports failures, which takes the lock.
             sender.iter().for_each(|qp| qp.progress());
             if sender.is_some_and(|qp| qp.sending.is_stalled()) {
-                stalled.add(seat);
+                self.completions.stalls(seat);
             }
         }
     }

@@ -189,7 +189,15 @@ impl SharedReceives {
 }
 
 /// Writes a receive's words, except the first; `fits` has been checked.
+#[inline]
 pub(super) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
+    // Most have one: without a loop.
+    if let ([_, wr_id, addr, length_key, ..], [sge]) = (slot, wr.sges) {
+        wr_id.store(wr.wr_id, Ordering::Relaxed);
+        addr.store(sge.addr, Ordering::Relaxed);
+        length_key.store(u64::from(sge.length) << 32 | u64::from(sge.lkey), Ordering::Relaxed);
+        return;
+    }
     slot[recv::WR_ID].store(wr.wr_id, Ordering::Relaxed);
     for (words, sge) in slot[recv::SGES..].chunks_exact(2).zip(wr.sges) {
         words[0].store(sge.addr, Ordering::Relaxed);
@@ -198,6 +206,7 @@ pub(super) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
 }
 
 /// Refuses a receive of too many SGEs.
+#[inline]
 pub(super) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
     Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, max.into())
 }

@@ -95,6 +95,7 @@ impl Receiving {
         if self.srq.is_some() { SRQ_COMPS } else { self.max_wr }
     }
 
+    #[inline]
     pub(super) fn post(&self, connection: &Connection, wr: &RecvWr<'_>) -> Result<()> {
         let Some(recvs) = &self.recvs else {
             return Err(Error::Invalid(
@@ -115,7 +116,7 @@ impl Receiving {
         drop(lock);
         crate::sync::fence::light();
         connection.answer_rnr();
-        if connection.state() == state::ERROR {
+        if !connection.is_ready() && connection.state() == state::ERROR {
             self.completions.alarm(connection.index);
         }
         Ok(())
@@ -162,17 +163,52 @@ impl Receiving {
     /// Takes completions, in order; under the poll lock.
     #[inline]
     pub(super) fn poll(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
+        match &self.recvs {
+            Some(recvs) => self.poll_own(recvs, connection, wcs),
+            None => self.poll_shared(connection, wcs),
+        }
+    }
+
+    /// As [`Receiving::poll`], of receives of its own: most have some.
+    #[inline]
+    fn poll_own(&self, recvs: &Slots, connection: &Connection, wcs: &mut [Wc]) -> usize {
+        let (first, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
+        let mut next = first;
+        for wc in &mut *wcs {
+            let slot = self.comps.slot(next);
+            let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
+            // A peer completes only what was posted.
+            if next >= self.posted.load(Ordering::Acquire) {
+                break;
+            }
+            arrival::complete(connection, slot, low, recvs.slot(next), wc);
+            next += 1;
+        }
+        if next != first {
+            self.taken.store(next, Ordering::Release);
+            if let Some(link) = connection.link() {
+                link.fetch_next_receive();
+            }
+        } else if !connection.is_ready() && connection.state() == state::ERROR && !wcs.is_empty() {
+            return self.flush(connection, next, wcs);
+        }
+        (next - first) as usize
+    }
+
+    /// As [`Receiving::poll`], of receives that are shared.
+    #[inline(never)]
+    fn poll_shared(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
         let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.end(), self.comps.shift());
         let mut next = first;
         let mut got = 0;
         while got < wcs.len() && next < end {
             let slot = self.comps.slot(next);
             let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
-            match self.receive_of(connection, slot, next) {
+            match self.receive_of(connection, slot) {
                 Some((receive, claimed)) => {
-                    wcs[got] = arrival::completion(connection, slot, low, receive);
+                    arrival::complete(connection, slot, low, receive, &mut wcs[got]);
                     got += 1;
-                    claimed.into_iter().for_each(Claimed::give_back);
+                    claimed.give_back();
                 }
                 // About nothing that the peer could have used: it is passed over.
                 None => connection.condemn(),
@@ -195,17 +231,9 @@ impl Receiving {
 
     /// The receive that the completion in a slot is about, with the claim on it if it is a shared one.
     #[inline]
-    fn receive_of(
-        &self,
-        connection: &Connection,
-        slot: &[AtomicU64],
-        position: u64,
-    ) -> Option<(&[AtomicU64], Option<Claimed<'_>>)> {
-        if let Some(recvs) = &self.recvs {
-            return Some((recvs.slot(position), None));
-        }
+    fn receive_of(&self, connection: &Connection, slot: &[AtomicU64]) -> Option<(&[AtomicU64], Claimed<'_>)> {
         let (srq, at) = (self.srq.as_ref()?, slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
-        Some((srq.receive(at), Some(srq.claimed(at, claimant(connection))?)))
+        Some((srq.receive(at), srq.claimed(at, claimant(connection))?))
     }
 
     /// Flushes posted receives, once nothing of the peer can arrive any more.

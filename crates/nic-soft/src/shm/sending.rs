@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use host::BiasedGuard;
-use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Wc, WcStatus};
+use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, WcStatus};
 
 use super::completions::{Completions, SendDone};
 use super::connection::{Connection, state_of};
@@ -255,17 +255,16 @@ impl Sending {
     ) -> bool {
         let failed = status != WcStatus::Success;
         if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
-            let wc = Wc {
+            let done = SendDone {
                 wr_id: wr.wr_id,
+                upto,
+                seat: self.seat().map_or(u32::MAX, |seat| seat as u32),
+                qp_num: connection.num,
+                byte_len: bytes,
                 status,
                 opcode: wr.op.opcode(),
-                byte_len: bytes,
-                qp_num: connection.num,
-                imm: None,
-                invalidated: None,
             };
-            let seat = self.seat().unwrap_or(usize::MAX);
-            self.completions.push(SendDone { wc, seat, upto }, failed);
+            self.completions.push(done, failed);
         }
         failed && status != WcStatus::WrFlushErr && {
             // Under the lock of the send queue still, so that nobody carries out what stands behind it.
@@ -276,8 +275,7 @@ impl Sending {
 
     fn set_stalled(&self, connection: &Connection, stalled: bool) {
         if self.stalled.swap(stalled, Ordering::AcqRel) != stalled && stalled {
-            // Whoever polls takes it out when it finds that nothing waits.
-            self.seat.get().iter().for_each(|seat| self.completions.stalled.add(**seat));
+            self.seat.get().iter().for_each(|seat| self.completions.stalls(**seat));
             connection.device.look_at(connection.index);
         }
     }
@@ -325,7 +323,7 @@ impl Sending {
 
 #[cfg(test)]
 mod tests {
-    use verbs::QpInit;
+    use verbs::{QpInit, Wc};
 
     use super::super::fuzzing::link_to_process;
     use super::super::lies::idle;
