@@ -57,6 +57,12 @@ impl Basic {
         reduce(operator, self, left, right);
     }
 
+    /// Whether the standard lets an operator reduce elements of this type.
+    #[inline]
+    pub fn is_reduced_by(self, operator: Operator) -> bool {
+        operator.reduces(self.kind())
+    }
+
     /// Which of two elements of this type is greater, in bytes that need no alignment; none for a NaN, and for what has no order.
     pub fn compare(self, left: &[u8], right: &[u8]) -> Option<Ordering> {
         compare(self, left, right)

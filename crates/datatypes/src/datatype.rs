@@ -312,6 +312,23 @@ impl Datatype {
         }
     }
 
+    /// What the predefined type with this handle is, if somebody has used it so far.
+    #[inline]
+    pub fn predefined_basic(handle: usize) -> Option<Basic> {
+        match PREDEFINED.get(handle.wrapping_sub(FIRST))?.get()?.shape {
+            Shape::Basic(basic) => Some(basic),
+            _ => None,
+        }
+    }
+
+    /// What [`Datatype::dense`] says of the predefined type with this handle; 0 also where there is none, and of one that nobody has
+    /// used so far.
+    #[inline]
+    pub fn predefined_dense(handle: usize) -> i64 {
+        let inner = PREDEFINED.get(handle.wrapping_sub(FIRST)).and_then(OnceLock::get);
+        inner.map_or(0, |inner| inner.dense.load(Ordering::Relaxed))
+    }
+
     /// Bytes of an element of a committed type whose data begin at the origin and follow each other without gaps, as those of most
     /// messages do; 0 for others.
     #[inline]

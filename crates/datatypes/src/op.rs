@@ -51,7 +51,7 @@ impl Op {
     /// Whether operands may change places: all predefined ones do, but for the two that take one side.
     pub fn is_commutative(&self) -> bool {
         match self {
-            Self::Predefined(operator) => !matches!(operator, Operator::Replace | Operator::NoOp),
+            Self::Predefined(operator) => !operator.takes_a_side(),
             Self::User { commutative, .. } => *commutative,
         }
     }

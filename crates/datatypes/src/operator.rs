@@ -63,6 +63,11 @@ impl Operator {
         Self::ALL.iter().copied().find(|operator| operator.abi() == handle)
     }
 
+    /// Whether it is one of the two that take one of both operands, and are no reductions.
+    pub fn takes_a_side(self) -> bool {
+        matches!(self, Self::Replace | Self::NoOp)
+    }
+
     /// Whether the standard lets it reduce elements of a kind.
     pub(crate) fn reduces(self, kind: Kind) -> bool {
         let number =

@@ -44,7 +44,7 @@ pub use device::{AsyncEvent, Device};
 pub use error::{Error, Result};
 pub use firmware::{Firmware, FirmwareCap, Message, NicCtx, Program};
 pub use host;
-pub use memory::{Buf, MemoryKind};
+pub use memory::{Buf, MemoryKind, Words};
 pub use mr::{Access, ImplicitMr, Mr};
 pub use pd::Pd;
 pub use qp::Qp;

@@ -51,6 +51,36 @@ impl std::fmt::Debug for Buf {
     }
 }
 
+/// Words of a [`Buf`]'s memory, which stays mapped as long as this lives.
+#[derive(Clone)]
+pub struct Words {
+    at: NonNull<AtomicU64>,
+    count: usize,
+    _owner: Owner,
+}
+
+// SAFETY: as those of `Buf`. Test: words_are_those_of_the_memory.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl std::fmt::Debug for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Words({:p}, {})", self.at, self.count)
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: in bounds and aligned, as `Buf::words` has looked, mapped as long as the owner lives, and never accessed through a
+        // plain reference. Test: as above.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+    }
+}
+
 struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -272,6 +302,18 @@ impl Buf {
         Ok(unsafe { AtomicU64::from_ptr(at) })
     }
 
+    /// So many times eight bytes as atomics, looked at once and for all: a data path that comes back to them has no more to check.
+    ///
+    /// # Errors
+    /// As [`Buf::word`].
+    pub fn words(&self, offset: usize, count: usize) -> Result<Words> {
+        let at = self.check(offset, count.saturating_mul(size_of::<u64>()))?.cast::<AtomicU64>();
+        match NonNull::new(at).filter(|at| at.is_aligned()) {
+            Some(at) => Ok(Words { at, count, _owner: self.owner() }),
+            None => Err(Error::Invalid(format!("offset {offset} is not aligned to 8 bytes"))),
+        }
+    }
+
     /// The place of a range that is mapped.
     #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
@@ -306,6 +348,23 @@ impl Buf {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
+
+    #[test]
+    fn words_are_those_of_the_memory() {
+        let buf = Buf::alloc(64).expect("memory");
+        let words = buf.words(16, 4).expect("inside");
+        assert!(buf.words(40, 4).is_err() && buf.words(4, 1).is_err() && buf.words(0, usize::MAX).is_err());
+        let task = std::thread::spawn({
+            let words = words.clone();
+            move || words.iter().zip(1..).for_each(|(word, n)| word.store(n, Ordering::Relaxed))
+        });
+        task.join().expect("no panic");
+        let stored: Vec<u64> =
+            (0..8).map(|at| buf.word(8 * at).expect("inside").load(Ordering::Relaxed)).collect();
+        assert_eq!(stored, [0, 0, 1, 2, 3, 4, 0, 0]);
+        drop(buf);
+        assert_eq!(words[3].load(Ordering::Relaxed), 4, "they keep it mapped");
+    }
 
     #[test]
     fn alloc_zeroes_and_frees() {
