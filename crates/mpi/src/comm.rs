@@ -11,7 +11,7 @@ use crate::context::{Context, Plane};
 use crate::core::Core;
 use crate::errhandler::Errhandler;
 use crate::error::{Class, Error, Result};
-use crate::exchange;
+use crate::exchange::{self, PlainCall};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::talk::Talk;
@@ -128,7 +128,14 @@ impl Comm {
 
     /// Carries out a collective operation without messages, if it goes so.
     pub(crate) fn exchange(&self, call: &Collective) -> Option<Result<()>> {
-        self.0.exchange.lock(self.core().host()).carry_out(self, call)
+        self.core().hold(&self.0.exchange).carry_out(self, call)
+    }
+
+    /// As [`Comm::collective`], of what is short and simple, where that goes without messages; nothing if it does not, and then nothing
+    /// has happened.
+    #[inline]
+    pub fn collective_at_once(&self, call: &PlainCall) -> Option<Result<()>> {
+        self.core().hold(&self.0.exchange).carry_out_plain(call)
     }
 
     fn next_of(&self, kind: u32) -> i32 {

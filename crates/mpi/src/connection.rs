@@ -17,8 +17,9 @@ use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendW
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
-use crate::line::Line;
-use crate::memory::Buffer;
+use crate::line::{Line, Wanted};
+use crate::matching::Match;
+use crate::memory::{Buffer, Piece};
 use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
 use crate::share::{Copying, Share, Words};
@@ -108,6 +109,19 @@ pub(crate) enum Next {
     Short(Short),
     /// A message for [`Connection::stored`].
     Other,
+}
+
+/// What [`Connection::take_piece`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Nothing,
+    /// Something for another, or that goes another way.
+    Unknown,
+    /// The message, which has been taken.
+    Message {
+        tag: i32,
+        len: usize,
+    },
 }
 
 /// What [`Connection::copy`] has done.
@@ -336,30 +350,58 @@ impl Connection {
         }
     }
 
-    /// Sends a short message of the program's, if it can leave at once. Whether it has.
+    /// Sends a short message of the program's, if it can be stored at once. Whether it has left.
     #[inline]
-    pub(crate) fn send_short(&mut self, host: &Host, label: Label, buffer: &Buffer) -> Result<bool> {
-        let Some(outbox) = &mut self.outbox else {
-            let (message, payload) =
-                (Message::Eager { label, answer: None }, Payload::User(Cow::Borrowed(buffer)));
-            return Ok(
-                self.may_send(&message, &payload) && self.send(host, &message, &payload).map(|()| true)?
-            );
-        };
-        let len = buffer.len() as usize;
+    pub(crate) fn send_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return Ok(false) };
+        let len = piece.len();
         match &mut self.line {
             Some(line) if line.takes(len) => {
-                line.put_short(label, buffer, outbox.records);
+                line.put_piece(label, piece, outbox.records);
                 self.traffic.count(Carrier::Line, len);
             }
             _ if outbox.has_room(HEAD + len) => {
-                outbox.put_short(label, buffer)?;
+                outbox.put_piece(label, piece)?;
                 self.traffic.count(Carrier::Ring, len);
             }
             _ => return Ok(false),
         }
         self.qp.ring()?;
         Ok(true)
+    }
+
+    /// Takes the next message that the peer has stored, if it is wanted and there is room for all of it.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline]
+    pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+        let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
+        // As in `next`: what came by the line before a record of the ring is seen there when the record is.
+        let mut found = line.take_wanted(inbox.records, wanted, into.len());
+        if matches!(found, Wanted::Nothing) {
+            if !inbox.has_news() {
+                return Ok(Taken::Nothing);
+            }
+            found = line.take_wanted(inbox.records, wanted, into.len());
+        }
+        match found {
+            Wanted::Words { tag, words, len } => {
+                into.put_words(words, len);
+                Ok(Taken::Message { tag, len })
+            }
+            Wanted::Other => Ok(Taken::Unknown),
+            Wanted::Nothing => match inbox.look()? {
+                Some((label, at, len)) if wanted.takes(&label) && len <= into.len() => {
+                    inbox.load((at, len), into)?;
+                    if inbox.pass(len) {
+                        self.qp.ring()?;
+                    }
+                    Ok(Taken::Message { tag: label.tag, len })
+                }
+                _ => Ok(Taken::Unknown),
+            },
+        }
     }
 
     /// Writes a message to the peer's memory.
@@ -534,7 +576,7 @@ impl Connection {
         if short.in_line {
             self.line.iter_mut().for_each(Line::pass);
         } else if let Some(inbox) = &mut self.inbox
-            && inbox.pass(short.len)?
+            && inbox.pass(short.len)
         {
             self.qp.ring()?;
         }
@@ -581,7 +623,7 @@ impl Connection {
         match (held, &mut self.inbox) {
             (Held::Slot(slot), _) => self.release_slot(host, slot, message),
             (Held::Lines(upto), Some(inbox)) => {
-                if inbox.release(upto)? {
+                if inbox.release(upto) {
                     self.qp.ring()?;
                 }
                 Ok(())

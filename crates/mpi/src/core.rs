@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use host::{Bell, Held, Host, Lock, Source, Time, WaitSet, Wakes, mix};
 
@@ -30,6 +30,8 @@ pub(crate) struct Core(Arc<Inner>);
 struct Inner {
     host: Host,
     engine: Lock<Engine>,
+    /// Those who wait share cores.
+    is_crowd: AtomicBool,
     /// Never taken by whoever holds the engine.
     specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
@@ -80,6 +82,7 @@ impl Core {
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,
+            is_crowd: AtomicBool::new(false),
             specials: Lock::default(),
             bootstrap: BootstrapHandle(bootstrap),
             tuning,
@@ -148,14 +151,31 @@ impl Core {
 
     /// The requests that are more than an operation.
     pub(crate) fn specials(&self) -> Held<'_, Table<Special>> {
-        self.0.specials.lock(&self.0.host)
+        self.hold(&self.0.specials)
+    }
+
+    /// Those who wait share cores, from now on.
+    pub(crate) fn expect_crowd(&self, is_crowd: bool) {
+        self.0.is_crowd.store(is_crowd, Ordering::Relaxed);
+    }
+
+    /// How often to look in a row for what another process stores, of so many times that pay where it has a core of its own.
+    #[inline]
+    pub(crate) fn looks(&self, most: u32) -> u32 {
+        if self.0.is_crowd.load(Ordering::Relaxed) { 1 } else { most }
+    }
+
+    /// Takes a lock of the process's.
+    #[inline(always)]
+    pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> Held<'a, T> {
+        lock.lock(&self.0.host)
     }
 
     /// Does something with the state.
     #[inline(always)]
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> T {
         let (done, news) = {
-            let mut engine = self.0.engine.lock(&self.0.host);
+            let mut engine = self.hold(&self.0.engine);
             (act(&mut engine), engine.take_news())
         };
         if news && self.0.waiting.load(Ordering::SeqCst) > 0 {
@@ -185,7 +205,7 @@ impl Core {
     /// messages that is all there is to do. The receive begins only when they have found nothing.
     #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
-        let stored = self.with(|engine| engine.await_stored(receive, HELD_LOOKS));
+        let stored = self.with(|engine| engine.await_stored(receive, self.looks(HELD_LOOKS)));
         stored.unwrap_or_else(|| self.receive_by(call, receive))
     }
 
@@ -194,7 +214,7 @@ impl Core {
         let step = |engine: &mut Engine, brief: bool| {
             if begun.is_none() {
                 looks += 1;
-                let goes_on = brief && looks < STORED_LOOKS;
+                let goes_on = brief && looks < self.looks(STORED_LOOKS);
                 if goes_on && source.is_some_and(|source| !engine.transport.has_stored(source)) {
                     return None;
                 }
@@ -247,7 +267,7 @@ impl Core {
 
     /// Takes in memory that members of a communicator may still look at, and gives back what none does any more.
     pub(crate) fn retire(&self, memory: Retired) {
-        let mut retired = self.0.retired.lock(&self.0.host);
+        let mut retired = self.hold(&self.0.retired);
         retired.push(memory);
         retired.retain(|memory| !memory.is_done());
     }
@@ -317,7 +337,7 @@ impl Core {
                 waits.get_or_insert_with(|| Waits::new(&self.0.waiting));
             }
             let (found, news) = {
-                let mut engine = self.0.engine.lock(&self.0.host);
+                let mut engine = self.hold(&self.0.engine);
                 (step(&mut engine, !is_last), engine.take_news())
             };
             if news && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use host::{Host, Step};
 use verbs::{Buf, SendOp, Sge};
 
-use crate::connection::{Next, Payload, Received, Short};
+use crate::connection::{Next, Payload, Received, Short, Taken};
 use crate::doubt::Ledger;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::matching::{Envelope, Matching, Wanted};
-use crate::memory::Buffer;
+use crate::matching::{Envelope, Match, Matching, Wanted};
+use crate::memory::{Buffer, Piece};
 use crate::operation::{
-    Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Reading, Receive, Sending, Work,
+    Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Plain, Reading, Receive, Sending, Work,
     envelope_status,
 };
 use crate::over_portals::{self, Portals, Started};
@@ -37,6 +37,14 @@ pub enum Mode {
     Synchronous,
     /// The receive is posted already, says the program (`MPI_Rsend`).
     Ready,
+}
+
+impl Mode {
+    /// Whether nothing is to be done but to send.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        matches!(self, Self::Standard | Self::Ready)
+    }
 }
 
 /// How an operation has begun.
@@ -117,7 +125,12 @@ pub(crate) struct Engine {
     abandoned: Vec<Key>,
     /// What has happened, while a tool wants to hear of it.
     pub(crate) watch: Option<Box<Watch>>,
+    /// Receives that began with a look at what their source has stored, and at nothing else.
+    hasty: u32,
 }
+
+/// Of so many of them one makes progress first.
+const HASTE_MAX: u32 = 256;
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -147,6 +160,7 @@ impl Engine {
             ledger: Ledger::default(),
             abandoned: Vec::new(),
             watch: None,
+            hasty: 0,
         }
     }
 
@@ -161,18 +175,48 @@ impl Engine {
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
         self.host.charge_step(Step::Call, 1);
-        if self.send_short(to, label, buffer, mode) {
+        if let Some(piece) = buffer.piece().filter(|_| mode.is_plain())
+            && self.send_piece(to, label, piece)
+        {
             return Ok(Begun::Over(Status::empty()));
         }
         self.send_on(to, label, buffer, mode)
     }
 
-    /// Sends a message as [`Engine::send`] if it is a short one that leaves at once. Whether it has; nothing has happened otherwise.
+    /// Sends a short message, if it can be stored at once in the receiver's memory. Whether it has left; nothing has happened otherwise.
     #[inline]
-    pub(crate) fn send_short(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> bool {
-        matches!(mode, Mode::Standard | Mode::Ready)
-            && self.portals.is_none()
-            && self.transport.send_short(to, label, buffer)
+    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+        self.portals.is_none() && self.transport.send_piece(to, label, piece)
+    }
+
+    /// Takes the message for a receive that has not begun, from a process, if nothing waits in its context and that is the next one
+    /// that the process has stored; looks for it `looks` times. Its tag and its length, or nothing, and then nothing has happened.
+    #[inline]
+    pub(crate) fn take_piece(
+        &mut self,
+        from: u32,
+        wanted: &Match,
+        into: Piece,
+        looks: u32,
+    ) -> Option<(i32, usize)> {
+        let number = self.transport.stored_by(from).filter(|_| self.portals.is_none())?;
+        if !self.matching.is_idle(wanted.context) {
+            return None;
+        }
+        self.hasty = self.hasty.wrapping_add(1);
+        if self.hasty.is_multiple_of(HASTE_MAX) {
+            // A program that is never kept waiting goes on with what else is under way, too.
+            self.progress(true);
+            return None;
+        }
+        for _ in 0..looks {
+            match self.transport.take_piece(number, wanted, into) {
+                Taken::Nothing => {}
+                Taken::Message { tag, len } => return Some((tag, len)),
+                Taken::Unknown => return None,
+            }
+        }
+        None
     }
 
     /// What matches messages of a context, if not this engine.
@@ -339,6 +383,29 @@ impl Engine {
             return self.receive_early(receive);
         }
         self.await_message(receive)
+    }
+
+    /// Begins a receive of bytes in one piece, where nothing waits for it; nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn post_plain(&mut self, plain: Plain, comm: u64) -> Option<Key> {
+        let wanted = plain.wanted;
+        if self.portals.is_some() || self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+            return None;
+        }
+        let (work, comm) = (Work::Plain(plain), Some(comm));
+        let key = self.operations.insert(Operation { work, free: false, buffered: None, comm });
+        self.matching.post(wanted, key);
+        Some(key)
+    }
+
+    /// Whether an operation has ended well; nothing while it has not ended.
+    #[inline]
+    pub(crate) fn has_ended_well(&mut self, key: Key) -> Option<bool> {
+        match self.operations.get_mut(key) {
+            Some(Operation { work: Work::Over(status), .. }) => Some(status.error.is_none()),
+            Some(_) => None,
+            None => Some(false),
+        }
     }
 
     /// Begins a receive whose message may be here, or can come no more.
@@ -683,7 +750,9 @@ impl Engine {
     /// Cancels a receive that no message has matched. Sends are beyond it: they complete.
     pub(crate) fn cancel(&mut self, key: Key) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
-            Some(Work::Receive(receive)) => self.matching.cancel(receive.wanted.context, &key),
+            Some(Work::Receive(Receive { wanted, .. }) | Work::Plain(Plain { wanted, .. })) => {
+                self.matching.cancel(wanted.context, &key)
+            }
             Some(Work::Portals(name)) => {
                 let name = *name;
                 self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
@@ -784,8 +853,33 @@ impl Engine {
         }
     }
 
+    /// Takes what a peer has stored, for as long as the receives that were posted first are plain ones for it: each message is the first
+    /// receive's then.
+    fn take_posted(&mut self, number: usize) {
+        let from = self.transport.process_of(number);
+        for _ in 0..STORED_MAX {
+            let Some((wanted, key)) = self.matching.first().filter(|(wanted, _)| wanted.source == Some(from))
+            else {
+                return;
+            };
+            let Some(Operation { work: Work::Plain(plain), .. }) = self.operations.get_mut(key) else {
+                return;
+            };
+            let (into, rank) = (plain.into, plain.rank);
+            let wanted = Match { context: wanted.context, tag: wanted.tag };
+            let Taken::Message { tag, len } = self.transport.take_piece(number, &wanted, into) else {
+                return;
+            };
+            self.matching.take_first();
+            self.host.charge_copy(len as u64);
+            let status = Status { source: rank, tag, bytes: len as u64, cancelled: false, error: None };
+            self.end(key, status);
+        }
+    }
+
     /// Takes what a peer has stored.
     fn take_stored(&mut self, number: usize) {
+        self.take_posted(number);
         for _ in 0..STORED_MAX {
             match self.transport.next(number) {
                 Next::Short(short) => self.received_short(number, &short),
@@ -810,9 +904,13 @@ impl Engine {
         self.host.charge_copy(short.len as u64);
         let brought = Brought::Slot(buf, short.at, short.len);
         if let Some(key) = self.matching.arrive(&envelope) {
-            if let Some(Work::Receive(receive)) = self.operations.get_mut(key).map(|o| &o.work) {
-                let status = receive.take(&envelope, brought);
-                self.end(key, status);
+            if let Some(operation) = self.operations.get_mut(key) {
+                let plain = match &operation.work {
+                    Work::Plain(plain) => plain.take(short.label.tag, (buf, short.at, short.len)),
+                    _ => None,
+                };
+                let status = plain.or_else(|| Some(operation.receive()?.take(&envelope, brought)));
+                status.into_iter().for_each(|status| self.end(key, status));
             }
         } else if let Ok(bytes) = brought.to_vec() {
             self.keep(envelope, Body::Here { bytes, answer: None });
@@ -845,7 +943,7 @@ impl Engine {
                 self.host.charge_copy(range.len() as u64);
                 let answer = answer.map(Answer::Peer);
                 if let Some(key) = self.matching.arrive(&envelope) {
-                    if let Some(Work::Receive(receive)) = self.operations.get_mut(key).map(|o| &o.work) {
+                    if let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive) {
                         let status = receive.take(&envelope, brought);
                         self.end(key, status);
                     }
@@ -889,9 +987,7 @@ impl Engine {
 
     /// Gives a receive its data.
     fn take_in(&mut self, key: Key, envelope: &Envelope, data: Brought<'_>) {
-        let Some(Operation { work: Work::Receive(receive), .. }) = self.operations.get_mut(key) else {
-            return;
-        };
+        let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive) else { return };
         let status = receive.take(envelope, data);
         self.end(key, status);
     }
@@ -912,9 +1008,9 @@ impl Engine {
 
     /// Begins to read the data of a message that a receive has matched.
     fn fetch(&mut self, key: Key, envelope: Envelope, id: u64, at: Exposed) {
-        let Some(operation) = self.operations.get_mut(key) else { return };
-        let Work::Receive(receive) = &operation.work else { return };
-        let receive = receive.clone();
+        let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive).cloned() else {
+            return;
+        };
         if at.length.min(receive.buffer.len()) == 0 {
             self.tell(envelope.source, id, true);
             return self.end(key, receive.status(&envelope, at.length));

@@ -38,6 +38,7 @@
 
 mod address;
 mod arranged;
+mod at_once;
 mod attribute;
 mod bootstrap;
 mod buffered;
@@ -103,13 +104,13 @@ pub use comm::{Comm, NAME_MAX};
 pub use engine::Mode;
 pub use errhandler::Errhandler;
 pub use error::{Class, Error, Result};
-pub use exchange::shared_bytes;
+pub use exchange::{PlainCall, shared_bytes};
 pub use file::{Conversion, File, FileMode, Place, Representation, View, Whence};
 pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
 pub use joining::Bridge;
 pub use making::SplitType;
-pub use memory::Buffer;
+pub use memory::{Buffer, Piece};
 pub use nic::Port;
 pub use one_sided::OneSided;
 pub use point::{Message, With};
@@ -123,4 +124,4 @@ pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, U
 pub use tool::{Called, Carried, Carrier, Gauge, Happened, Happening, Limits, Profile, Traffic};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
-pub use window::{Assert, At, Flavor, LockKind, Shared, Window};
+pub use window::{Assert, At, Change, Flavor, LockKind, Shared, Window};

@@ -19,6 +19,21 @@ pub(crate) struct Wanted {
     pub(crate) tag: Option<i32>,
 }
 
+/// What a receive is for whose source is known. No tag is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) context: u64,
+    pub(crate) tag: Option<i32>,
+}
+
+impl Match {
+    /// Whether it is for such a message.
+    #[inline]
+    pub(crate) fn takes(&self, label: &Label) -> bool {
+        label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
+    }
+}
+
 /// Who sent a message, and what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
@@ -104,6 +119,23 @@ impl<R: PartialEq, M> Matching<R, M> {
         let found = at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive);
         self.looked += looked;
         found
+    }
+
+    /// The receive that was posted first, of the context that was asked for last.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(Wanted, R)>
+    where
+        R: Copy,
+    {
+        self.queues.get(self.last)?.receives.front().copied()
+    }
+
+    /// A message has come for that receive; it waits no more.
+    #[inline]
+    pub(crate) fn take_first(&mut self) {
+        if let Some(queue) = self.queues.get_mut(self.last) {
+            self.looked += u64::from(queue.receives.pop_front().is_some());
+        }
     }
 
     /// Keeps a message that no receive waits for.

@@ -34,6 +34,157 @@ type Own = Arc<dyn Debug + Send + Sync>;
 #[repr(align(16))]
 struct Line(#[expect(dead_code, reason = "it is reached by its address")] [AtomicU8; 16]);
 
+/// The bytes of a shorter integer are the lower ones of a word.
+const LITTLE: bool = cfg!(target_endian = "little");
+
+/// Bytes of a program's in one piece: a [`Buffer`] without a datatype.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    address: usize,
+    len: usize,
+}
+
+impl Piece {
+    /// So many bytes at an address.
+    ///
+    /// # Safety
+    /// As for [`Buffer::new`].
+    #[inline]
+    pub unsafe fn new(address: usize, len: usize) -> Self {
+        Self { address, len }
+    }
+
+    /// A piece without bytes, for calls that bring none.
+    #[inline]
+    pub(crate) fn nothing() -> Self {
+        Self { address: 0, len: 0 }
+    }
+
+    /// So many bytes of it from one on; none beyond its end.
+    #[inline]
+    pub(crate) fn part(self, from: usize, len: usize) -> Self {
+        let from = from.min(self.len);
+        Self { address: self.address + from, len: len.min(self.len - from) }
+    }
+
+    /// Whether it has bytes in common with another one.
+    #[inline]
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let ends = (self.address + self.len, other.address + other.len);
+        self.len > 0 && other.len > 0 && self.address < ends.1 && other.address < ends.0
+    }
+
+    /// Copies all bytes of another one, as many as there is room for; both may be the same memory.
+    #[inline]
+    pub(crate) fn copy_of(self, from: Self) {
+        // SAFETY: readable and writable, as promised to `Piece::new`; no reference to either is alive. Test:
+        // pieces_are_moved_as_buffers.
+        unsafe { copy_bytes(from.address, self.address, from.len.min(self.len)) }
+    }
+
+    /// Copies all bytes into the first of a slice, which has room for them.
+    #[inline]
+    pub(crate) fn load(self, into: &mut [u8]) {
+        copy_from(self.address, &mut into[..self.len]);
+    }
+
+    /// Takes the bytes of a slice, as many as there is room for.
+    #[inline]
+    pub(crate) fn store(self, from: &[u8]) {
+        copy_to(self.address, &from[..from.len().min(self.len)]);
+    }
+
+    /// A buffer of these bytes, for an operation that outlives the call. Whoever made the piece has promised its memory for that long.
+    pub(crate) fn buffer(self) -> Buffer {
+        let (count, piece) = (self.len as i64, (self.len > 0).then_some(0));
+        let datatype = Datatype::from(Basic::Byte);
+        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, _own: None }
+    }
+
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// All bytes of a short one, which fits; zeros behind them.
+    #[inline]
+    pub(crate) fn words(self) -> [u64; 2] {
+        let at = pointer(self.address);
+        // SAFETY: readable while the call is under way, as promised to `Piece::new`. Test: pieces_are_moved_as_buffers.
+        let short = unsafe {
+            match self.len {
+                8 => Some(at.cast::<u64>().read_unaligned()),
+                4 if LITTLE => Some(at.cast::<u32>().read_unaligned().into()),
+                _ => None,
+            }
+        };
+        if let Some(word) = short {
+            return [word, 0];
+        }
+        let mut bytes = [0; 16];
+        copy_from(self.address, &mut bytes[..self.len]);
+        let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
+        [word(bytes.first_chunk()), word(bytes.last_chunk())]
+    }
+
+    /// Takes the first `len` bytes of two words, as many as there is room for.
+    #[inline]
+    pub(crate) fn put_words(self, words: [u64; 2], len: usize) {
+        let (at, len) = (pointer(self.address), len.min(self.len));
+        // SAFETY: writable while the call is under way, as promised to `Piece::new`. Test: as above.
+        unsafe {
+            match len {
+                8 => at.cast::<u64>().write_unaligned(words[0]),
+                4 if LITTLE => at.cast::<u32>().write_unaligned(words[0] as u32),
+                _ => copy_to(self.address, &words.map(u64::to_ne_bytes).as_flattened()[..len]),
+            }
+        }
+    }
+
+    /// Copies all bytes to an address.
+    ///
+    /// # Safety
+    /// As many bytes there are writable, and nobody has a reference to them.
+    #[inline]
+    pub(crate) unsafe fn copy_to(self, to: usize) {
+        // SAFETY: readable, as promised to `Piece::new`, and writable, as promised here. Test: puts_and_gets_move_elements.
+        unsafe { copy_bytes(self.address, to, self.len) }
+    }
+
+    /// Copies as many bytes as it has from an address.
+    ///
+    /// # Safety
+    /// They are readable there, and nobody has an exclusive reference to them.
+    #[inline]
+    pub(crate) unsafe fn copy_from(self, from: usize) {
+        // SAFETY: as above, the other way round.
+        unsafe { copy_bytes(from, self.address, self.len) }
+    }
+
+    /// Copies all bytes to a place in a NIC's memory.
+    #[inline]
+    pub(crate) fn load_to(self, buf: &Buf, at: usize) -> verbs::Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        // SAFETY: readable while the call is under way, as promised to `Piece::new`, and no byte of it is written. Test: as above.
+        buf.write(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
+    }
+
+    /// Takes `len` bytes at a place in a NIC's memory, as many as there is room for.
+    #[inline]
+    pub(crate) fn store_from(self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
+        let len = len.min(self.len);
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: writable while the call is under way, as promised to `Piece::new`, and nobody else uses it. Test: as above.
+        buf.read(at, unsafe { std::slice::from_raw_parts_mut(pointer(self.address), len) })
+    }
+}
+
 /// Bytes from which on memory of this library's has pages of its own.
 const LONG: usize = 4096;
 
@@ -228,6 +379,16 @@ impl Buffer {
     pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
         let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
+    }
+
+    /// The bytes, where they lie in one piece or there are none, for a call that returns before the operation is over.
+    #[inline]
+    pub(crate) fn piece(&self) -> Option<Piece> {
+        match self.one_piece() {
+            Some((address, len)) => Some(Piece { address, len }),
+            None if self.len == 0 => Some(Piece::nothing()),
+            None => None,
+        }
     }
 
     /// Whether there are bytes that a device reaches only by a copy in one piece.
@@ -560,6 +721,30 @@ mod tests {
                 let got: Vec<u8> = target.iter().copied().step_by(step).take(5).collect();
                 assert_eq!(got, [&want[..3], &[0, 0]].concat());
                 assert_eq!(target.iter().filter(|byte| **byte != 0).count(), 3, "nothing between");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_moved_as_buffers() {
+        let nic = Buf::alloc(64).expect("memory");
+        for len in [0, 1, 4, 7, 8, 9, 15, 16] {
+            let mut source: Vec<u8> = (1..=len as u8).collect();
+            // SAFETY: the bytes of vectors that live longer.
+            let piece = |bytes: &mut Vec<u8>| unsafe {
+                Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len())
+            };
+            let from = piece(&mut source);
+            let as_bytes = from.words().map(u64::to_ne_bytes).concat();
+            assert_eq!((&as_bytes[..len], from.buffer().to_vec()), (&source[..], source.clone()));
+            from.load_to(&nic, 3).expect("inside");
+            assert_eq!(nic.to_vec(3..3 + len).expect("inside"), source);
+            for part in 0..=len {
+                let (mut by_words, mut by_nic) = (vec![0; len], vec![0; len]);
+                piece(&mut by_words).put_words(from.words(), part);
+                piece(&mut by_nic).store_from(&nic, 3, part).expect("inside");
+                let want = [&source[..part], &vec![0; len - part][..]].concat();
+                assert_eq!((by_words, by_nic), (want.clone(), want));
             }
         }
     }

@@ -5,7 +5,7 @@ use verbs::Buf;
 use crate::error::{Class, Error};
 use crate::group::Group;
 use crate::matching::{Envelope, Wanted};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 use crate::nic::Reach;
 use crate::over_portals::{Found, Name};
 use crate::share::Copying;
@@ -236,6 +236,30 @@ pub(crate) struct Helping {
     pub(crate) copied: u32,
 }
 
+/// A receive of bytes in one piece from one source, as its rank is called: most are such.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    pub(crate) wanted: Wanted,
+    pub(crate) into: Piece,
+    pub(crate) rank: i32,
+}
+
+impl Plain {
+    /// A receive like this one that takes whatever can come.
+    fn receive(&self) -> Receive {
+        Receive { wanted: self.wanted, buffer: self.into.buffer(), names: Names::One(self.rank) }
+    }
+
+    /// Takes a message's data at a place of a NIC's memory, if there is room for all of them; the receive is over then.
+    #[inline]
+    pub(crate) fn take(&self, tag: i32, (buf, at, len): (&Buf, usize, usize)) -> Option<Status> {
+        if len > self.into.len() || self.into.store_from(buf, at, len).is_err() {
+            return None;
+        }
+        Some(Status { source: self.rank, tag, bytes: len as u64, cancelled: false, error: None })
+    }
+}
+
 /// What an operation is about.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -243,6 +267,8 @@ pub(crate) enum Work {
     Send { to: u32, answered: bool, held: Option<Box<Sending>> },
     /// A receive waits for its message.
     Receive(Receive),
+    /// Likewise.
+    Plain(Plain),
     /// A receive has its message, and reads the data.
     Reading(Box<Reading>),
     /// A peer's memory is read or changed.
@@ -274,13 +300,24 @@ impl Operation {
         Self { work, free: false, buffered: None, comm: None }
     }
 
+    /// The receive that waits, if it is one.
+    pub(crate) fn receive(&mut self) -> Option<&mut Receive> {
+        if let Work::Plain(plain) = self.work {
+            self.work = Work::Receive(plain.receive());
+        }
+        match &mut self.work {
+            Work::Receive(receive) => Some(receive),
+            _ => None,
+        }
+    }
+
     /// Whether it can come to no good end without this process.
     pub(crate) fn needs(&self, process: u32) -> bool {
         match &self.work {
             Work::Send { to, .. } => *to == process,
             Work::Reading(reading) => reading.envelope.source == process,
             Work::Access(access) => access.process == process,
-            Work::Receive(_) | Work::Portals(_) | Work::Task | Work::Over(_) => false,
+            Work::Receive(_) | Work::Plain(_) | Work::Portals(_) | Work::Task | Work::Over(_) => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::{Lock, Step};
+use host::Lock;
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -194,11 +194,7 @@ impl Comm {
         match self.destination(to)? {
             None => Ok(RequestId::OVER),
             Some((process, label)) => self.core().with(|engine| {
-                engine.host().charge_step(Step::Call, 1);
-                if engine.send_short(process, label, buffer, mode) {
-                    return Ok(RequestId::OVER);
-                }
-                let begun = engine.send_on(process, label, buffer, mode)?;
+                let begun = engine.send(process, label, buffer, mode)?;
                 Ok(Requests::begun(engine, begun, Some(self.id())))
             }),
         }
@@ -289,6 +285,13 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send`] and [`Comm::receive`].
     pub fn sendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Status> {
+        // A message that leaves at once is over before the receive begins.
+        if let (Some((process, label)), Some(piece), Some(receive)) =
+            (self.destination(to)?, send.piece(), self.receipt(receive.clone(), from)?)
+            && self.core().with(|engine| engine.send_piece(process, label, piece))
+        {
+            return Ok(self.core().receive("MPI_Sendrecv", &receive));
+        }
         let begun = self.begin_pair(send, to, receive, from)?;
         Ok(self.core().finish("MPI_Sendrecv", begun))
     }

@@ -87,9 +87,8 @@ impl Process {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
         }
         let is_mapped = config.ports.iter().all(|port| port.device.attr().maps_peers);
-        if let Some(is_crowd) = config.is_crowd.filter(|_| is_mapped && config.lane == Lane::Verbs) {
-            host.expect_crowd(is_crowd);
-        }
+        let is_crowd = config.is_crowd.filter(|_| is_mapped && config.lane == Lane::Verbs);
+        is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
         config.tuning.tell(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
@@ -106,6 +105,7 @@ impl Process {
             _ => None,
         };
         let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
+        core.expect_crowd(is_crowd == Some(true));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;

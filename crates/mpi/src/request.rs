@@ -49,7 +49,7 @@ impl RequestId {
     }
 
     #[inline]
-    fn operation(key: Key) -> Self {
+    pub(crate) fn operation(key: Key) -> Self {
         Self(key.number() << 2 | 1)
     }
 
@@ -324,6 +324,45 @@ impl<'a> Requests<'a> {
         };
         let ended = self.0.wait("MPI_Waitall", all_over)??;
         self.ask_specials(ids, ended)
+    }
+
+    /// Waits for so many, if each was over when it began or is an operation that ends well: `put` is given how each ended. Whether they
+    /// did; none has changed otherwise.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the world of this process ends first.
+    #[inline]
+    pub fn wait_all_well(
+        self,
+        count: usize,
+        id: impl Fn(usize) -> RequestId,
+        mut put: impl FnMut(usize, &Status),
+    ) -> Result<bool> {
+        let mut over =
+            (0..count).take_while(|at| matches!(id(*at).named(), Named::Null | Named::Over)).count();
+        let nothing = Status::empty();
+        if over == count {
+            (0..count).for_each(|at| put(at, &nothing));
+            return Ok(true);
+        }
+        self.0.wait("MPI_Waitall", |engine| {
+            while over < count {
+                match id(over).named() {
+                    Named::Null | Named::Over => {}
+                    Named::Operation(key) if engine.has_ended_well(key)? => {}
+                    _ => return Some(false),
+                }
+                over += 1;
+            }
+            for at in 0..count {
+                let ended = match id(at).named() {
+                    Named::Operation(key) => engine.collect(key),
+                    _ => None,
+                };
+                put(at, ended.as_ref().map_or(&nothing, |ended| &ended.status));
+            }
+            Some(true)
+        })
     }
 
     /// How all ended, if they have; otherwise all stay as they are.

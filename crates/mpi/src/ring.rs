@@ -12,12 +12,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr};
+use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr, Words};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};
 use crate::line::LINE;
-use crate::memory::Buffer;
+use crate::memory::Piece;
 use crate::wire::{
     HEAD, HEAD_MAX, Label, MARK, Message, Offer, eager_words, is_eager, length_of, parse_eager,
 };
@@ -26,6 +26,7 @@ use crate::wire::{
 pub(crate) const SHARED_LINE: usize = LINE;
 /// Where the line begins whose words say how far long messages are copied (`share`).
 pub(crate) const WORDS: usize = 2 * LINE;
+const WORD: usize = 8;
 /// How many lines are before the ring.
 const BEFORE: usize = 3;
 /// Of how many parts of the ring the receiver tells when it is done with one.
@@ -60,10 +61,18 @@ impl Shape {
     }
 }
 
-/// A word of a line at a place that the [`Shape`] of this memory gives.
+/// All words of a ring's memory.
+fn all_words(memory: &Buf) -> Result<Words> {
+    Ok(memory.words(0, memory.len() / WORD)?)
+}
+
+/// The first words of a record: its head of two, and two of its payload.
 #[inline]
-fn word(memory: &Buf, at: usize) -> &AtomicU64 {
-    memory.word(at).expect("all lines are in the memory, whose begin is aligned")
+fn begin_of(words: &[AtomicU64], at: usize) -> [&AtomicU64; 4] {
+    let [first, second, third, fourth] = &words[at / WORD..at / WORD + 4] else {
+        unreachable!("a line has more words");
+    };
+    [first, second, third, fourth]
 }
 
 #[cold]
@@ -80,6 +89,7 @@ pub(crate) fn memory_len(ring: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     memory: Mr,
+    words: Words,
     shape: Shape,
     /// The next record, and how many were taken.
     next: u64,
@@ -93,10 +103,10 @@ impl Inbox {
     /// A ring of so many bytes, a power of two.
     pub(crate) fn new(pd: &Pd, ring: usize) -> Result<Self> {
         let memory = pd.device().alloc_dm(memory_len(ring))?;
-        memory.word(0)?;
+        let words = all_words(&memory)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = pd.reg_mr(&memory, access)?;
-        Ok(Self { memory, shape: Shape::of(memory_len(ring)), next: 0, records: 0, done: 0, told: 0 })
+        Ok(Self { memory, words, shape: Shape::of(memory_len(ring)), next: 0, records: 0, done: 0, told: 0 })
     }
 
     /// What the peer needs to map it.
@@ -131,11 +141,10 @@ impl Inbox {
     #[inline]
     pub(crate) fn look(&self) -> Result<Option<(Label, usize, usize)>> {
         let at = self.shape.at(self.next);
-        let first = word(self.buf(), at).load(Ordering::Relaxed);
+        let [first, second, ..] = begin_of(&self.words, at).map(|word| word.load(Ordering::Relaxed));
         if !is_eager(first) {
             return Ok(None);
         }
-        let second = word(self.buf(), at + 8).load(Ordering::Relaxed);
         let (label, len) = parse_eager([first, second]).ok_or_else(nonsense)?;
         if lines(len) > self.shape.ahead(self.next) {
             return Err(nonsense());
@@ -143,10 +152,21 @@ impl Inbox {
         Ok(Some((label, at + HEAD, len - HEAD)))
     }
 
+    /// Copies the payload of the message that [`Inbox::look`] has found, which there is room for.
+    #[inline]
+    pub(crate) fn load(&self, (at, len): (usize, usize), into: Piece) -> Result<()> {
+        if len > 2 * WORD {
+            return Ok(into.store_from(self.buf(), at, len)?);
+        }
+        let [.., one, two] = begin_of(&self.words, at - HEAD);
+        into.put_words([one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)], len);
+        Ok(())
+    }
+
     /// Takes the message that [`Inbox::look`] has found, with so many bytes of payload, and gives its lines back as
     /// [`Inbox::release`].
     #[inline]
-    pub(crate) fn pass(&mut self, len: usize) -> Result<bool> {
+    pub(crate) fn pass(&mut self, len: usize) -> bool {
         (self.next, self.records) = (self.next + lines(HEAD + len), self.records.wrapping_add(1));
         self.release(self.next)
     }
@@ -171,19 +191,19 @@ impl Inbox {
 
     #[inline]
     fn first_word(&self) -> u64 {
-        word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
+        self.words[self.shape.at(self.next) / WORD].load(Ordering::Acquire)
     }
 
     /// The lines before this one are free again; whether the sender, who can know now, may wait for them.
     #[inline]
-    pub(crate) fn release(&mut self, upto: u64) -> Result<bool> {
+    pub(crate) fn release(&mut self, upto: u64) -> bool {
         self.done = upto;
         let tells = self.done - self.told >= self.shape.count / PARTS;
         if tells {
             self.told = self.done;
-            self.buf().word(0)?.store(self.done, Ordering::Release);
+            self.words[0].store(self.done, Ordering::Release);
         }
-        Ok(tells)
+        tells
     }
 }
 
@@ -191,6 +211,7 @@ impl Inbox {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     memory: Buf,
+    words: Words,
     shape: Shape,
     /// Where the next record goes, and how many went.
     next: u64,
@@ -210,8 +231,8 @@ impl Outbox {
             return None;
         }
         let memory = qp.map(RemoteAddr { addr: offer.addr, rkey: offer.rkey }, len).ok()?;
-        memory.word(0).ok()?;
-        Some(Self { memory, shape: Shape::of(len), next: 0, records: 0, free: 0 })
+        let words = all_words(&memory).ok()?;
+        Some(Self { memory, words, shape: Shape::of(len), next: 0, records: 0, free: 0 })
     }
 
     /// The receiver's memory, all of it: as long as the [`Offer`] says.
@@ -229,7 +250,7 @@ impl Outbox {
         if self.next + wanted <= self.free + self.shape.count {
             return true;
         }
-        let told = self.memory.word(0).map_or(0, |count| count.load(Ordering::Acquire));
+        let told = self.words[0].load(Ordering::Acquire);
         // What a peer says that lies harms nobody else.
         self.free = told.clamp(self.free, self.next);
         self.next + wanted <= self.free + self.shape.count
@@ -248,12 +269,19 @@ impl Outbox {
 
     /// Stores a short message as [`Outbox::put`].
     #[inline]
-    pub(crate) fn put_short(&mut self, label: Label, buffer: &Buffer) -> Result<()> {
-        let len = HEAD + buffer.len() as usize;
+    pub(crate) fn put_piece(&mut self, label: Label, piece: Piece) -> Result<()> {
+        let len = HEAD + piece.len();
         let at = self.begin(len);
         let [first, second] = eager_words(label, len as u16);
-        word(&self.memory, at + 8).store(second, Ordering::Relaxed);
-        buffer.load_to(&self.memory, at + HEAD)?;
+        let [_, context, one, two] = begin_of(&self.words, at);
+        context.store(second, Ordering::Relaxed);
+        if piece.len() <= 2 * WORD {
+            let words = piece.words();
+            one.store(words[0], Ordering::Relaxed);
+            two.store(words[1], Ordering::Relaxed);
+        } else {
+            piece.load_to(&self.memory, at + HEAD)?;
+        }
         self.end(first, len);
         Ok(())
     }
@@ -280,6 +308,6 @@ impl Outbox {
 
     #[inline]
     fn first_word(&self, line: u64) -> &AtomicU64 {
-        word(&self.memory, self.shape.at(line))
+        &self.words[self.shape.at(line) / WORD]
     }
 }

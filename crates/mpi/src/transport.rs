@@ -12,9 +12,10 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
-use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, of_completion};
+use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken, of_completion};
 use crate::error::{Class, Error, Result};
-use crate::memory::Buffer;
+use crate::matching::Match;
+use crate::memory::Piece;
 use crate::nic::{Nic, Port, Reach};
 use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
@@ -296,17 +297,17 @@ impl Transport {
         }
     }
 
-    /// Sends a short message without ado: to a peer that is connected, and for which nothing waits. Whether it has left.
+    /// Sends a short message without ado: to a peer that is connected and stored to, and for which nothing waits. Whether it has left.
     #[inline]
-    pub(crate) fn send_short(&mut self, to: u32, label: Label, buffer: &Buffer) -> bool {
+    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         let at = self.known.get(to);
         let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
         let most = self.chosen.eager_max.min(Connection::payload_max(connection.sizes()) as u64);
-        if !queue.is_empty() || buffer.len() > most {
+        if !queue.is_empty() || piece.len() as u64 > most {
             return false;
         }
-        match connection.send_short(&self.host, label, buffer) {
+        match connection.send_piece(label, piece) {
             Ok(has_left) => has_left,
             Err(error) => {
                 self.lose(at, error);
@@ -494,6 +495,12 @@ impl Transport {
         }
     }
 
+    /// Who is at the other end of a connection.
+    #[inline]
+    pub(crate) fn process_of(&self, number: usize) -> u32 {
+        self.connections[number].process
+    }
+
     /// Who is at the other end of a connection, and the memory that a short message's payload lies in.
     #[inline]
     pub(crate) fn origin(&self, number: usize, short: &Short) -> (u32, &Buf) {
@@ -560,6 +567,15 @@ impl Transport {
                 None
             }
         }
+    }
+
+    /// Takes the next message that a peer has stored, if it is wanted and there is room for all of it.
+    #[inline]
+    pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
+        self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
+            self.lose(self.known.get(self.connections[number].process), error);
+            Taken::Unknown
+        })
     }
 
     /// Sends what waited for room in a peer's memory, of which nothing tells.

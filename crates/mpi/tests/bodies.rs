@@ -6,7 +6,7 @@ mod support;
 use datatypes::{Basic, Datatype};
 use mpi::{
     ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
-    PROC_NULL, Process, Request, SplitType, Status, UNDEFINED,
+    PROC_NULL, Piece, Process, Request, SplitType, Status, UNDEFINED,
 };
 use support::{ANY, Body, Play, buffer, in_threads, in_threads_by, pattern, receive, send, typed, with};
 use verbs::host::Span;
@@ -87,6 +87,7 @@ bodies! {
     rings_fill_and_begin_anew 2
     payloads_are_no_messages 2
     answers_and_floods_stay_in_order 2
+    short_messages_are_over_at_once 2
     long_messages_are_copied_by_both 2
     requests_end_in_any_order 2
     persistent_requests_start_again 2
@@ -294,6 +295,78 @@ fn answers_and_floods_stay_in_order(process: &Process) {
                 got += 1;
             }
         }
+    }
+}
+
+fn piece(bytes: &mut [u8]) -> Piece {
+    // SAFETY: used by calls that return while the bytes are there, and by requests that are waited for.
+    unsafe { Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
+}
+
+/// Goal: what is over at once is what it would be by the long way, and in the same order. Method: messages of all short lengths, by
+/// turns and in floods, each by the short way where that goes; received so, or by receives that were begun so, into too little room, or
+/// behind looks for what does not come.
+fn short_messages_are_over_at_once(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    let (mut sent, mut got) = (0_usize, 0_usize);
+    for turn in 0..2000_usize {
+        for message in 0..1 + turn * 7 % 5 {
+            let len = [0, 1, 4, 8, 9, 16, 17, 300, 8][(turn + message) % 9];
+            if world.rank() == turn as i32 % 2 {
+                let mut bytes = pattern(world.rank(), sent, len);
+                let to = with(peer, sent as i32);
+                if !world.send_at_once(piece(&mut bytes), to) {
+                    send(world, bytes, to);
+                }
+                sent += 1;
+                continue;
+            }
+            let (mut bytes, tag) = (vec![0; 300], got as i32);
+            let want = pattern(peer, got, len);
+            match (turn + message) % 5 {
+                // Neither for another tag, nor into less room.
+                0 => {
+                    assert_eq!(world.receive_at_once(piece(&mut bytes), with(peer, tag + 1)), None);
+                    if len > 0 {
+                        assert_eq!(
+                            world.receive_at_once(piece(&mut bytes[..len - 1]), with(peer, tag)),
+                            None
+                        );
+                    }
+                    let (all, status) = receive(world, 300, with(peer, ANY_TAG));
+                    assert_eq!((status.tag, status.bytes), (tag, len as u64), "turn {turn}");
+                    bytes = all;
+                }
+                1 | 2 => {
+                    let room = if len > 1 && message > 0 { len - 1 } else { 300 };
+                    let any = with(peer, if turn % 2 == 0 { ANY_TAG } else { tag });
+                    let begun = world.begin_receive_at_once(piece(&mut bytes[..room]), any);
+                    let begun = begun.unwrap_or_else(|| {
+                        world.begin_receive(buffer(&mut bytes[..room]), any).expect("begun")
+                    });
+                    let status = process.requests().wait(begun).expect("an end").status;
+                    assert_eq!((status.source, status.tag), (peer, tag), "turn {turn}");
+                    assert_eq!(status.bytes as usize, len.min(room), "turn {turn}");
+                    assert_eq!(status.class() == Class::TRUNCATE, len > room, "turn {turn}");
+                    if len > room {
+                        assert!(bytes[..room] == want[..room] && bytes[room..].iter().all(|byte| *byte == 0));
+                        got += 1;
+                        continue;
+                    }
+                }
+                _ => match world.receive_at_once(piece(&mut bytes), with(peer, tag)) {
+                    Some(found) => assert_eq!(found, (tag, len), "turn {turn}"),
+                    None => bytes = receive(world, 300, with(peer, tag)).0,
+                },
+            }
+            assert!(bytes[..len] == want, "turn {turn}");
+            got += 1;
+        }
+    }
+    let mut bytes = [0; 8];
+    if let Some(begun) = world.begin_receive_at_once(piece(&mut bytes), with(peer, 0)) {
+        process.requests().cancel(begun).expect("a request");
+        assert!(process.requests().wait(begun).expect("an end").status.cancelled);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::comm::Comm;
 use crate::error::Result;
 use crate::exchange::desks::SHOWN_MAX;
 use crate::exchange::operations::Exchange;
+use crate::exchange::plain::PlainCall;
 use crate::exchange::setup::{MEMBERS_MAX, is_possible, make};
 use crate::memory::Buffer;
 
@@ -58,6 +59,22 @@ impl Place {
             State::Made(exchange) => exchange.carry_out(call).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// The exchange, if the last call of this kind went this way, as another one like it does.
+    #[inline]
+    fn known(&mut self, kind: Kind) -> Option<&mut Exchange> {
+        match (&mut self.state, &self.last[kind as usize]) {
+            (State::Made(exchange), Some((case, true))) if case.commutative => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// As [`Place::carry_out`], of what is short and simple: nothing if it goes another way, or is none of these.
+    #[inline]
+    pub(crate) fn carry_out_plain(&mut self, call: &PlainCall) -> Option<Result<()>> {
+        let exchange = self.known(call.kind())?;
+        call.is_possible(exchange).then(|| exchange.carry_out_plain(call))
     }
 
     fn chooses(&mut self, comm: &Comm, case: Case) -> bool {

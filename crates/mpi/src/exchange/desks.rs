@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Buf, Mr, RemoteAddr};
+use verbs::{Buf, Mr, RemoteAddr, Words};
 
 use crate::error::{Class, Error, Result};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 
 /// Bytes that a member can show at a time.
 pub(crate) const SHOWN_MAX: usize = 8 << 10;
@@ -19,6 +19,7 @@ pub(crate) const SHOWN_MAX: usize = 8 << 10;
 pub(super) const PLACES: u64 = 2;
 /// What processors transfer, and what they fetch ahead: two lines.
 const LINE: usize = 64;
+const WORD: usize = 8;
 const PAIR: usize = 2 * LINE;
 /// Number and length before what is short, or before where that is which is lent.
 const HEAD: usize = 16;
@@ -57,6 +58,7 @@ impl Shown {
 #[derive(Debug)]
 pub(super) struct Desks {
     memory: Buf,
+    words: Words,
     members: usize,
 }
 
@@ -68,9 +70,8 @@ impl Desks {
 
     /// The desks in a memory of [`Desks::len`] bytes.
     pub(super) fn new(memory: Buf, members: usize) -> Result<Self> {
-        // Looks at the end and the alignment: all other words are inside, and aligned as this one.
-        memory.word(Self::len(members) - LINE)?;
-        Ok(Self { memory, members })
+        let words = memory.words(0, Self::len(members) / WORD)?;
+        Ok(Self { memory, words, members })
     }
 
     /// Nothing is shown, and no operation was passed. Nobody else has the memory yet.
@@ -90,6 +91,34 @@ impl Desks {
         self.word(head + 8).store(len as u64, Ordering::Relaxed);
         self.word(head).store(number, Ordering::Release);
         Ok(())
+    }
+
+    /// As [`Desks::show`], of bytes in one piece.
+    #[inline]
+    pub(super) fn show_piece(&self, member: usize, number: u64, piece: Piece) -> Result<()> {
+        let (head, len) = (Self::head_at(member, number), piece.len());
+        piece.load_to(&self.memory, Self::data_at(member, number, len))?;
+        self.word(head + 8).store(len as u64, Ordering::Relaxed);
+        self.word(head).store(number, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`Desks::take`], into one piece.
+    #[inline]
+    pub(super) fn take_piece(
+        &self,
+        (member, number): (usize, u64),
+        (from, shown): (usize, usize),
+        into: Piece,
+    ) -> Result<()> {
+        let at = Self::data_at(member, number, shown) + from;
+        Ok(into.store_from(&self.memory, at, into.len())?)
+    }
+
+    /// Copies all that a member [has shown](Self::shown) here, as many bytes as there are.
+    #[inline]
+    pub(super) fn read(&self, (member, number): (usize, u64), into: &mut [u8]) -> Result<()> {
+        Ok(self.memory.read(Self::data_at(member, number, into.len()), into)?)
     }
 
     /// Says where so many bytes lie that a member gives in an operation, and where its part of the result will, if it has one.
@@ -203,7 +232,7 @@ impl Desks {
 
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
-        self.memory.word(at).expect("all desks are in the memory, and aligned there")
+        &self.words[at / WORD]
     }
 }
 

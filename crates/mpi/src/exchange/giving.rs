@@ -7,7 +7,7 @@ use verbs::{RemoteAddr, SendOp};
 use crate::error::{Class, Error, Result};
 use crate::exchange::desks::{Desks, PLACES, SHOWN_MAX, Shown};
 use crate::exchange::operations::Exchange;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 
 /// Looks in a row at what a member is to write.
 const LOOKS: u32 = 256;
@@ -24,6 +24,48 @@ impl Exchange {
         }
         self.has_shown = true;
         Ok(())
+    }
+
+    /// As [`Exchange::give`], of bytes in one piece that can be shown.
+    #[inline]
+    pub(super) fn give_piece(&mut self, piece: Piece, call: &'static str) -> Result<()> {
+        self.await_place(call)?;
+        self.desks().show_piece(self.me, self.number, piece)?;
+        self.has_shown = true;
+        Ok(())
+    }
+
+    /// As [`Exchange::take`], into one piece, of what can be shown.
+    #[inline]
+    pub(super) fn take_piece(
+        &mut self,
+        member: usize,
+        (from, all): (usize, usize),
+        into: Piece,
+        call: &'static str,
+    ) -> Result<()> {
+        let shown = self.await_shown(member, call)?;
+        fits(format_args!("rank {member}"), shown.len(), all as u64)?;
+        match shown {
+            Shown::Here(len) => self.desks().take_piece((member, self.number), (from, len), into),
+            // Who lends so little is of another version.
+            Shown::There { at, .. } => self.fetch(member, at.offset(from as u64), &into.buffer(), call),
+        }
+    }
+
+    /// As [`Exchange::take_piece`], into memory of this library's, of all that is given.
+    pub(super) fn take_bytes(&mut self, member: usize, into: &mut [u8], call: &'static str) -> Result<()> {
+        let shown = self.await_shown(member, call)?;
+        fits(format_args!("rank {member}"), shown.len(), into.len() as u64)?;
+        match shown {
+            Shown::Here(_) => self.desks().read((member, self.number), into),
+            Shown::There { at, .. } => {
+                let copy = Buffer::own(into)?;
+                self.fetch(member, at, &copy, call)?;
+                copy.load(into);
+                Ok(())
+            }
+        }
     }
 
     /// Lends a buffer, or a copy of what does not lie in one piece, until the operation ends: where the others find it.
@@ -144,7 +186,7 @@ impl Exchange {
         call: &'static str,
         is_there: impl Fn(&Desks) -> bool,
     ) -> Result<()> {
-        if (0..LOOKS).any(|_| is_there(self.desks())) {
+        if (0..self.core.looks(LOOKS)).any(|_| is_there(self.desks())) {
             return Ok(());
         }
         if self.has_shown && !self.has_rung {

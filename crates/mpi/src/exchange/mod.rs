@@ -9,6 +9,7 @@
 //! | `operations` | [`operations::Exchange`]: the operations |
 //! | `giving` | what a member gives and takes in one: shown, or lent |
 //! | `parts` | long reductions |
+//! | `plain` | the same operations for short elements without gaps |
 //! | `choice` | which calls go this way, and what a communicator keeps for it: [`Place`] |
 
 mod choice;
@@ -16,8 +17,10 @@ mod desks;
 mod giving;
 mod operations;
 mod parts;
+mod plain;
 mod setup;
 
 pub(crate) use choice::Place;
 pub use choice::shared_bytes;
 pub(crate) use desks::{Retired, SHOWN_MAX};
+pub use plain::PlainCall;

@@ -8,7 +8,7 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::error::Result;
 use crate::exchange::desks::{Desks, Retired, SHOWN_MAX};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 use crate::nic::Reach;
 
 /// Of so many operations one makes progress for everything else, as those may never wait.
@@ -80,8 +80,7 @@ impl Exchange {
     /// [`Class::NOT_SAME`]: crate::error::Class::NOT_SAME
     /// [`Class::PROC_ABORTED`]: crate::error::Class::PROC_ABORTED
     pub(super) fn carry_out(&mut self, call: &Collective) -> Result<()> {
-        self.number += 1;
-        (self.has_shown, self.has_rung, self.meets_lender) = (false, false, false);
+        self.begin();
         let name = call.name();
         let done = match call {
             Collective::Bcast { buffer, root } => self.bcast(buffer, *root as usize),
@@ -96,15 +95,29 @@ impl Exchange {
             }
             _ => self.barrier(name),
         };
-        let done = self.end(done, name);
+        self.finish(done, name)
+    }
+
+    /// Begins the next operation.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.number += 1;
+        (self.has_shown, self.has_rung, self.meets_lender) = (false, false, false);
+    }
+
+    /// Ends the operation.
+    #[inline]
+    pub(super) fn finish(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
+        let done = self.end(done, call);
         if self.number.is_multiple_of(PROGRESS_EVERY) {
             self.core.test(|_| None::<()>);
         }
         done
     }
 
-    fn barrier(&mut self, call: &'static str) -> Result<()> {
-        self.give(&Buffer::nothing(), call)?;
+    /// Nobody leaves before all have come.
+    pub(super) fn barrier(&mut self, call: &'static str) -> Result<()> {
+        self.give_piece(Piece::nothing(), call)?;
         self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
     }
 

@@ -36,7 +36,7 @@ impl Window {
         if matches!(op, Op::Predefined(Operator::NoOp)) {
             return Err(Error::new(Class::OP, "MPI_NO_OP only makes sense where something is fetched"));
         }
-        if form == Form::Plain && self.change_at_once(origin, None, at, op).is_some() {
+        if form == Form::Plain && self.change_near(origin, None, at, op).is_some() {
             return Ok(());
         }
         let reduction = Reduction::of(op, origin, at)?;
@@ -70,7 +70,7 @@ impl Window {
         op: &Op,
         form: Form,
     ) -> Result<()> {
-        if form == Form::Plain && self.change_at_once(origin, Some(result), at, op).is_some() {
+        if form == Form::Plain && self.change_near(origin, Some(result), at, op).is_some() {
             return Ok(());
         }
         let is_read = matches!(op, Op::Predefined(Operator::NoOp));

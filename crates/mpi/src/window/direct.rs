@@ -5,13 +5,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use datatypes::{Op, Operator};
 
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 use crate::window::object::Window;
 use crate::window::target::{At, Target};
 
 /// So many flushes with nothing to wait for make progress once: who waits for others' stores in a loop of its own flushes in it, and
 /// others may wait for its answers.
-const FLUSHES_WITHOUT_PROGRESS: u32 = 16;
+const FLUSHES_WITHOUT_PROGRESS: u32 = 64;
 
 /// Bytes of the largest element that is changed at once.
 const ELEMENT: usize = 16;
@@ -19,7 +19,7 @@ const ELEMENT: usize = 16;
 impl Window {
     /// Whether a put was done.
     #[inline]
-    pub(super) fn put_at_once(&self, origin: &Buffer, at: &At) -> bool {
+    pub(super) fn put_near(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         let is_done = unsafe { origin.copy_to(there.address) };
@@ -31,7 +31,7 @@ impl Window {
 
     /// Whether a get was done.
     #[inline]
-    pub(super) fn get_at_once(&self, origin: &Buffer, at: &At) -> bool {
+    pub(super) fn get_near(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
         // SAFETY: as above.
         let is_done = unsafe { origin.copy_from(there.address) };
@@ -48,7 +48,7 @@ impl Window {
     }
 
     /// Whether one element of a member's was changed by a predefined operator, and brought as it was to where that is wanted.
-    pub(super) fn change_at_once(
+    pub(super) fn change_near(
         &self,
         origin: &Buffer,
         result: Option<&Buffer>,
@@ -80,20 +80,23 @@ impl Window {
         Some(())
     }
 
-    /// Whether a rank's operations are over without a look at anything.
+    /// Whether a rank's operations are over, both here and there, without a look at anything: then there is nothing to do in a flush.
     #[inline]
-    pub(super) fn is_flushed(&self, rank: i32) -> bool {
+    pub fn is_flushed(&self, rank: i32) -> bool {
         let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
         let is_granted = target.is_some_and(|target| self.0.epoch.has_passively(&target.grant));
         if !is_granted || self.0.is_pending.load(Ordering::Relaxed) {
             return false;
         }
-        let flushes = self.0.flushes.load(Ordering::Relaxed).wrapping_add(1);
-        self.0.flushes.store(flushes, Ordering::Relaxed);
+        // What was put before is there before anything is loaded behind this. Where a changed word orders all memory, that costs half of
+        // what a fence does.
+        let flushes = self.0.flushes.fetch_add(1, Ordering::SeqCst);
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
         if flushes.is_multiple_of(FLUSHES_WITHOUT_PROGRESS) {
             return false;
         }
-        fence(Ordering::SeqCst);
         self.core().host().glance();
         true
     }
@@ -101,17 +104,102 @@ impl Window {
     /// Elements of so many bytes that may be reached at once.
     #[inline]
     pub(super) fn near(&self, bytes: u64, at: &At) -> Option<Near<'_>> {
-        let target = self.0.targets.get(usize::try_from(at.rank).ok()?)?;
+        let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
+        if size == bytes { self.near_bytes(size, at.rank, at.displacement) } else { None }
+    }
+
+    /// So many bytes that may be reached at once.
+    #[inline]
+    fn near_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<Near<'_>> {
+        let target = self.0.targets.get(usize::try_from(rank).ok()?)?;
         if !self.0.epoch.has(&target.grant) {
             return None;
         }
-        let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
-        let begin = u64::try_from(at.displacement).ok()?.checked_mul(target.card.unit)?;
-        let is_inside = begin.checked_add(size)? <= target.card.size;
-        if size == 0 || size != bytes || !is_inside {
+        let begin = u64::try_from(displacement).ok()?.checked_mul(target.card.unit)?;
+        let is_inside = begin.checked_add(bytes)? <= target.card.size;
+        if bytes == 0 || !is_inside {
             return None;
         }
         Some(Near { target, address: target.near_address()? + begin as usize })
+    }
+
+    /// Writes bytes into a member's memory as [`Window::put`] does, if that is possible at once. Whether it was; nothing has happened
+    /// otherwise. For faces in real time: nothing is charged.
+    #[inline]
+    pub fn put_at_once(&self, from: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.near_bytes(from.len() as u64, rank, displacement) else { return false };
+        // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
+        unsafe { from.copy_to(there.address) };
+        // Behind it a program may store a flag that another process looks at.
+        fence(Ordering::Release);
+        true
+    }
+
+    /// Reads bytes of a member's memory as [`Window::get`] does; likewise.
+    #[inline]
+    pub fn get_at_once(&self, into: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.near_bytes(into.len() as u64, rank, displacement) else { return false };
+        // SAFETY: as above.
+        unsafe { into.copy_from(there.address) };
+        true
+    }
+
+    /// Changes an integer of a member's with one of this process's, and reads what it was, as [`Window::get_accumulate`] does;
+    /// likewise. All three have as many bytes.
+    #[inline]
+    pub fn fetch_at_once(
+        &self,
+        change: Change,
+        (from, into): (Option<Piece>, Piece),
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        let len = into.len();
+        let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
+        let Some(_turn) = near.target.known_words().and_then(|words| words.turn_at_once(self.core())) else {
+            return false;
+        };
+        // SAFETY: as above; for as long as this call takes. Test: accumulating_is_atomic.
+        let there = unsafe { Piece::new(near.address, len) };
+        let was = there.words();
+        let with = from.map_or(0, |from| from.words()[0]);
+        into.put_words(was, len);
+        if let Some(now) = change.of(was[0], with) {
+            there.put_words([now, 0], len);
+        }
+        true
+    }
+}
+
+/// What may become of an integer at once, whatever its sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays (`MPI_NO_OP`).
+    None,
+    /// The other one comes in its place.
+    Replace,
+    /// Both are added.
+    Add,
+    /// Bits of both.
+    And,
+    /// Bits of either.
+    Or,
+    /// Bits of one of them alone.
+    Xor,
+}
+
+impl Change {
+    /// What becomes of it. Of a shorter one the lower bytes count, which come first where this runs.
+    #[inline]
+    fn of(self, was: u64, with: u64) -> Option<u64> {
+        Some(match self {
+            Self::None => return None,
+            Self::Replace => with,
+            Self::Add => was.wrapping_add(with),
+            Self::And => was & with,
+            Self::Or => was | with,
+            Self::Xor => was ^ with,
+        })
     }
 }
 

@@ -39,6 +39,7 @@ mod target;
 mod transfer;
 mod words;
 
+pub use direct::Change;
 pub use epoch::{Assert, LockKind};
 pub use object::{Flavor, Shared, Window};
 pub use target::At;

@@ -115,7 +115,7 @@ impl Window {
 
     /// Does something with what is under way. Nothing that waits may be called in it.
     pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.0.state.lock(self.core().host()))
+        act(&mut self.core().hold(&self.0.state))
     }
 
     /// Changes what has begun: what was granted before is granted no more.

@@ -31,7 +31,7 @@ impl Window {
     /// that there are not; [`Class::TRUNCATE`] for more bytes than the target's elements have; [`Class::PROC_ABORTED`] when it is lost.
     #[inline]
     pub fn put(&self, origin: &Buffer, at: &At) -> Result<()> {
-        if self.put_at_once(origin, at) {
+        if self.put_near(origin, at) {
             return Ok(());
         }
         self.copy(origin, at, SendOp::Write, Form::Plain).map(drop)
@@ -43,7 +43,7 @@ impl Window {
     /// As [`Window::put`].
     #[inline]
     pub fn get(&self, origin: &Buffer, at: &At) -> Result<()> {
-        if self.get_at_once(origin, at) {
+        if self.get_near(origin, at) {
             return Ok(());
         }
         self.copy(origin, at, SendOp::Read, Form::Plain).map(drop)
