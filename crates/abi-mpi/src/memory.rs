@@ -50,6 +50,28 @@ pub(crate) fn named_buffer<N: Number>(
     }
 }
 
+/// The bytes of a buffer of a predefined datatype without gaps, for a call that returns when it is done with them; nothing for any
+/// other, and for what is wrong.
+#[inline(always)]
+pub(crate) fn piece<N: Number>(address: Address, count: N, datatype: types::Datatype) -> Option<mpi::Piece> {
+    pieces(address, count, datatype, 1)
+}
+
+/// As [`piece`], of so many times as many elements.
+#[inline(always)]
+pub(crate) fn pieces<N: Number>(
+    address: Address,
+    count: N,
+    datatype: types::Datatype,
+    times: i32,
+) -> Option<mpi::Piece> {
+    let (each, count) = (Datatype::predefined_dense(datatype.value()), count.wide());
+    let len = usize::try_from(each.checked_mul(count)?.checked_mul(times.into())?).ok()?;
+    let is_there = each > 0 && address.0 != 0 && address.0 != c::MPI_IN_PLACE;
+    // SAFETY: what `Piece::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
+    is_there.then(|| unsafe { mpi::Piece::new(address.0, len) })
+}
+
 /// Programs pass `MPI_DATATYPE_NULL` for no elements.
 #[cold]
 fn no_buffer(datatype: types::Datatype, count: i64, fault: Fault) -> Answer<mpi::Buffer> {

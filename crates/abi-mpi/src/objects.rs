@@ -140,6 +140,30 @@ pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<
     own(handle, argument)
 }
 
+/// Does something with an object that calls nothing of the program's. Nothing for what is none, and where others may end it meanwhile.
+#[inline(always)]
+pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object) -> R) -> Option<R> {
+    if handle.is_predefined() {
+        return K::predefined(handle.value()).ok().flatten().map(act);
+    }
+    if !state::is_one_thread() {
+        return None;
+    }
+    let table = table()?;
+    let act = |object: &Object| K::of(object).map(act);
+    // SAFETY: no other thread calls anything meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
+    unsafe { table.glance(table.handle(handle.value() as u64), act) }.flatten()
+}
+
+/// As [`at_once`], with a communicator, which most often is the first one.
+#[inline(always)]
+pub(crate) fn comm_at_once<R>(handle: crate::types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
+    match state::world() {
+        Some(world) if handle.value() == c::MPI_COMM_WORLD => Some(act(world)),
+        _ => at_once(handle, act),
+    }
+}
+
 /// What a handle is that is not predefined.
 fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
     let object = table().and_then(|table| {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
@@ -43,6 +43,9 @@ const OVER: u8 = 2;
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 static HAD_SESSIONS: AtomicBool = AtomicBool::new(false);
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+/// The highest level of thread support that anybody was given so far, and what `MPI_Init` was.
+static LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
+static WORLD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 /// Held by whoever starts or ends something.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -61,6 +64,13 @@ fn of_session(state: Option<&'static State>) -> Answer<&'static State> {
         if is_finalized() { "MPI_Finalize was called before" } else { "MPI_Init must be called before" };
     let state = state.filter(|_| SESSIONS.load(Ordering::Relaxed) > 0);
     state.ok_or_else(|| Fault::new(c::MPI_ERR_OTHER, why))
+}
+
+/// The communicator of all processes, between `MPI_Init` and `MPI_Finalize`.
+#[inline]
+pub(crate) fn world() -> Option<&'static mpi::Comm> {
+    let state = STATE.get().filter(|_| WORLD.load(Ordering::Relaxed) == RUNNING);
+    state.map(|state| state.process.world())
 }
 
 #[inline]
@@ -107,13 +117,31 @@ fn address(config: &Config) -> IpAddr {
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// Begins what `MPI_Init` begins; once in the life of a program.
-pub(crate) fn start() -> Answer {
+/// Gives the program a level of thread support. Where it never was given the highest one, its calls come one behind the other.
+pub(crate) fn give_level(level: i32) {
+    LEVEL.fetch_max(level, Ordering::Relaxed);
+}
+
+/// Whether all calls of the program come one behind the other.
+#[inline]
+pub(crate) fn is_one_thread() -> bool {
+    LEVEL.load(Ordering::Relaxed) < c::MPI_THREAD_MULTIPLE
+}
+
+/// The level of thread support that `MPI_Init` has given.
+pub(crate) fn world_level() -> i32 {
+    WORLD_LEVEL.load(Ordering::Relaxed)
+}
+
+/// Begins what `MPI_Init` begins, at a level of thread support; once in the life of a program.
+pub(crate) fn start(level: i32) -> Answer {
     let _turn = lock(&TURN);
     if is_initialized() {
         return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
     }
     join()?;
+    WORLD_LEVEL.store(level, Ordering::Relaxed);
+    give_level(level);
     WORLD.store(RUNNING, Ordering::Relaxed);
     listen_to_events();
     join_parent()

@@ -170,6 +170,20 @@ fn hosts_reach_each_other() {
     assert!(said.contains("no address of this host lies in 10.1.0.0/16; it has 10.77.5.1"), "{said}");
 }
 
+/// Goal: what each level of thread support allows is right, with locks and without.
+#[test]
+fn threads_send_at_the_same_time() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("threads", include_str!("c/threads.c"));
+    let levels = [&[("NICETY_DEVICE", "shm"), ("MULTIPLE", "1")][..], &[("NICETY_DEVICE", "shm")]];
+    for (level, size) in levels.into_iter().flat_map(|level| [(level, 1), (level, 2), (level, 4)]) {
+        let expected: Vec<String> = (0..size).map(|rank| format!("rank {rank} of {size} is done")).collect();
+        assert_eq!(run_job(&program.path(), size, level), expected);
+    }
+}
+
 #[test]
 fn windows_are_used_on_shm() {
     ranks("windows", include_str!("c/windows.c"), "shm", &[1, 2, 4]);

@@ -3,16 +3,16 @@
 //! What MPI calls not significant at a process is not looked at: there may be anything.
 
 use cface::{In, Out};
-use datatypes::Datatype;
-use mpi::{Buffer, Collective};
+use datatypes::{Datatype, Operator};
+use mpi::{Buffer, Collective, PlainCall};
 
 use super::datatype::{datatype, numbers};
 use super::request::new_request;
 use super::topology::degrees;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, RECEIVE, SEND, buffer, buffer_of, named_buffer};
-use crate::objects::get;
+use crate::memory::{Names, RECEIVE, SEND, buffer, buffer_of, named_buffer, piece, pieces};
+use crate::objects::{self, get};
 use crate::types::{self, Address, Comm, Number, Op};
 
 const SEND_ALL: Names = Names { count: "sendcounts", ..SEND };
@@ -97,6 +97,84 @@ fn operator(op: Op) -> Answer<datatypes::Op> {
     Ok(get(op, "op")?.0.clone())
 }
 
+/// Carries out what is short and simple, if that goes at once.
+#[inline]
+fn at_once(comm: Comm, call: impl FnOnce() -> Option<PlainCall>) -> Option<Answer> {
+    let done = objects::comm_at_once(comm, |comm| comm.collective_at_once(&call()?)).flatten()?;
+    Some(done.map_err(Fault::from))
+}
+
+pub(crate) fn barrier(comm: Comm) -> Answer {
+    at_once(comm, || Some(PlainCall::Barrier)).unwrap_or_else(|| barrier_by_plan(comm))
+}
+
+pub(crate) fn bcast<N: Number>(
+    buffer: Address,
+    count: N,
+    datatype: types::Datatype,
+    root: i32,
+    comm: Comm,
+) -> Answer {
+    let call = || Some(PlainCall::Bcast { piece: piece(buffer, count, datatype)?, root });
+    at_once(comm, call).unwrap_or_else(|| bcast_by_plan(buffer, count, datatype, root, comm))
+}
+
+pub(crate) fn allreduce<N: Number>(
+    sendbuf: Address,
+    recvbuf: Address,
+    count: N,
+    datatype: types::Datatype,
+    op: Op,
+    comm: Comm,
+) -> Answer {
+    let call = || {
+        let is_in_place = sendbuf.0 == c::MPI_IN_PLACE;
+        let input = if is_in_place { None } else { Some(piece(sendbuf, count, datatype)?) };
+        let output = piece(recvbuf, count, datatype)?;
+        let basic = Datatype::predefined_basic(datatype.value())?;
+        let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.takes_a_side())?;
+        Some(PlainCall::Allreduce { input, output, basic, operator })
+    };
+    at_once(comm, call).unwrap_or_else(|| allreduce_by_plan(sendbuf, recvbuf, count, datatype, op, comm))
+}
+
+/// The calls that give blocks to all, one of them or one for each.
+macro_rules! exchanges {
+    ($($name:ident, $long:ident, $call:ident, $is_one_given:literal;)*) => {
+        $(
+            #[allow(clippy::too_many_arguments)] // as many as the standard has
+            pub(crate) fn $name<N: Number>(
+                sendbuf: Address,
+                sendcount: N,
+                sendtype: types::Datatype,
+                recvbuf: Address,
+                recvcount: N,
+                recvtype: types::Datatype,
+                comm: Comm,
+            ) -> Answer {
+                let done = objects::comm_at_once(comm, |comm| {
+                    let ranks = comm.peers().size();
+                    let given = if $is_one_given { 1 } else { ranks };
+                    let call = PlainCall::$call {
+                        input: pieces(sendbuf, sendcount, sendtype, given)?,
+                        output: pieces(recvbuf, recvcount, recvtype, ranks)?,
+                    };
+                    comm.collective_at_once(&call)
+                });
+                match done.flatten() {
+                    Some(done) => Ok(done?),
+                    None => $long(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm),
+                }
+            }
+        )*
+    };
+}
+
+exchanges! {
+    allgather, allgather_by_plan, Allgather, true;
+    alltoall, alltoall_by_plan, Alltoall, false;
+}
+
 /// The three forms of each operation. `comm` is the communicator in the body, which says what is to be done.
 macro_rules! collectives {
     ($(fn $wait:ident, $begin:ident, $make:ident [$($number:ident)?] ($comm:ident $(, $name:ident: $kind:ty)*) $body:block)*) => {
@@ -138,11 +216,11 @@ macro_rules! collectives {
 }
 
 collectives! {
-    fn barrier, ibarrier, barrier_init [] (comm) {
+    fn barrier_by_plan, ibarrier, barrier_init [] (comm) {
         Collective::Barrier
     }
 
-    fn bcast, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
+    fn bcast_by_plan, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
         // In the root's group of an intercommunicator, only the root has data.
         let is_significant = has_part(&comm, root) || is_root(&comm, root);
         Collective::Bcast { buffer: where_it_counts(is_significant, || buffer(buf, count, datatype))?, root }
@@ -194,7 +272,7 @@ collectives! {
         Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
-    fn allgather, iallgather, allgather_init [N] (
+    fn allgather_by_plan, iallgather, allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -211,7 +289,7 @@ collectives! {
         Collective::Allgatherv { input, output }
     }
 
-    fn alltoall, ialltoall, alltoall_init [N] (
+    fn alltoall_by_plan, ialltoall, alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -260,7 +338,7 @@ collectives! {
         Collective::Reduce { input, output, op: operator(op)?, root }
     }
 
-    fn allreduce, iallreduce, allreduce_init [N] (
+    fn allreduce_by_plan, iallreduce, allreduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;

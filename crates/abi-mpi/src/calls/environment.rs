@@ -71,10 +71,10 @@ pub(crate) fn get_address(location: Address, address: Out<i64>) -> Answer {
 }
 
 pub(crate) fn init(_argc: Out<i32>, _argv: Address) -> Answer {
-    state::start()
+    state::start(c::MPI_THREAD_SINGLE)
 }
 
-/// Every level is there, whatever is asked for.
+/// Every level is there: what is asked for is given, and no more, so that programs that do not need locks go without.
 pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provided: Out<i32>) -> Answer {
     if !(c::MPI_THREAD_SINGLE..=c::MPI_THREAD_MULTIPLE).contains(&required) {
         return Err(Fault::new(
@@ -82,8 +82,8 @@ pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provid
             format!("required: {required} is no level of thread support"),
         ));
     }
-    state::start()?;
-    provided.set(c::MPI_THREAD_MULTIPLE);
+    state::start(required)?;
+    provided.set(required);
     Ok(())
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn finalized(flag: Out<i32>) -> Answer {
 
 pub(crate) fn query_thread(provided: Out<i32>) -> Answer {
     state::state()?;
-    provided.set(c::MPI_THREAD_MULTIPLE);
+    provided.set(state::world_level());
     Ok(())
 }
 

@@ -1,15 +1,16 @@
 //! Operations on windows, and their synchronisation.
 
 use cface::Out;
-use datatypes::{Op, Operator};
-use mpi::{Assert, At, Buffer, LockKind};
+use datatypes::{Datatype, Op, Operator};
+use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
 
+use super::WinObject;
 use super::datatype::datatype;
 use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, named_buffer};
-use crate::objects;
+use crate::memory::{Names, named_buffer, piece};
+use crate::objects::{self, at_once};
 use crate::types::{self, Address, Number, Win};
 
 const ORIGIN: Names = Names { address: "origin_addr", count: "origin_count", datatype: "origin_datatype" };
@@ -32,9 +33,47 @@ fn operator(op: types::Op) -> Answer<(Op, bool)> {
     Ok((op, looks))
 }
 
+/// Whether so many elements have as many bytes.
+#[inline]
+fn has_as_many<N: Number>(piece: Piece, count: N, handle: types::Datatype) -> bool {
+    Datatype::predefined_dense(handle.value()).checked_mul(count.wide()) == i64::try_from(piece.len()).ok()
+}
+
+/// What becomes of an element that is changed at once, where both handles are those of integers of a word or half of one, and of what
+/// needs to know no more of them.
+#[inline]
+fn change_of(op: types::Op, datatype: types::Datatype) -> Option<Change> {
+    let is_integer = matches!(
+        datatype.value(),
+        c::MPI_INT
+            | c::MPI_UNSIGNED
+            | c::MPI_LONG
+            | c::MPI_UNSIGNED_LONG
+            | c::MPI_LONG_LONG
+            | c::MPI_UNSIGNED_LONG_LONG
+            | c::MPI_INT32_T
+            | c::MPI_UINT32_T
+            | c::MPI_INT64_T
+            | c::MPI_UINT64_T
+            | c::MPI_AINT
+            | c::MPI_COUNT
+            | c::MPI_OFFSET
+    );
+    let change = match op.value() {
+        c::MPI_SUM => Change::Add,
+        c::MPI_REPLACE => Change::Replace,
+        c::MPI_NO_OP => Change::None,
+        c::MPI_BAND => Change::And,
+        c::MPI_BOR => Change::Or,
+        c::MPI_BXOR => Change::Xor,
+        _ => return None,
+    };
+    is_integer.then_some(change)
+}
+
 /// The calls that move elements, in both forms.
 macro_rules! transfers {
-    ($($name:ident, $requested:ident;)*) => {
+    ($($name:ident, $requested:ident, $at_once:ident;)*) => {
         $(
             #[allow(clippy::too_many_arguments)] // as many as the standard has
             pub(crate) fn $name<N: Number>(
@@ -47,6 +86,12 @@ macro_rules! transfers {
                 target_datatype: types::Datatype,
                 win: Win,
             ) -> Answer {
+                if let Some(piece) = piece(origin_addr, origin_count, origin_datatype)
+                    && has_as_many(piece, target_count, target_datatype)
+                    && at_once(win, |win| win.window.$at_once(piece, target_rank, target_disp)) == Some(true)
+                {
+                    return Ok(());
+                }
                 let win = objects::get(win, "win")?;
                 let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
                 let target = at(target_rank, target_disp, target_count, target_datatype)?;
@@ -75,8 +120,8 @@ macro_rules! transfers {
 }
 
 transfers! {
-    put, rput;
-    get, rget;
+    put, rput, put_at_once;
+    get, rget, get_at_once;
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -175,6 +220,15 @@ pub(crate) fn fetch_and_op(
     op: types::Op,
     win: Win,
 ) -> Answer {
+    if let (Some(change), Some(result)) = (change_of(op, datatype), piece(result_addr, 1, datatype)) {
+        let origin = if change == Change::None { None } else { piece(origin_addr, 1, datatype) };
+        let is_complete = origin.is_some() || change == Change::None;
+        let fetch =
+            |win: &WinObject| win.window.fetch_at_once(change, (origin, result), target_rank, target_disp);
+        if is_complete && at_once(win, fetch) == Some(true) {
+            return Ok(());
+        }
+    }
     let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
     let origin = origin_of(looks, origin_addr, 1, datatype)?;
     let result = named_buffer(RESULT, result_addr, 1, datatype)?;
@@ -252,6 +306,9 @@ pub(crate) fn win_unlock_all(win: Win) -> Answer {
 }
 
 pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
+    if at_once(win, |win| win.window.is_flushed(rank)) == Some(true) {
+        return Ok(());
+    }
     Ok(objects::get(win, "win")?.window.flush(rank)?)
 }
 

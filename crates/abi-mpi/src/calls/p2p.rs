@@ -1,13 +1,24 @@
 //! Sends and receives, blocking and not, and persistent ones.
 
 use cface::Out;
-use mpi::{Mode, With};
+use mpi::{Mode, RequestId, With};
 
-use super::request::{answer_status, new_request, put_request};
+use super::request::{answer_status, new_request, put_received, put_request};
 use crate::answer::{Answer, Whose};
-use crate::memory::{RECEIVE, SEND, buffer, named_buffer};
-use crate::objects::get;
+use crate::memory::{RECEIVE, SEND, buffer, named_buffer, piece};
+use crate::objects::{comm_at_once, get};
 use crate::types::{self, Address, Comm, Number, Status};
+
+/// Whether a message is short and simple, and has left.
+#[inline(always)]
+fn sends_at_once<N: Number>(
+    (buf, count, datatype): (Address, N, types::Datatype),
+    to: With,
+    comm: Comm,
+) -> bool {
+    piece(buf, count, datatype)
+        .is_some_and(|piece| comm_at_once(comm, |comm| comm.send_at_once(piece, to)) == Some(true))
+}
 
 /// The calls of each mode of sending.
 macro_rules! sends {
@@ -21,6 +32,9 @@ macro_rules! sends {
                 tag: i32,
                 comm: Comm,
             ) -> Answer {
+                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), With { rank: dest, tag }, comm) {
+                    return Ok(());
+                }
                 let comm = get(comm, "comm")?;
                 Ok(comm.send(Mode::$mode, &buffer(buf, count, datatype)?, With { rank: dest, tag })?)
             }
@@ -34,6 +48,10 @@ macro_rules! sends {
                 comm: Comm,
                 request: Out<types::Request>,
             ) -> Answer {
+                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), With { rank: dest, tag }, comm) {
+                    put_request(RequestId::OVER, request);
+                    return Ok(());
+                }
                 let comm = get(comm, "comm")?;
                 let buffer = buffer(buf, count, datatype)?;
                 put_request(comm.begin_send(Mode::$mode, &buffer, With { rank: dest, tag })?, request);
@@ -73,8 +91,15 @@ pub(crate) fn recv<N: Number>(
     comm: Comm,
     status: Out<Status>,
 ) -> Answer {
+    let from = With { rank: source, tag };
+    if let Some(piece) = piece(buf, count, datatype)
+        && let Some((tag, len)) = comm_at_once(comm, |comm| comm.receive_at_once(piece, from)).flatten()
+    {
+        put_received((source, tag), len, status);
+        return Ok(());
+    }
     let object = get(comm, "comm")?;
-    let found = object.receive(buffer(buf, count, datatype)?, With { rank: source, tag })?;
+    let found = object.receive(buffer(buf, count, datatype)?, from)?;
     answer_status(found, status, Whose::Comm(comm))
 }
 
@@ -87,6 +112,13 @@ pub(crate) fn irecv<N: Number>(
     comm: Comm,
     request: Out<types::Request>,
 ) -> Answer {
+    let from = With { rank: source, tag };
+    if let Some(piece) = piece(buf, count, datatype)
+        && let Some(begun) = comm_at_once(comm, |comm| comm.begin_receive_at_once(piece, from)).flatten()
+    {
+        put_request(begun, request);
+        return Ok(());
+    }
     let comm = get(comm, "comm")?;
     put_request(comm.begin_receive(buffer(buf, count, datatype)?, With { rank: source, tag })?, request);
     Ok(())

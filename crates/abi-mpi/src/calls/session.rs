@@ -44,6 +44,7 @@ pub(crate) fn session_init(
         ));
     }
     let process = state::begin_session()?;
+    state::give_level(c::MPI_THREAD_MULTIPLE);
     let make = || {
         let mut info = Info::default();
         info.set("thread_level", LEVELS[3])?;

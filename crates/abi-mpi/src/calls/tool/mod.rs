@@ -19,8 +19,10 @@ use cface::{Out, Text};
 use super::environment::put_text;
 use crate::answer::{Answer, Fault};
 use crate::constants::{
-    MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED, MPI_THREAD_MULTIPLE,
+    MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED, MPI_THREAD_FUNNELED,
+    MPI_THREAD_MULTIPLE,
 };
+use crate::state::give_level;
 
 pub(crate) use category::*;
 pub(crate) use cvar::*;
@@ -61,9 +63,13 @@ fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
     len.set(text.len() as i32 + 1);
 }
 
-pub(crate) fn t_init_thread(_required: i32, provided: Out<i32>) -> Answer {
+/// A tool's threads may call while the program's do, unless it says that they are the main one.
+pub(crate) fn t_init_thread(required: i32, provided: Out<i32>) -> Answer {
     OPENED.fetch_add(1, Ordering::Relaxed);
-    provided.set(MPI_THREAD_MULTIPLE);
+    if required > MPI_THREAD_FUNNELED {
+        give_level(MPI_THREAD_MULTIPLE);
+    }
+    provided.set(if required > MPI_THREAD_FUNNELED { MPI_THREAD_MULTIPLE } else { required });
     Ok(())
 }
 
