@@ -76,7 +76,7 @@ impl Window {
     }
 
     fn check_dynamic(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         match self.0.flavor {
             Flavor::Dynamic => Ok(()),
             _ => Err(Error::new(Class::RMA_FLAVOR, "memory is attached to dynamic windows only")),

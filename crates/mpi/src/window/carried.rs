@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datatypes::{Basic, Datatype};
-use host::{Host, Lock};
+use host::{Host, Lock, Step};
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -147,6 +147,7 @@ impl Carrier {
 
     /// Keeps an operation on a rank until the epoch is completed.
     pub(super) fn keep(&self, host: &Host, rank: i32, is_put: bool, offset: u64, buffer: &Buffer) {
+        host.charge_step(Step::Request, 1);
         self.sent.lock(host).waiting.push(Waiting { rank, is_put, offset, buffer: buffer.clone() });
     }
 

@@ -204,7 +204,7 @@ impl Window {
     /// [`Class::RMA_SYNC`] in an epoch that has not ended, but for that of a fence; a delete function's;
     /// [`Class::PROC_ABORTED`] when a member is lost, in which case the window is freed all the same.
     pub fn free(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.with_state(|state| state.epochs.check_free())?;
         self.delete_attributes()?;
         self.0.is_freed.store(true, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use host::Lock;
+use host::{Lock, Step};
 use verbs::Mr;
 
 use crate::attribute::{Attributes, Keyval};
@@ -131,8 +131,9 @@ impl Window {
         act(&mut self.0.belongings.lock(self.core().host()))
     }
 
-    /// Whether it was freed.
-    pub(super) fn check_alive(&self) -> Result<()> {
+    /// A call on it begins, which it must not have been freed for.
+    pub(super) fn enter(&self) -> Result<()> {
+        self.core().host().charge_step(Step::Call, 1);
         if self.0.is_freed.load(Ordering::Relaxed) {
             return Err(Error::new(Class::WIN, "the window was freed"));
         }
@@ -270,7 +271,7 @@ impl Window {
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_FLAVOR`] for a dynamic window.
     pub fn shared(&self, rank: i32) -> Result<Shared> {
-        self.check_alive()?;
+        self.enter()?;
         if self.0.flavor == Flavor::Dynamic {
             return Err(Error::new(Class::RMA_FLAVOR, "a dynamic window has no part at a member"));
         }

@@ -83,7 +83,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; those of operations.
     pub fn fence(&self, assert: Assert) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.change_epochs(|epochs| epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
         let done = self.finish_all("MPI_Win_fence");
         let met = self.meet();
@@ -111,7 +111,7 @@ impl Window {
     /// [`Class::RMA_SYNC`] before the end of the post before; [`Class::GROUP`] for members that the window does not have;
     /// [`Class::PROC_ABORTED`].
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         let ranks = self.ranks_of(group)?;
         self.with_state(|state| state.epochs.post())?;
         fence(Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl Window {
     /// # Errors
     /// As [`Window::post`].
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         let ranks = self.ranks_of(group)?;
         self.change_epochs(|epochs| epochs.start(ranks.clone()))?;
         if assert.has(Assert::NOCHECK) {
@@ -155,7 +155,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; those of operations.
     pub fn complete(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         let ranks = self.change_epochs(Epochs::complete)?;
         if let Some(carrier) = &self.0.carrier {
             return self.complete_by(carrier, &ranks);
@@ -184,7 +184,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
     pub fn wait(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.with_state(|state| state.epochs.check_posted())?;
         if let Some(carrier) = &self.0.carrier {
             let done = self.core().wait("MPI_Win_wait", |engine| carrier.look(engine))?;
@@ -200,7 +200,7 @@ impl Window {
     /// # Errors
     /// As [`Window::wait`].
     pub fn test(&self) -> Result<bool> {
-        self.check_alive()?;
+        self.enter()?;
         self.with_state(|state| state.epochs.check_posted())?;
         if let Some(carrier) = &self.0.carrier {
             let done = self.core().test(|engine| carrier.look(engine)).transpose()?;
@@ -228,7 +228,7 @@ impl Window {
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target is lost,
     /// or who has it locked.
     pub fn lock(&self, kind: LockKind, rank: i32, assert: Assert) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         if rank == PROC_NULL {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Window {
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; those of operations.
     pub fn unlock(&self, rank: i32) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         if rank == PROC_NULL {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] in another epoch.
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
     }
 
@@ -276,7 +276,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; those of operations.
     pub fn unlock_all(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.with_state(|state| state.epochs.check_unlock_all())?;
         let mut done = self.finish_all("MPI_Win_unlock_all");
         for (rank, times) in self.change_epochs(Epochs::unlock_all) {
@@ -305,7 +305,7 @@ impl Window {
     }
 
     fn flush_pending(&self, rank: i32) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         if rank == PROC_NULL {
             return Ok(());
         }
@@ -319,7 +319,7 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn flush_all(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         self.with_state(|state| state.epochs.flush(None))?;
         self.finish_all("MPI_Win_flush_all")
     }
@@ -329,7 +329,7 @@ impl Window {
     /// # Errors
     /// [`Class::WIN`] for a window that was freed.
     pub fn sync(&self) -> Result<()> {
-        self.check_alive()?;
+        self.enter()?;
         fence(Ordering::SeqCst);
         self.core().test(|_| None::<()>);
         Ok(())

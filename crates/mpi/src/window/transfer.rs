@@ -116,7 +116,7 @@ impl Window {
     /// The target's elements, as many bytes as the origin has; nothing for nobody, and for no bytes. Its lock is taken, where the
     /// epoch wants that.
     pub(super) fn reach(&self, origin: &Buffer, at: &At, form: Form) -> Result<Option<(&Target, Elements)>> {
-        self.check_alive()?;
+        self.enter()?;
         if at.rank == PROC_NULL {
             return Ok(None);
         }
