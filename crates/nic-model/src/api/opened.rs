@@ -36,7 +36,9 @@ impl Opened {
     /// What the caller takes from the kernel with a completion, where data come through that.
     pub(super) fn taken(&self, wc: &Wc) -> Span {
         match wc.opcode {
-            WcOpcode::Recv | WcOpcode::RecvWriteImm | WcOpcode::Read => self.sockets.take(wc.byte_len.into()),
+            WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.take(wc.byte_len.into()),
+            // Sockets have no reads: a read stands for data that a library takes from its socket.
+            WcOpcode::Read => self.sockets.take_by_events(wc.byte_len.into()),
             _ => Span::ZERO,
         }
     }

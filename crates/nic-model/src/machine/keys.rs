@@ -441,7 +441,7 @@ keys! {
         segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
         send_segment_ns "ns" 0..1_000_000 = 0: "each segment of a message, for the processor that sends it";
         byte_ps "ps" 0..1_000_000 = 0: "each byte that a call copies, from the program to the kernel or back";
-        buffer_bytes "bytes" 0..1_073_741_824 = 0: "that one call takes from the kernel at most; 0: all that there are";
+        buffer_bytes "bytes" 0..1_073_741_824 = 0: "that may wait in the kernel; one call takes half of them at most; 0: all that there are";
     }
     /// What the interface offers.
     api Api {
@@ -472,7 +472,7 @@ keys! {
         transmit_ns "ns" 0..1_000_000: "a message that it has the card send";
         receive_ns "ns" 0..1_000_000: "a message that the card tells of, but for matching";
         deposit_ns "ns" 0..1_000_000: "telling the card where a message goes";
-        event_ns "ns" 0..1_000_000: "an event for a program";
+        word_ns "ns" 0..1_000_000: "each eight bytes that it writes for a program: of an event, or of the answer to a call";
         match_ns "ns" 0..1_000_000: "looking at one entry of a list for a match";
         protocol_ns "ns" 0..1_000_000: "an acknowledgement of its flow control, at either end";
         number_ns "ns" 0..1_000_000: "giving a message its number, or checking it";

@@ -15,8 +15,10 @@ pub(crate) struct Sockets {
     segment: Span,
     byte_ps: f64,
     mtu: u64,
-    buffer: u64,
+    /// What one call finds at most.
+    part: u64,
     call: Span,
+    event: Span,
 }
 
 impl Sockets {
@@ -27,8 +29,9 @@ impl Sockets {
             segment: ns(k.send_segment_ns),
             byte_ps: k.byte_ps,
             mtu: params.link.mtu_bytes as u64,
-            buffer: k.buffer_bytes as u64,
-            call: calls.poll_full + ns(params.software.event_ns),
+            part: k.buffer_bytes as u64 / 2,
+            call: calls.poll_full,
+            event: ns(params.software.event_ns),
         }
     }
 
@@ -37,11 +40,19 @@ impl Sockets {
         self.segment * bytes.div_ceil(self.mtu).max(1) + copy(bytes, self.byte_ps)
     }
 
-    /// What taking so many bytes takes: copying them, in as many calls more than one as they fill buffers.
+    /// What taking so many bytes takes: copying them, in more calls than one if one does not find them all. TCP tells the sender of room
+    /// when half of its buffer is free: while a call copies that, the other half is on its way.
     pub(crate) fn take(&self, bytes: u64) -> Span {
-        let more =
-            bytes.checked_div(self.buffer).map_or(0, |_| bytes.div_ceil(self.buffer).saturating_sub(1));
-        copy(bytes, self.byte_ps) + self.call * more
+        copy(bytes, self.byte_ps) + self.call * self.more(bytes)
+    }
+
+    /// The same by a library, whose calls are its answers to events.
+    pub(crate) fn take_by_events(&self, bytes: u64) -> Span {
+        self.take(bytes) + self.event * self.more(bytes)
+    }
+
+    fn more(&self, bytes: u64) -> u64 {
+        bytes.checked_div(self.part).map_or(0, |_| bytes.div_ceil(self.part).saturating_sub(1))
     }
 }
 
@@ -117,8 +128,10 @@ mod tests {
         assert_eq!(sockets(&params).give(0), ns(500.0));
         assert_eq!(sockets(&params).give(4097), ns(3.0 * 500.0 + 409.7));
         assert_eq!(sockets(&params).take(4096), ns(409.6), "as much as there is");
-        (params.tcp.buffer_bytes, params.software.event_ns) = (2048.0, 20.0);
-        assert_eq!(sockets(&params).take(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
+        (params.tcp.buffer_bytes, params.software.event_ns) = (4096.0, 20.0);
+        assert_eq!(sockets(&params).take(2048), ns(204.8), "half of the buffer");
+        assert_eq!(sockets(&params).take(4096), ns(409.6 + params.host.poll_full_ns));
+        assert_eq!(sockets(&params).take_by_events(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
         let free = Machine::load("mt23108-vapi").expect("it comes along").params;
         assert_eq!((sockets(&free).give(9), sockets(&free).take(9)), (Span::ZERO, Span::ZERO));
     }

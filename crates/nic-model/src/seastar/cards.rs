@@ -476,7 +476,7 @@ impl Cards {
                 }
                 Step::Event { extents, record, ticket } => {
                     let telling = if is_nic { Component::Notify } else { Component::Portals };
-                    chain.path.go(chain.path.at + costs.running.event, telling);
+                    chain.path.go(chain.path.at + costs.running.telling(record.len()), telling);
                     let path = chain.path;
                     late.push((ticket, path.at, Effect::Record { extents, record, path }));
                 }

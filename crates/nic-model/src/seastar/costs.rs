@@ -16,10 +16,19 @@ pub(super) struct Running {
     pub(super) receive: Span,
     pub(super) transmit: Span,
     pub(super) deposit: Span,
-    pub(super) event: Span,
+    event: Span,
+    /// Each eight bytes of an event or an answer.
+    word: Span,
     pub(super) each_match: Span,
     /// An acknowledgement, at either end.
     pub(super) protocol: Span,
+}
+
+impl Running {
+    /// Writing a record of so many bytes for the program's process.
+    pub(super) fn telling(&self, bytes: usize) -> Span {
+        self.event + self.word * bytes.div_ceil(8) as u64
+    }
 }
 
 /// What everything takes; constant.
@@ -71,6 +80,7 @@ impl Costs {
                 transmit: ns(firmware.transmit_ns + firmware.transmit_match_ns + of_card),
                 deposit: ns(firmware.deposit_ns),
                 event: ns(firmware.event_ns),
+                word: Span::ZERO,
                 each_match: ns(firmware.match_ns),
                 protocol: ns(firmware.protocol_ns),
             }
@@ -80,7 +90,8 @@ impl Costs {
                 receive: ns(kernel.receive_ns + of_kernel),
                 transmit: ns(kernel.transmit_ns + of_kernel),
                 deposit: ns(kernel.deposit_ns),
-                event: ns(kernel.event_ns),
+                event: Span::ZERO,
+                word: ns(kernel.word_ns),
                 each_match: ns(kernel.match_ns),
                 protocol: ns(kernel.protocol_ns),
             }
