@@ -29,7 +29,11 @@ fn receives(table: &mut Table) {
         "three calls take longer on the card than in the kernel, by 25 % at least",
         Check::above("us", NIC.posting(THREE, "time"), HOST.posting(THREE, "time"), 0.25),
     );
-    table.none(&["AP-027"], "receives are posted before their messages, as the paper advises");
+    table.check(
+        &["AP-027"],
+        "of 64 messages of 8 B whose receives are posted as they come, in three calls each, more come before theirs on the card",
+        Check::above("messages", NIC.late_posts(), HOST.late_posts(), 0.0),
+    );
     table.number(&["AP-031"], "orders of three calls", NIC.posting(THREE, "orders"));
     let calls = HOST.posting(THREE, "time") * 1e3 / HOST.parameter("kernel.trap_ns");
     table.number(&["AP-032"], "three calls in the kernel over kernel.trap_ns", calls);

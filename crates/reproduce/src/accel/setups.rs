@@ -43,6 +43,8 @@ pub(crate) trait Measured {
     fn rate(self, size: u64) -> Quantity;
     /// 10^6 bytes per second of a stream: `uni` or `bi`.
     fn stream(self, op: &str, size: u64) -> Quantity;
+    /// Messages of a window that come before their receives, which are posted in three calls as they come.
+    fn late_posts(self) -> Quantity;
     /// Microseconds, or orders, of posting.
     fn posting(self, op: &str, quantity: &str) -> Quantity;
     /// Microseconds of a collective operation.
@@ -77,6 +79,10 @@ impl Measured for Setup {
 
     fn stream(self, op: &str, size: u64) -> Quantity {
         self.of("portals-bandwidth", &[("op", op)], size)
+    }
+
+    fn late_posts(self) -> Quantity {
+        self.of("portals-bandwidth", &[("op", "late"), ("quantity", "unexpected")], SMALL)
     }
 
     fn posting(self, op: &str, quantity: &str) -> Quantity {

@@ -1,5 +1,6 @@
 //! [`Call`]: one collective operation of all ranks, over and over, as the Pallas benchmarks have it: so many calls one after the other
 //! behind a barrier, and the time of rank 0 for each. Nothing is between the calls, so that ranks that are done early begin the next.
+//! Where there is a root, each call has the next one, as there.
 //! With thousands of ranks a single call is timed.
 
 use collectives::{Algorithm, Blocks, Buffer, Case, Kind, Peer, Root, Schedule, Step, Task, Type};
@@ -11,8 +12,10 @@ use super::port::Port;
 
 /// Bytes of a number that is reduced.
 const NUMBER: u64 = 8;
-/// Calls that are timed together, and up to how many ranks.
+/// Calls that are timed together; more where the root goes round.
 const CALLS: u64 = 4;
+const CALLS_ROUND: u64 = 16;
+/// Up to how many ranks: with more a single call is timed.
 const RANKS_MAX: u32 = 4096;
 /// Bits of a message: which call, and who sends. Those of one sender match in their order.
 const CALL_SHIFT: u32 = 32;
@@ -37,7 +40,8 @@ enum Act {
 /// What one rank does.
 pub(super) struct Call {
     port: Port,
-    acts: Vec<Act>,
+    /// Of one call, and of the next ones where the root goes round.
+    plans: Vec<Vec<Act>>,
     barrier: Vec<Act>,
     /// Calls that are timed together.
     together: u64,
@@ -62,20 +66,40 @@ fn algorithm(kind: Kind, ranks: usize) -> &'static str {
 impl Call {
     pub(super) fn prepare(session: &mut Session<'_>, kind: Kind, ranks: u32) -> Result<Self, Fault> {
         let (rank, size) = (session.rank, session.cell.size);
-        let plan = |kind| Plan::of(kind, rank as usize, ranks as usize, size);
-        let (call, barrier) = (plan(kind)?, plan(Kind::Barrier)?);
-        let port = Port::open(session, ranks, call.bytes.max(1), call.largest.max(1))?;
-        let together = if ranks > RANKS_MAX { 1 } else { CALLS };
-        Ok(Self { port, acts: call.acts, barrier: barrier.acts, together, rank, ranks, calls: 0, names: 0 })
+        let plan = |kind, root| Plan::of(kind, rank as usize, (ranks as usize, root), size);
+        let barrier = plan(Kind::Barrier, 0)?;
+        let together = match has_root(kind) {
+            _ if ranks > RANKS_MAX => 1,
+            true => CALLS_ROUND,
+            false => CALLS,
+        };
+        let roots = if has_root(kind) { u64::from(ranks).min(together) } else { 1 };
+        let plans = (0..roots).map(|root| plan(kind, root as usize)).collect::<Result<Vec<Plan>, Fault>>()?;
+        let most = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(1, u64::max);
+        let port = Port::open(session, ranks, most(|plan| plan.bytes), most(|plan| plan.largest))?;
+        let plans = plans.into_iter().map(|plan| plan.acts).collect();
+        Ok(Self { port, plans, barrier: barrier.acts, together, rank, ranks, calls: 0, names: 0 })
     }
 
     /// Carries the operation out once: all of its rounds.
-    fn call(&mut self, is_barrier: bool, deadline: Option<Time>) -> Result<(), Fault> {
-        self.calls += 1;
-        let acts = std::mem::take(if is_barrier { &mut self.barrier } else { &mut self.acts });
-        let done = acts.iter().try_for_each(|act| self.act(act, deadline));
-        *(if is_barrier { &mut self.barrier } else { &mut self.acts }) = acts;
+    fn call(&mut self, which: usize, deadline: Option<Time>) -> Result<(), Fault> {
+        let which = which % self.plans.len();
+        let acts = std::mem::take(&mut self.plans[which]);
+        let done = self.carry_out(&acts, deadline);
+        self.plans[which] = acts;
         done
+    }
+
+    fn meet(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
+        let acts = std::mem::take(&mut self.barrier);
+        let done = self.carry_out(&acts, deadline);
+        self.barrier = acts;
+        done
+    }
+
+    fn carry_out(&mut self, acts: &[Act], deadline: Option<Time>) -> Result<(), Fault> {
+        self.calls += 1;
+        acts.iter().try_for_each(|act| self.act(act, deadline))
     }
 
     fn act(&mut self, act: &Act, deadline: Option<Time>) -> Result<(), Fault> {
@@ -100,6 +124,11 @@ impl Call {
     }
 }
 
+/// Whether one rank gets or gives what the others have not.
+fn has_root(kind: Kind) -> bool {
+    matches!(kind, Kind::Reduce | Kind::Bcast)
+}
+
 /// A schedule as a rank carries it out.
 struct Plan {
     acts: Vec<Act>,
@@ -109,7 +138,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(kind: Kind, rank: usize, ranks: usize, size: u64) -> Result<Self, Fault> {
+    fn of(kind: Kind, rank: usize, (ranks, root): (usize, usize), size: u64) -> Result<Self, Fault> {
         let case = Case {
             kind,
             size: ranks,
@@ -131,7 +160,7 @@ impl Plan {
             rank,
             size: ranks,
             remote: 0,
-            root: Root::Rank(0),
+            root: Root::Rank(root),
             input: Blocks::one(one(Buffer::Input)),
             output,
             commutative: true,
@@ -194,11 +223,13 @@ impl Side for Call {
         sample_spans(session, round, readings, |session, count, deadline| {
             let mut all = Span::ZERO;
             for _ in 0..count {
-                self.call(true, deadline)?;
+                self.meet(deadline)?;
                 let began = session.host.now();
-                (0..self.together).try_for_each(|_| self.call(false, deadline))?;
+                (0..self.together).try_for_each(|which| self.call(which as usize, deadline))?;
                 all += session.host.now() - began;
             }
+            // A rank that sends last, as of a tree it can, must not leave before its NIC has sent: behind a meeting it has.
+            self.meet(deadline)?;
             Ok(all)
         })?;
         // Who ends now may have sent what others wait for. Where ranks are a power of two, all end with a receive.

@@ -40,9 +40,10 @@ const LIBRARY: &str = "library";
 const INTERRUPTS: &str = "interrupts";
 const TIME: &str = "time";
 const ORDERS: &str = "orders";
+const UNEXPECTED: &str = "unexpected";
 
 /// Directions of a stream.
-const STREAMS: [(&str, Flow); 2] = [("uni", Flow::OneWay), ("bi", Flow::BothWays)];
+const STREAMS: [(&str, Flow); 3] = [("uni", Flow::OneWay), ("bi", Flow::BothWays), ("late", Flow::Late)];
 const POSTINGS: [(&str, How); 5] = [
     ("receive-one", How::OneCall),
     ("receive-three", How::ThreeCalls),
@@ -140,6 +141,7 @@ impl OverPortals {
             TIME => pair::Reading::Time,
             LIBRARY => pair::Reading::Library,
             INTERRUPTS => pair::Reading::Interrupts,
+            UNEXPECTED => pair::Reading::Unexpected,
             other => {
                 let found = fabric::COMPONENTS.iter().position(|component| *component == other);
                 pair::Reading::Component(
@@ -176,7 +178,13 @@ impl Experiment for OverPortals {
                 let walks = ["10", "100"].map(|level| quantity(TIME).with(QUEUES.factor, level));
                 parts.map(quantity).chain(walks).collect()
             }
-            What::Stream => STREAMS.map(|(name, _)| variant(&[(factor::OP, name)])).into(),
+            What::Stream => {
+                let one = |(name, flow)| {
+                    let op = variant(&[(factor::OP, name)]);
+                    if flow == Flow::Late { op.with(factor::QUANTITY, UNEXPECTED) } else { op }
+                };
+                STREAMS.map(one).into()
+            }
             What::Posting => {
                 let ways = POSTINGS.map(|(name, _)| variant(&[(factor::OP, name)]));
                 over(&ways, factor::QUANTITY, if quick { &[TIME] } else { &[TIME, ORDERS] })
@@ -227,6 +235,7 @@ impl Experiment for OverPortals {
         let plain = |unit, about| Metric { unit, about, scale: Scale::Plain, ..self.metric };
         match (self.what, variant.get(factor::QUANTITY).unwrap_or(TIME)) {
             (What::PingPong, INTERRUPTS) => plain("1", "interrupts that a message waits for"),
+            (What::Stream, UNEXPECTED) => plain("1", "messages of a window that came before their receive"),
             (What::Posting, ORDERS) => plain("1", "orders that go to whoever runs the program"),
             (What::PingPong, TIME) => self.metric,
             (What::PingPong, _) => Metric { scale: Scale::Time(1.0), ..self.metric },
@@ -267,7 +276,7 @@ impl Experiment for OverPortals {
             }
             What::Stream => {
                 let flow = Self::chosen(cell, &STREAMS)?;
-                Box::new(Pair::prepare(session, flow, pair::Reading::Time)?)
+                Box::new(Pair::prepare(session, flow, Self::reading(cell)?)?)
             }
             What::Posting => {
                 let how = Self::chosen(cell, &POSTINGS)?;

@@ -15,6 +15,8 @@ pub(super) enum Flow {
     OneWay,
     /// A window of messages both ways, then an answer.
     BothWays,
+    /// A window of messages to rank 0, which posts their receives, in three calls each, as they come.
+    Late,
 }
 
 /// What is told of a ping-pong.
@@ -28,6 +30,8 @@ pub(super) enum Reading {
     Library,
     /// Interrupts for each message.
     Interrupts,
+    /// Messages of a window that came before their receive.
+    Unexpected,
 }
 
 /// Bits of messages, of answers, and of entries that nothing matches.
@@ -102,7 +106,7 @@ impl Pair {
         }
         let all = host.now() - began;
         Ok(match self.reading {
-            Reading::Time => all,
+            Reading::Time | Reading::Unexpected => all,
             Reading::Library => Span::from_ps((all.as_ps() / 2).saturating_sub(told.as_ps())),
             Reading::Component(_) | Reading::Interrupts => told,
         })
@@ -117,7 +121,7 @@ impl Pair {
     fn told(&self, host: &Host) -> Span {
         let Some(profile) = fabric::profile(host) else { return Span::ZERO };
         match self.reading {
-            Reading::Time => Span::ZERO,
+            Reading::Time | Reading::Unexpected => Span::ZERO,
             Reading::Component(component) => profile.spent[component],
             Reading::Library => profile.ended - profile.began,
             // A picosecond each.
@@ -149,6 +153,28 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// A window of messages to rank 0, which says that it is ready and only then posts; how many came before their receive.
+    fn late(&mut self, session: &Session<'_>, deadline: Option<Time>) -> Result<Span, Fault> {
+        let before = self.port.unexpected;
+        if session.is_client() {
+            self.port.send(1, 0, ANSWER_BYTES, ANSWER)?;
+            let first = self.next;
+            self.next += self.window;
+            for name in first..self.next {
+                self.port.post_by_parts(self.sink(), self.size, DATA, name)?;
+            }
+            (first..self.next).try_for_each(|name| self.port.wait(name, deadline).map(drop))?;
+        } else {
+            let ready = self.post(ANSWER, ANSWER_BYTES)?;
+            self.port.wait(ready, deadline)?;
+            (0..self.window).try_for_each(|_| self.port.send(0, 0, self.size, DATA))?;
+        }
+        // A picosecond each.
+        Ok(Span::from_ps(self.port.unexpected - before))
+    }
+}
+
 impl Side for Pair {
     fn round(
         &mut self,
@@ -160,11 +186,14 @@ impl Side for Pair {
             if let Flow::PingPong { .. } = self.flow {
                 return self.ping_pong(session, count, deadline);
             }
-            (0..count).try_fold(Span::ZERO, |all, _| Ok(all + self.window(session, deadline)?))
+            (0..count).try_fold(Span::ZERO, |all, _| {
+                let window = if self.flow == Flow::Late { Self::late } else { Self::window };
+                Ok(all + window(self, session, deadline)?)
+            })
         })
     }
 
     fn messages(&self) -> u64 {
-        if let Flow::PingPong { .. } = self.flow { 1 } else { self.window }
+        if matches!(self.flow, Flow::PingPong { .. } | Flow::Late) { 1 } else { self.window }
     }
 }
