@@ -107,7 +107,7 @@ pub enum Line {
     Solid,
     /// By a line of dashes, of one of four kinds.
     Dashed(usize),
-    /// Not at all: each point ends a bar that stands on nothing.
+    /// Not at all: each point ends a bar that stands on nothing, or at the lower end of its interval.
     Bars,
 }
 
@@ -253,14 +253,16 @@ impl Chart {
         let ways: Vec<String> = drawn.iter().map(|(_, [x, y])| format!("{x:.1} {y:.1}")).collect();
         let mut bars = String::new();
         for (point, [x, _]) in &drawn {
-            let Some(ends) = point.interval else { continue };
+            let Some(ends) = point.interval.filter(|_| trace.line != Line::Bars) else { continue };
             let [low, high] = ends.map(|v| place.y(self.y.scaled(v)));
             if low.is_finite() && high.is_finite() {
                 bars += &format!("M{x:.1} {low:.1}V{high:.1}m-2.5 0h5M{:.1} {low:.1}h5", x - 2.5);
             }
         }
-        let foot = place.y(self.y.scaled(if self.y.log { self.y.range[0] } else { 0.0 }));
-        let standing: String = drawn.iter().map(|(_, [x, y])| format!("M{x:.1} {foot:.1}V{y:.1}")).collect();
+        let nothing = if self.y.log { self.y.range[0] } else { 0.0 };
+        let foot = |point: &Point| place.y(self.y.scaled(point.interval.map_or(nothing, |[low, _]| low)));
+        let stand = |(point, [x, y]): &(&Point, [f64; 2])| format!("M{x:.1} {:.1}V{y:.1}", foot(point));
+        let standing: String = drawn.iter().map(stand).collect();
         html! {
             g class={ "trace " (trace.class()) @if trace.mark == Mark::Hollow { " hollow" } } data-name=(trace.name) {
                 @if trace.line == Line::Bars { path.bar d=(standing) {} }
@@ -402,5 +404,26 @@ mod tests {
         let feet: Vec<&str> = bar.split(['M', ' ', 'V']).filter(|word| !word.is_empty()).collect();
         assert_eq!((feet.len(), feet[1]), (6, feet[4]), "two bars on one line: {bar}");
         assert!(!text.contains("class=\"line\""), "{text}");
+    }
+
+    #[test]
+    fn bars_stand_on_each_other() {
+        let point = |low: f64, y: f64| Point {
+            at: [1.0, y],
+            interval: Some([low, y]),
+            text: String::new(),
+            cell: None,
+        };
+        let trace =
+            |points| Trace { name: "n".to_owned(), curve: Some(0), line: Line::Bars, mark: Mark::No, points };
+        let (x, y) = (axis(false, false, [0.0, 2.0]), axis(false, false, [0.0, 60.0]));
+        let traces = vec![trace(vec![point(0.0, 20.0)]), trace(vec![point(20.0, 60.0)])];
+        let text = Chart { label: "plot".to_owned(), x, y, traces }.markup().into_string();
+        let bars: Vec<&str> = text.split("class=\"bar\" d=\"").skip(1).collect();
+        let ends = |bar: &str| bar.split('"').next().map(|d| d.replace('V', " ")).unwrap_or_default();
+        let (first, second) = (ends(bars[0]), ends(bars[1]));
+        let word = |text: &str, n: usize| text.split(' ').nth(n).map(str::to_owned);
+        assert_eq!(word(&first, 2), word(&second, 1), "{first}, {second}");
+        assert!(!text.contains("class=\"bars\""), "no intervals: {text}");
     }
 }

@@ -20,8 +20,10 @@ pub struct Figure {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Whether its values are bars.
+    /// Whether its values are bars, and whether these stand on each other.
     pub bars: bool,
+    /// See `bars`.
+    pub stacked: bool,
     /// The model.
     pub curves: Vec<Curve>,
     /// The paper.
@@ -80,6 +82,7 @@ pub(super) struct Plan {
     x: Axis,
     y: Axis,
     bars: bool,
+    stacked: bool,
     curves: Vec<(String, Vec<(f64, Quantity)>)>,
     marks: Vec<(&'static str, End, usize, Option<f64>)>,
 }
@@ -98,12 +101,18 @@ impl Plan {
         title: &'static str,
     ) -> Self {
         let (x, y, curves, marks) = (BYTES, US, Vec::new(), Vec::new());
-        Self { paper, number, title, experiment, x, y, bars: false, curves, marks }
+        let (bars, stacked) = (false, false);
+        Self { paper, number, title, experiment, x, y, bars, stacked, curves, marks }
     }
 
     /// As bars, which the paper's are.
     pub(super) fn bars(self) -> Self {
         Self { bars: true, ..self }
+    }
+
+    /// As bars that stand on each other.
+    pub(super) fn stacked(self) -> Self {
+        Self { stacked: true, ..self.bars() }
     }
 
     pub(super) fn axes(self, x: Axis, y: Axis) -> Self {
@@ -166,6 +175,7 @@ impl Plan {
             x: self.x,
             y: self.y,
             bars: self.bars,
+            stacked: self.stacked,
             curves: self.curves.iter().map(curve).collect(),
             marks: self.marks.iter().filter_map(mark).collect(),
         }

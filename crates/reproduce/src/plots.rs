@@ -21,7 +21,9 @@ pub(super) fn chart(figure: &Figure) -> Option<Chart> {
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
     let x = range(points().map(|p| p[0]), figure.x.log)?;
     let x = if figure.bars { [x[0] - 0.5, x[1] + 0.5] } else { x };
-    let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
+    let tops = figure.curves.iter().enumerate();
+    let tops = tops.flat_map(|(i, curve)| curve.points.iter().map(move |p| foot(figure, i, p[0]) + p[1]));
+    let y = range(tops.chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
     // A linear axis begins at nothing, unless there is something below.
     let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
     let axis = |axis: Axis, range: [f64; 2]| svg::Axis {
@@ -38,13 +40,20 @@ pub(super) fn chart(figure: &Figure) -> Option<Chart> {
 }
 
 fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
-    let at =
-        |x: f64| if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) };
-    let point = |[x, y]: &[f64; 2]| Point {
-        at: [x + beside(figure, i), *y],
-        interval: None,
-        text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
-        cell: None,
+    let at = |x: f64| match figure.x.bytes {
+        true => size(x as u64),
+        // Numbers of things are whole.
+        false if x.fract() == 0.0 => format!("{x:.0} {}", figure.x.title),
+        false => format!("{} {}", sig(x, 2), figure.x.title),
+    };
+    let point = |[x, y]: &[f64; 2]| {
+        let low = foot(figure, i, *x);
+        Point {
+            at: [x + beside(figure, i), low + *y],
+            interval: figure.stacked.then_some([low, low + *y]),
+            text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
+            cell: None,
+        }
     };
     Trace {
         name: curve.label.clone(),
@@ -55,10 +64,20 @@ fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
     }
 }
 
+/// What a curve's bar stands on: all that is below it.
+fn foot(figure: &Figure, curve: usize, x: f64) -> f64 {
+    let below = figure.curves.iter().take(if figure.stacked { curve } else { 0 });
+    below.flat_map(|curve| &curve.points).filter(|point| point[0] == x).map(|point| point[1]).sum()
+}
+
 /// Where a curve's bar stands beside the middle.
 fn beside(figure: &Figure, curve: usize) -> f64 {
     const APART: f64 = 0.2;
-    if figure.bars { (curve as f64 - (figure.curves.len() - 1) as f64 / 2.0) * APART } else { 0.0 }
+    if figure.bars && !figure.stacked {
+        (curve as f64 - (figure.curves.len() - 1) as f64 / 2.0) * APART
+    } else {
+        0.0
+    }
 }
 
 /// A published number in the colour of its curve: a point, or a level over the whole axis.

@@ -68,11 +68,11 @@ pub(crate) fn plans() -> Vec<Plan> {
     all
 }
 
-/// Figure 4: a bar for each system, a component for each curve.
+/// Figure 4: a bar for each system, of a component for each curve.
 fn profile() -> Plan {
     const SYSTEMS: Axis = Axis { title: "1: card, 2: kernel", log: false, bytes: false };
     let of = |system: u64| if system == 1 { NIC } else { HOST };
-    let empty = figure("4", "profile", "Where the time of 8 B goes").axes(SYSTEMS, US).bars();
+    let empty = figure("4", "profile", "Where the time of 8 B goes").axes(SYSTEMS, US).stacked();
     let parts = ["library"].into_iter().chain(fabric::COMPONENTS);
     parts.fold(empty, |plan, part| plan.curve(part, [1, 2], |system| of(system).part(part)))
 }
