@@ -52,7 +52,7 @@ impl Probe {
 
 impl Probe {
     /// Whether data are computed with.
-    fn computes(&self) -> bool {
+    pub(super) fn computes(&self) -> bool {
         self.cell.experiment.starts_with("nas-")
     }
 

@@ -1,6 +1,6 @@
 //! Makes the table of [`super::moves`]: all rows of a card again with one value changed, for each value and change.
 //!
-//! Streams are shorter than for the rows themselves, as only the difference between two runs counts. A change that leaves
+//! Streams are shorter and kernels smaller than for the rows themselves, as only the difference between two runs counts. A change that leaves
 //! a small and a middle cell of each kind as they are, to the picosecond, is not tried further. Claims about transfers are not
 //! tried: the card decides them.
 
@@ -17,6 +17,7 @@ use super::published::{Published, dataset};
 use super::quantity::{Probe, Source};
 use super::rows;
 use bench::launch::world;
+use bench::variant::factor;
 
 /// A row has moved if a number of it did by this share.
 const MOVED: f64 = 0.02;
@@ -25,6 +26,8 @@ const TENTH: f64 = 0.1;
 /// Streams are so many times shorter, and have so many messages at least.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
+/// The class of kernels, which is a quarter of the rows' own at most.
+const SMALLER: &str = "W";
 /// Experiments that time calls of the processor, and move no data.
 const CALLS: [&str; 5] = ["post", "poll", "reg", "connect", "overhead"];
 /// What counts what our library does, whatever the machine.
@@ -210,7 +213,11 @@ fn ends(card: &str, value: &Value) -> Vec<f64> {
 fn short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
     let mut settings = probe.settings();
     settings.burst = (settings.burst / SHORTER).max(BURST_MIN);
-    let measured = world::measure(&probe.device_with(change), &probe.cell, &settings);
+    let mut cell = probe.cell.clone();
+    if probe.computes() {
+        cell.variant = cell.variant.with(factor::CLASS, SMALLER);
+    }
+    let measured = world::measure(&probe.device_with(change), &cell, &settings);
     measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
 }
 
