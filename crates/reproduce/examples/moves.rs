@@ -1,6 +1,6 @@
 //! Makes `data/moves.csv` anew: which values of the machine files move which rows.
 //!
-//! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes tens of minutes; progress goes to
+//! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes some ten minutes; progress goes to
 //! standard error. Arguments name cards, whose lines alone are then printed.
 
 use std::io::stdout;
@@ -25,10 +25,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let moved = all.moved(&trial, cards, &go).filter(|moved| !moved.rows.is_empty());
             if let Some(moved) = moved {
                 moved.write(&mut out)?;
+                out.flush()?;
             }
         }
         eprintln!("{}: done in {:.1?}", cards[0], began.elapsed());
     }
-    out.flush()?;
     Ok(())
 }

@@ -44,6 +44,13 @@ impl Lab {
         Self { results, machines: self.machines.clone() }
     }
 
+    /// Takes what it does not know from another one.
+    pub(super) fn complete(&mut self, other: &Self) {
+        for (probe, result) in &other.results {
+            self.results.entry(probe.clone()).or_insert_with(|| result.clone());
+        }
+    }
+
     /// Measures all probes that are not known yet, on so many threads; stops early if `stop` says so.
     pub(super) fn measure(
         &mut self,
@@ -148,6 +155,17 @@ mod tests {
             assert_eq!(values[2], Err(three()));
             assert!(values[3].is_ok() && matches!(values[4], Err(NoValue::NotMeasured(_))));
         }
+    }
+
+    #[test]
+    fn a_lab_takes_from_another_what_it_does_not_know() {
+        let (mut lab, mut other, stop) =
+            (Lab::new(Machines::default()), Lab::new(Machines::default()), AtomicBool::new(false));
+        lab.measure(probes(&[1]), &|_| Ok(7.0), 1, &mut (), &stop);
+        other.measure(probes(&[1, 2]), &by_size, 1, &mut (), &stop);
+        lab.complete(&other);
+        let values: Vec<_> = probes(&[1, 2]).iter().map(|probe| lab.measured(probe)).collect();
+        assert_eq!(values, [Ok(7.0), Ok(2.0)]);
     }
 
     #[test]

@@ -72,13 +72,21 @@ impl Probe {
         self.device.split('(').next().unwrap_or(&self.device)
     }
 
-    /// The device's name with values changed before those that it changes itself, which come last and so prevail.
+    /// The device's name with values changed, but for those that it changes itself.
     pub(super) fn changed(&self, changes: &str) -> String {
-        match (changes, self.device.split_once('(')) {
-            ("", _) => self.device.clone(),
-            (_, None) => format!("{}({changes})", self.device),
-            (_, Some((card, own))) => format!("{card}({changes},{own}"),
-        }
+        let Some((card, own)) = self.device.split_once('(') else {
+            return if changes.is_empty() {
+                self.device.clone()
+            } else {
+                format!("{}({changes})", self.device)
+            };
+        };
+        let key = |option: &str| option.split('=').next().unwrap_or(option).to_owned();
+        let own_keys: Vec<String> = own.trim_end_matches(')').split(',').map(key).collect();
+        let others =
+            changes.split(',').filter(|change| !change.is_empty() && !own_keys.contains(&key(change)));
+        let all: Vec<&str> = others.chain([own]).collect();
+        format!("{card}({}", all.join(","))
     }
 
     /// About how long it takes to measure, for an order: bytes that move, and processes that take part.
@@ -338,7 +346,8 @@ mod tests {
         };
         assert_eq!(device("model:x", ""), "model:x");
         assert_eq!(device("model:x", "a.b=1"), "model:x(a.b=1)");
-        assert_eq!(device("model:x(a.b=2)", "a.b=1,c.d=3"), "model:x(a.b=1,c.d=3,a.b=2)");
+        assert_eq!(device("model:x(a.b=2)", "a.b=1,c.d=3"), "model:x(c.d=3,a.b=2)");
+        assert_eq!(device("model:x(a.b=2,c.d=3)", ""), "model:x(a.b=2,c.d=3)");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Makes the table of [`super::moves`]: all rows of a card again with one value changed, for each value and change.
 //!
-//! Streams are shorter and kernels smaller than for the rows themselves, as only the difference between two runs counts. A change that leaves
-//! a small and a middle cell of each kind as they are, to the picosecond, is not tried further. Claims about transfers are not
-//! tried: the card decides them.
+//! Streams are shorter and kernels smaller than for the rows themselves, as only the difference between two runs counts. Of a kind
+//! of cells of which a change leaves a small, a middle and a large one as they are, to the picosecond, the others are not measured
+//! again. Claims about transfers are not tried: the card decides them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,13 +103,18 @@ impl Sensitivity {
         let change = format!("{}={}", trial.key, trial.to);
         let touched = |probe: &Probe| cards.contains(&probe.card());
         let probes: BTreeSet<Probe> = self.probes(cards).into_iter().filter(touched).collect();
+        let kinds = kinds(&probes);
+        let some = kinds.iter().flat_map(|kind| samples(kind)).cloned().collect();
         let mut lab = self.lab.without(&probes);
-        lab.measure(samples(&probes), &|probe| short(probe, &change), self.threads, &mut (), stop);
+        lab.measure(some, &|probe| short(probe, &change), self.threads, &mut (), stop);
         let same = |probe: &Probe| lab.measured(probe) == self.lab.measured(probe);
-        if samples(&probes).iter().all(same) {
+        let moved: BTreeSet<Probe> =
+            kinds.into_iter().filter(|kind| !samples(kind).all(&same)).flatten().collect();
+        if moved.is_empty() {
             return None;
         }
-        lab.measure(probes, &|probe| short(probe, &change), self.threads, &mut (), stop);
+        lab.measure(moved, &|probe| short(probe, &change), self.threads, &mut (), stop);
+        lab.complete(&self.lab);
         if stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -140,20 +145,23 @@ fn effect(before: &Row, after: &Row) -> Effect {
     }
 }
 
-/// Of each kind of cell, whatever its numbers, one that is quickly measured and one in the middle.
-fn samples(probes: &BTreeSet<Probe>) -> BTreeSet<Probe> {
-    let mut kinds: BTreeMap<String, Vec<&Probe>> = BTreeMap::new();
+/// The cells of each kind, whatever its numbers, those that are quickly measured first.
+fn kinds(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
+    let mut kinds: BTreeMap<String, Vec<Probe>> = BTreeMap::new();
     for probe in probes {
         let names = probe.cell.variant.iter().filter(|(_, level)| level.parse::<u64>().is_err());
         let names: Vec<&str> = names.map(|(_, level)| level).collect();
-        let kind = format!("{} {} {}", probe.card(), probe.cell.experiment, names.join(" "));
-        kinds.entry(kind).or_default().push(probe);
+        let kind = format!("{} {} {}", probe.device, probe.cell.experiment, names.join(" "));
+        kinds.entry(kind).or_default().push(probe.clone());
     }
-    let both = kinds.into_values().flat_map(|mut kind| {
-        kind.sort_by_key(|probe| probe.weight());
-        [kind[0].clone(), kind[kind.len() / 2].clone()]
-    });
-    both.collect()
+    let mut kinds: Vec<Vec<Probe>> = kinds.into_values().collect();
+    kinds.iter_mut().for_each(|kind| kind.sort_by_key(Probe::weight));
+    kinds
+}
+
+/// Of a kind of cells one that is quickly measured, one in the middle, and one towards the end.
+fn samples(kind: &[Probe]) -> impl Iterator<Item = &Probe> {
+    BTreeSet::from([0, kind.len() / 2, kind.len() * 7 / 8]).into_iter().map(|at| &kind[at])
 }
 
 fn has_moved(before: &[f64], after: &[f64]) -> bool {
