@@ -8,6 +8,7 @@
 //! | `nicmem/`, `thesis/`, `iwarp/`, `multirail/`, `accel/` | for each row how it is computed, or why not; `rows` has all of them |
 //! | `setup`, `quantity`, `check`, `claim`, `whatif` | the words in which those tables are written |
 //! | `criteria`, `spelling` | the criteria as they were frozen, and what has changed since |
+//! | `fits` | which fit lists have become shorter |
 //! | `machine`, `moves`, `sensitivity` | where values of the machine files come from, and which rows each of them moves |
 //! | `lab` | measuring, each cell once, on all cores |
 //! | `judge`, `classes` | rows with their ratio to the paper, and what each is to the model |
@@ -27,6 +28,7 @@ mod criteria;
 mod error;
 mod figure;
 mod figures;
+mod fits;
 mod iwarp;
 mod judge;
 mod lab;
@@ -54,6 +56,7 @@ pub use contradictions::{CONTRADICTIONS, Contradiction};
 pub use criteria::{Change, Criterion, changes, criteria, unexplained};
 pub use error::{BadCard, NoValue};
 pub use figure::{Curve, Figure, Mark};
+pub use fits::{FitChange, fit_changes};
 pub use judge::{Class, NEAR, Row};
 pub use lab::Measure;
 pub use machine::{Fitted, Machine, Origin, Value};

@@ -327,13 +327,13 @@ fn table_row(row: &Row) -> Markup {
     };
     html! {
         tr data-doubtful=[fails.then_some("1")] title=(row.quote) {
-            td { (row.id) @if !row.contradictions.is_empty() { " " span.badge { (row.contradictions.join(" ")) } } }
+            td { span.whole { (row.id) } @if !row.contradictions.is_empty() { " " span.badge { (row.contradictions.join(" ")) } } }
             td { (row.experiment) }
             td title=(row.variant) { (row.variant) }
             td.number data-l="paper" data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
             td.number data-l="model" data-v=[row.modelled] { (modelled(row)) }
-            td.number data-l="ratio" data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
-            td data-l="class" title=(row.because) { (row.class.name()) }
+            td.number.whole data-l="ratio" data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
+            td.whole data-l="class" title=(row.because) { (row.class.name()) }
             td.(if fails { "missed" } else { "met" }) data-l="holds" {
                 (match row.holds { Some(true) => "yes", Some(false) => "no", None => "–" })
             }
@@ -347,7 +347,7 @@ fn contradictions(all: &Reproduction) -> Markup {
     html! {
         section #contradictions {
             h2 { "Contradictions in the papers" }
-            p.hint { "Nothing was bent to meet these; the rows keep their place in the score." }
+            p.hint { "Nothing was bent to meet these. Rows of which no model can meet all are scored apart." }
             @if all.contradictions.is_empty() { p { "None concerns these rows." } } @else {
                 table.plain {
                     tbody {
@@ -379,6 +379,34 @@ fn fitted(all: &Reproduction) -> Markup {
                                 td { code { (one.key) } }
                                 td.number { (sig(one.value, 4)) }
                                 td { (one.rows.join(" ")) }
+                            }
+                        }
+                    }
+                }
+            }
+            (freed(all))
+        }
+    }
+}
+
+/// Fit lists that have become shorter, after results had been seen.
+fn freed(all: &Reproduction) -> Markup {
+    html! {
+        @if !all.fit_changes.is_empty() {
+            h3 { "Fitted once" }
+            p.hint {
+                "Values that were fitted to rows of these papers and are not any more: the rows count as predictions now. All of \
+                 this was decided after results had been seen."
+            }
+            div.scroll tabindex="0" role="region" aria-label="Fitted once" {
+                table.plain {
+                    thead { tr { @for h in ["card", "value", "rows", "before", "now", "why"] { th scope="col" { (h) } } } }
+                    tbody {
+                        @for one in &all.fit_changes {
+                            tr {
+                                td { (one.card) }
+                                td { code { (one.key) } }
+                                td { (one.rows) } td { (one.before) } td { (one.after) } td { (one.why) }
                             }
                         }
                     }

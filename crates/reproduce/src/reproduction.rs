@@ -10,6 +10,7 @@ use super::contradictions::{CONTRADICTIONS, Contradiction};
 use super::criteria::{self, Change};
 use super::figure::Figure;
 use super::figures;
+use super::fits::{FitChange, fit_changes};
 use super::judge::{Row, judge};
 use super::lab::{Lab, Measure};
 use super::machine::{Fitted, Machine, Machines};
@@ -69,6 +70,8 @@ pub struct Reproduction {
     pub assumed: Vec<Assumed>,
     /// Criteria of these rows that have changed since they were frozen.
     pub criteria_changes: Vec<Change>,
+    /// Fit lists of which one of these rows was part.
+    pub fit_changes: Vec<FitChange>,
     /// Contradictions in the papers that concern these rows.
     pub contradictions: Vec<Contradiction>,
     /// The papers' figures, if wanted.
@@ -136,11 +139,18 @@ pub fn reproduce(
         fitted,
         assumed: assumed(&rows, &machines, &moves),
         criteria_changes,
+        fit_changes: fits_of(&rows),
         contradictions: CONTRADICTIONS.iter().filter(concerns).copied().collect(),
         figures: plans.iter().map(|plan| plan.draw(&lab)).collect(),
         rows,
         measured,
     })
+}
+
+/// The fit lists that have become shorter by one of these rows.
+fn fits_of(rows: &[Row]) -> Vec<FitChange> {
+    let concerns = |one: &FitChange| rows.iter().any(|row| one.concerns(&row.id));
+    fit_changes().into_iter().filter(concerns).collect()
 }
 
 /// The score of one paper, if any of its rows was asked for.

@@ -33,6 +33,14 @@ impl Opened {
         self.host.charge(span);
     }
 
+    /// Tells the card what its caller has taken or given, where it wants to know.
+    pub(super) fn tell(&self) {
+        if self.calls.tells {
+            let (mut network, now) = self.post();
+            network.tell(now, self.card);
+        }
+    }
+
     /// What the caller takes from the kernel with a completion, where data come through that.
     pub(super) fn taken(&self, wc: &Wc) -> Span {
         match wc.opcode {

@@ -47,6 +47,9 @@ impl CqOps for CqObject {
                 .iter()
                 .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.taken(wc)),
         });
+        if found.as_ref().is_ok_and(|count| *count > 0) {
+            self.opened.tell();
+        }
         found
     }
 
@@ -151,6 +154,8 @@ impl QpOps for QpObject {
         self.opened.charge(calls.post_receive + calls.sges(wr.sges.len()));
         let (mut network, now) = self.opened.post();
         network.post_receive(now, self.key, wr);
+        drop(network);
+        self.opened.tell();
         Ok(())
     }
 
@@ -188,6 +193,7 @@ impl SrqOps for SrqObject {
         network.post_shared(at, self.key, wr)?;
         drop(network);
         self.opened.charge(cost);
+        self.opened.tell();
         Ok(())
     }
 

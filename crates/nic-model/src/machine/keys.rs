@@ -362,9 +362,9 @@ keys! {
         outstanding_requests "requests" 1..1024: "reads of a burst each that are under way at once";
         read_latency_ns "ns" 0..1_000_000: "of a read, beside the bus's time for its data";
         write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
-        message_ns "ns" 0..1_000_000: "of a message's first read from host memory, until the engine can read on";
+        first_alone_flag bool = false: "a message's first read from host memory is answered before the engine asks for more";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
-        message_gap_ns "ns" 0..1_000_000 = 0: "from one message's beginning to the next one's at least, beside its first request";
+        message_gap_ns "ns" 0..1_000_000 = 0: "from one message's beginning to that of the next one of its queue pair at least, beside its first request";
         request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, which the next message waits for";
     }
     /// What all cards of a machine share: its chipset and its memory.
@@ -379,6 +379,7 @@ keys! {
         size_mib "MiB (2^20 bytes)" 0..65_536: "memory for programs";
         rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "peak of reads and writes together";
         efficiency_ratio "of 1" 0.01..1: "share of the peak that transfers of packets reach";
+        open_ns "ns" 0..100_000 = 0: "of each packet that is read or written: another row is opened";
         latency_ns "ns" 0..1_000_000: "to the first byte";
         port_switch_ns "ns" 0..100_000: "when a packet belongs to another port than the one before";
     }
@@ -428,6 +429,7 @@ keys! {
     completion Completion {
         entry_bytes "bytes" 1..4096: "written to host memory for each";
         fetch_ns "ns" 0..1_000_000: "of dma.write_latency_ns, the processor's own fetch, which a poll's cost contains";
+        told_flag bool = false: "the processor writes to the card, over the bus, when it has taken completions or given a receive";
     }
     /// Sleeping until a completion.
     interrupt Interrupt {

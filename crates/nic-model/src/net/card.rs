@@ -79,6 +79,11 @@ impl Writer {
     }
 }
 
+/// The first piece of a packet, if it lies in host memory.
+fn from_host(extents: &[Extent]) -> Option<&Extent> {
+    extents.first().filter(|extent| extent.kind == MemoryKind::Host)
+}
+
 /// Where a packet that is written goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
@@ -211,11 +216,6 @@ impl Card {
         chipset: &mut Chipset,
     ) -> (Time, Time) {
         let (mut at, mut latency, slowness) = (now, Span::ZERO, self.bus.slowness);
-        let in_host = |extent: &&Extent| extent.kind == MemoryKind::Host;
-        let from_host = extents.first().filter(in_host);
-        if first {
-            at = self.dma.begin(now, from_host.map_or(0, |extent| extent.len), &self.bus);
-        }
         for (i, extent) in extents.iter().enumerate() {
             match extent.kind {
                 MemoryKind::Host => {
@@ -237,7 +237,7 @@ impl Card {
                 }
             }
         }
-        let begins = if first && from_host.is_some() { self.dma.message } else { Span::ZERO };
+        let begins = if first && from_host(extents).is_some() { self.dma.alone() } else { Span::ZERO };
         (at + begins, at + latency.max(begins))
     }
 }
@@ -295,6 +295,14 @@ impl Cards {
         self.rouse(card);
         let c = &mut self.cards[card];
         c.read(now, what, protection, &mut self.chipsets[c.chipset])
+    }
+
+    /// How long after the beginning of a message, the first packet of which is read from these extents, the next one of its
+    /// queue pair can begin at the earliest.
+    pub(super) fn gap(&mut self, card: usize, extents: &[Extent]) -> Span {
+        self.rouse(card);
+        let c = &self.cards[card];
+        c.dma.gap(from_host(extents).map_or(0, |extent| extent.len), &c.bus)
     }
 
     /// A card writes a packet's data; when the last byte is written, and how long until it is seen.

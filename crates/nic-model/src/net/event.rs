@@ -15,6 +15,10 @@ pub(super) enum Event {
     ReadOn(u32),
     /// The card's (number) DMA engine can write on.
     WriteOn(u32),
+    /// The processor tells the card (number) of completions that it took, or of a receive.
+    Told(u32),
+    /// A queue pair can begin its next message.
+    Begin(u32),
     /// A packet (number) has its data and goes to the transport engine.
     Loaded(u32),
     /// A port's link may send on.
@@ -76,6 +80,8 @@ impl Event {
             Self::Death => (19, 0),
             Self::WriteOn(n) => (20, n),
             Self::Whole => (21, 0),
+            Self::Begin(n) => (22, n),
+            Self::Told(n) => (23, n),
         };
         (kind as u64) << 32 | u64::from(number)
     }
@@ -106,6 +112,8 @@ impl Event {
             19 => Self::Death,
             20 => Self::WriteOn(n),
             21 => Self::Whole,
+            22 => Self::Begin(n),
+            23 => Self::Told(n),
             _ => return None,
         })
     }
@@ -118,7 +126,7 @@ mod tests {
     #[test]
     fn tokens_give_their_event_back() {
         let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::of);
-        assert_eq!(kinds.clone().count(), 22);
+        assert_eq!(kinds.clone().count(), 24);
         for event in kinds {
             assert_eq!(Event::of(event.token()), Some(event));
         }

@@ -93,6 +93,8 @@ impl Network {
             Event::Doorbell(qp) => self.doorbell(now, qp),
             Event::Rung(qp) => self.rung(now, qp),
             Event::Fetched(card) => self.fetched(now, card as usize),
+            Event::Begin(qp) => self.want_to_send(now, qp),
+            Event::Told(card) => drop(self.cards[card as usize].ring(now)),
             Event::ReadOn(card) => self.read_on(now, card as usize),
             Event::Loaded(packet) => self.loaded(now, packet),
             Event::Link(port) => self.link(now, port),
@@ -288,6 +290,11 @@ impl Network {
         srq.receives.check(wr)?;
         srq.receives.post(wr, now);
         Ok(())
+    }
+
+    /// The processor writes to a card, which needs to know what it has taken or given: the bus is busy with it.
+    pub(crate) fn tell(&mut self, now: Time, card: usize) {
+        self.agenda.at(now, Event::Told(card as u32));
     }
 
     /// Takes completions; how many.

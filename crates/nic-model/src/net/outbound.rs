@@ -141,6 +141,12 @@ impl Network {
         let found = self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend)?;
         let memory = (&self.protection, found.parts.domain);
         let (card, mtu) = (found.card, found.mtu());
+        if let Some((at, look)) = found.requester.waits(now) {
+            if look {
+                self.agenda.at(at, Event::Begin(qp));
+            }
+            return None;
+        }
         let (next, skipped) = found.requester.next(now, &self.rules, memory, (base, mtu));
         if skipped {
             self.want_descriptor(qp);
@@ -181,6 +187,10 @@ impl Network {
                 self.protection.gather_inline(found.requester.inline(number), range, &mut packet.data);
             }
             let read = if packet.merged { &[] } else { &extents[..] };
+            let begun = (packet.begins && packet.first).then(|| now + self.cards.gap(card, read));
+            if let Some((at, found)) = begun.zip(self.qps.get_mut(qp)) {
+                found.requester.begun(at);
+            }
             let (end, loaded) = self.cards.read(now, card, (read, port, packet.first), &self.protection);
             let loaded = self.cards[card].scheduler.read(now, port, end, loaded);
             let number = self.packets.insert(packet);

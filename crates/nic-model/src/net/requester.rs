@@ -169,6 +169,9 @@ pub(super) struct Requester {
     /// The request to send next, and the packet of it.
     next: u64,
     packet: u64,
+    /// When the next request can begin, and whether an [`super::event::Event::Begin`] for it is in the queue.
+    begins_at: Time,
+    begin_timed: bool,
     /// The number of the next new packet.
     psn: u64,
     /// Packets below this are acknowledged.
@@ -210,6 +213,8 @@ impl Requester {
             wants_descriptor: false,
             next: 0,
             packet: 0,
+            begins_at: Time::ZERO,
+            begin_timed: false,
             psn: 0,
             acked: 0,
             used: 0,
@@ -358,6 +363,21 @@ impl Requester {
     /// The oldest request that is not completed.
     pub(super) fn oldest(&self) -> u64 {
         self.head
+    }
+
+    /// A request has begun: the next one cannot before this time.
+    pub(super) fn begun(&mut self, next_at: Time) {
+        self.begins_at = next_at;
+    }
+
+    /// When the request can begin that is next, if it cannot yet, and whether somebody has to look then.
+    pub(super) fn waits(&mut self, now: Time) -> Option<(Time, bool)> {
+        if self.begins_at <= now {
+            self.begin_timed = false;
+            return None;
+        }
+        let begins = self.next < self.fetched && self.at(self.next).psn.is_none();
+        begins.then(|| (self.begins_at, !std::mem::replace(&mut self.begin_timed, true)))
     }
 
     /// What is sent next, `base` being what is the same in all packets; and whether requests were skipped because nothing of
@@ -747,6 +767,22 @@ mod tests {
             let retired = std::iter::from_fn(|| self.requester.retire());
             retired.map(|retired| retired.completion.map(|(wc, _)| (wc.wr_id, wc.status))).collect()
         }
+    }
+
+    #[test]
+    fn a_request_keeps_the_next_one_waiting() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Send, 5000);
+        let later = NOW + Span::from_ns(700);
+        assert_eq!(bench.requester.waits(NOW), None);
+        assert_eq!(bench.sends(), [0, 1, 2]);
+        bench.requester.begun(later);
+        assert_eq!(bench.requester.waits(NOW), None, "there is none");
+        bench.post(2, SendOp::Send, 8);
+        assert_eq!(bench.requester.waits(NOW), Some((later, true)));
+        assert_eq!(bench.requester.waits(NOW), Some((later, false)), "one event is enough");
+        assert_eq!(bench.requester.waits(later), None);
+        assert_eq!(bench.sends(), [3]);
     }
 
     #[test]

@@ -152,15 +152,16 @@ mod tests {
         assert!((both(&params) - 2.0 * 1064.0 / 1.25).abs() < 0.1, "{}", both(&params));
     }
 
-    /// The ceilings that the overheads were fitted to: 961 MB/s of writes (NM-069), 946 MB/s of both (NM-078).
+    /// The ceilings that follow from the clocks: near the 961 MB/s of writes (NM-069) and the 946 MB/s of both (NM-078) that the
+    /// paper measured.
     #[test]
-    fn its_ceilings_are_those_of_the_paper() {
+    fn its_ceilings_are_near_those_of_the_paper() {
         let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let (write, read, both) =
             (run(&params, false, true), run(&params, true, false), run(&params, true, true));
-        assert!((write - 961.0).abs() < 1.0, "{write}");
-        assert!((read - 931.0).abs() < 1.0, "{read}");
-        assert!((both - 946.0).abs() < 1.0, "{both}");
+        assert!((write - 1064.0 * 64.0 / 70.0).abs() < 0.1 && (write / 961.0 - 1.0).abs() < 0.02, "{write}");
+        assert!((read - 1064.0 * 64.0 / 76.0).abs() < 0.1, "{read}");
+        assert!((both - 1064.0 * 128.0 / 146.0).abs() < 0.1 && (both / 946.0 - 1.0).abs() < 0.02, "{both}");
     }
 
     #[test]

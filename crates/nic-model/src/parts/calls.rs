@@ -37,6 +37,8 @@ pub(crate) struct Calls {
     pub(crate) sleeps: bool,
     /// Whether the processor may have to wait until it can tell the card of a request.
     pub(crate) drains: bool,
+    /// Whether the processor tells the card what it has taken of completions and given of receives.
+    pub(crate) tells: bool,
 }
 
 /// What steps of libraries cost the processor.
@@ -79,6 +81,7 @@ impl Calls {
             turn: ns(h.turn_ns),
             sleeps: h.wake_ns + h.turn_ns > 0.0,
             drains: params.doorbell.drain_ns > 0.0,
+            tells: params.completion.told_flag,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The DMA engine. Reads of host memory are split transactions, a burst each, of which only so many may be outstanding: where
-//! their latency is longer than the others keep the bus, a stream of them is slower than the bus. Its pipeline drains when
-//! the stream changes its port. Writes are posted: they take the bus, and are seen a latency later.
+//! their latency is longer than the others keep the bus, a stream of them is slower than the bus. Some engines want a message's
+//! first read answered before they ask for more. The pipeline drains when the stream changes its port. Writes are posted: they
+//! take the bus, and are seen a latency later.
 
 use host::{Span, Time};
 
@@ -17,13 +18,11 @@ pub(crate) struct Dma {
     pub(crate) read_latency: Span,
     /// The time from the end of a write's turn until the processor sees it.
     pub(crate) write_latency: Span,
-    /// The time of a message's first read, until another can be asked for.
-    pub(crate) message: Span,
+    /// A message's first read is answered before the engine asks for more.
+    first_alone: bool,
     /// The time from one message's beginning to the next one's at least, beside its first read request; and bytes of that.
     message_gap: Span,
     request_bytes: u64,
-    /// When the next message can begin.
-    message_from: Time,
     port_switch: Span,
     last_port: Option<usize>,
 }
@@ -35,10 +34,9 @@ impl Dma {
             outstanding: d.outstanding_requests as u64,
             read_latency: ns(d.read_latency_ns),
             write_latency: ns(d.write_latency_ns),
-            message: ns(d.message_ns),
+            first_alone: d.first_alone_flag,
             message_gap: ns(d.message_gap_ns),
             request_bytes: d.request_bytes as u64,
-            message_from: Time::ZERO,
             port_switch: ns(d.port_switch_ns),
             last_port: None,
         }
@@ -50,15 +48,18 @@ impl Dma {
         if turns { self.port_switch } else { Span::ZERO }
     }
 
-    /// A message of which `bytes` are to be read from host memory at first wants to begin `now`; when it does. The next one
-    /// waits until this one's first request is answered.
-    pub(crate) fn begin(&mut self, now: Time, bytes: u64, bus: &Bus) -> Time {
+    /// How long after a message, of which `bytes` are read from host memory at first, the next one of its queue pair can
+    /// begin at the earliest: the first request of this one has been answered then.
+    pub(crate) fn gap(&self, bytes: u64, bus: &Bus) -> Span {
         if self.message_gap == Span::ZERO {
-            return now;
+            return Span::ZERO;
         }
-        let begins = self.message_from.max(now);
-        self.message_from = begins + self.message_gap + bus.time_of_read(bytes.min(self.request_bytes));
-        begins
+        self.message_gap + bus.time_of_read(bytes.min(self.request_bytes))
+    }
+
+    /// How long after a message's first read from host memory the engine can ask for more.
+    pub(crate) fn alone(&self) -> Span {
+        if self.first_alone { self.read_latency } else { Span::ZERO }
     }
 
     /// Reads `bytes` in a row; when the engine can read on.
@@ -114,18 +115,25 @@ mod tests {
     }
 
     #[test]
-    fn messages_begin_one_gap_after_the_other() {
+    fn a_message_keeps_the_next_one_of_its_queue_pair_waiting() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let bus = Bus::new(&params);
-        let at = |nanos| Time::ZERO + Span::from_ns(nanos);
-        assert_eq!(Dma::new(&params).begin(at(7), 4096, &bus), at(7), "no gap");
+        assert_eq!(Dma::new(&params).gap(4096, &bus), Span::ZERO, "no gap");
         (params.dma.message_gap_ns, params.dma.request_bytes) = (600.0, 512.0);
-        let mut dma = Dma::new(&params);
-        assert_eq!(dma.begin(at(100), 4096, &bus), at(100));
-        let next = at(700) + bus.time_of_read(512);
-        assert_eq!(dma.begin(at(200), 0, &bus), next, "behind the gap and the first request");
-        assert_eq!(dma.begin(at(300), 0, &bus), next + Span::from_ns(600), "nothing to read");
-        assert_eq!(dma.begin(at(1_000_000), 0, &bus), at(1_000_000));
+        let dma = Dma::new(&params);
+        assert_eq!(dma.gap(4096, &bus), ns(600.0) + bus.time_of_read(512), "and its first request");
+        assert_eq!(dma.gap(100, &bus), ns(600.0) + bus.time_of_read(100));
+        assert_eq!(dma.gap(0, &bus), ns(600.0), "nothing to read");
+    }
+
+    #[test]
+    fn first_reads_may_have_to_be_answered_first() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        params.dma.read_latency_ns = 600.0;
+        for (alone, waits) in [(false, Span::ZERO), (true, ns(600.0))] {
+            params.dma.first_alone_flag = alone;
+            assert_eq!(Dma::new(&params).alone(), waits);
+        }
     }
 
     #[test]

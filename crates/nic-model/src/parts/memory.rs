@@ -1,5 +1,5 @@
-//! The card's own memory: one interface, shared by all reads and writes. Transfers of packets reach a share of its
-//! peak; a packet of another port than the one before costs an opening of other rows.
+//! The card's own memory: one interface, shared by all reads and writes. Each packet opens a row, and some time goes into
+//! keeping what is there; where a file has neither, transfers of packets reach a share of the peak.
 
 use host::{Span, Time};
 
@@ -12,6 +12,7 @@ use crate::machine::Params;
 pub(crate) struct NicMemory {
     server: Server,
     mbps: f64,
+    open: Span,
     port_switch: Span,
     last_port: Option<usize>,
     /// The time to the first byte.
@@ -24,6 +25,7 @@ impl NicMemory {
         Self {
             server: Server::default(),
             mbps: m.rate_mbps * m.efficiency_ratio,
+            open: ns(m.open_ns),
             port_switch: ns(m.port_switch_ns),
             last_port: None,
             latency: ns(m.latency_ns),
@@ -34,7 +36,7 @@ impl NicMemory {
     pub(crate) fn access(&mut self, now: Time, bytes: u64, port: usize) -> Time {
         let turns = self.last_port.replace(port).is_some_and(|last| last != port);
         let turn = if turns { self.port_switch } else { Span::ZERO };
-        self.server.reserve(now, self.time(bytes) + turn)
+        self.server.reserve(now, self.open + self.time(bytes) + turn)
     }
 
     /// How long `bytes` keep it.
@@ -59,10 +61,11 @@ mod tests {
         rate(1000 * 2048, end - Time::ZERO)
     }
 
-    /// Half of 1860 MB/s is copied (927: NM-030); less when ports alternate and that costs something.
+    /// 2048 bytes at 1980 MB/s are 1034 ns, with a row to open 1094; half of that rate is copied (927: NM-030). Less when ports
+    /// alternate and that costs something.
     #[test]
     fn reads_and_writes_share_its_rate() {
-        assert!((stream(1) - 1860.0).abs() < 1.0, "{}", stream(1));
-        assert!((stream(2) - 1788.0).abs() < 5.0, "{}", stream(2));
+        assert!((stream(1) - 2048.0 / 1.0943).abs() < 1.0, "{}", stream(1));
+        assert!((stream(2) - 2048.0 / 1.1393).abs() < 1.0, "{}", stream(2));
     }
 }

@@ -1,0 +1,74 @@
+//! The log of fit lists: values that were fitted to rows once and are not any more, or not to all of them. All changes came after
+//! results had been seen; the page shows them.
+
+use serde::{Deserialize, Serialize};
+
+/// The log.
+const DATA: &str = include_str!("../data/fits.csv");
+
+/// A fit list that has become shorter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FitChange {
+    /// The machine file.
+    pub card: String,
+    /// The value's key.
+    pub key: String,
+    /// The rows that it is no longer fitted to.
+    pub rows: String,
+    /// What it was.
+    pub before: String,
+    /// What it is now, or what has taken its place.
+    pub after: String,
+    /// Why.
+    pub why: String,
+}
+
+impl FitChange {
+    /// Whether it is about this row.
+    pub(super) fn concerns(&self, row: &str) -> bool {
+        self.rows.split_whitespace().any(|one| one == row)
+    }
+}
+
+/// All changes, card by card.
+///
+/// # Panics
+/// Never: a test reads the table, which is part of the program.
+#[must_use]
+pub fn fit_changes() -> Vec<FitChange> {
+    let mut reader = csv::Reader::from_reader(DATA.as_bytes());
+    let lines = reader.deserialize();
+    lines.map(|line| line.expect("the table within the program was read by its tests")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Origin, of_card};
+    use super::super::published::dataset;
+    use super::*;
+
+    /// Goal: the log says what is so: no value that it names is still fitted to these rows.
+    #[test]
+    fn what_the_log_frees_is_fitted_no_more() {
+        let data = dataset();
+        for change in fit_changes() {
+            let rows: Vec<&str> = change.rows.split_whitespace().collect();
+            assert!(
+                !rows.is_empty() && rows.iter().all(|id| data.iter().any(|row| row.id == *id)),
+                "{change:?}"
+            );
+            assert!(rows.iter().all(|row| change.concerns(row)) && !change.concerns("NM-999"));
+            let machine = of_card(&format!("model:{}", change.card), &[]).expect("it comes along");
+            let value = machine.values.iter().find(|value| value.key == change.key);
+            let still = value.filter(|value| value.origin == Origin::Fitted);
+            assert!(
+                still.is_none_or(|value| !rows.iter().any(|row| value.rows.iter().any(|r| r == row))),
+                "{change:?}"
+            );
+            assert!(
+                [&change.before, &change.after, &change.why].iter().all(|text| text.len() > 3),
+                "{change:?}"
+            );
+        }
+    }
+}
