@@ -93,11 +93,7 @@ fn the_multirail_paper_comes_out_as_well_as_it_did() {
     }
     let score = |key: &str| all["papers"][0]["score"][key].as_u64().unwrap_or_else(|| panic!("no {key}"));
     assert_eq!((score("numeric"), score("qualitative")), (38, 24));
-    assert!(
-        score("near") >= 29 && score("holding") >= 22 && score("fitted_values") <= 7,
-        "{}",
-        all["score"]
-    );
+    assert!(score("near") >= 29 && score("holding") >= 22 && score("fitted_values") <= 7, "{}", all["score"]);
     for part in ["Table of equations (1) to (3)", "R9"] {
         assert!(ended.err.contains(part), "no {part}");
     }
