@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The log.
+/// The log as the program carries it, a line for each list.
 const DATA: &str = include_str!("../data/fits.csv");
 
 /// A fit list that has become shorter.
