@@ -46,7 +46,7 @@ impl Sockets {
         copy(bytes, self.byte_ps) + self.call * self.more(bytes)
     }
 
-    /// The same by a library, whose calls are its answers to events.
+    /// What taking so many bytes takes a library, whose calls are its answers to events.
     pub(crate) fn take_by_events(&self, bytes: u64) -> Span {
         self.take(bytes) + self.event * self.more(bytes)
     }
