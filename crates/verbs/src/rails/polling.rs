@@ -74,8 +74,16 @@ impl Polling {
     pub(super) fn forget(&self) {
         let host = &self.shared.host;
         for known in &self.known {
+            let look = || {
+                let held = known.try_lock(host);
+                if held.is_none() {
+                    // Whoever has it tells of that afterwards.
+                    self.missed.store(true, Ordering::Relaxed);
+                }
+                held
+            };
             // None is the end of the world.
-            let held = host.poll("who takes completions", None, || known.try_lock(host));
+            let held = host.poll("who takes completions", None, look);
             held.into_iter().for_each(|mut known| known.forget());
         }
     }
