@@ -70,24 +70,6 @@ impl Polling {
             .filter(move |&rail| self.completions.is_expecting(rail) || turn.is_multiple_of(IDLE_TURNS))
     }
 
-    /// Lets go of queue pairs: one that is not found any more is about to be dropped.
-    pub(super) fn forget(&self) {
-        let host = &self.shared.host;
-        for known in &self.known {
-            let look = || {
-                let held = known.try_lock(host);
-                if held.is_none() {
-                    // Whoever has it tells of that afterwards.
-                    self.missed.store(true, Ordering::Relaxed);
-                }
-                held
-            };
-            // None is the end of the world.
-            let held = host.poll("who takes completions", None, look);
-            held.into_iter().for_each(|mut known| known.forget());
-        }
-    }
-
     /// There was no room for more after this rail: the others come first the next time.
     pub(super) fn has_stopped_at(&self, rail: usize) {
         self.first.store((rail + 1) % self.known.len(), Ordering::Relaxed);
@@ -100,27 +82,26 @@ impl Polling {
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
+        find: impl Fn(&mut Known<QpInner>, u32) -> Option<Arc<QpInner>>,
         asked: &mut Vec<Asked>,
     ) -> Option<bool> {
         let Some(mut known) = self.known[rail].try_lock(&self.shared.host) else {
             self.missed.store(true, Ordering::Relaxed);
             return None;
         };
+        let find = |num| find(&mut known, num);
         Some(match sink.room() {
-            1 => self.take_all::<1>(rail, sink, &mut known, find, asked),
-            _ => self.take_all::<BATCH>(rail, sink, &mut known, find, asked),
+            1 => self.take_all::<1>(rail, sink, find, asked),
+            _ => self.take_all::<BATCH>(rail, sink, find, asked),
         })
     }
 
     /// Takes at most `N` at a time.
-    #[inline]
     fn take_all<const N: usize>(
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        known: &mut Known<QpInner>,
-        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
+        mut find: impl FnMut(u32) -> Option<Arc<QpInner>>,
         asked: &mut Vec<Asked>,
     ) -> bool {
         let (mut wcs, mut any) = ([Wc::default(); N], false);
@@ -131,13 +112,13 @@ impl Polling {
             any |= count > 0;
             for wc in &wcs[..count] {
                 // A queue pair that has gone completes nothing, and took what it expected along.
-                let Some(qp) = find(known, wc.qp_num) else { continue };
+                let Some(qp) = find(wc.qp_num) else { continue };
                 let wants = match wc.opcode {
                     WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc, sink),
                     _ => qp.on_sent(rail, wc, sink),
                 };
                 if wants != Wants::default() {
-                    asked.push((qp.clone(), wants));
+                    asked.push((qp, wants));
                 }
             }
             if count < most {
