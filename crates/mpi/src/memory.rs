@@ -645,13 +645,12 @@ pub(crate) fn all_memory(pd: &Pd) -> Result<Option<ImplicitMr>> {
     Ok(Some(unsafe { pd.reg_all(access) }?))
 }
 
-/// Registers the program's memory for as long as an operation uses it, or for the next ones on the same memory.
+/// Registers the program's memory for as long as an operation uses it.
 pub(crate) fn register(pd: &Pd, address: usize, len: usize, access: Access) -> Result<Mr> {
     let base = NonNull::new(pointer(address))
         .ok_or_else(|| Error::new(Class::BUFFER, "memory at address 0 cannot be registered"))?;
-    // SAFETY: mapped while an operation on it is under way, as promised to `Buffer::new`; requests name the region only then, and it
-    // is dropped behind the last of them. References to its bytes are alive only inside the copies of this file.
-    // Test: messages_of_all_sizes_arrive.
+    // SAFETY: mapped while the operation is under way, as promised to `Buffer::new`; the operation drops the region when it is
+    // complete. References to its bytes are alive only inside the copies of this file. Test: messages_of_all_sizes_arrive.
     let buf = unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, Arc::new(())) };
     Ok(pd.reg_mr(&buf, access)?)
 }

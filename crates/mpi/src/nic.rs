@@ -10,7 +10,6 @@ use verbs::{
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
-use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
 
@@ -130,8 +129,8 @@ pub(crate) enum Reach {
         /// Its key for peers.
         rkey: u32,
     },
-    /// By a region of its own, which may be kept.
-    Own(Arc<Mr>),
+    /// By a region of its own.
+    Own(Mr),
 }
 
 impl Reach {
@@ -162,8 +161,6 @@ pub(crate) struct Nic {
     pd: Pd,
     listener: Listener,
     all: Option<ImplicitMr>,
-    /// Regions of the program's memory, where they can be kept.
-    kept: Option<Kept<Mr>>,
     /// The slab that has room, and how many connections have a part of it.
     slab: Option<(Arc<Mr>, u32)>,
     slab_connections: u32,
@@ -196,23 +193,7 @@ impl Nic {
         let heard = device.host().node().is_some();
         let in_order = attr.write_order == WriteOrder::LastByteLast;
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        // A region names memory by its address there, so that it is right again when other memory has come to the same place. Real
-        // cards go on with the pages that lay there.
-        let kept = heard.then(Kept::default);
-        Ok(Self {
-            device,
-            cq,
-            cm,
-            sizes,
-            pd,
-            listener,
-            all,
-            kept,
-            slab: None,
-            slab_connections,
-            room,
-            writes,
-        })
+        Ok(Self { device, cq, cm, sizes, pd, listener, all, slab: None, slab_connections, room, writes })
     }
 
     /// Where it listens.
@@ -278,23 +259,15 @@ impl Nic {
         self.room += 1;
     }
 
-    /// Makes memory reachable: for the own NIC, or with `remote` for the peer to read. With whether it was registered for that.
-    pub(crate) fn reach(&mut self, address: usize, len: usize, remote: bool) -> Result<(Reach, bool)> {
+    /// Makes memory reachable: for the own NIC, or with `remote` for the peer to read.
+    pub(crate) fn reach(&self, address: usize, len: usize, remote: bool) -> Result<Reach> {
         let access = if remote { Access::REMOTE_READ } else { Access::LOCAL_WRITE };
-        if let Some(all) = self.all.as_ref().filter(|all| all.access().contains(access)) {
-            return Ok((Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() }, false));
+        match &self.all {
+            Some(all) if all.access().contains(access) => {
+                Ok(Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() })
+            }
+            _ => Ok(Reach::Own(register(&self.pd, address, len, access)?)),
         }
-        let Some(kept) = &mut self.kept else {
-            return Ok((Reach::Own(Arc::new(register(&self.pd, address, len, access)?)), true));
-        };
-        let memory = address..address.saturating_add(len);
-        if let Some(region) = kept.find(&memory) {
-            return Ok((Reach::Own(region), false));
-        }
-        let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
-        let region = Arc::new(register(&self.pd, address, len, both)?);
-        kept.keep(memory, region.clone());
-        Ok((Reach::Own(region), true))
     }
 
     /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region

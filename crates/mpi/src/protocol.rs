@@ -28,9 +28,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
         format!("{} slots of {} B that each process has for each other one", sizes.slots, sizes.slot_bytes);
     let reached = match attr.implicit_mr {
         Some(_) => "a region of all memory, so that nothing is registered for it",
-        None => {
-            "a region that is registered at either end, for the message or, where it is kept, for one before"
-        }
+        None => "a region that is registered for the message at either end",
     };
     let of = |from: usize, name, why| Protocol { from: from as u64, name, why };
     let read = of(

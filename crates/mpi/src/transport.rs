@@ -283,9 +283,8 @@ impl Transport {
 
     /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
     pub(crate) fn reach(&mut self, process: u32, address: usize, len: usize, remote: bool) -> Result<Reach> {
-        let port = self.port_of(process)?;
-        let (reach, is_new) = self.nics[port].reach(address, len, remote)?;
-        self.reached[usize::from(is_new)] += 1;
+        let reach = self.nic_of(process)?.reach(address, len, remote)?;
+        self.reached[usize::from(matches!(reach, Reach::Own(_)))] += 1;
         Ok(reach)
     }
 
