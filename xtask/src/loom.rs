@@ -46,6 +46,7 @@ fn cargo_test(workspace: &Workspace, package: &str) -> Command {
         .env("CARGO_TARGET_DIR", workspace.target().join("loom"))
         // Optimised code matters here, the last per cent of it does not: build it quickly.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "none")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
         // loom's own advice: two or three preemptions find nearly everything in a bearable time.
