@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses a part of it
 
 use std::fs;
+use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -99,10 +100,21 @@ pub(crate) fn await_listener(port: u16, server: &mut Child) {
         table.lines().any(|line| line.contains("@nicety-shm/") && line.ends_with(&name))
     };
     while !is_there("/proc/net/tcp") && !is_there("/proc/net/tcp6") && !is_named() {
-        assert!(server.try_wait().expect("it can be asked").is_none(), "the server has ended");
+        if server.try_wait().expect("it can be asked").is_some() {
+            panic!("the server has ended: {}", last_words(server));
+        }
         assert!(start.elapsed() < LIMIT, "nobody listens");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What a program said that has ended.
+fn last_words(child: &mut Child) -> String {
+    let mut words = String::new();
+    let out = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut words));
+    let err = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut words));
+    drop((out, err));
+    words
 }
 
 /// What a program said, which must end well and in time.
