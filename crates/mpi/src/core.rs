@@ -237,15 +237,15 @@ impl Core {
         self.wait_by(call, step).unwrap_or_else(Status::failed)
     }
 
-    /// Waits until something is there that a process stores in memory of both, or it has given up, or is lost. Whether it has given up
-    /// is asked once the first looks have found nothing.
+    /// Waits until something is there that a process stores in memory of all, or it has given up, or it is lost, or who has the memory
+    /// is. Whether it has given up is asked once the first looks have found nothing.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
     pub(crate) fn await_store(
         &self,
         call: &'static str,
-        process: u32,
+        (process, owner): (u32, u32),
         is_there: impl Fn() -> bool,
         gave_up: impl Fn() -> bool,
     ) -> Result<()> {
@@ -259,8 +259,9 @@ impl Core {
                 return None;
             }
             engine.progress(brief);
-            // What it has stored before it was lost counts.
-            let lost = engine.transport.lost(process).cloned();
+            // What it has stored before it was lost counts. The memory of an owner that is lost may be empty.
+            let transport = &engine.transport;
+            let lost = transport.lost(process).or_else(|| transport.lost(owner)).cloned();
             if is_there() || gave_up() { Some(Ok(())) } else { lost.map(Err) }
         })?
     }

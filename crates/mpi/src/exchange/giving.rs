@@ -192,9 +192,10 @@ impl Exchange {
         if self.has_shown && !self.has_rung {
             self.ring();
         }
-        let (desks, process, number) = (self.desks(), self.processes[member], self.number);
+        let (desks, number) = (self.desks(), self.number);
+        let (process, owner) = (self.processes[member], self.processes[0]);
         let has_passed = || desks.passed(member) >= number;
-        self.core.await_store(call, process, || is_there(desks), has_passed)
+        self.core.await_store(call, (process, owner), || is_there(desks), has_passed)
     }
 
     /// Wakes those that sleep: behind what this member shows, or else behind the note that it has passed; behind that in any case where
