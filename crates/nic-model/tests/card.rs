@@ -179,6 +179,25 @@ fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
     assert!(told > untold + Span::from_us(300), "{told:?} and {untold:?}");
 }
 
+/// Goal: descriptors that are fetched ahead cost a stream nothing where they come while the engine waits for a message's first
+/// read. Method: messages of two packets, with descriptors of 80 bytes and of 528.
+#[test]
+fn descriptors_come_while_the_engine_waits() {
+    let rates = Arc::new(Mutex::new([0.0; 4]));
+    for (i, [idle, bytes]) in
+        [["true", "64"], ["true", "512"], ["false", "64"], ["false", "512"]].into_iter().enumerate()
+    {
+        let rates = rates.clone();
+        on_two(&[("descriptor.idle_flag", idle), ("descriptor.send_bytes", bytes)], move |a, b| {
+            let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
+            rates.lock().expect("no panic")[i] = stream(a.host(), &[(&first, &second)], 4096, 500);
+        });
+    }
+    let [small, large, before, after] = *rates.lock().expect("no panic");
+    assert!((large / small - 1.0).abs() < 0.03, "{small:.0} and {large:.0} MB/s");
+    assert!(after / before < 0.96, "{before:.0} and {after:.0} MB/s");
+}
+
 /// Calls take the time that the machine says.
 #[test]
 fn calls_cost_what_the_machine_says() {

@@ -342,6 +342,7 @@ keys! {
         segment_bytes "bytes" 0..4096: "each piece in a descriptor";
         ahead_requests "requests" 1..1024: "requests fetched before those in front of them are begun";
         pushed_flag bool: "the processor writes descriptors to the card, which fetches none";
+        idle_flag bool = false: "fetched ahead only where the engine waits for a message's first read, or has nothing to read";
         limit_flag bool: "a descriptor has room for the pieces that its queue allows, not for those that it has";
         merge_send_bytes "bytes" 0..4096: "data of sends below this come within the descriptor";
         merge_write_bytes "bytes" 0..4096: "data of writes below this come within the descriptor";
@@ -365,6 +366,7 @@ keys! {
         first_alone_flag bool = false: "a message's first read from host memory is answered before the engine asks for more";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
         message_gap_ns "ns" 0..1_000_000 = 0: "from one message's beginning to that of the next one of its queue pair at least, beside its first request";
+        context_flag bool = false: "messages that come in begin in turn with those that go out, for each queue pair";
         request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, which the next message waits for";
     }
     /// What all cards of a machine share: its chipset and its memory.
@@ -373,6 +375,10 @@ keys! {
         write_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of writes by all cards together, which share it with reads; 0: none";
         awake_threads "threads" 1..64 = 1: "running threads from which on all processors are awake";
         asleep_ratio "of 1" 0.01..1 = 1: "speed of cards' accesses to the host while fewer threads run";
+        memory_mbps "MB/s (10^6 bytes)" 1..1_000_000 = 10_000: "of its memory, where that is told apart by banks";
+        banks_rows "rows" 0..65_536 = 0: "of memory that can be open at a time, one in each bank";
+        row_bytes "bytes" 0..1_048_576 = 0: "of an open row, over all channels";
+        cycle_ns "ns" 0..100_000 = 0: "from one opening of a bank's row to the next";
     }
     /// The card's own memory: one interface for reads and writes.
     nic_memory NicMemory {

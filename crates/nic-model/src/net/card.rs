@@ -43,6 +43,8 @@ pub(super) struct Card {
     completion: Completion,
     bus: Bus,
     dma: Dma,
+    /// The packet that was read last is none of those that the engine waits for.
+    streams: bool,
     memory: NicMemory,
     translation: Translation,
     /// How many objects of each kind it has.
@@ -115,6 +117,7 @@ impl Card {
             kernel: Kernel::new(params),
             completion: Completion::new(params),
             bus: Bus::new(params),
+            streams: false,
             dma: Dma::new(params),
             memory: NicMemory::new(params),
             translation: Translation::new(params),
@@ -151,6 +154,16 @@ impl Card {
     /// A doorbell is rung `now`; when the card knows.
     pub(super) fn ring(&mut self, now: Time) -> Time {
         self.doorbell.ring(now, &mut self.bus)
+    }
+
+    /// Whether the engine reads one packet after the other, so that descriptors which are not needed at once have to wait.
+    pub(super) fn streams(&self) -> bool {
+        self.descriptors.idle && self.streams && !self.scheduler.is_free()
+    }
+
+    /// How long a message that comes in keeps its queue pair.
+    pub(super) fn turn(&self) -> Span {
+        self.dma.turn()
     }
 
     /// Fetches a descriptor of so many bytes; when it is there.
@@ -193,7 +206,7 @@ impl Card {
                 end = self.bus.read(end, extent.len) + self.dma.read_latency;
             }
             let rest = self.bus.time_of_write(extent.len.min(self.bus.boundary_bytes));
-            let shared = chipset.write(end, extent.len, slowness);
+            let shared = chipset.write(end, (extent.at(), extent.len), slowness);
             end = self.bus.write(end, extent.len).max(now + rest).max(shared);
             latency = self.dma.write_latency;
         }
@@ -227,7 +240,7 @@ impl Card {
                     for _ in 0..missing {
                         at = self.bus.read(at, self.translation.entry_bytes) + self.translation.miss;
                     }
-                    let shared = chipset.read(at, extent.len, slowness);
+                    let shared = chipset.read(at, (extent.at(), extent.len), slowness);
                     at = self.dma.read(at, extent.len, &mut self.bus).max(shared);
                     latency = latency.max(self.dma.read_latency);
                 }
@@ -237,6 +250,7 @@ impl Card {
                 }
             }
         }
+        self.streams = !first;
         let begins = if first && from_host(extents).is_some() { self.dma.alone() } else { Span::ZERO };
         (at + begins, at + latency.max(begins))
     }

@@ -1,7 +1,7 @@
 //! A packet's way in: switch, arrival, the transport engine, its place in the order, memory, and what follows from it: responses
 //! and acknowledgements here, completions at either end.
 
-use host::Time;
+use host::{Span, Time};
 use verbs::{AsyncEvent, QpState, RNR_PAUSE, RemoteAddr, SendOp, Wc, WcOpcode, WcStatus};
 
 use super::card::Write;
@@ -102,6 +102,11 @@ impl Network {
         packet.receive = found.responder.accept(packet, op, mtu);
         // The receive that a write with immediate data takes holds up the completion, not the data.
         let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
+        let turn = self.cards[to.card].turn();
+        let data = match turn > Span::ZERO && first {
+            true => data.max(found.requester.gives_way(now, turn)),
+            false => data,
+        };
         packet.write_from = found.responder.place_from(data);
         packet.complete_from = ready.max(fetched);
         packet.finishes = finishes;

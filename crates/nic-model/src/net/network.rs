@@ -93,7 +93,7 @@ impl Network {
             Event::Doorbell(qp) => self.doorbell(now, qp),
             Event::Rung(qp) => self.rung(now, qp),
             Event::Fetched(card) => self.fetched(now, card as usize),
-            Event::Begin(qp) => self.want_to_send(now, qp),
+            Event::Begin(qp) => self.may_begin(now, qp),
             Event::Told(card) => drop(self.cards[card as usize].ring(now)),
             Event::ReadOn(card) => self.read_on(now, card as usize),
             Event::Loaded(packet) => self.loaded(now, packet),

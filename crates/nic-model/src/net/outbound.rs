@@ -46,9 +46,13 @@ impl Network {
 
     /// Asks for descriptors, as many as may be under way.
     fn fetch(&mut self, now: Time, card: usize) {
-        while !self.cards[card].dead
-            && let Some(qp) = self.cards[card].descriptors.next()
-        {
+        // While the engine streams, what is not needed at once waits.
+        let streams = self.cards[card].streams();
+        loop {
+            let qps = &self.qps;
+            let may = |qp| !streams || qps.get(qp).is_none_or(|qp| !qp.requester.is_ahead());
+            let next = self.cards[card].descriptors.next(may);
+            let Some(qp) = next.filter(|_| !self.cards[card].dead) else { return };
             let Some(found) = self.qps.get_mut(qp) else { continue };
             let Some((sges, inline)) = found.requester.ask() else { continue };
             let max_sge = found.requester.max_sge();
@@ -58,6 +62,13 @@ impl Network {
             let done = self.cards[card].fetch(now, bytes);
             self.want_descriptor(qp);
             self.agenda.at(done, Event::Fetched(card as u32));
+        }
+    }
+
+    /// Asks for descriptors that have waited for the engine's reads.
+    fn fetch_between(&mut self, now: Time, card: usize) {
+        if self.cards[card].descriptors.idle {
+            self.fetch(now, card);
         }
     }
 
@@ -82,6 +93,14 @@ impl Network {
             self.cards[card].scheduler.activate(port, qp);
         }
         self.kick(now, card);
+    }
+
+    /// The time may have come at which a queue pair's next request can begin.
+    pub(super) fn may_begin(&mut self, now: Time, qp: u32) {
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.requester.looks();
+        }
+        self.want_to_send(now, qp);
     }
 
     /// Sends as long as there is something to send, the engine is free and there is room before a wire.
@@ -158,7 +177,9 @@ impl Network {
         let outgoing = next?;
         if outgoing.ends {
             self.want_descriptor(qp);
-            self.fetch(now, card);
+            if !self.cards[card].descriptors.idle {
+                self.fetch(now, card);
+            }
         }
         let looks = self.qps.get_mut(qp).and_then(|qp| qp.requester.expect_answer(now, &self.rules));
         if let Some(at) = looks {
@@ -198,6 +219,7 @@ impl Network {
             if !self.cards[card].scheduler.is_free() {
                 self.agenda.at(end, Event::ReadOn(card as u32));
             }
+            self.fetch_between(now, card);
             self.extents = extents;
             return true;
         }
@@ -223,6 +245,7 @@ impl Network {
     pub(super) fn read_on(&mut self, now: Time, card: usize) {
         self.cards[card].scheduler.read_on();
         self.kick(now, card);
+        self.fetch_between(now, card);
     }
 
     /// A packet has its data: it goes through the transport engine, and to its port.

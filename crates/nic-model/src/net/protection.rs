@@ -23,6 +23,13 @@ pub(crate) struct Extent {
     pub(super) kind: MemoryKind,
 }
 
+impl Extent {
+    /// Where it begins in its region.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+}
+
 /// A memory region.
 struct Region {
     card: usize,

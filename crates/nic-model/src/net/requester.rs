@@ -370,6 +370,23 @@ impl Requester {
         self.begins_at = next_at;
     }
 
+    /// A message of the peer's has come, and takes its turn of so long among those that begin; when that is.
+    pub(super) fn gives_way(&mut self, now: Time, turn: Span) -> Time {
+        let at = self.begins_at.max(now);
+        self.begins_at = at + turn;
+        at
+    }
+
+    /// The time at which the next request could begin may have come.
+    pub(super) fn looks(&mut self) {
+        self.begin_timed = false;
+    }
+
+    /// Whether descriptors beyond that of the next request have been asked for.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.asked > self.next
+    }
+
     /// When the request can begin that is next, if it cannot yet, and whether somebody has to look then.
     pub(super) fn waits(&mut self, now: Time) -> Option<(Time, bool)> {
         if self.begins_at <= now {
@@ -874,6 +891,21 @@ mod tests {
         let [first, second] = [(); 2].map(|()| bench.requester.retire().expect("it is done").completion);
         assert!(first.is_none());
         assert_eq!(second.map(|(_, freed)| freed), Some(2));
+    }
+
+    #[test]
+    fn messages_of_both_ways_begin_in_turn() {
+        let mut bench = Bench::new();
+        let at = |nanos| NOW + host::Span::from_ns(nanos);
+        bench.requester.begun(at(100));
+        assert_eq!(bench.requester.gives_way(at(40), host::Span::from_ns(70)), at(100), "behind the own one");
+        assert_eq!(bench.requester.gives_way(at(300), host::Span::from_ns(70)), at(300), "at once");
+        bench.post(1, SendOp::Send, 10);
+        assert_eq!(bench.requester.waits(at(300)), Some((at(370), true)));
+        assert_eq!(bench.requester.waits(at(310)), Some((at(370), false)), "somebody looks then");
+        bench.requester.looks();
+        assert_eq!(bench.requester.waits(at(320)), Some((at(370), true)));
+        assert_eq!(bench.requester.waits(at(370)), None);
     }
 
     #[test]

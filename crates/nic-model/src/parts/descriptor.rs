@@ -17,6 +17,8 @@ pub(crate) struct Descriptors {
     /// The processor writes them to the card.
     pub(crate) pushed: bool,
     by_limit: bool,
+    /// Those that are not needed at once wait for an engine that reads nothing.
+    pub(crate) idle: bool,
     merge_send: u64,
     merge_write: u64,
     /// Requests that may be fetched ahead, for each queue pair.
@@ -36,6 +38,7 @@ impl Descriptors {
             segment_bytes: d.segment_bytes as u64,
             pushed: d.pushed_flag,
             by_limit: d.limit_flag,
+            idle: d.idle_flag,
             merge_send: d.merge_send_bytes as u64,
             merge_write: d.merge_write_bytes as u64,
             ahead: d.ahead_requests as u64,
@@ -44,9 +47,11 @@ impl Descriptors {
         }
     }
 
-    /// Whose descriptor is asked for next, if one may be.
-    pub(crate) fn next(&mut self) -> Option<u32> {
-        if (self.fetching.len() as u64) < self.ahead { self.waiting.pop_front() } else { None }
+    /// Whose descriptor is asked for next, among those that may be asked for.
+    pub(crate) fn next(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        let has_room = (self.fetching.len() as u64) < self.ahead;
+        let at = self.waiting.iter().position(|qp| may(*qp)).filter(|_| has_room)?;
+        self.waiting.remove(at)
     }
 
     /// Bytes of a send request's descriptor, in a queue that allows up to `most` pieces.

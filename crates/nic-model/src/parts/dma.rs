@@ -23,6 +23,8 @@ pub(crate) struct Dma {
     /// The time from one message's beginning to the next one's at least, beside its first read request; and bytes of that.
     message_gap: Span,
     request_bytes: u64,
+    /// Messages that come in take their turn, too.
+    both_ways: bool,
     port_switch: Span,
     last_port: Option<usize>,
 }
@@ -37,6 +39,7 @@ impl Dma {
             first_alone: d.first_alone_flag,
             message_gap: ns(d.message_gap_ns),
             request_bytes: d.request_bytes as u64,
+            both_ways: d.context_flag,
             port_switch: ns(d.port_switch_ns),
             last_port: None,
         }
@@ -55,6 +58,11 @@ impl Dma {
             return Span::ZERO;
         }
         self.message_gap + bus.time_of_read(bytes.min(self.request_bytes))
+    }
+
+    /// How long a message that comes in keeps the next one of its queue pair waiting, whichever way that goes.
+    pub(crate) fn turn(&self) -> Span {
+        if self.both_ways { self.message_gap } else { Span::ZERO }
     }
 
     /// How long after a message's first read from host memory the engine can ask for more.
@@ -124,6 +132,16 @@ mod tests {
         assert_eq!(dma.gap(4096, &bus), ns(600.0) + bus.time_of_read(512), "and its first request");
         assert_eq!(dma.gap(100, &bus), ns(600.0) + bus.time_of_read(100));
         assert_eq!(dma.gap(0, &bus), ns(600.0), "nothing to read");
+    }
+
+    #[test]
+    fn messages_that_come_in_take_their_turn_where_a_context_serves_both_ways() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        params.dma.message_gap_ns = 600.0;
+        for (both, turn) in [(false, Span::ZERO), (true, ns(600.0))] {
+            params.dma.context_flag = both;
+            assert_eq!(Dma::new(&params).turn(), turn);
+        }
     }
 
     #[test]
