@@ -161,9 +161,11 @@ impl Setup {
         self.cell(experiment, &all, size)
     }
 
-    /// Microseconds of the processor for a message of a ping-pong: its post, and the poll that finds the answer.
+    /// Microseconds of the processor for a message of a ping-pong: the posts of a receive and of the message, and a poll of an empty
+    /// queue.
     pub(super) fn overhead(self, size: u64) -> Quantity {
-        self.hosts("overhead", "send", ("part", "both"), ("", ""), size)
+        let post = self.hosts("overhead", "send", ("part", "post"), ("", ""), size);
+        self.call("post", "op", "recv") + post + self.call("poll", "state", "empty")
     }
 
     /// Per cent of the time that can be computed beside messages both ways without loss of bandwidth.

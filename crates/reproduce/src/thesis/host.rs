@@ -25,7 +25,7 @@ fn overhead(table: &mut Table) {
     let small = |setup: Setup| setup.overhead(SMALL);
     table.checks(
         &["MT-101"],
-        "post and poll take longer under IBAL at 4 B, 64 B and 1 KiB",
+        "both posts and an empty poll take longer under IBAL at 4 B, 64 B and 1 KiB",
         [4, 64, 1024].map(|n| Check::below(format!("{n} B, us"), VAPI.overhead(n), IBAL.overhead(n), 0.0)),
     );
     let cheap = IBAL.with(whatif::CALLS_AS_VAPI);
@@ -37,7 +37,7 @@ fn overhead(table: &mut Table) {
             Check::alike(format!("{op}, us"), at(cheap), at(VAPI), 0.02)
         }),
     );
-    let how = "time of the post and of the poll that finds the answer, ping-pong of 4 B";
+    let how = "post of a receive, post of 4 B in a ping-pong, and a poll of an empty queue";
     table.number(&["MT-190"], how, small(VAPI));
     table.number(&["MT-191"], how, small(QUADRICS));
     table.number(&["MT-192"], how, small(MYRINET));
