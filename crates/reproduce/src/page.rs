@@ -30,7 +30,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
         main {
             (findings(all))
             (figures(all))
-            (tables(all))
+            @if !all.tables.is_empty() { (tables(all)) }
             (table(all))
             (contradictions(all))
             (criteria(all))
@@ -65,7 +65,7 @@ fn head(all: &Reproduction) -> Markup {
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
             nav aria-label="Sections" {
-                @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+                @for (id, name) in SECTIONS.into_iter().filter(|(id, _)| *id != "tables" || !all.tables.is_empty()) { a href={ "#" (id) } { (name) } }
             }
         }
     }
@@ -118,13 +118,13 @@ fn findings(all: &Reproduction) -> Markup {
                         @for (text, reached) in score.goals() {
                             article.finding.(if reached { "fact" } else { "caution" }) {
                                 h3 { (if reached { "Reached" } else { "Missed" }) }
-                                p { (text) " – " (name(paper)) }
+                                p { (text) (of_paper(all, paper)) }
                             }
                         }
                     } @else {
                         article.finding.fact {
                             h3 { "Of the rows asked for" }
-                            p { (score.counts().join("; ")) " – " (name(paper)) }
+                            p { (score.counts().join("; ")) (of_paper(all, paper)) }
                         }
                     }
                 }
@@ -141,6 +141,11 @@ fn findings(all: &Reproduction) -> Markup {
             }
         }
     }
+}
+
+/// Which of several papers something is about; nothing where there is one.
+fn of_paper(all: &Reproduction, paper: &str) -> String {
+    if all.papers.len() > 1 { format!(" – {}", name(paper)) } else { String::new() }
 }
 
 fn off(row: &Row) -> String {
@@ -173,21 +178,21 @@ fn figures(all: &Reproduction) -> Markup {
                         div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
                     }
                 }
-                @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, &all.rows)) }
+                @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, all)) }
             }
             @if all.figures.is_empty() { p { "None belongs to these rows." } }
         }
     }
 }
 
-fn frame(i: usize, figure: &Figure, rows: &[Row]) -> Markup {
-    let own: Vec<&Row> = rows.iter().filter(|row| belongs(row, figure)).collect();
+fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
+    let own: Vec<&Row> = all.rows.iter().filter(|row| belongs(row, figure)).collect();
     let chart = chart(figure);
     html! {
         figure.plot id={ "figure-" (i) } {
             figcaption {
                 h3 { "Figure " (figure.number) ": " (figure.title) }
-                p.constant { (name(figure.paper)) }
+                @if all.papers.len() > 1 { p.constant { (name(figure.paper)) } }
             }
             @if let Some(chart) = &chart {
                 (legend(&format!("Curves of figure {}", figure.number), &entries(chart)))
@@ -244,7 +249,6 @@ fn tables(all: &Reproduction) -> Markup {
     html! {
         section #tables {
             h2 { "Tables of the papers" }
-            @if all.tables.is_empty() { p { "None belongs to these rows." } }
             @for PaperTable { number, title, columns, lines, .. } in &all.tables {
                 h3 { "Table " (number) ": " (title) }
                 div.scroll tabindex="0" role="region" aria-label={ "Table " (number) } {
@@ -395,8 +399,8 @@ fn freed(all: &Reproduction) -> Markup {
         @if !all.fit_changes.is_empty() {
             h3 { "Fitted once" }
             p.hint {
-                "Values that were fitted to rows of these papers and are not any more: the rows count as predictions now. All of \
-                 this was decided after results had been seen."
+                "Values that were fitted to rows of these papers and are not any more: the rows count as predictions now, unless \
+                 another value is fitted to them. All of this was decided after results had been seen."
             }
             div.scroll tabindex="0" role="region" aria-label="Fitted once" {
                 table.plain {

@@ -227,9 +227,6 @@ fn one_assumed(rows: &[Row], (card, value): (&str, &Value), moves: &Moves) -> Op
     Some(Assumed { card, key, value: value.value, range: value.range?, why, rows: moved, near })
 }
 
-/// Less is no news.
-const NOTABLE: f64 = 0.001;
-
 /// The predicted rows that are worst: claims that fail, then numbers by how far they are off.
 #[must_use]
 pub fn worst(rows: &[Row], count: usize) -> Vec<&Row> {
@@ -240,7 +237,7 @@ pub fn worst(rows: &[Row], count: usize) -> Vec<&Row> {
             Some(false) if row.qualitative => Some((f64::INFINITY, row)),
             _ => Some((row.error()?, row)),
         })
-        .filter(|(error, _)| *error > NOTABLE)
+        .filter(|(error, _)| !is_near(*error))
         .collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     all.into_iter().take(count).map(|(_, row)| row).collect()
