@@ -17,8 +17,8 @@
                  each between two barriers that are not timed; the mean of all ranks (OSU), ns
      memory      what a rank holds for itself when nothing goes on, KiB: the most of all ranks
 
-   A sample of the first four is a batch that takes 100 us or more, so that no clock is in it; of collectives it is the mean of a
-   batch of as many. There are 5 to 100 samples in about 60 ms, after as many batches that are not counted. */
+   A sample of all but collectives is a batch that takes 100 us or more, twice in a row, so that no clock is in it, nor what is done
+   once; of collectives it is the mean of a batch of as many. There are 5 to 100 samples in about 60 ms, after as many batches that are not counted. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -248,9 +248,13 @@ static void measure(int kind)
     double values[SAMPLES_MAX], took = 0;
     int rounds = 1, samples = 0;
     for (;;) {
-        double began = now();
-        sample(kind, rounds);
-        took = now() - began;
+        took = CELL_NS;
+        for (int again = 0; again < 2; again++) {
+            double began = now(), lasted;
+            sample(kind, rounds);
+            lasted = now() - began;
+            took = lasted < took ? lasted : took;
+        }
         if (agreed(took >= BATCH_NS || rounds >= ROUNDS_MAX))
             break;
         rounds *= 2;
