@@ -25,6 +25,9 @@ const FOR_VERBS: &Needed = &[
     ("fi_pingpong", "libfabric-bin"),
     ("ucx_perftest", "ucx-utils"),
     ("qperf", "qperf"),
+    ("fio", "fio"),
+    ("mpirun.openmpi", "openmpi-bin"),
+    ("NPopenmpi", "netpipe-openmpi"),
 ];
 /// What installs MPICH and Open MPI, and builds a program against them.
 const FOR_PYTHON: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];

@@ -10,6 +10,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case<Clients>] = &[
@@ -37,6 +38,8 @@ pub(crate) const CASES: &[Case<Clients>] = &[
     },
     Case { name: "verbs-ucx", shows: "UCX over rc_verbs and ud_verbs", run: |clients| clients.all(UCX) },
     Case { name: "verbs-qperf", shows: "qperf", run: |clients| clients.all(QPERF) },
+    Case { name: "verbs-fio", shows: "fio's engine for RDMA", run: |clients| clients.all(FIO) },
+    Case { name: "verbs-mpi", shows: "Open MPI over UCX and libfabric", run: |clients| clients.all(MPI) },
 ];
 
 /// How long one of the programs may run.
@@ -187,6 +190,33 @@ const QPERF: &[Row] = &[two(
     "ver_rc_fetch_add:",
 )];
 
+const FIO: &[Row] = &[
+    two(
+        "fio --name=receiver --ioengine=rdma --port=PORT --bs=64k --size=4m --rw=read --iodepth=16",
+        "fio --name=sender --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=write --bs=64k --size=4m --rw=write",
+        "WRITE: bw",
+    ),
+    two(
+        "fio --name=receiver --ioengine=rdma --port=PORT --bs=64k --size=4m --rw=read --iodepth=16",
+        "fio --name=sender --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=read --bs=64k --size=4m --rw=write",
+        "WRITE: bw",
+    ),
+];
+
+/// NetPIPE's two ranks, which UCX also connects each with itself.
+const MPI: &[Row] = &[
+    alone(
+        "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=rc_verbs,ud_verbs,self mpirun.openmpi \
+         --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca btl ^openib,vader NPopenmpi -u 65536 -n 5 -o /dev/null",
+        "65539 bytes",
+    ),
+    alone(
+        "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe -n 2 --mca pml cm \
+         --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm --mca btl ^openib,vader NPopenmpi -u 65536 -n 5 -o /dev/null",
+        "65539 bytes",
+    ),
+];
+
 /// UCX takes shared memory of its own where it is not told the transports.
 const UCX: &[Row] = &[
     alone("ucx_info -d", "Transport: ud_verbs"),
@@ -203,6 +233,26 @@ const UCX: &[Row] = &[
     two(
         "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT -t ucp_put_lat -n 500",
         "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t ucp_put_lat -n 500",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t ucp_get -s 10000 -n 500",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t ucp_cswap -n 500",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t stream_bw -s 10000 -n 500",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t ucp_am_bw -n 500",
         "Final:",
     ),
     two(
@@ -272,7 +322,7 @@ impl Clients {
     fn one(&mut self, row: &Row, device: &str, gid: &str) -> Result<()> {
         let port = match row.server.contains("PORT") || !matches!(row.end, End::Client(_) | End::ClientOf(_))
         {
-            true => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port(),
+            true => free_port()?,
             false => RDMACM_UTILS,
         };
         let fill = |line: &str| line.replace("PORT", &port.to_string()).replace("GID", gid);
@@ -340,6 +390,16 @@ impl Clients {
         self.step += 1;
         Running::start(command, &self.folder.join(format!("{}.log", self.step)))
     }
+}
+
+/// A port that nobody listens on, and that the system gives to nobody who asks for any: one of those could be taken by a connection
+/// before the program listens.
+fn free_port() -> Result<u16> {
+    let start = (std::process::id().wrapping_mul(37) % 10_000) as u16;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let ports = std::iter::repeat_with(|| 10_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed) % 10_000));
+    let mut free = ports.take(1000).filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
+    free.next().context("no port below the dynamic ones is free")
 }
 
 /// What one said, which has to end well and say nothing bad.
