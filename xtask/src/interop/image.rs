@@ -15,7 +15,7 @@ use std::thread::available_parallelism;
 /// The package that names the kernel.
 const KERNEL: &str = "linux-image-amd64";
 /// What the guest runs, with all that it needs. Other people's test programs come in here.
-const PACKAGES: &[&str] = &["busybox-static", "ibverbs-providers", "rdmacm-utils", "iproute2"];
+const PACKAGES: &[&str] = &["busybox-static", "ibverbs-providers", "rdmacm-utils", "perftest", "iproute2"];
 /// What programs of ours for the guest are compiled against.
 const HEADERS: &[&str] = &["libibverbs-dev", "librdmacm-dev"];
 /// Loaded in this order, each after what it depends on.

@@ -5,10 +5,16 @@ use super::case::{Case, Verdict};
 use super::guest::{GUEST_INSIDE, HOST_INSIDE, tail};
 use super::lab::{Lab, OURS, Siw};
 use crate::limited::Finished;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-pub(crate) const CASES: &[Case<Lab>] =
-    &[Case { name: "siw-rping", shows: "rping at both ends, either as client", run: rping }];
+pub(crate) const CASES: &[Case<Lab>] = &[
+    Case { name: "siw-rping", shows: "rping at both ends, either as client", run: rping },
+    Case {
+        name: "siw-perftest",
+        shows: "perftest over librdmacm at both ends, either as client",
+        run: perftest,
+    },
+];
 
 /// Sizes of rping's texts.
 const TEXTS: [u32; 3] = [64, 1461, 65_535];
@@ -29,6 +35,27 @@ fn rping(lab: &mut Lab) -> Result<Verdict> {
         )?;
     }
     Ok(Verdict(format!("{} sizes, both ways", TEXTS.len())))
+}
+
+/// What of perftest siw can do.
+const PERFTEST: [&str; 6] = [
+    "ib_send_lat -s 64",
+    "ib_send_bw -s 4096",
+    "ib_write_lat -s 8",
+    "ib_write_bw -s 65536",
+    "ib_read_lat -s 64",
+    "ib_read_bw -s 65536",
+];
+
+fn perftest(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    for program in PERFTEST {
+        let server = format!("{program} -R -F -n 200 -p PORT");
+        let both = theirs_serves(lab, &server, &format!("{server} 127.0.0.1"))
+            .and_then(|()| ours_serves(lab, &server, &format!("{server} {HOST_INSIDE}")));
+        both.context(program)?;
+    }
+    Ok(Verdict(format!("{} programs, both ways", PERFTEST.len())))
 }
 
 /// A program in the guest is the server of one here.
