@@ -48,6 +48,10 @@ pub(super) struct Delivery {
     claimed: Option<u16>,
     /// When it gives up on a peer without receives; `None` while not waiting for one.
     rnr_deadline: Option<Time>,
+    /// A message waits for a receive.
+    pub(super) is_waiting: bool,
+    /// Whoever posts a receive is to tell the NIC thread: nobody else looks again by himself.
+    pub(super) wants_to_be_told: bool,
 }
 
 impl Delivery {
@@ -58,12 +62,13 @@ impl Delivery {
         link: &'l Link,
         now: impl FnOnce() -> Time,
     ) -> Result<&'l [AtomicU64], Stop> {
+        self.is_waiting = false;
         if let Some(slot) = self.find_receive(link) {
             self.rnr_deadline = None;
             return Ok(slot);
         }
         // Said once: whoever posts after that sees it and wakes us.
-        if link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
+        if self.wants_to_be_told && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
             link.name_rnr();
             crate::sync::fence::heavy();
             if let Some(slot) = self.find_receive(link) {
@@ -71,6 +76,7 @@ impl Delivery {
                 return Ok(slot);
             }
         }
+        self.is_waiting = true;
         if link.rnr_retry < 7 {
             let now = now();
             let patience = RNR_PAUSE * u64::from(link.rnr_retry);

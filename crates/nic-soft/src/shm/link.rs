@@ -157,6 +157,14 @@ impl Link {
         ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
     }
 
+    /// Whether so many receives of a queue of its own wait, or a quarter of those that it holds.
+    pub(super) fn has_receives(&self, count: u64) -> bool {
+        self.recvs.as_ref().is_some_and(|recvs| {
+            let last = self.delivered() + count.min(1 << recvs.shift() >> 2).max(1) - 1;
+            ring::filled(&recvs.slot(last)[recv::MARK], ring::lap(last, recvs.shift())).is_some()
+        })
+    }
+
     /// Begins to fetch the receive that the next message will find: when one was sent, as the peer may have posted many, and
     /// when one came, as the peer posts a receive for the answer before it asks.
     #[inline]

@@ -15,6 +15,7 @@ use super::inner::Inner;
 use super::layout::state;
 use super::qp::QpInner;
 use super::reactor::Happening;
+use super::sending::By;
 use super::shared::Shared;
 
 /// Looks again after this while something waits that may not announce itself.
@@ -104,7 +105,7 @@ fn is_waiting(qp: &QpInner) -> bool {
     let connection = &qp.connection;
     if connection.state() != state::ERROR {
         let asks_again = qp.serve_peer();
-        qp.progress();
+        qp.progress(By::Thread);
         return asks_again || qp.sending.is_stalled();
     }
     if !connection.has_failed() {

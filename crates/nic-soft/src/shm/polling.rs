@@ -13,6 +13,7 @@ use verbs::{Error, Result, Wc};
 
 use super::completions::{Completions, SendDone};
 use super::qp::QpInner;
+use super::sending::By;
 use super::shared::Shared;
 use crate::sync::roll::Workplace;
 
@@ -319,7 +320,7 @@ impl Polling {
         for seat in stalled.taken() {
             let sender = self.side.lock().senders.get(seat).cloned().flatten();
             // It reports failures, which takes the lock.
-            sender.iter().for_each(|qp| qp.progress());
+            sender.iter().for_each(|qp| qp.progress(By::Poller));
             if sender.is_some_and(|qp| qp.sending.is_stalled()) {
                 self.completions.stalls(seat);
             }

@@ -12,7 +12,7 @@ use super::memory::Ring;
 use super::receives::SharedReceives;
 use super::receiving::Receiving;
 use super::segment::Ref;
-use super::sending::Sending;
+use super::sending::{By, Sending};
 use super::serving::Serving;
 use super::shared::Shared;
 use super::turn;
@@ -84,8 +84,8 @@ impl QpInner {
     }
 
     /// Carries on with requests that wait.
-    pub(super) fn progress(&self) {
-        if self.sending.progress(&self.connection) {
+    pub(super) fn progress(&self, by: By) {
+        if self.sending.progress(&self.connection, by) {
             self.fail();
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::BiasedGuard;
+use host::{BiasedGuard, Span, Time};
 use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, WcStatus};
 
 use super::completions::{Completions, SendDone};
@@ -13,6 +13,7 @@ use super::connection::{Connection, state_of};
 use super::engine::{Engine, Outcome};
 use super::fast_path;
 use super::layout::state;
+use super::link::Link;
 use crate::sync::roll::Workplace;
 
 /// The sending half of a queue pair.
@@ -32,6 +33,22 @@ pub(super) struct Sending {
     reclaimed: AtomicU64,
 }
 
+/// Who carries on with requests that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// A thread of the program's that polls, and is likely to do so again.
+    Poller,
+    /// The NIC thread.
+    Thread,
+}
+
+/// How often who polls looks for the one receive that a message waits for: each look takes a line away from whoever posts.
+const LOOK_PERIOD: Span = Span::from_us(1);
+/// He looks at once when so many receives are there.
+const MANY_RECEIVES: u64 = 32;
+/// Of whoever has polled within this it is expected that he will again: nobody is to wake the NIC thread meanwhile.
+const ATTENDED: Span = Span::from_us(100);
+
 /// What posting works on, under the send lock.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -39,6 +56,9 @@ pub(super) struct Queue {
     /// Requests that wait for the peer, in order.
     pending: VecDeque<Pending>,
     engine: Engine,
+    /// When somebody polled last while requests waited, and looked for a receive.
+    polled: Option<Time>,
+    looked: Option<Time>,
 }
 
 /// A send request that must wait, with everything of it that the caller may reuse.
@@ -70,6 +90,23 @@ impl Queue {
     fn push(&mut self, wr: &SendWr<'_>) {
         self.posted += 1;
         self.pending.push_back(Pending::of(wr));
+    }
+
+    /// Whether to try again now. What waits for a receive is tried by whoever polls when there are many or a while has passed, so that
+    /// the two sides do not take a line from each other for each message; and only while nobody polls is the peer to tell of a receive.
+    fn is_to_be_tried(&mut self, link: &Link, by: By, now: Time) -> bool {
+        let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
+        let delivery = &mut self.engine.delivery;
+        delivery.wants_to_be_told = by == By::Thread && !within(self.polled, ATTENDED);
+        if by == By::Thread {
+            return true;
+        }
+        self.polled = Some(now);
+        if delivery.is_waiting && within(self.looked, LOOK_PERIOD) && !link.has_receives(MANY_RECEIVES) {
+            return false;
+        }
+        self.looked = Some(now);
+        true
     }
 
     /// The first that waits, and how many are done with it.
@@ -169,6 +206,8 @@ impl Sending {
             return self.post_unready(connection, &mut queue, wr, status);
         }
         if queue.pending.is_empty() {
+            // If it has to wait, the NIC thread is woken, and sees whether somebody polls.
+            queue.engine.delivery.wants_to_be_told = false;
             match queue.engine.execute(connection, wr) {
                 Outcome::Done(status, bytes) => {
                     return Ok(self.complete(connection, &mut queue, wr, status, bytes));
@@ -285,12 +324,16 @@ impl Sending {
         self.stalled.load(Ordering::Acquire)
     }
 
-    /// Carries on with requests that wait; called by whoever polls, and by the NIC thread. Whether the queue pair is to fail by it.
-    pub(super) fn progress(&self, connection: &Connection) -> bool {
+    /// Carries on with requests that wait. Whether the queue pair is to fail by it.
+    pub(super) fn progress(&self, connection: &Connection, by: By) -> bool {
         if !self.is_stalled() {
             return false;
         }
         let mut queue = self.enter(connection);
+        let now = connection.device.host.now();
+        if connection.link().is_some_and(|link| !queue.is_to_be_tried(link, by, now)) {
+            return false;
+        }
         let mut failed = false;
         while !failed && connection.state() == state::RTS {
             let Some((first, upto)) = queue.pop() else { break };
@@ -345,7 +388,11 @@ mod tests {
         assert!((0..10).all(|wr_id| send(wr_id) == Ok(false)) && half.is_stalled());
         assert_eq!(send(10), Err(Error::QueueFull { queue: "send", depth: 10 }));
         assert_eq!(over(), (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>());
-        assert!(!half.progress(connection) && over().is_empty(), "there is no receive still");
+        let asked = || connection.link().map(|link| link.qp.rnr.0.load(Ordering::Relaxed));
+        assert!(!half.progress(connection, By::Poller) && asked() == Some(0), "it polls");
+        half.lock().polled = None;
+        assert!(!half.progress(connection, By::Thread) && over().is_empty(), "there is no receive still");
+        assert_eq!(asked(), Some(1), "nobody polls");
         assert_eq!(send(10), Ok(false));
         connection.fail();
         half.flush(connection);
