@@ -1,8 +1,11 @@
 //! [`Gate`]: what a program posts to a queue pair that it has moved to RTS, while its connection is still being made. Out-of-band
 //! pairing has no moment of which both sides know, so such requests wait, and go in order once the connection is there.
+//!
+//! A queue pair may be connected with itself (UCX does that for a process's messages to itself). Our devices connect two: its twin,
+//! which the program does not know, is connected with it, and what the program sends the twin does.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use cface::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
@@ -13,8 +16,17 @@ use crate::errno::Errno;
 /// Requests that wait.
 #[derive(Default)]
 pub(crate) struct Gate {
+    /// Requests pass, and are the queue pair's own.
     is_open: AtomicBool,
-    waiting: Mutex<Vec<Kept>>,
+    waiting: Mutex<Waiting>,
+    twin: OnceLock<Qp>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    kept: Vec<Kept>,
+    /// Requests pass.
+    is_over: bool,
 }
 
 /// A request with what it points to.
@@ -53,13 +65,13 @@ impl Gate {
 
     #[cold]
     fn keep(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
-        let mut waiting = lock(&self.waiting);
-        // Opened meanwhile: whoever opens it holds the lock.
-        if self.is_open.load(Ordering::Relaxed) {
+        let (mut waiting, qp) = (lock(&self.waiting), self.twin().unwrap_or(qp));
+        // Opened meanwhile, or a twin's.
+        if waiting.is_over {
             return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
         }
         for (taken, wr) in wrs.iter().enumerate() {
-            if waiting.len() >= room as usize {
+            if waiting.kept.len() >= room as usize {
                 return Err((taken, Errno::NOMEM));
             }
             check(qp, wr).map_err(|why| (taken, why))?;
@@ -67,15 +79,15 @@ impl Gate {
                 Data::Sges(sges) => KeptData::Sges(sges.to_vec()),
                 Data::Inline(bytes) => KeptData::Inline(bytes.to_vec()),
             };
-            waiting.push(Kept { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, data });
+            waiting.kept.push(Kept { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, data });
         }
         Ok(())
     }
 
     /// Posts what has waited, and lets everything through from now on.
     pub(crate) fn open(&self, qp: &Qp) {
-        let mut waiting = lock(&self.waiting);
-        for kept in waiting.drain(..) {
+        let (mut waiting, qp) = (lock(&self.waiting), self.twin().unwrap_or(qp));
+        for kept in waiting.kept.drain(..) {
             let data = match &kept.data {
                 KeptData::Sges(sges) => Data::Sges(sges),
                 KeptData::Inline(bytes) => Data::Inline(bytes),
@@ -84,7 +96,23 @@ impl Gate {
             // connection.
             let _ = qp.post_send(&SendWr { wr_id: kept.wr_id, op: kept.op, data, flags: kept.flags });
         }
-        self.is_open.store(true, Ordering::Release);
+        waiting.is_over = true;
+        self.is_open.store(self.twin().is_none(), Ordering::Release);
+    }
+
+    /// What sends for a queue pair that is connected with itself.
+    pub(crate) fn twin(&self) -> Option<&Qp> {
+        self.twin.get()
+    }
+
+    /// From now on it is connected with itself; false if it was before.
+    pub(crate) fn set_twin(&self, twin: Qp) -> bool {
+        self.twin.set(twin).is_ok()
+    }
+
+    /// Takes the twin out.
+    pub(crate) fn into_twin(self) -> Option<Qp> {
+        self.twin.into_inner()
     }
 }
 

@@ -169,16 +169,16 @@ pub(crate) fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     address
 }
 
-/// Functions of the C library whose first argument is a path: `own` is what they answer for one of ours; without it, what they
-/// answer for what stands for it.
+/// Functions of the C library whose first argument is a path, or the one behind the folder that it is relative to: `own` is what they
+/// answer for one of ours; without it, what they answer for what stands for it.
 macro_rules! instead {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty, $own:expr;)*) => {$(
+    ($($name:ident $([$at:ident: $folder:ty])? ($($argument:ident: $kind:ty),*) -> $answer:ty, $own:expr;)*) => {$(
         // Tests of this crate keep to the C library's, and call some of these.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
-        unsafe extern "C" fn $name(path: *const c_char, $($argument: $kind),*) -> $answer {
+        unsafe extern "C" fn $name($($at: $folder,)? path: *const c_char, $($argument: $kind),*) -> $answer {
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-            type Next = unsafe extern "C" fn(*const c_char, $($kind),*) -> $answer;
+            type Next = unsafe extern "C" fn($($folder,)? *const c_char, $($kind),*) -> $answer;
             let own: fn(&Place) -> Option<$answer> = $own;
             let place = contain(|| Place::of(path)).unwrap_or(None);
             if let Some(answer) = place.as_ref().and_then(own) {
@@ -189,7 +189,7 @@ macro_rules! instead {
             // SAFETY: the C library has a function of this name and type. Test: as above.
             let next = unsafe { std::mem::transmute::<*mut c_void, Next>(address) };
             // SAFETY: what the program passes, with a path that is its own or one of ours. Test: as above.
-            unsafe { next(place.as_ref().map_or(path, |place| place.stand_in().as_ptr()), $($argument),*) }
+            unsafe { next($($at,)? place.as_ref().map_or(path, |place| place.stand_in().as_ptr()), $($argument),*) }
         }
     )*};
 }
@@ -209,6 +209,34 @@ instead! {
     stat(found: *mut c_void) -> c_int, |_| None;
     stat64(found: *mut c_void) -> c_int, |_| None;
     lstat(found: *mut c_void) -> c_int, |_| None;
+    lstat64(found: *mut c_void) -> c_int, |_| None;
+    openat[at: c_int](flags: c_int, mode: c_uint) -> c_int, Place::open;
+    openat64[at: c_int](flags: c_int, mode: c_uint) -> c_int, Place::open;
+    faccessat[at: c_int](mode: c_int, flags: c_int) -> c_int, |_| None;
+    fstatat[at: c_int](found: *mut c_void, flags: c_int) -> c_int, |_| None;
+    fstatat64[at: c_int](found: *mut c_void, flags: c_int) -> c_int, |_| None;
+}
+
+/// What programs call that were built with the C library before 2.33, as most of Python's wheels are, and those that are built to be
+/// careful: the version is that of the one structure that this processor has, and no file is made.
+macro_rules! formerly {
+    ($($name:ident($($given:ident: $kind:ty),*) = $now:ident($($argument:expr),*);)*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(test, allow(dead_code))]
+        unsafe extern "C" fn $name($($given: $kind),*) -> c_int {
+            // SAFETY: what the program passes. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
+            unsafe { $now($($argument),*) }
+        }
+    )*};
+}
+
+formerly! {
+    __xstat(_version: c_int, path: *const c_char, found: *mut c_void) = stat(path, found);
+    __xstat64(_version: c_int, path: *const c_char, found: *mut c_void) = stat64(path, found);
+    __lxstat(_version: c_int, path: *const c_char, found: *mut c_void) = lstat(path, found);
+    __lxstat64(_version: c_int, path: *const c_char, found: *mut c_void) = lstat64(path, found);
+    __open_2(path: *const c_char, flags: c_int) = open(path, flags, 0);
+    __open64_2(path: *const c_char, flags: c_int) = open64(path, flags, 0);
 }
 
 #[cfg(test)]

@@ -66,15 +66,33 @@ impl Qp {
         &self.qp
     }
 
-    /// The connection is there.
-    pub(crate) fn established(&self) {
-        self.gate.open(&self.qp);
+    /// It, or its twin, by number.
+    pub(crate) fn of_number(&self, number: u32) -> &verbs::Qp {
+        self.gate.twin().filter(|twin| twin.num() == number).unwrap_or(&self.qp)
+    }
+
+    /// The connection is there, of it or of its twin: requests may go that are posted there.
+    pub(crate) fn established(&self, number: u32) {
+        if self.gate.twin().is_none_or(|twin| twin.num() == number) {
+            self.gate.open(&self.qp);
+        }
     }
 
     /// There will be no connection: what was posted and is posted is flushed.
     pub(crate) fn failed(&self) {
         self.qp.to_error();
+        self.gate.twin().into_iter().for_each(verbs::Qp::to_error);
         self.gate.open(&self.qp);
+    }
+
+    /// Makes a twin, which has nothing to receive.
+    pub(crate) fn make_twin(&self) -> Answer<&verbs::Qp> {
+        let cq = &self.send_cq.cq;
+        let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.qp.init().cap };
+        let init = QpInit { sq_sig_all: self.init.sq_sig_all != 0, ..QpInit::new(cq).cap(cap) };
+        let twin = self.pd.pd.create_qp(&init)?;
+        self.send_cq.twins.add(twin.num(), self.qp.num());
+        if self.gate.set_twin(twin) { self.gate.twin().ok_or(Errno::INVAL) } else { Err(Errno::INVAL) }
     }
 
     /// Posts a datagram.
@@ -274,14 +292,22 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);
+        if let Some(twin) = qp.gate.twin() {
+            engine.pairing.forget(twin.num());
+            objects.twins.remove(&twin.num());
+        }
         objects.ids.remove(&number).into_iter().for_each(connect::abandoned);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, qp, bridge, .. } = qp.remove()?;
-    // Of a datagram nobody would know whom it is from.
-    if bridge.is_none() {
-        outlive(&qp, send_cq, recv_cq);
+    let Qp { pd, send_cq, recv_cq, srq, qp, bridge, gate, .. } = qp.remove()?;
+    let twin = gate.into_twin();
+    for qp in [Some(&qp), twin.as_ref()].into_iter().flatten() {
+        // Of a datagram nobody would know whom it is from.
+        if bridge.is_none() {
+            outlive(qp, send_cq, recv_cq);
+        }
     }
+    twin.into_iter().for_each(|twin| send_cq.twins.remove(twin.num()));
     drop(qp);
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
@@ -292,7 +318,9 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
 /// of a connection before it has polled, as libfabric's rxm may, takes the last message after it has destroyed the queue pair.
 fn outlive(qp: &verbs::Qp, send_cq: Held<Cq>, recv_cq: Held<Cq>) {
     let is_receive = |wc: &Wc| matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-    let done = qp.take_completions().into_iter().filter(Wc::is_ok);
+    let mut done = qp.take_completions();
+    send_cq.twins.rename(&mut done);
+    let done = done.into_iter().filter(Wc::is_ok);
     let (receives, sends): (Vec<_>, Vec<_>) = done.partition(is_receive);
     send_cq.late.add(sends.into_iter());
     recv_cq.late.add(receives.into_iter());

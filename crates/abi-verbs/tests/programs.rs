@@ -370,6 +370,18 @@ fn paths_of_devices_lead_somewhere() {
     assert!(said.contains("kept\n1: CA\nnicety0\n"), "{said}");
 }
 
+#[test]
+fn paths_of_devices_are_found_by_other_calls() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "paths.c");
+    let child = names.command(&program, "shm").env("LD_PRELOAD", library()).spawn().expect("it starts");
+    let said = finish(child, "paths");
+    assert!(said.contains("all found"), "{said}");
+}
+
 /// Scripts ask ls(1) for devices and their network interfaces.
 #[test]
 fn folders_of_devices_are_listed() {

@@ -57,7 +57,12 @@ pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
         // A request finds its listener known.
         let mut objects = lock(&engine.objects);
         // How many may wait is for the identifier to say.
-        let listener = engine.cm.listen(SocketAddr::new(addr.ip(), port), u32::MAX)?;
+        let listener =
+            engine.cm.listen(SocketAddr::new(addr.ip(), port), u32::MAX).map_err(|why| match why {
+                // The address is this device's.
+                verbs::Error::Address { .. } if port != 0 => Errno(libc::EADDRINUSE),
+                why => why.into(),
+            })?;
         port = listener.addr().port();
         objects.listeners.push((listener.addr(), id));
         listeners.push(listener);
@@ -333,7 +338,7 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
     if let End::Qp(qp) = &state.end
         && let Ok(qp) = qp.look()
     {
-        qp.established();
+        qp.established(qp.verbs().num());
         if state.qp == qp.handle() {
             modify::show(qp, n::IBV_QPS_RTS);
         }

@@ -314,6 +314,9 @@ static void before_listening(void)
 
 	any = here(rdma_get_src_port(at));
 	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP));
+	/* Where one listens another cannot. */
+	CHECK(!rdma_bind_addr(to, (struct sockaddr *)&any) && rdma_listen(to, 0) == -1 && errno == EADDRINUSE && !rdma_destroy_id(to));
+	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP));
 	struct sockaddr_in own = here(0);
 	CHECK(!rdma_bind_addr(to, (struct sockaddr *)&own) && rdma_get_src_port(to));
 	CHECK(!rdma_resolve_addr(to, NULL, (struct sockaddr *)&any, 1000));

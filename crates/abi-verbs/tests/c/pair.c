@@ -1,4 +1,4 @@
-/* A pair of queue pairs in one process, connected by their numbers: NIC memory, requests made by calls, completions one by one, a
+/* A pair of queue pairs in one process, connected by their numbers, and one that is connected with itself: NIC memory, requests made by calls, completions one by one, a
    chain of which one is wrong, a child, and the end of the other side. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
@@ -220,6 +220,42 @@ static void gone(struct end *a, struct end *b)
 	CHECK(!ibv_query_qp(a->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_ERR);
 }
 
+/* A queue pair that is connected with itself: what it sends it receives, and nobody learns that there are two. */
+static void alone(struct ibv_context *context, struct ibv_pd *pd, struct end *end)
+{
+	struct ibv_send_wr wr = { .wr_id = 2, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	make(context, pd, end);
+	struct ibv_sge sge = { (uintptr_t)end->memory, 5, end->mr->lkey };
+	memcpy(end->memory + 100, "alone", 5);
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.wr.rdma.remote_addr = (uintptr_t)end->memory + 100;
+	wr.wr.rdma.rkey = end->mr->rkey;
+	receive(end, 1);
+	join(end, end);
+	CHECK(!ibv_post_send(end->qp, &wr, &bad));
+	next(end, 2, IBV_WC_SUCCESS);
+	CHECK(!memcmp(end->memory, "alone", 5));
+	for (int i = 0; i < 1000; i++) {
+		struct ibv_send_wr send = { .wr_id = 3, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		CHECK(!ibv_post_send(end->qp, &send, &bad));
+		next(end, 1, IBV_WC_SUCCESS);
+		CHECK(ibv_wc_read_byte_len(end->cq) == 5 && !memcmp(end->memory + 1024, "alone", 5));
+		receive(end, 1);
+		if (i % 8 == 7) {
+			CHECK(!ibv_post_send(end->qp, &wr, &bad));
+			next(end, 2, IBV_WC_SUCCESS);
+		}
+	}
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE));
+	next(end, 1, IBV_WC_WR_FLUSH_ERR);
+	CHECK(!ibv_post_send(end->qp, &wr, &bad));
+	next(end, 2, IBV_WC_WR_FLUSH_ERR);
+	CHECK(!ibv_destroy_qp(end->qp));
+}
+
 int main(void)
 {
 	static struct end ends[2];
@@ -241,6 +277,8 @@ int main(void)
 		gone(a, b);
 		CHECK(!ibv_destroy_qp(a->qp));
 	}
+	for (int i = 0; i < 3; i++)
+		alone(context, pd, &ends[0]);
 	printf("all done\n");
 	return 0;
 }

@@ -1,0 +1,38 @@
+/* Paths of devices by calls that a shell does not make: those of programs that were built with an older C library, as Python's wheels
+   are, and those that begin at a folder. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+
+int __xstat(int version, const char *path, struct stat *found);
+int __lxstat(int version, const char *path, struct stat *found);
+int __open_2(const char *path, int flags);
+
+static const char device[] = "/dev/infiniband/uverbs0", kind[] = "/sys/class/infiniband/nicety0/node_type";
+
+static void is_kind(int fd)
+{
+	char text[16] = "";
+
+	CHECK(fd >= 0 && read(fd, text, sizeof text - 1) == 6 && !strcmp(text, "1: CA\n") && !close(fd));
+}
+
+int main(void)
+{
+	struct stat found;
+
+	CHECK(!__xstat(1, device, &found) && S_ISCHR(found.st_mode));
+	CHECK(!__lxstat(1, device, &found) && S_ISCHR(found.st_mode));
+	CHECK(!fstatat(AT_FDCWD, device, &found, 0) && S_ISCHR(found.st_mode) && !faccessat(AT_FDCWD, device, R_OK, 0));
+	CHECK(__xstat(1, "/dev/infiniband/uverbs7", &found) == -1 && fstatat(AT_FDCWD, "/dev/infiniband/uverbs7", &found, 0) == -1);
+	CHECK(!__xstat(1, "/etc/passwd", &found) && S_ISREG(found.st_mode));
+	is_kind(__open_2(kind, O_RDONLY));
+	is_kind(openat(AT_FDCWD, kind, O_RDONLY));
+	int etc = open("/etc", O_RDONLY | O_DIRECTORY);
+	CHECK(etc >= 0 && !fstatat(etc, "passwd", &found, 0) && S_ISREG(found.st_mode) && openat(etc, "passwd", O_RDONLY) >= 0);
+	printf("all found\n");
+	return 0;
+}
