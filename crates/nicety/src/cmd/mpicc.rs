@@ -15,6 +15,8 @@ const HEADER: &str = "mpi.h";
 /// Where the header lies: as installed, and in the sources that this program was built from.
 const HEADERS: [&str; 4] =
     ["../include", "../include/nicety", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
+/// Set for the compiler: who is called by what this program has become is not to become the same again.
+const BECOME: &str = "NICETY_MPICC";
 /// What makes a compiler stop before it links.
 const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 
@@ -32,6 +34,11 @@ impl Language {
             Self::C => ("CC", "cc"),
             Self::Cxx => ("CXX", "c++"),
         }
+    }
+
+    /// What its variable says, unless that has led back here, as a script does that calls this program and is named by `CC`.
+    fn named(self) -> Option<OsString> {
+        std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(BECOME).is_none())
     }
 
     /// The compiler with its options, such as `ccache gcc`. `named` is what its variable says; where that is this very program, as
@@ -65,13 +72,12 @@ fn is_this_program(word: &OsStr) -> bool {
 pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let is_show = |word: &OsString| ["--show", "-show", "--showme"].iter().any(|show| word == show);
     let (shows, arguments): (Vec<_>, Vec<_>) = args.arguments.iter().cloned().partition(is_show);
-    let line =
-        line(&beside::own_directory()?, language.words(std::env::var_os(language.compiler().0)), &arguments)?;
+    let line = line(&beside::own_directory()?, language.words(language.named()), &arguments)?;
     if args.show || !shows.is_empty() {
         Stream::Out.print(&format!("{}\n", shell_words(&line)))?;
         return Ok(OK);
     }
-    let why = Command::new(&line[0]).args(&line[1..]).exec();
+    let why = Command::new(&line[0]).args(&line[1..]).env(BECOME, "1").exec();
     Err(Failure::usage(format!(
         "the compiler {} cannot be started: {why}; install one, or name it by {}",
         Path::new(&line[0]).display(),

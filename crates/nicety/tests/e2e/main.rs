@@ -7,6 +7,7 @@ mod completions;
 mod devices;
 mod doctor;
 mod hosts;
+mod mpicc;
 mod mpirun;
 mod namespaces;
 mod peers;
