@@ -331,7 +331,8 @@ impl Engine {
             }
         };
         self.host.charge_step(Step::Request, 1);
-        let reach = self.transport.reach(to, addr, len, true)?;
+        let memory = if staging.is_none() { buffer.memory() } else { None };
+        let reach = self.transport.reach_in(to, (addr, len), memory, true)?;
         let remote = reach.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
         let key = self.operations.insert(Operation::new(Work::Send {
@@ -1031,7 +1032,8 @@ impl Engine {
             }
         };
         let step = self.transport.nic_of(from)?.read_max();
-        let reach = self.transport.reach(from, addr as usize, wanted as usize, false)?;
+        let memory = if staging.is_none() { receive.buffer.memory() } else { None };
+        let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
         let share = if self.lent == 0 { self.transport.share(from, wanted) } else { None };

@@ -30,6 +30,7 @@
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
+//! | `kept` | regions for the next operation on the same memory |
 //! | `share` | long messages that both processes copy, where they can |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
@@ -60,6 +61,7 @@ mod file;
 mod group;
 mod info;
 mod joining;
+mod kept;
 #[cfg(test)]
 mod lies;
 mod line;

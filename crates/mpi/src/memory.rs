@@ -23,11 +23,17 @@ pub struct Buffer {
     /// Where the elements begin behind the address, if they are one piece in order.
     piece: Option<i64>,
     /// Keeps the memory, where it is this library's.
-    _own: Option<Own>,
+    own: Option<Arc<Own>>,
 }
 
-/// Memory of this library's.
-type Own = Arc<dyn Debug + Send + Sync>;
+/// What keeps a buffer's memory mapped.
+#[derive(Debug)]
+enum Own {
+    /// Memory of the device API.
+    Memory(Buf),
+    /// Short memory of this library's.
+    Lines(#[expect(dead_code, reason = "it is reached by its address")] Vec<Line>),
+}
 
 /// Memory aligned as an allocator of C's has it.
 #[derive(Debug, Default)]
@@ -98,7 +104,7 @@ impl Piece {
     pub(crate) fn buffer(self) -> Buffer {
         let (count, piece) = (self.len as i64, (self.len > 0).then_some(0));
         let datatype = Datatype::from(Basic::Byte);
-        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, _own: None }
+        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, own: None }
     }
 
     /// How many there are.
@@ -209,7 +215,7 @@ impl Buffer {
             && let Some(len) = each.checked_mul(count)
         {
             let (len, piece) = (len as u64, (len > 0).then_some(0));
-            return Ok(Self { address, count, datatype, skip: 0, len, piece, _own: None });
+            return Ok(Self { address, count, datatype, skip: 0, len, piece, own: None });
         }
         Self::of_elements(address, count, datatype)
     }
@@ -223,13 +229,13 @@ impl Buffer {
         if len > 0 && address == 0 && first == 0 {
             return Err(Error::new(Class::BUFFER, format_args!("the buffer is null, but has {len} bytes")));
         }
-        Ok(Self { address, count, datatype, skip: 0, len, piece, _own: None })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, own: None })
     }
 
     /// A buffer of no bytes.
     pub fn nothing() -> Self {
         let datatype = Datatype::from(Basic::Byte);
-        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, _own: None }
+        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, own: None }
     }
 
     /// A buffer of `count` elements in memory of the device API, from a byte on, which it keeps as long as it and its clones live.
@@ -248,7 +254,7 @@ impl Buffer {
         }
         // SAFETY: within memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
         let buffer = unsafe { Self::new(address, count, datatype.clone()) }?;
-        Ok(Self { _own: Some(Arc::new(memory.clone())), ..buffer })
+        Ok(Self { own: Some(Arc::new(Own::Memory(memory.clone()))), ..buffer })
     }
 
     /// Memory of this library's own, which lives as long as the buffer and its clones; it begins with these bytes.
@@ -265,31 +271,31 @@ impl Buffer {
         // The first element is aligned, wherever its first byte is.
         let pad = span.start.rem_euclid(size_of::<Line>() as i64);
         let bytes = (span.end - span.start + pad) as usize;
-        let (begin, own): (usize, Own) = if bytes < LONG {
+        let (begin, own) = if bytes < LONG {
             let mut lines = Vec::new();
             lines.resize_with(bytes.div_ceil(size_of::<Line>()), Line::default);
-            (lines.as_ptr().expose_provenance(), Arc::new(lines))
+            (lines.as_ptr().expose_provenance(), Own::Lines(lines))
         } else {
             let pages = Buf::alloc(bytes)?;
-            (pages.as_ptr().expose_provenance(), Arc::new(pages))
+            (pages.as_ptr().expose_provenance(), Own::Memory(pages))
         };
         let address = begin.wrapping_add_signed((pad - span.start) as isize);
-        Ok(Self { address, count, datatype, skip: 0, len, piece, _own: Some(own) })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, own: Some(Arc::new(own)) })
     }
 
     /// All of this library's own memory, as the place of `count` elements of a type; `None` where they do not lie within it.
     pub(crate) fn seen_as(&self, count: i64, datatype: &Datatype) -> Option<Self> {
         let (span, (piece, len, _)) = (datatype.span(count).ok()?, extent_of(datatype, count).ok()?);
         let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.len);
-        let is_own = self._own.is_some() && self.one_piece().is_some_and(|(begin, _)| begin == self.address);
-        let own = self._own.clone();
+        let is_own = self.own.is_some() && self.one_piece().is_some_and(|(begin, _)| begin == self.address);
+        let own = self.own.clone();
         (is_inside && is_own).then(|| Self {
             count,
             datatype: datatype.clone(),
             skip: 0,
             len,
             piece,
-            _own: own,
+            own,
             ..*self
         })
     }
@@ -301,7 +307,15 @@ impl Buffer {
     pub(crate) unsafe fn within(&self, displacement: i64, count: i64, datatype: &Datatype) -> Result<Self> {
         let (piece, len, _) = extent_of(datatype, count)?;
         let address = self.address.wrapping_add_signed(displacement as isize);
-        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, _own: self._own.clone() })
+        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, own: self.own.clone() })
+    }
+
+    /// The memory of the device API that it lies in, if so.
+    pub(crate) fn memory(&self) -> Option<&Buf> {
+        match self.own.as_deref() {
+            Some(Own::Memory(memory)) => Some(memory),
+            _ => None,
+        }
     }
 
     /// So many of its elements, from one on; none beyond them.
@@ -317,7 +331,7 @@ impl Buffer {
             skip: 0,
             len,
             piece,
-            _own: self._own.clone(),
+            own: self.own.clone(),
         })
     }
 
@@ -645,13 +659,18 @@ pub(crate) fn all_memory(pd: &Pd) -> Result<Option<ImplicitMr>> {
     Ok(Some(unsafe { pd.reg_all(access) }?))
 }
 
-/// Registers the program's memory for as long as an operation uses it.
-pub(crate) fn register(pd: &Pd, address: usize, len: usize, access: Access) -> Result<Mr> {
+/// Registers memory as long as an operation uses it, or as long as the region keeps its owner.
+pub(crate) fn register(
+    pd: &Pd,
+    (address, len): (usize, usize),
+    access: Access,
+    owner: Arc<dyn Send + Sync>,
+) -> Result<Mr> {
     let base = NonNull::new(pointer(address))
         .ok_or_else(|| Error::new(Class::BUFFER, "memory at address 0 cannot be registered"))?;
-    // SAFETY: mapped while the operation is under way, as promised to `Buffer::new`; the operation drops the region when it is
-    // complete. References to its bytes are alive only inside the copies of this file. Test: messages_of_all_sizes_arrive.
-    let buf = unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, Arc::new(())) };
+    // SAFETY: mapped while the operation is under way, as promised to `Buffer::new`, and the operation drops the region when it is
+    // complete; or kept mapped by the owner. References to its bytes are alive only inside the copies of this file. Test: messages_of_all_sizes_arrive.
+    let buf = unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, owner) };
     Ok(pd.reg_mr(&buf, access)?)
 }
 

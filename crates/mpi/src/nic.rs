@@ -10,6 +10,7 @@ use verbs::{
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
+use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
 
@@ -129,8 +130,8 @@ pub(crate) enum Reach {
         /// Its key for peers.
         rkey: u32,
     },
-    /// By a region of its own.
-    Own(Mr),
+    /// By a region of its own, which may be kept.
+    Own(Arc<Mr>),
 }
 
 impl Reach {
@@ -161,6 +162,8 @@ pub(crate) struct Nic {
     pd: Pd,
     listener: Listener,
     all: Option<ImplicitMr>,
+    /// Regions of the program's memory, where they are kept.
+    kept: Option<Kept<Mr>>,
     /// The slab that has room, and how many connections have a part of it.
     slab: Option<(Arc<Mr>, u32)>,
     slab_connections: u32,
@@ -193,7 +196,22 @@ impl Nic {
         let heard = device.host().node().is_some();
         let in_order = attr.write_order == WriteOrder::LastByteLast;
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        Ok(Self { device, cq, cm, sizes, pd, listener, all, slab: None, slab_connections, room, writes })
+        // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
+        let kept = heard.then(Kept::default);
+        Ok(Self {
+            device,
+            cq,
+            cm,
+            sizes,
+            pd,
+            listener,
+            all,
+            kept,
+            slab: None,
+            slab_connections,
+            room,
+            writes,
+        })
     }
 
     /// Where it listens.
@@ -259,21 +277,36 @@ impl Nic {
         self.room += 1;
     }
 
-    /// Makes memory reachable: for the own NIC, or with `remote` for the peer to read.
-    pub(crate) fn reach(&self, address: usize, len: usize, remote: bool) -> Result<Reach> {
+    /// Makes bytes from an address on reachable: for the own NIC, or with `remote` for the peer to read. If they lie in `memory`, the
+    /// region may be kept for the next time. With whether it was registered for this.
+    pub(crate) fn reach(
+        &mut self,
+        (address, len): (usize, usize),
+        memory: Option<&Buf>,
+        remote: bool,
+    ) -> Result<(Reach, bool)> {
         let access = if remote { Access::REMOTE_READ } else { Access::LOCAL_WRITE };
-        match &self.all {
-            Some(all) if all.access().contains(access) => {
-                Ok(Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() })
-            }
-            _ => Ok(Reach::Own(register(&self.pd, address, len, access)?)),
+        if let Some(all) = self.all.as_ref().filter(|all| all.access().contains(access)) {
+            return Ok((Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() }, false));
         }
+        let (Some(kept), Some(memory)) = (&mut self.kept, memory) else {
+            let region = register(&self.pd, (address, len), access, Arc::new(()))?;
+            return Ok((Reach::Own(Arc::new(region)), true));
+        };
+        let bytes = address..address.saturating_add(len);
+        if let Some(region) = kept.find(&bytes) {
+            return Ok((Reach::Own(region), false));
+        }
+        let (owner, both) = (kept.handle(memory), Access::LOCAL_WRITE | Access::REMOTE_READ);
+        let region = Arc::new(register(&self.pd, (address, len), both, owner.clone())?);
+        kept.keep(bytes, owner, region.clone());
+        Ok((Reach::Own(region), true))
     }
 
     /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region
     /// is dropped.
     pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
-        register(&self.pd, address, len, self.all_rights())
+        register(&self.pd, (address, len), self.all_rights(), Arc::new(()))
     }
 
     /// Memory of this NIC, registered as by [`Nic::expose`]; `None` where peers cannot map it, or there is not so much.

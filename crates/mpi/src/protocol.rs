@@ -28,7 +28,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
         format!("{} slots of {} B that each process has for each other one", sizes.slots, sizes.slot_bytes);
     let reached = match attr.implicit_mr {
         Some(_) => "a region of all memory, so that nothing is registered for it",
-        None => "a region that is registered for the message at either end",
+        None => "a region that is registered at either end, or on modelled cards kept from a message before",
     };
     let of = |from: usize, name, why| Protocol { from: from as u64, name, why };
     let read = of(

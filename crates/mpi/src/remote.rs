@@ -36,7 +36,8 @@ impl Engine {
                 (staging.addr(), Some(staging))
             }
         };
-        let reach = self.transport.reach(process, address as usize, len as usize, false)?;
+        let memory = if staging.is_none() { buffer.memory() } else { None };
+        let reach = self.transport.reach_in(process, (address as usize, len as usize), memory, false)?;
         let step = self.transport.nic_of(process)?.read_max();
         let (mut requests, mut done) = (Vec::with_capacity(places.len()), 0);
         for (place, length) in places {

@@ -283,8 +283,20 @@ impl Transport {
 
     /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
     pub(crate) fn reach(&mut self, process: u32, address: usize, len: usize, remote: bool) -> Result<Reach> {
-        let reach = self.nic_of(process)?.reach(address, len, remote)?;
-        self.reached[usize::from(matches!(reach, Reach::Own(_)))] += 1;
+        self.reach_in(process, (address, len), None, remote)
+    }
+
+    /// As [`Transport::reach`], for bytes that may lie in memory whose regions are kept.
+    pub(crate) fn reach_in(
+        &mut self,
+        process: u32,
+        bytes: (usize, usize),
+        memory: Option<&Buf>,
+        remote: bool,
+    ) -> Result<Reach> {
+        let port = self.port_of(process)?;
+        let (reach, is_new) = self.nics[port].reach(bytes, memory, remote)?;
+        self.reached[usize::from(is_new)] += 1;
         Ok(reach)
     }
 

@@ -167,6 +167,11 @@ impl Buf {
         if self.copies.is_some() { DmAccess::Copy } else { DmAccess::Coherent }
     }
 
+    /// Whether others hold the same memory: handles cloned or sliced from this one, or this from theirs.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.owner) > 1
+    }
+
     /// The address of byte 0 in this process. It means nothing where the bytes are reached by copies alone.
     pub fn addr(&self) -> u64 {
         self.base.as_ptr().addr() as u64

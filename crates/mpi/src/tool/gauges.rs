@@ -24,7 +24,7 @@ pub enum Gauge {
     Connections,
     /// Messages and accesses that wait for a connection, for credits, or for room.
     WaitingRequests,
-    /// Times that memory was reached by the region of all memory, so that nothing was registered.
+    /// Times that memory was reached by the region of all memory or a kept one, so that nothing was registered.
     MemoryFound,
     /// Times that memory was registered for an operation.
     MemoryRegistered,
