@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
-use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, Port, Process, Tuning};
+use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::{chosen_algorithms, host, join_parent, listen_to_events};
@@ -238,7 +238,9 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
 /// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
 /// `shm`, and behind it `iwarp` where not all of the job is on this host; that is reached by the address of this host that the other
 /// one is nearest to, of those in the network that `NICETY_NETWORK` names, if it does. `NICETY_CONNECT=all` connects at the start, and
-/// `NICETY_ALGORITHMS` names algorithms. `NICETY_LANE=portals` has Portals carry messages, and `NICETY_PORTALS_ENGINE` says where it
+/// `NICETY_ALGORITHMS` names algorithms. `NICETY_FAST_PATH=1` writes short messages to where their receiver looks, and
+/// `NICETY_ONE_SIDED=messages` sends puts and gets as messages between a start and its completion, where memory cannot be mapped.
+/// `NICETY_LANE=portals` has Portals carry messages, and `NICETY_PORTALS_ENGINE` says where it
 /// matches them.
 fn config(launch: &Launch) -> mpi::Result<Config> {
     let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
@@ -258,13 +260,34 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let tuning = Tuning { algorithms: named, costs: None };
     let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
     let lane = lane()?;
-    Ok(Config { ports, connect, node, addresses, tuning, is_crowd, lane, ..Config::default() })
+    let (fast_path, one_sided) = designs()?;
+    Ok(Config { ports, connect, node, addresses, is_crowd, lane, tuning, fast_path, one_sided })
+}
+
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn wrong(name: &str, value: String, are: &str) -> mpi::Error {
+    mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"))
+}
+
+/// Whether short messages go by the fast path, and which one-sided operations as messages.
+fn designs() -> mpi::Result<(bool, OneSided)> {
+    let fast_path = match set("NICETY_FAST_PATH") {
+        Some(is) if is == "1" => true,
+        Some(is) if is != "0" => return Err(wrong("NICETY_FAST_PATH", is, "0 or 1")),
+        _ => false,
+    };
+    let one_sided = match set("NICETY_ONE_SIDED") {
+        Some(how) if how == "messages" => OneSided::MESSAGES,
+        Some(how) if how != "device" => return Err(wrong("NICETY_ONE_SIDED", how, "device or messages")),
+        _ => OneSided::default(),
+    };
+    Ok((fast_path, one_sided))
 }
 
 fn lane() -> mpi::Result<Lane> {
-    let set = |name| env::var(name).ok().filter(|value: &String| !value.is_empty());
-    let wrong =
-        |name, value, are| mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"));
     let matcher = match set("NICETY_PORTALS_ENGINE") {
         None => Matcher::default(),
         Some(name) => Matcher::named(&name)

@@ -158,6 +158,8 @@ pub(crate) struct Connection {
     outbox: Option<Outbox>,
     /// Both boxes where messages are written; on an open connection only if the peer has them, too.
     fast: Option<FastPath>,
+    /// Writes ring, where the fast path is and they do not without.
+    rings: bool,
     /// There if both boxes are, which they are on an open connection only.
     line: Option<Line>,
     /// What this side's memory has for long messages that both copy.
@@ -193,6 +195,7 @@ impl Connection {
     ) -> Result<Self> {
         let (sizes, slots, qp, inbox) = (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox());
         let fast = nic.fast_path();
+        let rings = fast.is_some() && nic.device.attr().write_ring;
         let connection = Self {
             process,
             port,
@@ -201,6 +204,7 @@ impl Connection {
             inbox,
             outbox: None,
             fast,
+            rings,
             line: None,
             words: Words::default(),
             is_lower,
@@ -504,7 +508,11 @@ impl Connection {
     fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<Key>) -> Result<()> {
         let step = u64::from(self.sizes.slots / 2);
         let signal = access.is_some() || self.posted % step == step - 1;
-        let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        let mut flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        if self.rings && matches!(op, SendOp::Write(_)) {
+            // A message by the fast path, or word of its lines, wakes a peer that sleeps.
+            flags |= SendFlags::RING;
+        }
         if signal {
             self.signalled.push_back((self.posted, access));
         }

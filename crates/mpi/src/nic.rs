@@ -192,12 +192,12 @@ impl Nic {
         let all = all_memory(&pd)?;
         let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
         let attr = device.attr();
-        // Of a write nobody tells a process that sleeps; in virtual time a wait looks whenever memory changes.
-        let heard = device.host().node().is_some();
-        let in_order = attr.write_order == WriteOrder::LastByteLast;
+        // In virtual time a wait looks whenever memory changes; elsewhere a write must ring for a process that sleeps.
+        let is_model = device.host().node().is_some();
+        let (heard, in_order) = (is_model || attr.write_ring, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
         // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
-        let kept = heard.then(Kept::default);
+        let kept = is_model.then(Kept::default);
         Ok(Self {
             device,
             cq,

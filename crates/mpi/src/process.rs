@@ -60,8 +60,9 @@ pub struct Config {
     pub lane: Lane,
     /// By what collective algorithms are chosen; that of process 0 counts for all.
     pub tuning: Tuning,
-    /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: in virtual time, on
-    /// devices that write the last byte of a write last and whose memory cannot be mapped. All processes of a job say the same.
+    /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: on devices that write the
+    /// last byte of a write last, whose memory cannot be mapped, and whose writes can ring, or in virtual time. All processes of a job
+    /// say the same.
     pub fast_path: bool,
     /// Which one-sided operations go as messages, where memory cannot be mapped; none unless it is said.
     pub one_sided: OneSided,

@@ -8,7 +8,10 @@ use mpi::{
     ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
     PROC_NULL, Piece, Process, Request, SplitType, Status, UNDEFINED,
 };
-use support::{ANY, Body, Play, buffer, in_threads, in_threads_by, pattern, receive, send, typed, with};
+use support::{
+    ANY, Body, Play, buffer, in_threads, in_threads_by, in_threads_written, pattern, receive, send, typed,
+    with,
+};
 use verbs::host::Span;
 
 fn twice(ranks: u32, connect: Connect, body: Body) {
@@ -16,7 +19,7 @@ fn twice(ranks: u32, connect: Connect, body: Body) {
     assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
 }
 
-/// Messages by writes that the receiver looks for, on a card of which it is said that it does them in order.
+/// Messages by writes that the receiver looks for, on a card of which it is said that it does them in order, and in threads over iWARP.
 mod fast_path {
     use super::{Body, Connect, Play};
 
@@ -26,6 +29,7 @@ mod fast_path {
         let written = play.run(body);
         assert_eq!(written, play.run(body), "the same seed gave another world");
         assert_ne!(written.trace, sent.trace, "nothing was written");
+        super::in_threads_written(ranks, body);
     }
 
     macro_rules! bodies {
@@ -40,6 +44,26 @@ mod fast_path {
         payloads_are_no_messages 2
         answers_and_floods_stay_in_order 2
         everybody_talks_to_everybody 6
+    }
+
+    /// Goal: a write wakes a receiver that sleeps. Method: each message comes long after its receive has begun.
+    #[test]
+    fn who_sleeps_hears_of_writes() {
+        super::in_threads_written(2, |process| {
+            let world = process.world();
+            for number in 0..10 {
+                let (bytes, other) = (vec![number; 16], super::with(1 - world.rank(), 5));
+                if i32::from(number % 2) == world.rank() {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    super::send(world, bytes, other);
+                } else {
+                    assert_eq!(super::receive(world, 16, other).0, bytes);
+                }
+            }
+            let written: u64 =
+                world.traffic().iter().map(|sent| sent.by(mpi::Carrier::Written).messages).sum();
+            assert_eq!(written, 5, "they went by other ways");
+        });
     }
 
     #[test]

@@ -143,6 +143,11 @@ pub(crate) fn in_threads_by(lane: Lane, device: &'static str, ranks: u32, body: 
     in_threads_with(vec![device], ranks, Config { lane, ..Config::default() }, body);
 }
 
+/// As [`in_threads`] over iWARP, with messages by the fast path.
+pub(crate) fn in_threads_written(ranks: u32, body: Body) {
+    in_threads_with(vec!["iwarp"], ranks, Config { fast_path: true, ..Config::default() }, body);
+}
+
 /// As [`in_threads`], where ranks take devices of one kind in turn.
 pub(crate) fn in_threads_on(
     devices: Vec<&'static str>,
