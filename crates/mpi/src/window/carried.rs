@@ -79,6 +79,24 @@ impl Header {
     }
 }
 
+/// What a synchronisation costs the libraries that carry operations as messages, before its messages leave: MPICH2 1.0.5's
+/// `ch3u_rma_sync.c`, on which MVAPICH2 builds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    /// Calls of MPI within the call, that of the message itself left out.
+    calls: u64,
+    /// Pieces of memory that it takes, which are charged as requests.
+    pieces: u64,
+}
+
+impl Within {
+    /// `MPI_Win_post`: `MPI_Comm_group`, `MPI_Group_translate_ranks`, `MPI_Comm_rank`; ranks in two groups.
+    pub(super) const POST: Self = Self { calls: 3, pieces: 2 };
+    /// `MPI_Win_complete`: the same calls; ranks in two groups, operations of each rank twice, and for all of them requests, datatypes
+    /// and their loops.
+    pub(super) const COMPLETE: Self = Self { calls: 3, pieces: 7 };
+}
+
 /// An operation that waits for its epoch's end.
 struct Waiting {
     rank: i32,
@@ -138,6 +156,12 @@ impl Carrier {
         });
         let (sent, posted) = (Lock::default(), Lock::default());
         Ok((Self { limits, context, names, sent, heard, posted }, Stop::new(core, next)))
+    }
+
+    /// Charges what a synchronisation costs before its messages leave.
+    pub(super) fn charge(&self, host: &Host, within: Within) {
+        host.charge_step(Step::Call, within.calls);
+        host.charge_step(Step::Request, within.pieces);
     }
 
     /// Whether an operation of so many bytes goes so.

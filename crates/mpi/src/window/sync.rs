@@ -10,7 +10,7 @@ use crate::memory::Buffer;
 use crate::point::With;
 use crate::request::Request;
 use crate::status::{PROC_NULL, Status};
-use crate::window::carried::Carrier;
+use crate::window::carried::{Carrier, Within};
 use crate::window::epoch::{Assert, Epochs, LockKind};
 use crate::window::object::{Pending, Window};
 use crate::window::transfer::Form;
@@ -122,6 +122,9 @@ impl Window {
         if assert.has(Assert::NOCHECK) {
             return Ok(());
         }
+        if let Some(carrier) = &self.0.carrier {
+            carrier.charge(self.core().host(), Within::POST);
+        }
         ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
     }
 
@@ -167,6 +170,7 @@ impl Window {
 
     /// As [`Window::complete`], where operations go as messages: behind those that do not.
     fn complete_by(&self, carrier: &Carrier, ranks: &[i32]) -> Result<()> {
+        carrier.charge(self.core().host(), Within::COMPLETE);
         let is_pending = || self.with_state(|state| !state.pending.is_empty());
         let done = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
         for (rank, begun) in carrier.deliver(self.core(), ranks)? {
