@@ -449,6 +449,7 @@ keys! {
         segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
         send_segment_ns "ns" 0..1_000_000 = 0: "each segment of a message, for the processor that sends it";
         byte_ps "ps" 0..1_000_000 = 0: "each byte that a call copies, from the program to the kernel or back";
+        head_calls "calls" 0..16 = 0: "by which a library takes a message's head, before those for its data";
         buffer_bytes "bytes" 0..1_073_741_824 = 0: "that may wait in the kernel; one call takes half of them at most; 0: all that there are";
     }
     /// What the interface offers.

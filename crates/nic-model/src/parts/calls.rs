@@ -49,7 +49,8 @@ pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
             Step::Call => costs.call_ns,
             Step::Request => costs.request_ns,
             Step::Match => costs.match_ns,
-            Step::Event => costs.event_ns,
+            // A message's: what goes on in the middle of one costs no call for its head.
+            Step::Event => costs.event_ns + params.tcp.head_calls * params.host.poll_full_ns,
         })
     })
 }
@@ -132,6 +133,11 @@ mod tests {
         }
         let steps = Calls::new(&machine.params).processor().steps;
         assert_eq!(steps, [100.0, 50.0, 7.0, 30.0].map(ns));
+        for (key, value) in [("tcp.head_calls", "2"), ("host.poll_full_ns", "400")] {
+            machine.set(key, value).expect("a key");
+        }
+        let steps = Calls::new(&machine.params).processor().steps;
+        assert_eq!(steps[3], ns(830.0), "and calls for a message's head");
     }
 
     /// Goal: two runs cost the same, although the system puts memory elsewhere in each. Method: pages that are no divisor of the
