@@ -15,8 +15,8 @@
 //! - A peak is the largest bandwidth from 16 KiB to 1 MiB, with a window of 64 messages.
 //! - MPICH2 is our MPI on the machine of sockets, with the costs of MPICH2's library.
 //! - Puts and gets are begun and ended as OMB's programs of that time do it: start and complete, post and wait. Both libraries send
-//!   them as messages when the epoch is completed; MVAPICH2-1SC only puts up to 8 KiB and gets up to 394 KiB, which are
-//!   MVAPICH2's defaults for this card, and the others are writes and reads of the card.
+//!   them as messages when the epoch is completed; MVAPICH2-1SC only puts up to 2 KiB and gets up to 192 KiB, which are
+//!   the defaults of MVAPICH2 0.9 on Xeons of 64 bits, and the others are writes and reads of the card.
 //! - Processes of a node follow each other. Those of MVAPICH2 speak by their node's memory, those of MPICH2 by their kernel's TCP.
 //! - Collective operations are called in a row, as IMB does. Kernels are of class A, and what computing takes is charged by operation.
 

@@ -33,7 +33,7 @@ fn put_latency(table: &mut Table) {
         "puts of 4 B, within 10 %: about the same",
         Check::alike("us", put(BOTH), put(RING), SAME),
     );
-    table.unused(&["IW-090"], "how the variant of our MPI is set: puts up to 8 KiB go as messages");
+    table.unused(&["IW-090"], "how the variant of our MPI is set: puts up to 2 KiB go as messages");
 }
 
 /// What is about the same.

@@ -15,8 +15,9 @@ use crate::variant::factor;
 /// Ways of a short message: sent, or written to where the receiver looks.
 pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 
-/// Short operations as messages, as MVAPICH2's defaults for Chelsio T3 have it.
-const BOTH: OneSided = OneSided { put_max: 8 << 10, get_max: 394 << 10 };
+/// Short operations as messages, by MVAPICH2's defaults on Xeons of 64 bits: `RDMA_PUT_FALLBACK_THRESHOLD` and
+/// `RDMA_GET_FALLBACK_THRESHOLD` of 0.9's `ibv_param.h`. Those for the Chelsio T3 (8 and 394 KiB) came with 1.0.
+const BOTH: OneSided = OneSided { put_max: 2 << 10, get_max: 192 << 10 };
 
 /// Notes by their names.
 type Notes = BTreeMap<String, String>;
