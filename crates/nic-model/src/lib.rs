@@ -40,7 +40,7 @@ use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;
 use parts::kernel::Sockets;
-pub use seastar::{COMPONENTS, Profile, profile};
+pub use seastar::{COMPONENTS, Profile, interrupted, profile};
 
 /// Opens the card of the simulated machine that `host` is. Opened again there, also by other ranks, it is the same card;
 /// cards of one world that are opened with the same values reach each other.

@@ -139,6 +139,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &over_portals::BANDWIDTH,
         &over_portals::POST,
         &over_portals::COLLECTIVE,
+        &over_portals::AVAILABILITY,
         &floor::MachineFloor,
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use host::world::Node;
-use host::{Bell, Time};
+use host::{Bell, Span, Time};
 use verbs::Firmware;
 
 use super::flow::Flow;
@@ -60,6 +60,8 @@ pub(super) struct Card {
     /// Until when the card's processor, the kernel, and the engines of either direction are busy.
     pub(super) processor: Time,
     pub(super) kernel: Time,
+    /// How long the kernel has had the processor by interrupts.
+    pub(super) interrupted: Span,
     pub(super) transmitter: Time,
     pub(super) receiver: Time,
     /// Long messages that come in, by the card that they are of.
@@ -76,6 +78,7 @@ impl Card {
             programs: BTreeMap::new(),
             processor: Time::ZERO,
             kernel: Time::ZERO,
+            interrupted: Span::ZERO,
             transmitter: Time::ZERO,
             receiver: Time::ZERO,
             streams: BTreeMap::new(),
@@ -109,7 +112,6 @@ impl Card {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::Span;
 
     #[test]
     fn effects_are_seen_in_the_order_in_which_they_were_told() {

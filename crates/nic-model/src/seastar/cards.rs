@@ -55,6 +55,14 @@ impl Fabric {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long the kernel of a node has had its processor by interrupts, those that have begun until now.
+    pub(super) fn interrupted(node: &Node) -> Span {
+        node.sync();
+        let all = fabrics(&node.timeline());
+        let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|fabric| fabric.lock().interrupted(node.index())).fold(Span::ZERO, |a, b| a + b)
+    }
+
     /// Of the last record that programs of a node have told it.
     pub(super) fn profile(node: &Node) -> Option<Profile> {
         let all = fabrics(&node.timeline());
@@ -119,6 +127,11 @@ impl Cards {
     fn has(&self, at: Address) -> bool {
         let card = self.cards.get(at.node).and_then(Option::as_ref);
         card.is_some_and(|card| card.programs.contains_key(&at.pid))
+    }
+
+    fn interrupted(&self, node: usize) -> Span {
+        let card = self.cards.get(node).and_then(Option::as_ref);
+        card.map_or(Span::ZERO, |card| card.interrupted)
     }
 
     fn last(&self, node: usize) -> Option<Path> {
@@ -316,7 +329,8 @@ impl Cards {
     fn at_kernel(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;
-        path.go(busy.max(now), Component::Waiting);
+        let begins = busy.max(now);
+        path.go(begins, Component::Waiting);
         path.go(path.at + interrupt, Component::Interrupt);
         path.interrupted();
         let ends = match work {
@@ -327,7 +341,9 @@ impl Cards {
             }
             work => self.run(at, work, path),
         };
-        self.card(at.node).kernel = ends;
+        let card = self.card(at.node);
+        card.kernel = ends;
+        card.interrupted += ends.since(begins);
     }
 
     /// Whoever runs programs has work for one; when it is done.

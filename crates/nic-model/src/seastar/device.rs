@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use host::world::Node;
-use host::{Bell, Host, Rate, Wake};
+use host::{Bell, Host, Rate, Span, Wake};
 use verbs::provider::{CmOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps};
 use verbs::{
     Access, AtomicCap, Buf, CompChannel, Device, DeviceAttr, DmAccess, Error, Firmware, Pd, QpInit, Result,
@@ -56,6 +56,13 @@ pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> 
 #[must_use]
 pub fn profile(host: &Host) -> Option<Profile> {
     Fabric::profile(host.node()?)
+}
+
+/// How long the kernel of this machine has had its processor by the card's interrupts, from the beginning until now: what a program that
+/// computes all the time has lost. Zero in real time.
+#[must_use]
+pub fn interrupted(host: &Host) -> Span {
+    host.node().map_or(Span::ZERO, Fabric::interrupted)
 }
 
 fn attr_of(config: &Config, node: &Node) -> DeviceAttr {

@@ -32,5 +32,5 @@ mod running;
 mod work;
 
 pub(crate) use device::open;
-pub use device::profile;
+pub use device::{interrupted, profile};
 pub use path::{COMPONENTS, Profile};

@@ -1,4 +1,4 @@
-//! `portals-latency`, `portals-bandwidth`, `portals-post`, `portals-collective`: a small MPI over Portals whose matching is a program of
+//! `portals-latency`, `portals-bandwidth`, `portals-post`, `portals-collective`, `portals-availability`: a small MPI over Portals whose matching is a program of
 //! the NIC ([`verbs::Firmware`]), or of the kernel where a modelled card is told so. The experiments of the accelerated Portals on
 //! SeaStar.
 //!
@@ -8,8 +8,10 @@
 //! | `pair` | messages between two ranks, and where their time goes |
 //! | `posting` | what posting takes |
 //! | `collective` | collective operations, as the Pallas benchmarks time them |
+//! | `overlap` | messages to a process that computes |
 
 mod collective;
+mod overlap;
 mod pair;
 mod port;
 mod posting;
@@ -23,6 +25,7 @@ use super::{
 };
 use crate::variant::factor;
 use collective::Call;
+use overlap::{Overlap, Wanted};
 use pair::{Flow, Pair};
 use posting::{How, Posting};
 
@@ -41,6 +44,8 @@ const INTERRUPTS: &str = "interrupts";
 const TIME: &str = "time";
 const ORDERS: &str = "orders";
 const UNEXPECTED: &str = "unexpected";
+const SHARE: &str = "share";
+const LOST: &str = "lost";
 
 /// Directions of a stream.
 const STREAMS: [(&str, Flow); 3] = [("uni", Flow::OneWay), ("bi", Flow::BothWays), ("late", Flow::Late)];
@@ -60,6 +65,7 @@ enum What {
     Stream,
     Posting,
     Collective,
+    Overlap,
 }
 
 /// One of the experiments.
@@ -127,6 +133,20 @@ pub(super) const COLLECTIVE: OverPortals = OverPortals {
     },
 };
 
+/// What messages cost a process that computes.
+pub(super) const AVAILABILITY: OverPortals = OverPortals {
+    name: "portals-availability",
+    about: "messages over Portals to a process that computes: what it loses, by who matches them",
+    explain: include_str!("../explain/portals-availability.md"),
+    what: What::Overlap,
+    metric: Metric {
+        name: "compute_share",
+        unit: "%",
+        about: "largest share of the time that the target of windows of messages can compute while they take as long as without",
+        scale: Scale::Plain,
+    },
+};
+
 impl OverPortals {
     /// The level of a factor among those that there are.
     fn chosen<T: Copy>(cell: &Cell, all: &[(&str, T)]) -> Result<T, Fault> {
@@ -189,6 +209,7 @@ impl Experiment for OverPortals {
                 let ways = POSTINGS.map(|(name, _)| variant(&[(factor::OP, name)]));
                 over(&ways, factor::QUANTITY, if quick { &[TIME] } else { &[TIME, ORDERS] })
             }
+            What::Overlap => [SHARE, LOST].map(quantity).into(),
             What::Collective => {
                 let kinds = COLLECTIVES.map(|kind| variant(&[(factor::OP, kind.name())]));
                 over(&kinds, RANKS.factor, if quick { &["16"] } else { &["4", "16", "64"] })
@@ -234,6 +255,10 @@ impl Experiment for OverPortals {
     fn metric(&self, variant: &Variant) -> Metric {
         let plain = |unit, about| Metric { unit, about, scale: Scale::Plain, ..self.metric };
         match (self.what, variant.get(factor::QUANTITY).unwrap_or(TIME)) {
+            (What::Overlap, LOST) => {
+                let metric = plain("us", "what a message takes from a process that computes when it comes");
+                Metric { name: "lost_per_message", ..metric }
+            }
             (What::PingPong, INTERRUPTS) => plain("1", "interrupts that a message waits for"),
             (What::Stream, UNEXPECTED) => plain("1", "messages of a window that came before their receive"),
             (What::Posting, ORDERS) => plain("1", "orders that go to whoever runs the program"),
@@ -248,7 +273,7 @@ impl Experiment for OverPortals {
 
     fn ranks(&self, variant: &Variant) -> u32 {
         match self.what {
-            What::PingPong | What::Stream => 2,
+            What::PingPong | What::Stream | What::Overlap => 2,
             What::Posting => 1,
             What::Collective => Self::job(variant),
         }
@@ -258,6 +283,7 @@ impl Experiment for OverPortals {
         match self.what {
             // Hundreds of ranks say enough in one sample.
             What::Collective if Self::job(variant) > 256 => Sampling::ONCE,
+            What::Overlap => Sampling::ONCE,
             What::Collective | What::Stream => Sampling::LONG,
             // Numbers of things are of one operation.
             _ if matches!(variant.get(factor::QUANTITY), Some(INTERRUPTS | ORDERS)) => Sampling::LONG,
@@ -277,6 +303,14 @@ impl Experiment for OverPortals {
             What::Stream => {
                 let flow = Self::chosen(cell, &STREAMS)?;
                 Box::new(Pair::prepare(session, flow, Self::reading(cell)?)?)
+            }
+            What::Overlap => {
+                let wanted = match cell.factor(factor::QUANTITY)? {
+                    SHARE => Wanted::Share,
+                    LOST => Wanted::Lost,
+                    other => return Err(Fault::Meaningless(format!("quantity {other}"))),
+                };
+                Box::new(Overlap::prepare(session, wanted)?)
             }
             What::Posting => {
                 let how = Self::chosen(cell, &POSTINGS)?;
