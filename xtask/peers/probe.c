@@ -12,6 +12,11 @@
                  of the shorter one was hidden (IMB-NBC's definition), from 0 to 1
      put, get    rank 0 operates on rank 1's window and flushes, under MPI_Win_lock_all; rank 1 waits in a receive (OSU's osu_put_latency
                  and osu_get_latency), ns
+     putepoch, getepoch
+                 rank 0 operates on rank 1's window between MPI_Win_start and _complete, then rank 1 on rank 0's: half of both, as
+                 osu_put_latency of 2007 has it, ns
+     putwindow, getwindow
+                 64 operations of rank 0 in each such epoch (osu_put_bw of 2007), ns an operation
      fetchadd    the same by MPI_Fetch_and_op on 8 bytes (osu_fop_latency), ns
      barrier, bcast, reduce, allreduce, allgather, alltoall
                  each between two barriers that are not timed; the mean of all ranks (OSU), ns
@@ -179,6 +184,51 @@ static double operations(int rounds, enum operation operation)
     return (now() - began) / rounds;
 }
 
+static MPI_Group peer;
+
+/* One epoch of a rank on the other, with so many operations. */
+static void epoch(int origin, int count, enum operation operation)
+{
+    if (rank != origin) {
+        MPI_Win_post(peer, 0, window);
+        MPI_Win_wait(window);
+        return;
+    }
+    MPI_Win_start(peer, 0, window);
+    for (int i = 0; i < count; i++) {
+        char *own = operation == PUT ? out : in;
+        MPI_Aint at = (MPI_Aint)i * bytes;
+        if (operation == PUT)
+            MPI_Put(own, bytes, MPI_BYTE, 1 - rank, at, bytes, MPI_BYTE, window);
+        else
+            MPI_Get(own + at, bytes, MPI_BYTE, 1 - rank, at, bytes, MPI_BYTE, window);
+    }
+    MPI_Win_complete(window);
+}
+
+static double epochs(int rounds, enum operation operation)
+{
+    double began = now();
+    for (int i = 0; i < rounds && rank < 2; i++) {
+        epoch(0, 1, operation);
+        epoch(1, 1, operation);
+    }
+    return (now() - began) / rounds / 2;
+}
+
+static double windows(int rounds, enum operation operation)
+{
+    double began = now();
+    for (int i = 0; i < rounds && rank < 2; i++)
+        epoch(0, WINDOW, operation);
+    return (now() - began) / rounds / WINDOW;
+}
+
+static double putepoch(int rounds) { return epochs(rounds, PUT); }
+static double getepoch(int rounds) { return epochs(rounds, GET); }
+static double putwindow(int rounds) { return windows(rounds, PUT); }
+static double getwindow(int rounds) { return windows(rounds, GET); }
+
 static double put(int rounds) { return operations(rounds, PUT); }
 static double get(int rounds) { return operations(rounds, GET); }
 static double fetchadd(int rounds) { return operations(rounds, FETCH_ADD); }
@@ -235,6 +285,8 @@ static const struct {
     {"bcast", "ns", NULL, bcast},        {"reduce", "ns", NULL, reduce},       {"allreduce", "ns", NULL, allreduce},
     {"allgather", "ns", NULL, allgather}, {"alltoall", "ns", NULL, alltoall},
     {"put", "ns", put, NULL},            {"get", "ns", get, NULL},             {"fetchadd", "ns", fetchadd, NULL},
+    {"putepoch", "ns", putepoch, NULL},  {"getepoch", "ns", getepoch, NULL},
+    {"putwindow", "ns", putwindow, NULL}, {"getwindow", "ns", getwindow, NULL},
 };
 enum { KINDS = sizeof CELLS / sizeof *CELLS };
 
@@ -276,6 +328,18 @@ static void measure(int kind)
     fflush(stdout);
 }
 
+static void begin_epochs(void)
+{
+    MPI_Group world;
+    void *base;
+    int other = 1 - rank;
+    MPI_Win_allocate((MPI_Aint)bytes * WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+    memset(base, 0, (size_t)bytes * WINDOW);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1, &other, &peer);
+    MPI_Group_free(&world);
+}
+
 static int cell(const char *word)
 {
     const char *colon = strchr(word, ':');
@@ -290,7 +354,9 @@ static int cell(const char *word)
     for (int kind = 0; kind < KINDS; kind++) {
         if (strlen(CELLS[kind].name) != length || strncmp(word, CELLS[kind].name, length))
             continue;
-        room = (size_t)(bytes + 64) * (size_t)size;
+        int has_epochs = CELLS[kind].pairs == putepoch || CELLS[kind].pairs == getepoch || CELLS[kind].pairs == putwindow ||
+                         CELLS[kind].pairs == getwindow;
+        room = (size_t)(bytes + 64) * (size_t)(has_epochs ? WINDOW : size);
         out = malloc(room);
         in = malloc(room);
         if (!out || !in)
@@ -304,7 +370,13 @@ static int cell(const char *word)
             memset(base, 0, (size_t)bytes);
             MPI_Win_lock_all(0, window);
         }
+        if (has_epochs)
+            begin_epochs();
         measure(kind);
+        if (has_epochs) {
+            MPI_Group_free(&peer);
+            MPI_Win_free(&window);
+        }
         if (has_window) {
             MPI_Win_unlock_all(window);
             MPI_Win_free(&window);

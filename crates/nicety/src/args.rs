@@ -382,6 +382,9 @@ pub(crate) struct ReproduceArgs {
     /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see what follows
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
+    /// Show what the paper on MPI over iWARP compares for real, too: a file of `cargo xtask peers --paper FILE`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) real: Option<PathBuf>,
     /// Write the rows as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
@@ -412,6 +415,8 @@ EXAMPLES
   nicety reproduce mt23108-nicmem/bibw_2port         one experiment
   nicety reproduce NM-054                            one row
   nicety reproduce --set dma.read_latency_ns=700     what if the bus took longer?
+  nicety reproduce mpi-iwarp --real FILE --html page.html
+                                                     and what the paper compares, for real
   nicety reproduce --json - | jq '.rows[] | select(.class == \"predicted\") | [.id, .ratio]'
 
 EXIT STATUS

@@ -4,6 +4,7 @@ use super::figure::Figure;
 use super::judge::{Class, Row};
 use super::plots::{chart, entries, residuals};
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
+use super::real::{Comparison, OTHERS, OURS};
 use super::reproduction::{PaperScore, Reproduction};
 use super::score::Assumed;
 use super::score::{Score, worst};
@@ -31,6 +32,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
             (findings(all))
             (figures(all))
             @if !all.tables.is_empty() { (tables(all)) }
+            (real(all))
             (table(all))
             (contradictions(all))
             (criteria(all))
@@ -42,10 +44,14 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
     Ok(document("Nicety: the papers beside the model", &body, &data))
 }
 
-const SECTIONS: [(&str, &str); 9] = [
+/// The section that a file of real measurements makes.
+const REAL: &str = "real";
+
+const SECTIONS: [(&str, &str); 10] = [
     ("findings", "Findings"),
     ("plots", "Figures"),
     ("tables", "Tables"),
+    (REAL, "For real"),
     ("results", "Rows"),
     ("contradictions", "Contradictions"),
     ("criteria", "Changed criteria"),
@@ -65,9 +71,18 @@ fn head(all: &Reproduction) -> Markup {
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
             nav aria-label="Sections" {
-                @for (id, name) in SECTIONS.into_iter().filter(|(id, _)| *id != "tables" || !all.tables.is_empty()) { a href={ "#" (id) } { (name) } }
+                @for (id, name) in SECTIONS.into_iter().filter(|(id, _)| has(all, id)) { a href={ "#" (id) } { (name) } }
             }
         }
+    }
+}
+
+/// Whether there is such a section.
+fn has(all: &Reproduction, id: &str) -> bool {
+    match id {
+        "tables" => !all.tables.is_empty(),
+        REAL => all.real.is_some(),
+        _ => true,
     }
 }
 
@@ -274,6 +289,54 @@ fn table_line(line: &TableLine) -> Markup {
             @for cell in &line.cells {
                 @for i in 0..2 {
                     td.number { (cell.map_or_else(|| "–".to_owned(), |both| format!("{:.2}", both[i]))) }
+                }
+            }
+        }
+    }
+}
+
+/// The paper's gains beside today's, for real.
+fn real(all: &Reproduction) -> Markup {
+    let Some(real) = &all.real else { return html! {} };
+    let ours: Vec<&str> = OURS.iter().map(|(_, name)| *name).collect();
+    html! {
+        section #(REAL) {
+            h2 { "MPI over iWARP, for real" }
+            p.hint {
+                "What the paper's iWARP gained over MPICH2's TCP, and what ours gains today over other libraries' TCP: less time, or \
+                 more bandwidth. Not the paper's machines: " (real.conditions) "."
+            }
+            @for (at, (_, other)) in OTHERS.iter().enumerate() {
+                h3 { "Beside " (other) }
+                (real_table(&format!("Gains over {other}"), &["paper, MVAPICH2-R over MPICH2"], &ours, &real.comparisons, |one| {
+                    let today = one.today[at].iter().cloned();
+                    std::iter::once(Some(one.paper.clone())).chain(today).collect()
+                }))
+            }
+            h3 { "What each takes" }
+            (real_table("What each takes", &ours, &OTHERS.map(|(_, name)| name), &real.comparisons, |one| one.values.clone()))
+        }
+    }
+}
+
+fn real_table(
+    label: &str,
+    first: &[&str],
+    then: &[&str],
+    comparisons: &[Comparison],
+    cells: impl Fn(&Comparison) -> Vec<Option<String>>,
+) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) {
+            table.plain {
+                thead { tr { th scope="col" { "what" } @for head in first.iter().chain(then) { th scope="col" { (head) } } } }
+                tbody {
+                    @for one in comparisons {
+                        tr {
+                            th scope="row" { (one.what) }
+                            @for cell in cells(one) { td.number { (cell.as_deref().unwrap_or("–")) } }
+                        }
+                    }
                 }
             }
         }

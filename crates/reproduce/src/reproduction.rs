@@ -16,6 +16,7 @@ use super::lab::{Lab, Measure};
 use super::machine::{Fitted, Machine, Machines};
 use super::moves::Moves;
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::real::Real;
 use super::rows::{paper_of, table};
 use super::score::{Assumed, Score, assumed};
 use super::tables::{PaperTable, tables};
@@ -79,6 +80,9 @@ pub struct Reproduction {
     pub figures: Vec<Figure>,
     /// Cells that were measured.
     pub measured: usize,
+    /// What the paper on MPI over iWARP measured, for real, if a file with that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real: Option<Real>,
 }
 
 /// How near the rows of one paper come.
@@ -144,6 +148,7 @@ pub fn reproduce(
         figures: plans.iter().map(|plan| plan.draw(&lab)).collect(),
         rows,
         measured,
+        real: None,
     })
 }
 

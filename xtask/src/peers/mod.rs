@@ -5,27 +5,26 @@
 //! | `libraries` | the libraries: how each is installed, the program built for it, and a job started |
 //! | `cells` | what is measured, and the bound of each |
 //! | `table` | medians, ratios and the table |
+//! | `output` | what the program says under a library |
+//! | `paper` | the experiments of the paper on MPI over iWARP, for `nicety reproduce mpi-iwarp --real` |
 //!
 //! A turn is a job under each library, one after the other, so that what disturbs the machine disturbs all alike; cells come in
 //! another order in each turn. A ratio is that of one turn; the table has the median of all turns and the least and the most.
 
 mod cells;
 mod libraries;
+mod output;
+mod paper;
 mod table;
 
-use std::time::Duration;
+use anyhow::{Result, ensure};
 
-use anyhow::{Context, Result, ensure};
-
-use crate::limited::Running;
 use crate::python;
 use crate::workspace::Workspace;
 use cells::{CELLS, Cell, Setting};
 use libraries::Library;
+use output::{middle, said};
 use table::Measured;
-
-/// How long a job may run: four of MPICH's ranks on two cores wait for each other most of the time.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -39,6 +38,10 @@ pub(crate) struct Options {
     /// Only install the libraries and build the program for them.
     #[arg(long)]
     install: bool,
+    /// Measure what the paper on MPI over iWARP does, with our MPI on iWARP in its three variants beside the others over TCP, into a
+    /// file for `nicety reproduce mpi-iwarp --real FILE`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "list", "install"])]
+    paper: Option<std::path::PathBuf>,
     /// Print the cells and their bounds.
     #[arg(long)]
     list: bool,
@@ -59,6 +62,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.install {
         println!("installed in {}", python::folder(workspace).display());
         return Ok(());
+    }
+    if let Some(file) = &options.paper {
+        return paper::run(workspace, &libraries, options.turns, file);
     }
     let mut measured = Measured::default();
     for turn in 0..options.turns {
@@ -89,22 +95,16 @@ fn job<'a>(
     setting: Setting,
     cells: &[&'a Cell],
 ) -> Result<Vec<(&'a Cell, f64)>> {
-    let log = python::folder(workspace).join(format!("{}.log", library.name));
     let mut command = library.job(setting);
     command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
-    let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
+    let all = said(workspace, library.name, &mut command)?;
     let took = began.elapsed();
-    let all = &finished.output;
-    ensure!(finished.is_good(), "{} ended with {:?}: {all}", library.name, finished.status);
     let value = |cell: &&'a Cell| -> Result<(&'a Cell, f64)> {
         if cell.is_start_up() {
             return Ok((*cell, took.as_secs_f64() * 1e9));
         }
-        let line = all.lines().find_map(|line| line.strip_prefix(cell.probe)?.strip_prefix(' '));
-        let line = line.with_context(|| format!("{} said nothing of {}: {all}", library.name, cell.probe))?;
-        let values = line.split(' ').skip(1).map(str::parse).collect::<Result<Vec<f64>, _>>()?;
-        Ok((*cell, table::median(values).context("a cell has samples")?))
+        Ok((*cell, middle(library.name, &all, cell.probe)?))
     };
     cells.iter().map(value).collect()
 }

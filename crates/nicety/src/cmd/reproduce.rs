@@ -1,7 +1,9 @@
 //! `nicety reproduce`: the papers' published numbers beside the modelled cards.
 
+use std::path::Path;
+
 use report::number::plural;
-use reproduce::{self, Options, Reproduction};
+use reproduce::{self, Options, Real, Reproduction};
 
 use crate::args::{ReproduceArgs, Target};
 use crate::error::{Failure, OK, Outcome};
@@ -18,18 +20,26 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     let rows = reproduce::select(args.what.as_deref()).map_err(Failure::usage)?;
     let wanted = wanted(args);
     output::check(&wanted)?;
+    let real = args.real.as_deref().map(real).transpose()?;
     let signals = Signals::install()?;
     let mut display = Display::new(args.plain, &signals.stop).all_or_nothing();
     let options = Options { figures: args.html.is_some(), changes: args.set.clone() };
     let done = reproduce::run(rows, &options, &mut display, &signals.stop);
     display.clear();
     match done.map_err(Failure::usage)? {
-        Some(all) => deliver(&all, &wanted, args.plain).map(|()| OK),
+        Some(all) => deliver(&Reproduction { real, ..all }, &wanted, args.plain).map(|()| OK),
         None => Err(Failure {
             status: signals.status().unwrap_or(crate::error::FAILED),
             ..Failure::run("interrupted; nothing was written, as a score of some rows would mislead")
         }),
     }
+}
+
+/// A file of real measurements.
+fn real(path: &Path) -> Result<Real, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--real {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    Real::read(&text).map_err(wrong)
 }
 
 fn wanted(args: &ReproduceArgs) -> Vec<Wanted<'_>> {

@@ -1,0 +1,218 @@
+//! [`Real`]: what the experiments of the paper on MPI over iWARP give for real, beside what the paper printed: our MPI on iWARP as its
+//! three variants, and other libraries over TCP. `cargo xtask peers --paper FILE` measures it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::published::{IWARP, dataset};
+
+/// Our MPI as MVAPICH2-R, -SR and -1SC, by the words of the file.
+pub const OURS: [(&str, &str); 3] =
+    [("ring", "fast path"), ("send", "send and receive"), ("one-sided", "one-sided by RDMA")];
+/// The libraries over TCP.
+pub const OTHERS: [(&str, &str); 2] = [("mpich", "MPICH"), ("open-mpi", "Open MPI")];
+
+/// How the paper compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gain {
+    /// By how many per cent of the others' time ours is less.
+    Less,
+    /// By how many per cent our bandwidth is above the others'.
+    More,
+    /// Our bandwidth as a multiple of the others'.
+    Times,
+}
+
+/// A comparison of the paper: its words, the row that prints it, how, and the cells whose least time for a byte counts.
+const COMPARISONS: [(&str, &str, Gain, &[&str]); 9] = [
+    ("latency of 4 B", "IW-027", Gain::Less, &["latency:4"]),
+    ("largest bandwidth", "IW-035", Gain::More, &["bandwidth:65536", "bandwidth:1048576"]),
+    ("put of 4 B and its epoch", "IW-040", Gain::Less, &["putepoch:4"]),
+    ("largest bandwidth of puts", "IW-047", Gain::More, &["putwindow:65536", "putwindow:1048576"]),
+    ("get of 4 B and its epoch", "IW-051 IW-050", Gain::Less, &["getepoch:4"]),
+    ("largest bandwidth of gets", "IW-058", Gain::Times, &["getwindow:65536", "getwindow:1048576"]),
+    ("allreduce of 4 B", "IW-063", Gain::Less, &["allreduce:4"]),
+    ("allgather of 4 B", "IW-066", Gain::Less, &["allgather:4"]),
+    ("barrier", "IW-067", Gain::Less, &["barrier:0"]),
+];
+
+/// A line of the file.
+#[derive(Deserialize)]
+struct Line {
+    library: String,
+    cell: String,
+    turn: u32,
+    ns: f64,
+}
+
+/// A comparison, today's beside the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What is compared.
+    pub what: &'static str,
+    /// As the paper has it: MVAPICH2-R with MPICH2.
+    pub paper: String,
+    /// For each of the other libraries, ours in the paper's words, by variant; the median of all turns.
+    pub today: Vec<Vec<Option<String>>>,
+    /// What each takes, ours first: microseconds, or 10^6 bytes per second.
+    pub values: Vec<Option<String>>,
+}
+
+/// Real measurements of the paper's experiments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Real {
+    /// Where and how they were made.
+    pub conditions: String,
+    /// What came out.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Nanoseconds of each cell of a library, by turn.
+type Times = BTreeMap<(String, String), BTreeMap<u32, f64>>;
+
+impl Real {
+    /// Reads a file of `cargo xtask peers --paper`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let conditions = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let wrong = "it does not begin with the conditions; is it from `cargo xtask peers --paper`?";
+        let conditions = conditions.ok_or(wrong)?.to_owned();
+        let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
+        let mut times = Times::new();
+        for line in reader.deserialize() {
+            let Line { library, cell, turn, ns } = line.map_err(|error| error.to_string())?;
+            if !(ns.is_finite() && ns > 0.0) {
+                return Err(format!("{library} takes {ns} ns for {cell} in turn {turn}"));
+            }
+            let known = OURS.iter().chain(&OTHERS).any(|(word, _)| *word == library);
+            if !known {
+                return Err(format!("no library is called {library:?} here"));
+            }
+            times.entry((library, cell)).or_default().insert(turn, ns);
+        }
+        if times.is_empty() {
+            return Err("it has no line".to_owned());
+        }
+        Ok(Self { conditions, comparisons: COMPARISONS.iter().map(|one| compared(one, &times)).collect() })
+    }
+}
+
+/// A library's time for a byte in each turn, or for all where there are none: of its best cell.
+fn best(times: &Times, library: &str, cells: &[&str]) -> BTreeMap<u32, f64> {
+    let mut best = BTreeMap::new();
+    for cell in cells {
+        let bytes: f64 = cell.split_once(':').and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(1.0);
+        let share = if cells.len() > 1 { bytes } else { 1.0 };
+        for (turn, ns) in times.get(&(library.to_owned(), (*cell).to_owned())).into_iter().flatten() {
+            let least = best.entry(*turn).or_insert(f64::INFINITY);
+            *least = f64::min(*least, ns / share);
+        }
+    }
+    best
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+fn compared((what, rows, gain, cells): &(&'static str, &str, Gain, &[&str]), times: &Times) -> Comparison {
+    let of = |library: &str| best(times, library, cells);
+    let today = |other: &BTreeMap<u32, f64>, own: &BTreeMap<u32, f64>| {
+        let ratios = own.iter().filter_map(|(turn, own)| Some(own / other.get(turn)?));
+        median(ratios.collect()).map(|ratio| gain.words(ratio))
+    };
+    let by_other = |(other, _): &(&str, &str)| {
+        let other = of(other);
+        OURS.iter().map(|(word, _)| today(&other, &of(word))).collect()
+    };
+    let value = |(word, _): &(&str, &str)| {
+        let ns = median(of(word).into_values().collect())?;
+        Some(if *gain == Gain::Less {
+            format!("{:.2} us", ns / 1e3)
+        } else {
+            format!("{:.0} MB/s", 1e3 / ns)
+        })
+    };
+    Comparison {
+        what,
+        paper: paper(rows, *gain),
+        today: OTHERS.iter().map(by_other).collect(),
+        values: OURS.iter().chain(&OTHERS).map(value).collect(),
+    }
+}
+
+/// What the paper prints: a gain, or of two rows the gain of the first over the second.
+fn paper(rows: &str, gain: Gain) -> String {
+    let data = dataset();
+    let printed = |id: &str| {
+        let row = data.iter().find(|row| row.paper == IWARP && row.id == id);
+        row.and_then(|row| row.value.or(row.low))
+    };
+    let mut values = rows.split(' ').filter_map(printed);
+    match (values.next(), values.next()) {
+        (Some(own), Some(other)) => gain.words(own / other),
+        (Some(value), None) if gain == Gain::Times => format!("{value:.1} x"),
+        (Some(value), None) => format!("{value:.0} %"),
+        (None, _) => String::new(),
+    }
+}
+
+impl Gain {
+    /// A ratio of times, ours by theirs, in the paper's words.
+    fn words(self, ratio: f64) -> String {
+        match self {
+            Self::Less => format!("{:.0} %", (1.0 - ratio) * 100.0),
+            Self::More => format!("{:.0} %", (1.0 / ratio - 1.0) * 100.0),
+            Self::Times => format!("{:.1} x", 1.0 / ratio),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# two processes somewhere\nlibrary,cell,turn,ns\n\
+                        ring,latency:4,1,6000\nring,latency:4,2,30000\nring,latency:4,3,6000\n\
+                        mpich,latency:4,1,24000\nmpich,latency:4,2,120000\nmpich,latency:4,3,12000\n\
+                        ring,bandwidth:65536,1,65536\nring,bandwidth:1048576,1,524288\nmpich,bandwidth:65536,1,65536\n";
+
+    #[test]
+    fn gains_are_those_of_turns_in_the_papers_words() {
+        let real = Real::read(TEXT).expect("a file");
+        assert_eq!(real.conditions, "two processes somewhere");
+        let [latency, bandwidth] = &real.comparisons[..2] else { panic!("two comparisons") };
+        assert_eq!((latency.paper.as_str(), latency.today[0][0].as_deref()), ("75 %", Some("75 %")));
+        assert_eq!(latency.today[0][1], None, "not measured");
+        assert_eq!(latency.values[0].as_deref(), Some("6.00 us"));
+        assert_eq!((bandwidth.paper.as_str(), bandwidth.today[0][0].as_deref()), ("37 %", Some("100 %")));
+        assert_eq!(bandwidth.values[0].as_deref(), Some("2000 MB/s"));
+        assert!(real.comparisons.iter().all(|one| !one.paper.is_empty()));
+        let of =
+            |what: &str| real.comparisons.iter().find(|one| one.what == what).map(|one| one.paper.as_str());
+        assert_eq!(
+            [of("get of 4 B and its epoch"), of("largest bandwidth of gets")],
+            [Some("53 %"), Some("3.6 x")]
+        );
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        for (text, why) in [
+            ("", "conditions"),
+            ("library,cell\n", "conditions"),
+            ("# here\nlibrary,cell,turn,ns\n", "no line"),
+            ("# here\nlibrary,cell,turn,ns\nring,latency:4,1,0\n", "0 ns"),
+            ("# here\nlibrary,cell,turn,ns\nlam,latency:4,1,5\n", "lam"),
+            ("# here\nlibrary,cell,turn,ns\nring,latency:4,one,5\n", "one"),
+        ] {
+            let said = Real::read(text).expect_err(text);
+            assert!(said.contains(why) || why == "one", "{said}");
+        }
+    }
+}
