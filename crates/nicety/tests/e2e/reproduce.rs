@@ -61,6 +61,21 @@ fn rows_and_page_are_written() {
     assert!(fs::read_to_string(dir.path().join("page.html")).expect("the page").contains("MT-065"));
 }
 
+/// Goal: what was measured for real stands on the page in the paper's words, and other files are refused by name.
+#[test]
+fn real_measurements_stand_beside_the_papers() {
+    let dir = tempfile::tempdir().expect("directory");
+    let lines =
+        "# two processes on a desk\nlibrary,cell,turn,ns\nring,latency:4,1,6000\nmpich,latency:4,1,20000\n";
+    fs::write(dir.path().join("real.csv"), lines).expect("a file");
+    fs::write(dir.path().join("other.csv"), "row,value\n").expect("a file");
+    let run = |file| nicety_in(dir.path(), ["reproduce", "IW-013", "--real", file, "--html", "page.html"]);
+    assert_eq!(run("real.csv").status, Some(0));
+    let page = fs::read_to_string(dir.path().join("page.html")).expect("the page");
+    assert!(page.contains("two processes on a desk") && page.contains("70 %") && page.contains("20.00 us"));
+    run("other.csv").is_error(2, "other.csv: it does not begin with the conditions");
+}
+
 /// Goal: the score of the paper on MPI over iWARP does not sink unseen, and the same comes out each time.
 #[test]
 fn the_iwarp_paper_comes_out_as_well_as_it_did() {
@@ -71,7 +86,7 @@ fn the_iwarp_paper_comes_out_as_well_as_it_did() {
     assert_eq!(rows.len(), 90);
     let score = |key: &str| all["papers"][0]["score"][key].as_u64().unwrap_or_else(|| panic!("no {key}"));
     assert_eq!((score("numeric"), score("qualitative")), (31, 7));
-    assert!(score("near") >= 16 && score("holding") >= 6 && score("fitted_values") <= 5, "{}", all["score"]);
+    assert!(score("near") >= 19 && score("holding") >= 7 && score("fitted_values") <= 5, "{}", all["score"]);
     let apart = rows.iter().find(|row| row["id"] == "IW-030").expect("a row");
     assert!(
         apart["apart"] == true && apart["modelled"].as_f64().is_some_and(|rate| rate < 1250.0),
