@@ -1,8 +1,8 @@
 //! [`Carrier`]: ordered messages, reads and writes between this process and others. What it learns comes out as [`Event`]s.
 //!
-//! A process's address is where it listens, so nobody has to be asked where a process is. Links are made with the first request, and
-//! each goes one way: whoever asked for it makes requests by it, the other end answers. So nothing is to be decided when two processes
-//! connect to each other at the same time.
+//! A process's address is where it listens, so nobody has to be asked where a process is. A link is made with the first request, by
+//! whichever process has one, and both make requests by it and answer: so that whoever waits looks at one connection. If two ask each
+//! other at the same time, the attempt of the higher one counts, and what waited for the other goes by that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 use crate::link::{Arrived, Link, Move, Payload, of_completion};
 use crate::nic::Nic;
 use crate::process::Process;
-use crate::wire::{Message, Offer, hello, parse_hello};
+use crate::wire::{CROSSED, Message, Way, hello, offer, parse_hello, parse_offer};
 
 /// Something that happened, beside messages that have come.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Left(u8, u64),
     /// A move is over; whether all went well, a loss tells.
     Moved(u64),
+    /// What a link was to carry goes by another one, the second, to the same process.
+    Replaced(usize, usize),
     /// A link is no more. Nothing that it was to carry is told of any more; what has come by it before can be taken.
     Lost(usize),
 }
@@ -60,8 +62,8 @@ pub(crate) struct Carrier {
     me: Process,
     /// By number; what is over leaves a gap, as completions of its may still come.
     links: Vec<Option<Link>>,
-    /// Those by which this process makes requests.
-    active: BTreeMap<Process, usize>,
+    /// Those by which this process makes requests: the latest of each process.
+    to: BTreeMap<Process, usize>,
     /// Those by which messages may have come: all that peers may store in, and others that have got some.
     heard: Vec<usize>,
     events: VecDeque<Event>,
@@ -77,9 +79,9 @@ impl Carrier {
         let port = pid.map_or(Some(0), port_of).ok_or_else(no_port)?;
         let nic = Nic::open(device, IpAddr::V4(address), port)?;
         let me = Process { nid: address.to_bits(), pid: pid_of(nic.addr().port()) };
-        let (links, active, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
+        let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, told) = (Vec::new(), Vec::new());
-        Ok(Self { nic, me, links, active, heard, events, told, polls: 0 })
+        Ok(Self { nic, me, links, to, heard, events, told, polls: 0 })
     }
 
     /// Who this process is.
@@ -97,28 +99,35 @@ impl Carrier {
         self.links.get(link)?.as_ref().map(|link| link.peer)
     }
 
-    /// Whether requests may come by a link.
-    pub(crate) fn hears_requests(&self, link: usize) -> bool {
-        self.links.get(link).and_then(Option::as_ref).is_some_and(|link| !link.is_active)
+    /// The link by which requests go to a process, connecting if there is none.
+    #[inline]
+    pub(crate) fn link_to(&mut self, process: Process) -> Result<usize> {
+        match self.to.get(&process) {
+            Some(link) => Ok(*link),
+            None => self.connect(process),
+        }
     }
 
-    /// The link by which requests go to a process, connecting if there is none.
-    pub(crate) fn link_to(&mut self, process: Process) -> Result<usize> {
-        if let Some(link) = self.active.get(&process) {
-            return Ok(*link);
-        }
-        let address = address_of(process).ok_or_else(|| Error::Invalid("nobody can listen there".into()))?;
+    #[cold]
+    fn connect(&mut self, process: Process) -> Result<usize> {
         let number = self.links.len();
         let link = Link::new(&mut self.nic, number, process, true)?;
-        let said = hello(self.me, link.offer());
-        let asked = self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said));
+        let asked = self.ask(&link);
         self.add(link);
         if let Err(error) = asked {
             self.forget(number);
             return Err(error);
         }
-        self.active.insert(process, number);
+        self.to.insert(process, number);
         Ok(number)
+    }
+
+    /// Asks a link's process for it.
+    fn ask(&self, link: &Link) -> Result<()> {
+        let nobody = || Error::Invalid("nobody can listen there".into());
+        let address = address_of(link.peer).ok_or_else(nobody)?;
+        let said = hello(self.me, link.offer());
+        self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said))
     }
 
     fn add(&mut self, link: Link) {
@@ -164,7 +173,7 @@ impl Carrier {
     /// Says something to a process, if there is a link by which it can leave now; whether it has.
     #[inline]
     pub(crate) fn say_now(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
-        let Some(number) = self.active.get(&process).copied() else { return false };
+        let Some(number) = self.to.get(&process).copied() else { return false };
         let Some(link) = self.link(number) else { return false };
         link.say_now(message, payload).unwrap_or_else(|_| {
             self.lose(number, true);
@@ -185,15 +194,15 @@ impl Carrier {
         self.heard.get(place).copied()
     }
 
-    /// The next message that has come by a link; it stays the next one until [`Carrier::pass`].
+    /// The next message that has come by a link one way; it stays the next one until [`Carrier::pass`].
     #[inline]
-    pub(crate) fn look(&mut self, number: usize) -> Option<(Message, Arrived)> {
+    pub(crate) fn look(&mut self, number: usize, way: Way) -> Option<(Message, Arrived)> {
         let link = self.links.get_mut(number)?.as_mut()?;
         if link.has_queue() {
             // No completion tells of room in a ring.
             self.pump(number);
         }
-        self.links[number].as_mut()?.look().unwrap_or_else(|_| {
+        self.links[number].as_mut()?.look(way).unwrap_or_else(|_| {
             self.lose(number, false);
             None
         })
@@ -282,10 +291,15 @@ impl Carrier {
             return self.lose(number, true);
         }
         match slot {
-            Some(slot) => {
-                link.received(slot, wc.byte_len);
-                self.hear(number);
-            }
+            Some(slot) => match link.received(slot, wc.byte_len) {
+                Ok(()) => {
+                    if link.has_queue() {
+                        self.pump(number);
+                    }
+                    self.hear(number);
+                }
+                Err(_) => self.lose(number, false),
+            },
             None => match link.sent() {
                 Ok(key) => {
                     self.events.extend(key.map(Event::Moved));
@@ -312,8 +326,8 @@ impl Carrier {
         link.end(heard);
         let peer = link.peer;
         self.events.push_back(Event::Lost(number));
-        if self.active.get(&peer) == Some(&number) {
-            self.active.remove(&peer);
+        if self.to.get(&peer) == Some(&number) {
+            self.to.remove(&peer);
         }
         // It is forgotten when all that has come by it is taken.
         self.hear(number);
@@ -321,19 +335,27 @@ impl Carrier {
 
     fn forget(&mut self, number: usize) {
         let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
-        self.nic.give_back(link.into_inbox());
+        let was_open = !link.is_given_up;
+        self.nic.give_back(link.into_inboxes().filter(|_| was_open));
     }
 
     fn connection_event(&mut self, event: CmEvent) {
-        let (qp_num, said) = match event {
+        let (qp_num, said, crossed) = match event {
             CmEvent::ConnectRequest(request) => return self.asked(request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data)),
-            CmEvent::Rejected { qp_num, .. }
-            | CmEvent::ConnectFailed { qp_num, .. }
-            | CmEvent::Disconnected { qp_num } => (qp_num, None),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), false),
+            CmEvent::Rejected { qp_num, private_data } => (qp_num, None, private_data.starts_with(CROSSED)),
+            CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, false),
         };
         let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
         let Some(number) = self.links.iter().position(is_it) else { return };
+        let Some(link) = self.links[number].as_ref() else { return };
+        if link.is_given_up {
+            return self.forget(number);
+        }
+        // Until the peer's own request is here, asking again costs little, and finds a peer out that has ended meanwhile.
+        if crossed && !link.is_lost && self.ask(link).is_ok() {
+            return;
+        }
         let Some(said) = said else {
             // What it sent before that counts.
             self.poll_completions();
@@ -341,7 +363,7 @@ impl Carrier {
         };
         let Some(link) = self.link(number) else { return };
         if link.is_active {
-            link.is_offered(Offer::parse(&said));
+            link.is_offered(parse_offer(&said));
         }
         match link.opened() {
             Ok(()) => {
@@ -354,21 +376,49 @@ impl Carrier {
         }
     }
 
-    /// Somebody wants to make requests.
+    /// Somebody wants to connect.
     fn asked(&mut self, request: ConnectRequest) {
         let number = self.links.len();
-        let made = parse_hello(&request.private_data).and_then(|(peer, offer)| {
-            let mut link = Link::new(&mut self.nic, number, peer, false).ok()?;
-            link.is_offered(offer);
-            Some(link)
-        });
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
-        let Some(link) = made else { return drop(request.reject(b"no")) };
-        let said = link.offer().map_or(Vec::new(), |offer| offer.bytes().to_vec());
-        let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::with_private_data(said));
+        let Some((peer, offers)) = parse_hello(&request.private_data) else {
+            return drop(request.reject(b"no"));
+        };
+        let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
+        if own.is_some() && self.me > peer {
+            return drop(request.reject(CROSSED));
+        }
+        let Ok(mut link) = Link::new(&mut self.nic, number, peer, false) else {
+            return drop(request.reject(b"no"));
+        };
+        link.is_offered(offers);
+        let said = ConnParam::with_private_data(offer(link.offer()));
+        let accepted = self.nic.cm.accept(request, &link.qp, &said);
         self.add(link);
         if accepted.is_err() {
-            self.forget(number);
+            return self.forget(number);
+        }
+        self.to.insert(peer, number);
+        if let Some(own) = own {
+            self.replace(own, number);
+        }
+    }
+
+    fn is_active(&self, number: usize) -> bool {
+        self.links[number].as_ref().is_some_and(|link| link.is_active)
+    }
+
+    /// An attempt of this process's is given up for one of the peer's, if it is one still. A link that was open goes its own way: its peer
+    /// has lost it, or would not ask.
+    fn replace(&mut self, own: usize, by: usize) {
+        let Ok([Some(own_link), Some(link)]) = self.links.get_disjoint_mut([own, by]) else { return };
+        if own_link.is_open {
+            return;
+        }
+        own_link.hand_over(link);
+        (own_link.is_given_up, own_link.is_lost) = (true, true);
+        self.events.push_back(Event::Replaced(own, by));
+        if let Some(place) = self.heard.iter().position(|heard| *heard == own) {
+            self.heard.swap_remove(place);
         }
     }
 
@@ -397,6 +447,72 @@ impl Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Fail, List};
+    use crate::message::Answer;
+
+    fn carrier(device: &str) -> Carrier {
+        let device = fabric::open(device, &host::real::host()).expect("a device");
+        let address = match device.attr().port_addrs.first() {
+            Some(IpAddr::V4(address)) => *address,
+            _ => Ipv4Addr::LOCALHOST,
+        };
+        Carrier::new(&device, address, None).expect("a port")
+    }
+
+    fn numbered(operation: u64) -> Message {
+        let (fail, list, is_quiet, mlength, offset) = (Fail::Ok, List::Priority, true, 0, 0);
+        let answer = Answer { operation, fail, is_quiet, list, mlength, offset };
+        Message::Answer { interface: 0, answer, is_asked: true }
+    }
+
+    /// Takes one of all messages that have come.
+    fn take(carrier: &mut Carrier) -> Option<Message> {
+        carrier.poll(false);
+        let numbers: Vec<usize> = carrier.heard.clone();
+        let (number, message, arrived) = numbers.into_iter().find_map(|number| {
+            carrier.look(number, Way::Answer).map(|(message, arrived)| (number, message, arrived))
+        })?;
+        carrier.pass(number, &arrived);
+        Some(message)
+    }
+
+    /// Goal: two that ask each other at the same time end with one link, and what waited for either attempt goes by it, in order.
+    fn attempts_that_cross_come_to_one_link(device: &str) {
+        const COUNT: u64 = 40;
+        let mut both = [0, 1].map(|_| carrier(device));
+        let [a, b] = both.each_ref().map(Carrier::me);
+        for number in 0..COUNT {
+            for (carrier, to) in both.iter_mut().zip([b, a]) {
+                let link = carrier.link_to(to).expect("a link");
+                carrier.say(link, numbered(number), Payload::NONE, None);
+            }
+        }
+        let mut heard = [0; 2];
+        while heard != [COUNT; 2] {
+            for (carrier, heard) in both.iter_mut().zip(&mut heard) {
+                if let Some(message) = take(carrier) {
+                    assert_eq!(message, numbered(*heard));
+                    *heard += 1;
+                }
+            }
+        }
+        for (mut carrier, to) in both.into_iter().zip([b, a]) {
+            let open: Vec<usize> = (0..carrier.links.len()).filter(|link| carrier.link(*link).is_some()).collect();
+            assert_eq!(open, [carrier.link_to(to).expect("a link")]);
+            let lost = carrier.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
+            assert_eq!(lost, 0);
+        }
+    }
+
+    #[test]
+    fn attempts_that_cross_come_to_one_link_on_shm() {
+        attempts_that_cross_come_to_one_link("shm");
+    }
+
+    #[test]
+    fn attempts_that_cross_come_to_one_link_on_iwarp() {
+        attempts_that_cross_come_to_one_link("iwarp");
+    }
 
     #[test]
     fn numbers_and_ports_belong_together() {

@@ -22,7 +22,7 @@ use crate::nic::{Nic, Reach, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::{Arrival, Delivery};
-use crate::wire::{INTERFACES, Message};
+use crate::wire::{INTERFACES, Message, Way};
 
 /// An interface of this process.
 #[derive(Debug)]
@@ -109,6 +109,13 @@ impl UnderWay {
         self.get(operation)?;
         self.count -= 1;
         self.places[operation as u32 as usize].take().map(|(_, pending)| pending)
+    }
+
+    /// What was to go by a link goes by another one.
+    fn replace(&mut self, link: usize, by: usize) {
+        for (_, pending) in self.places.iter_mut().flatten().filter(|(_, pending)| pending.link == link) {
+            pending.link = by;
+        }
     }
 
     /// Those by a link.
@@ -236,12 +243,21 @@ impl Exchange {
         more
     }
 
-    /// Takes messages that have come by a link, so many at most. One that waits for a place at a patient interface stays where it is,
-    /// and all behind it: so that the peer stops when it has no more room.
+    /// Takes messages that have come by a link, so many of each way at most.
     #[inline]
     fn hear_link(&mut self, number: usize, most: u32) -> Heard {
+        match Way::ALL.map(|way| self.hear_way(number, way, most)) {
+            [Heard::Some, _] | [_, Heard::Some] => Heard::Some,
+            [_, heard] => heard,
+        }
+    }
+
+    /// Takes messages that have come by a link one way. One that waits for a place at a patient interface stays where it is, and all
+    /// behind it: so that the peer stops when it has no more room.
+    #[inline]
+    fn hear_way(&mut self, number: usize, way: Way, most: u32) -> Heard {
         for _ in 0..most {
-            let Some((mut message, arrived)) = self.carrier.look(number) else { return Heard::All };
+            let Some((mut message, arrived)) = self.carrier.look(number, way) else { return Heard::All };
             if self.take(number, &mut message, &arrived).is_none() {
                 self.has_waiting = true;
                 return Heard::Waits;
@@ -438,6 +454,7 @@ impl Exchange {
                 }
             }
             Event::Moved(key) => self.moved(key),
+            Event::Replaced(link, by) => self.pending.iter_mut().for_each(|pending| pending.replace(link, by)),
             Event::Lost(link) => self.lost(link),
         }
     }
@@ -462,15 +479,13 @@ impl Exchange {
     #[inline]
     fn take(&mut self, link: usize, message: &mut Message, arrived: &Arrived) -> Option<()> {
         match message {
-            Message::Request { interface, request, exposed } if self.carrier.hears_requests(link) => {
+            Message::Request { interface, request, exposed } => {
                 return self.requested(link, *interface, (request, *exposed), arrived);
             }
-            Message::Answer { interface, answer, is_asked } if !self.carrier.hears_requests(link) => {
+            Message::Answer { interface, answer, is_asked } => {
                 self.answered(link, *interface, (answer, *is_asked), arrived);
             }
             Message::Credit => {}
-            // A process of this version never says that there.
-            Message::Request { .. } | Message::Answer { .. } => self.carrier.lose(link, false),
         }
         Some(())
     }

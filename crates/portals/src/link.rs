@@ -1,12 +1,15 @@
 //! [`Link`]: a queue pair to or from another process, and its flow control. Messages arrive in order, and nobody sends what the peer has
 //! no room for.
 //!
+//! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
+//! room of their own, and what comes one way is taken whatever waits on the other.
+//!
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
 //!
 //! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
 //! when the slot is free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit, as
-//! never more than two of them wait and there are receives for them.
+//! never more than two of them wait for each way and there are receives for them. Credits count as soon as they come.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,7 +21,7 @@ use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::ring::{Inbox, Outbox, Record};
-use crate::wire::{HEAD_MAX, Message, Offer};
+use crate::wire::{Credits, HEAD_MAX, Message, Offers, Way, arrival};
 
 /// Bytes of data that come along with a message at most; others are fetched.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
@@ -119,8 +122,8 @@ pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
 /// What a message that has come lies in.
 #[derive(Debug)]
 enum Held {
-    /// A slot; with what the message says of credits, and whether that is all it says.
-    Slot(u32, u16, bool),
+    /// A slot.
+    Slot(u32),
     /// The ring's lines up to this one.
     Record(u64),
 }
@@ -131,35 +134,15 @@ pub(crate) struct Arrived {
     /// Where the data begin in [`Link::memory`], and how many bytes they are.
     pub(crate) at: usize,
     pub(crate) len: usize,
+    way: Way,
     held: Held,
 }
 
-/// One end of a connection.
+/// What messages of one way have at a link.
 #[derive(Debug)]
-pub(crate) struct Link {
-    /// The process at the other end.
-    pub(crate) peer: Process,
-    /// Whether this process asked for it, and so makes requests by it; the other one answers.
-    pub(crate) is_active: bool,
-    /// Nothing goes any more; what has come is still to be taken.
-    pub(crate) is_lost: bool,
-    /// It is among those that the carrier hears.
-    pub(crate) is_heard: bool,
-    /// The peer has said what nobody says: it is not heard any more.
-    is_deaf: bool,
-    pub(crate) qp: Qp,
-    slots: Mr,
+struct Room {
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
-    offered: Option<Offer>,
-    number: u64,
-    inline_max: usize,
-    is_open: bool,
-    /// Requests that were posted to the send queue, and those of them known to be over.
-    posted: u64,
-    completed: u64,
-    /// Those that signal: their places in the order of posting, and what comes back.
-    signalled: VecDeque<(u64, Option<u64>)>,
     /// Messages sent that took a credit: the next one's slot.
     messages: u64,
     credits: u32,
@@ -170,20 +153,60 @@ pub(crate) struct Link {
     queue: VecDeque<Task>,
 }
 
+impl Room {
+    fn new(inbox: Option<Inbox>) -> Self {
+        let (arrived, queue) = (VecDeque::new(), VecDeque::new());
+        Self { inbox, outbox: None, messages: 0, credits: SLOTS, owed: 0, arrived, queue }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The process at the other end.
+    pub(crate) peer: Process,
+    /// Whether this process asked for it.
+    pub(crate) is_active: bool,
+    /// The peer's own attempt counts; what becomes of this one does not matter.
+    pub(crate) is_given_up: bool,
+    /// Nothing goes any more; what has come is still to be taken.
+    pub(crate) is_lost: bool,
+    /// It is among those that the carrier hears.
+    pub(crate) is_heard: bool,
+    /// The peer has said what nobody says: it is not heard any more.
+    is_deaf: bool,
+    pub(crate) qp: Qp,
+    slots: Mr,
+    rooms: [Room; 2],
+    offered: Option<Offers>,
+    number: u64,
+    inline_max: usize,
+    pub(crate) is_open: bool,
+    /// Requests that were posted to the send queue, and those of them known to be over.
+    posted: u64,
+    completed: u64,
+    /// Those that signal: their places in the order of posting, and what comes back.
+    signalled: VecDeque<(u64, Option<u64>)>,
+}
+
 impl Link {
     /// A queue pair with its receives posted. `number` is its own for ever.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
         let (qp, slots) = nic.create_qp()?;
+        let rooms = match nic.inboxes() {
+            Some(inboxes) => inboxes.map(|inbox| Room::new(Some(inbox))),
+            None => [Room::new(None), Room::new(None)],
+        };
         let link = Self {
             peer,
             is_active,
+            is_given_up: false,
             is_lost: false,
             is_heard: false,
             is_deaf: false,
             qp,
             slots,
-            inbox: nic.inbox(),
-            outbox: None,
+            rooms,
             offered: None,
             number: (number as u64) << 32,
             inline_max: nic.inline_max(),
@@ -191,47 +214,59 @@ impl Link {
             posted: 0,
             completed: 0,
             signalled: VecDeque::new(),
-            messages: 0,
-            credits: SLOTS,
-            owed: 0,
-            arrived: VecDeque::new(),
-            queue: VecDeque::new(),
         };
         (0..RECEIVE_DEPTH).try_for_each(|slot| link.post_receive(slot))?;
         Ok(link)
     }
 
     /// The memory that the peer may store messages in.
-    pub(crate) fn offer(&self) -> Option<Offer> {
-        self.inbox.as_ref().map(Inbox::offer)
+    pub(crate) fn offer(&self) -> Option<Offers> {
+        let [requests, answers] = self.rooms.each_ref().map(|room| room.inbox.as_ref().map(Inbox::offer));
+        Some([requests?, answers?])
     }
 
     /// What the peer has said that it offers.
-    pub(crate) fn is_offered(&mut self, offer: Option<Offer>) {
-        self.offered = offer;
+    pub(crate) fn is_offered(&mut self, offers: Option<Offers>) {
+        self.offered = offers;
     }
 
     /// Whether messages may come, and room may come to be, of which no completion tells.
+    #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
-        self.inbox.is_some() || self.outbox.is_some()
+        let [room, _] = &self.rooms;
+        room.inbox.is_some() || room.outbox.is_some()
     }
 
     /// Messages may be sent from now on.
     pub(crate) fn opened(&mut self) -> Result<()> {
         self.is_open = true;
-        self.outbox = self.offered.take().and_then(|offer| Outbox::new(&self.qp, offer, SLOT_BYTES));
+        if let Some(offers) = self.offered.take()
+            && let [Some(requests), Some(answers)] =
+                offers.map(|offer| Outbox::new(&self.qp, offer, SLOT_BYTES))
+        {
+            let [to_requests, to_answers] = &mut self.rooms;
+            (to_requests.outbox, to_answers.outbox) = (Some(requests), Some(answers));
+        }
         self.grant()
     }
 
+    /// Has another link of the same process say what waits here, in front of all else there.
+    pub(crate) fn hand_over(&mut self, to: &mut Self) {
+        for (room, to) in self.rooms.iter_mut().zip(&mut to.rooms) {
+            room.queue.append(&mut to.queue);
+            to.queue = std::mem::take(&mut room.queue);
+        }
+    }
+
     /// Gives the memory back that the peer may still store in, and all else up.
-    pub(crate) fn into_inbox(self) -> Option<Inbox> {
-        self.inbox
+    pub(crate) fn into_inboxes(self) -> impl Iterator<Item = Inbox> {
+        self.rooms.into_iter().filter_map(|room| room.inbox)
     }
 
     /// Nothing goes any more. What has come is forgotten, unless it is to be `heard`.
     pub(crate) fn end(&mut self, heard: bool) {
         (self.is_lost, self.is_deaf) = (true, !heard);
-        self.queue.clear();
+        self.rooms.iter_mut().for_each(|room| room.queue.clear());
         self.qp.to_error();
     }
 
@@ -243,18 +278,18 @@ impl Link {
         payload: Payload<'_>,
         told: Option<(u8, u64)>,
     ) -> Result<bool> {
-        if self.queue.is_empty() && self.may_say(&payload) {
-            self.post_message(&message, &payload)?;
+        if self.say_now(&message, &payload)? {
             return Ok(true);
         }
-        self.queue.push_back(Task::Say { message, payload: payload.kept(), told });
+        let room = self.room(message.way());
+        room.queue.push_back(Task::Say { message, payload: payload.kept(), told });
         Ok(false)
     }
 
     /// Says something, if that can be now; whether it has left.
     #[inline]
     pub(crate) fn say_now(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
-        let can = self.queue.is_empty() && self.may_say(payload);
+        let can = self.room(message.way()).queue.is_empty() && self.may_say(message, payload);
         if can {
             self.post_message(message, payload)?;
         }
@@ -263,24 +298,34 @@ impl Link {
 
     /// Reads or writes the peer's memory, now or when there is room.
     pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
-        if self.queue.is_empty() && self.is_open && self.has_room() {
+        // An answer comes of it, before which it waits.
+        if self.room(Way::Answer).queue.is_empty() && self.is_open && self.has_room() {
             return self.post_move(it);
         }
-        self.queue.push_back(Task::Move(it));
+        self.room(Way::Answer).queue.push_back(Task::Move(it));
         Ok(())
+    }
+
+    #[inline]
+    fn room(&mut self, way: Way) -> &mut Room {
+        &mut self.rooms[way as usize]
     }
 
     /// Sends what waits, as far as it goes; what has left that somebody is told of.
     pub(crate) fn pump(&mut self, told: &mut Vec<(u8, u64)>) -> Result<()> {
-        while let Some(task) = self.queue.pop_front() {
+        Way::ALL.into_iter().try_for_each(|way| self.pump_way(way, told))
+    }
+
+    fn pump_way(&mut self, way: Way, told: &mut Vec<(u8, u64)>) -> Result<()> {
+        while let Some(task) = self.room(way).queue.pop_front() {
             match task {
-                Task::Say { ref message, ref payload, told: whose } if self.may_say(payload) => {
+                Task::Say { ref message, ref payload, told: whose } if self.may_say(message, payload) => {
                     self.post_message(message, payload)?;
                     told.extend(whose);
                 }
                 Task::Move(it) if self.is_open && self.has_room() => self.post_move(it)?,
                 Task::Say { .. } | Task::Move(_) => {
-                    self.queue.push_front(task);
+                    self.room(way).queue.push_front(task);
                     break;
                 }
             }
@@ -291,7 +336,7 @@ impl Link {
     /// Whether something waits to be sent.
     #[inline]
     pub(crate) fn has_queue(&self) -> bool {
-        !self.queue.is_empty()
+        self.rooms.iter().any(|room| !room.queue.is_empty())
     }
 
     /// Whether the send queue has an entry; one is kept for a grant.
@@ -300,21 +345,25 @@ impl Link {
     }
 
     #[inline]
-    fn may_say(&mut self, payload: &Payload<'_>) -> bool {
-        match &mut self.outbox {
-            Some(outbox) => self.is_open && outbox.has_room(HEAD_MAX + payload.len()),
-            None => self.is_open && self.credits > 0 && self.has_room(),
+    fn may_say(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+        let is_open = self.is_open;
+        let room = self.room(message.way());
+        match &mut room.outbox {
+            Some(outbox) => is_open && outbox.has_room(HEAD_MAX + payload.len()),
+            None => is_open && room.credits > 0 && self.has_room(),
         }
     }
 
     #[inline]
     fn post_message(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
-        if let Some(outbox) = &mut self.outbox {
+        let way = message.way();
+        let room = self.room(way);
+        if let Some(outbox) = &mut room.outbox {
             outbox.put(message, payload.len(), |buf, at| payload.load_to(buf, at))?;
             return self.qp.ring();
         }
-        let slot = (self.messages % u64::from(SLOTS)) as usize;
-        (self.messages, self.credits) = (self.messages + 1, self.credits - 1);
+        let slot = way as usize * SLOTS as usize + (room.messages % u64::from(SLOTS)) as usize;
+        (room.messages, room.credits) = (room.messages + 1, room.credits - 1);
         self.send(message, payload, slot, false)
     }
 
@@ -324,7 +373,8 @@ impl Link {
     }
 
     fn send(&mut self, message: &Message, payload: &Payload<'_>, slot: usize, signal: bool) -> Result<()> {
-        let head = message.bytes(std::mem::take(&mut self.owed) as u16);
+        let credits: Credits = self.rooms.each_mut().map(|room| std::mem::take(&mut room.owed) as u8);
+        let head = message.bytes(credits);
         let (head, len) = (head.as_slice(), payload.len());
         let total = head.len() + len;
         let signal = signal.then_some(None);
@@ -362,78 +412,96 @@ impl Link {
     }
 
     /// A message has come into a slot.
-    pub(crate) fn received(&mut self, slot: u32, len: u32) {
-        self.arrived.push_back((slot, len));
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for credits that nobody has to give.
+    pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<()> {
+        let mut first = [0; 4];
+        if len as usize >= first.len() {
+            self.slots.buf().read(slot as usize * SLOT_BYTES, &mut first)?;
+        }
+        let (way, credits) = arrival(first);
+        let mut is_right = true;
+        for (room, credits) in self.rooms.iter_mut().zip(credits) {
+            room.credits += u32::from(credits);
+            is_right &= room.credits <= SLOTS;
+        }
+        if !is_right {
+            return Err(Error::Invalid("the peer gave more credits than there are slots".into()));
+        }
+        match way {
+            Some(way) => self.room(way).arrived.push_back((slot, len)),
+            None if self.is_lost => {}
+            None => self.post_receive(slot)?,
+        }
+        Ok(())
     }
 
     /// The memory that messages lie in.
     #[inline]
     pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
-        match (&arrived.held, &self.inbox) {
+        match (&arrived.held, &self.rooms[arrived.way as usize].inbox) {
             (Held::Record(_), Some(inbox)) => inbox.buf(),
             _ => self.slots.buf(),
         }
     }
 
-    /// The next message that has come; it stays the next one until [`Link::pass`].
+    /// The next message that has come one way; it stays the next one until [`Link::pass`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for what no process says.
     #[inline]
-    pub(crate) fn look(&mut self) -> Result<Option<(Message, Arrived)>> {
+    pub(crate) fn look(&mut self, way: Way) -> Result<Option<(Message, Arrived)>> {
         if self.is_deaf {
             return Ok(None);
         }
-        if let Some(inbox) = &mut self.inbox
+        let nonsense = || Error::Invalid("the peer said what no process of this version says".into());
+        let room = &mut self.rooms[way as usize];
+        if let Some(inbox) = &mut room.inbox
             && let Some(Record { message, at, len, upto }) = inbox.look()?
         {
-            return Ok(Some((message, Arrived { at, len, held: Held::Record(upto) })));
+            let arrived = Arrived { at, len, way, held: Held::Record(upto) };
+            return if message.way() == way { Ok(Some((message, arrived))) } else { Err(nonsense()) };
         }
-        let Some((slot, total)) = self.arrived.front().copied() else { return Ok(None) };
+        let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
         let (begin, total) = (slot as usize * SLOT_BYTES, total as usize);
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
         self.slots.buf().read(begin, &mut head[..known])?;
-        let nonsense = || Error::Invalid("the peer sent what no process of this version sends".into());
-        let (message, credits, behind) = Message::parse(&head[..known], total).ok_or_else(nonsense)?;
-        let held = Held::Slot(slot, credits, message == Message::Credit);
-        Ok(Some((message, Arrived { at: begin + behind, len: total - behind, held })))
+        let (message, behind) = Message::parse(&head[..known], total).ok_or_else(nonsense)?;
+        let held = Held::Slot(slot);
+        Ok(Some((message, Arrived { at: begin + behind, len: total - behind, way, held })))
     }
 
     /// The message that [`Link::look`] has found is no more needed.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for credits that nobody has to give.
     #[inline]
     pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
+        let room = self.room(arrived.way);
         match arrived.held {
-            Held::Record(upto) => match self.inbox.as_mut().is_some_and(|inbox| inbox.pass(upto)) {
+            Held::Record(upto) => match room.inbox.as_mut().is_some_and(|inbox| inbox.pass(upto)) {
                 true => self.qp.ring(),
                 false => Ok(()),
             },
-            Held::Slot(slot, credits, is_grant) => self.pass_slot(slot, credits, is_grant),
+            Held::Slot(slot) => self.pass_slot(slot, arrived.way),
         }
     }
 
-    fn pass_slot(&mut self, slot: u32, credits: u16, is_grant: bool) -> Result<()> {
-        self.arrived.pop_front();
+    fn pass_slot(&mut self, slot: u32, way: Way) -> Result<()> {
+        let room = self.room(way);
+        room.arrived.pop_front();
+        room.owed += 1;
         if self.is_lost {
             return Ok(());
         }
         self.post_receive(slot)?;
-        self.credits += u32::from(credits);
-        if !is_grant {
-            self.owed += 1;
-            self.grant()?;
-        }
-        let too_many = || Error::Invalid("the peer gave more credits than there are slots".into());
-        if self.credits <= SLOTS { Ok(()) } else { Err(too_many()) }
+        self.grant()
     }
 
     /// Tells the peer of slots given back, if half of them are. Where the send queue is full, that waits for the next completion.
     fn grant(&mut self) -> Result<()> {
         let is_full = self.posted - self.completed >= u64::from(SEND_DEPTH);
-        if self.owed < SLOTS / 2 || !self.is_open || is_full {
+        let owes_few = self.rooms.iter().all(|room| room.owed < SLOTS / 2);
+        if owes_few || !self.is_open || is_full {
             return Ok(());
         }
         self.send(&Message::Credit, &Payload::NONE, 0, false)

@@ -9,12 +9,14 @@ use verbs::{
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
 
-/// Messages that a peer may send before it hears that some were taken.
+/// Messages of each way that a peer may send before it hears that some were taken.
 pub(crate) const SLOTS: u32 = 16;
 /// Bytes of a message with its data.
 pub(crate) const SLOT_BYTES: usize = 8 << 10;
-/// Receives beyond the slots, for messages that need no credit: two grants of credits, and one for good measure.
-pub(crate) const SPARE: u32 = 3;
+/// Slots of both ways.
+pub(crate) const ALL_SLOTS: u32 = 2 * SLOTS;
+/// Receives beyond the slots, for messages that need no credit: two grants of credits for each way, and one for good measure.
+pub(crate) const SPARE: u32 = 5;
 /// Reads and writes of the peer's memory that a link may have under way.
 const MOVES: u32 = 16;
 /// Bytes that go inline.
@@ -23,9 +25,9 @@ pub(crate) const INLINE: usize = 112;
 const CQE: u32 = 32 << 10;
 
 /// Work requests in the send queue: every slot's message and every grant may be under way, and moves.
-pub(crate) const SEND_DEPTH: u32 = 2 * SLOTS + SPARE + MOVES;
+pub(crate) const SEND_DEPTH: u32 = 2 * ALL_SLOTS + SPARE + MOVES;
 /// Work requests in the receive queue.
-pub(crate) const RECEIVE_DEPTH: u32 = SLOTS + SPARE;
+pub(crate) const RECEIVE_DEPTH: u32 = ALL_SLOTS + SPARE;
 
 /// Memory that an operation has made reachable; unreachable again when dropped.
 #[derive(Debug)]
@@ -105,21 +107,25 @@ impl Nic {
             max_inline: INLINE.min(self.pd.device().attr().max_inline as usize) as u32,
         };
         let qp = self.pd.create_qp(&QpInit::new(&self.cq).cap(cap))?;
-        let buf = Buf::alloc((RECEIVE_DEPTH + SLOTS) as usize * SLOT_BYTES)?;
+        let buf = Buf::alloc((RECEIVE_DEPTH + ALL_SLOTS) as usize * SLOT_BYTES)?;
         let slots = self.pd.reg_mr(&buf, Access::LOCAL_WRITE)?;
         self.room -= 1;
         Ok((qp, slots))
     }
 
-    /// Memory for a new link's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
-    pub(crate) fn inbox(&self) -> Option<Inbox> {
-        self.maps_peers.then(|| Inbox::new(&self.pd).ok()).flatten()
+    /// Memory for a new link's peer to store messages of each way in; `None` where it cannot, or there is no more. Then it sends them.
+    pub(crate) fn inboxes(&self) -> Option<[Inbox; 2]> {
+        if !self.maps_peers {
+            return None;
+        }
+        let inbox = || Inbox::new(&self.pd).ok();
+        Some([inbox()?, inbox()?])
     }
 
     /// A link has gone.
-    pub(crate) fn give_back(&mut self, inbox: Option<Inbox>) {
+    pub(crate) fn give_back(&mut self, inboxes: impl IntoIterator<Item = Inbox>) {
         self.room += 1;
-        self.retired.extend(inbox);
+        self.retired.extend(inboxes);
     }
 
     /// Bytes that a queue pair takes inline.

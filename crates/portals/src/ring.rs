@@ -130,7 +130,7 @@ impl Inbox {
         let known = len.min(HEAD_MAX);
         self.buf().read(at, &mut head[..known])?;
         head[..8].copy_from_slice(&first.to_le_bytes());
-        let (message, _, behind) = Message::parse(&head[..known], len).ok_or_else(nonsense)?;
+        let (message, behind) = Message::parse(&head[..known], len).ok_or_else(nonsense)?;
         Ok(Some(Record { message, at: at + behind, len: len - behind, upto: self.next + lines(len) }))
     }
 

@@ -1,6 +1,6 @@
 //! [`Message`]: what processes say to each other, as bytes; all that looks at bytes of a peer's. Integers are little-endian.
 //!
-//! A message begins with 16 bytes: kind, interface, credits (2 bytes), flags, and for a request action, operation and type, for an
+//! A message begins with 16 bytes: kind, interface, credits for requests and for answers (1 byte each), flags, and for a request action, operation and type, for an
 //! answer failure and list (3 bytes); the initiator's number for the operation (8). A request goes on with user, portal table entry,
 //! node and process of the initiator (4 each), bits, offset, length and data for the event (8 each); with the address (8) and key (4,
 //! and 4 unused) of memory where the data lie or go, if they do not come along; with an operand (32), if there is one. An answer goes
@@ -20,6 +20,20 @@ pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
 
 /// One of a process's interfaces: whether it matches, and whether it is logical.
 pub(crate) const INTERFACES: usize = 4;
+
+/// Which way a message goes: of each there is room of its own at the peer, so that an answer passes requests that wait there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Request,
+    Answer,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 2] = [Self::Answer, Self::Request];
+}
+
+/// How many messages of each [`Way`] there is room for again.
+pub(crate) type Credits = [u8; 2];
 
 /// What is said, but for data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +65,18 @@ const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
 /// The first word of a record that leads to the ring's begin.
 pub(crate) const MARK: u64 = 0xff;
+
+/// The way of a message, and the credits with it, by its first bytes: none for one that has nothing but credits, or says nonsense.
+pub(crate) const fn arrival(first: [u8; 4]) -> (Option<Way>, Credits) {
+    let [kind, _, requests, answers] = first;
+    let way = match kind {
+        CREDIT => None,
+        REQUEST => Some(Way::Request),
+        // Who looks at it finds out.
+        _ => Some(Way::Answer),
+    };
+    (way, [requests, answers])
+}
 
 /// The length of a record, by its first word.
 pub(crate) const fn length_of(first: u64) -> usize {
@@ -137,11 +163,16 @@ pub(crate) struct Offer {
 }
 
 /// What whoever connects says first.
-const HELLO: &[u8; 8] = b"ptl4-v2\0";
+const HELLO: &[u8; 8] = b"ptl4-v3\0";
+/// What a process says that refuses a connection because it has asked for one itself, which counts.
+pub(crate) const CROSSED: &[u8] = b"crossed";
+
+/// The memory for messages of each [`Way`].
+pub(crate) type Offers = [Offer; 2];
 
 impl Offer {
     /// As bytes: address (8), key and length (4 each).
-    pub(crate) fn bytes(&self) -> [u8; 16] {
+    fn bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.at.addr.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.at.rkey.to_le_bytes());
@@ -149,25 +180,33 @@ impl Offer {
         bytes
     }
 
-    /// What these bytes say; `None` for nothing.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+    fn parse(reader: &mut Reader<'_>) -> Option<Self> {
         let (addr, rkey, len) = (reader.u64()?, reader.u32()?, reader.u32()?);
         (len > 0).then_some(Self { at: RemoteAddr { addr, rkey }, len })
     }
 }
 
-/// What a process says that connects: who it is, and where answers may be stored.
-pub(crate) fn hello(me: Process, offer: Option<Offer>) -> Vec<u8> {
-    let offer = offer.map_or(Vec::new(), |offer| offer.bytes().to_vec());
-    [&HELLO[..], &me.nid.to_le_bytes(), &me.pid.to_le_bytes(), &offer].concat()
+/// What a process says that accepts: where messages may be stored, if anywhere.
+pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
+    offers.map_or(Vec::new(), |offers| offers.map(|offer| offer.bytes()).concat())
+}
+
+/// What these bytes offer; `None` for nothing.
+pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
+    let mut reader = Reader(bytes);
+    Some([Offer::parse(&mut reader)?, Offer::parse(&mut reader)?])
+}
+
+/// What a process says that connects: who it is, and what it offers.
+pub(crate) fn hello(me: Process, offers: Option<Offers>) -> Vec<u8> {
+    [&HELLO[..], &me.nid.to_le_bytes(), &me.pid.to_le_bytes(), &offer(offers)].concat()
 }
 
 /// Who connects, and where it offers memory; `None` for what no process of this version says.
-pub(crate) fn parse_hello(bytes: &[u8]) -> Option<(Process, Option<Offer>)> {
+pub(crate) fn parse_hello(bytes: &[u8]) -> Option<(Process, Option<Offers>)> {
     let mut reader = Reader(bytes.strip_prefix(HELLO)?);
     let process = Process { nid: reader.u32()?, pid: reader.u32()? };
-    Some((process, Offer::parse(reader.0)))
+    Some((process, parse_offer(reader.0)))
 }
 
 fn action_number(action: &Action) -> u8 {
@@ -181,9 +220,18 @@ fn action_number(action: &Action) -> u8 {
 }
 
 impl Message {
+    /// Which way it goes; credits alone have room on either.
+    #[inline]
+    pub(crate) const fn way(&self) -> Way {
+        match self {
+            Self::Request { .. } => Way::Request,
+            Self::Answer { .. } | Self::Credit => Way::Answer,
+        }
+    }
+
     /// Its bytes, with credits for the peer.
-    pub(crate) fn bytes(&self, credits: u16) -> Bytes {
-        self.written(credits, false)
+    pub(crate) fn bytes(&self, credits: Credits) -> Bytes {
+        self.written(u16::from_le_bytes(credits), false)
     }
 
     /// Its bytes, for a ring: see [`Bytes::as_record`].
@@ -212,12 +260,12 @@ impl Message {
         }
     }
 
-    /// The message that bytes begin with, the credits that came with it, and how many bytes come before its data: of a message of
-    /// `total` bytes, of which these are the first. `None` for what no process says.
+    /// The message that bytes begin with, and how many bytes come before its data: of a message of `total` bytes, of which these are
+    /// the first. `None` for what no process says.
     #[inline]
-    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, u16, usize)> {
+    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let mut reader = Reader(bytes);
-        let [kind, interface, low, high, what @ ..] = reader.take::<8>()?;
+        let [kind, interface, _, _, what @ ..] = reader.take::<8>()?;
         let operation = reader.u64()?;
         if usize::from(interface) >= INTERFACES {
             return None;
@@ -236,7 +284,7 @@ impl Message {
             CREDIT => Self::Credit,
             _ => return None,
         };
-        Some((message, u16::from_le_bytes([low, high]), bytes.len() - reader.0.len()))
+        Some((message, bytes.len() - reader.0.len()))
     }
 }
 
@@ -400,11 +448,13 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         for message in messages() {
-            let mut bytes = message.bytes(517).as_slice().to_vec();
+            let mut bytes = message.bytes([5, 17]).as_slice().to_vec();
             let head = bytes.len();
             assert!(head <= HEAD_MAX);
             bytes.extend(b"data");
-            assert_eq!(Message::parse(&bytes, head + 4), Some((message, 517, head)));
+            let way = (message != Message::Credit).then_some(message.way());
+            assert_eq!(arrival([bytes[0], bytes[1], bytes[2], bytes[3]]), (way, [5, 17]));
+            assert_eq!(Message::parse(&bytes, head + 4), Some((message, head)));
         }
     }
 
@@ -423,7 +473,7 @@ mod tests {
             assert_eq!(length_of(first), head + 8);
             assert_ne!(first, MARK);
             let bytes = [&first.to_le_bytes(), rest].concat();
-            assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), (head + 8) as u16, head)));
+            assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), head)));
             if matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put)
             {
                 assert_eq!(head + 8, 64);
@@ -434,13 +484,15 @@ mod tests {
     #[test]
     fn who_connects_says_who_it_is() {
         let me = Process::physical(0x7f00_0001, 3);
-        let offer = Offer { at: RemoteAddr { addr: 1 << 40, rkey: 5 }, len: 6400 };
-        for offer in [None, Some(offer)] {
-            let said = hello(me, offer);
-            assert_eq!(parse_hello(&said), Some((me, offer)));
+        let offers = [5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 });
+        for offers in [None, Some(offers)] {
+            let said = hello(me, offers);
+            assert_eq!(parse_hello(&said), Some((me, offers)));
             assert_eq!(parse_hello(&said[..15]), None);
+            assert_eq!(parse_offer(&offer(offers)), offers);
         }
-        assert_eq!(parse_hello(b"ptl4-v1\0\x01\0\0\x7f\x03\0\0\0"), None, "another version");
+        assert_eq!(parse_offer(&offer(Some(offers))[..31]), None);
+        assert_eq!(parse_hello(b"ptl4-v2\0\x01\0\0\x7f\x03\0\0\0"), None, "another version");
     }
 
     /// Goal: whatever comes is understood or refused. Method: each message cut at each length, and with each byte changed.
@@ -448,7 +500,7 @@ mod tests {
     fn nonsense_is_refused() {
         let (mut refused, mut tried) = (0, 0);
         for message in messages() {
-            for bytes in [message.bytes(0), message.record()].map(|bytes| bytes.as_slice().to_vec()) {
+            for bytes in [message.bytes([0; 2]), message.record()].map(|bytes| bytes.as_slice().to_vec()) {
                 for len in 0..bytes.len() {
                     assert_eq!(Message::parse(&bytes[..len], len), None, "{len} bytes of {message:?}");
                 }

@@ -485,6 +485,24 @@ fn the_patient_lose_nothing(at: At) {
     }
 }
 
+/// Goal: whoever waits for an answer gets it, though requests of the process that answers wait for their places at his. Method: more of
+/// them than a link has slots for, while he puts.
+fn answers_pass_requests_that_wait(at: At) {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
+    b.ni.call(Engine::set_patient);
+    let (ours, theirs) = (Memory::new(pattern(9, 8)), Memory::zeros(8));
+    a.append(theirs.region(), EntryOptions::EVENT_COMM_DISABLE, 1);
+    let put = transfer(Action::Put, a.bind(ours.region()), 8, b.me());
+    (0..90).for_each(|_| a.begin(&Transfer { ack: AckReq::None, ..put }));
+    let put = transfer(Action::Put, b.bind(ours.region()), 8, a.me());
+    for _ in 0..90 {
+        b.begin(&put);
+        b.expect(EventKind::Send);
+        assert_eq!(b.expect(EventKind::Ack).fail, Fail::Ok);
+    }
+    assert_eq!(theirs.bytes(), ours.bytes());
+}
+
 #[test]
 fn events_are_the_same_on_shm() {
     events_are_the_same_in_each_place("shm");
@@ -533,6 +551,11 @@ macro_rules! in_places {
             #[test]
             fn the_patient_lose_nothing() {
                 super::the_patient_lose_nothing(AT);
+            }
+
+            #[test]
+            fn answers_pass_requests_that_wait() {
+                super::answers_pass_requests_that_wait(AT);
             }
         }
     )*};
