@@ -221,7 +221,7 @@ impl Core {
                 match engine.receive_stored(receive) {
                     Stored::Received(status) => return Some(status),
                     Stored::Nothing(connection) if goes_on => {
-                        source = Some(connection);
+                        source = connection;
                         return None;
                     }
                     Stored::Nothing(_) | Stored::Unknown => {}

@@ -2,6 +2,7 @@
 //! along, long ones are read by the receiver from the sender's memory.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use host::{Host, Step};
 use verbs::{Buf, SendOp, Sge};
@@ -61,8 +62,8 @@ pub(crate) enum Begun {
 pub(crate) enum Stored {
     /// The message, which the receive has got.
     Received(Status),
-    /// Nothing from the source, whose connection this is, so far.
-    Nothing(usize),
+    /// Nothing from the source so far, whose connection this is, if it is not over Portals.
+    Nothing(Option<usize>),
     /// Its message may come another way.
     Unknown,
 }
@@ -131,6 +132,8 @@ pub(crate) struct Engine {
 
 /// Of so many of them one makes progress first.
 const HASTE_MAX: u32 = 256;
+/// Looks in a row for what a process may have stored by Portals, which takes more to ask.
+const PORTALS_LOOKS: u32 = 4;
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -186,7 +189,10 @@ impl Engine {
     /// Sends a short message, if it can be stored at once in the receiver's memory. Whether it has left; nothing has happened otherwise.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        self.portals.is_none() && self.transport.send_piece(to, label, piece)
+        match self.portals(label.context) {
+            Some(portals) => portals.send_piece(to, label, piece),
+            None => self.transport.send_piece(to, label, piece),
+        }
     }
 
     /// Takes the message for a receive that has not begun, from a process, if nothing waits in its context and that is the next one
@@ -199,8 +205,8 @@ impl Engine {
         into: Piece,
         looks: u32,
     ) -> Option<(i32, usize)> {
-        let number = self.transport.stored_by(from).filter(|_| self.portals.is_none())?;
-        if !self.matching.is_idle(wanted.context) {
+        let stored = self.transport.stored_by(from);
+        if (stored.is_none() && self.portals.is_none()) || !self.matching.is_idle(wanted.context) {
             return None;
         }
         self.hasty = self.hasty.wrapping_add(1);
@@ -209,6 +215,11 @@ impl Engine {
             self.progress(true);
             return None;
         }
+        if let Some(portals) = self.portals(wanted.context) {
+            let wanted = Wanted { context: wanted.context, source: Some(from), tag: wanted.tag };
+            return portals.take_piece(&wanted, into, looks);
+        }
+        let number = stored?;
         for _ in 0..looks {
             match self.transport.take_piece(number, wanted, into) {
                 Taken::Nothing => {}
@@ -444,11 +455,14 @@ impl Engine {
     /// Takes the message for a receive that has not begun, as [`Engine::receive_stored`], and looks for it `looks` times.
     #[inline]
     pub(crate) fn await_stored(&mut self, receive: &Receive, looks: u32) -> Option<Status> {
+        if let Some(portals) = self.portals(receive.wanted.context) {
+            return portals.receive_stored(receive, looks).break_value().flatten();
+        }
         let mut left = looks;
         loop {
             let number = match self.receive_stored(receive) {
                 Stored::Received(status) => return Some(status),
-                Stored::Nothing(number) => number,
+                Stored::Nothing(number) => number?,
                 Stored::Unknown => return None,
             };
             while !self.transport.has_stored(number) {
@@ -462,8 +476,12 @@ impl Engine {
     #[inline]
     pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
         let wanted = &receive.wanted;
-        if self.portals.is_some() {
-            return Stored::Unknown;
+        if let Some(portals) = self.portals(wanted.context) {
+            return match portals.receive_stored(receive, PORTALS_LOOKS) {
+                ControlFlow::Break(Some(status)) => Stored::Received(status),
+                ControlFlow::Break(None) => Stored::Unknown,
+                ControlFlow::Continue(()) => Stored::Nothing(None),
+            };
         }
         let Some(number) = wanted.source.and_then(|source| self.transport.stored_by(source)) else {
             return Stored::Unknown;
@@ -481,7 +499,7 @@ impl Engine {
                     self.received_short(number, &short);
                 }
                 Next::Other => self.received_other(number),
-                Next::Nothing => return Stored::Nothing(number),
+                Next::Nothing => return Stored::Nothing(Some(number)),
             }
         }
         Stored::Unknown

@@ -60,6 +60,12 @@ impl Piece {
         Self { address, len }
     }
 
+    /// Where it begins, and how many bytes it has, for who passes that on.
+    #[inline]
+    pub(crate) fn place(self) -> (u64, u64) {
+        (self.address as u64, self.len as u64)
+    }
+
     /// A piece without bytes, for calls that bring none.
     #[inline]
     pub(crate) fn nothing() -> Self {

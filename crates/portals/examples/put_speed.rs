@@ -77,7 +77,7 @@ impl Side {
             user_ptr: 0,
             hdr_data: 0,
         };
-        self.ni.call(|engine| engine.transfer(&put)).expect("open").expect("legal");
+        self.ni.transfer(&put).expect("open").expect("legal");
     }
 
     /// Waits for so many events of a kind.

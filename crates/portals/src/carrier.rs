@@ -181,6 +181,19 @@ impl Carrier {
         })
     }
 
+    /// The link by which requests of a process come, if it stores them.
+    #[inline]
+    pub(crate) fn stored_by(&self, process: Process) -> Option<usize> {
+        let number = self.to.get(&process).copied()?;
+        self.links[number].as_ref()?.is_mapped().then_some(number)
+    }
+
+    /// Whether a request may have been stored by a link.
+    #[inline]
+    pub(crate) fn has_record(&self, number: usize) -> bool {
+        self.links[number].as_ref().is_some_and(Link::has_record)
+    }
+
     /// Has the peer's memory read or written as soon as that can be; not, if the link is lost.
     pub(crate) fn carry(&mut self, number: usize, it: Move) {
         if self.link(number).is_some_and(|link| link.carry(it).is_err()) {
@@ -497,7 +510,8 @@ mod tests {
             }
         }
         for (mut carrier, to) in both.into_iter().zip([b, a]) {
-            let open: Vec<usize> = (0..carrier.links.len()).filter(|link| carrier.link(*link).is_some()).collect();
+            let open: Vec<usize> =
+                (0..carrier.links.len()).filter(|link| carrier.link(*link).is_some()).collect();
             assert_eq!(open, [carrier.link_to(to).expect("a link")]);
             let lost = carrier.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
             assert_eq!(lost, 0);

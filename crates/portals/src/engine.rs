@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::event::{Event, Fail, List};
 use crate::initiator::{Initiator, MemoryDescriptor, Outgoing};
 use crate::limits::Limits;
-use crate::message::{Answer, Request};
+use crate::message::{Action, Answer, Request};
 use crate::options::PtOptions;
 use crate::process::Process;
 use crate::region::Region;
 use crate::table::{CtHandle, EntryHandle, EqHandle, MdHandle};
-use crate::target::{Arrival, Delivery, Search, Status, Target};
+use crate::target::{Arrival, Delivery, Search, Status, Target, would_take};
 
 /// A network interface of a process. Calls change its state at once and wait for nothing; [`Engine::next_outgoing`] has what is to be
 /// carried after each of them.
@@ -236,6 +236,25 @@ impl Engine {
     fn prepare(&mut self, place: Place, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
         let place = (place.pt_index, place.list);
         self.target.prepare(&self.completions, place, entry, user_ptr, &self.limits)
+    }
+
+    /// Whether [`Engine::would_take`] may be asked of entries for a portal table entry.
+    #[inline]
+    pub(crate) fn awaits_nothing(&self, pt_index: u32) -> bool {
+        self.target.awaits_nothing(pt_index) && !self.completions.has_due()
+    }
+
+    /// What an entry for one message would tell of the next one, were it appended now to a list where nothing else is; `None` if it would
+    /// not take it, and for what more than an event would come of.
+    #[inline]
+    pub(crate) fn would_take(&self, pt_index: u32, entry: &Entry, request: &Request) -> Option<Event> {
+        let is_plain = request.action == Action::Put && !request.is_answered() && entry.counter.is_none();
+        let takes = is_plain && request.pt_index == pt_index && would_take(entry, request);
+        takes.then(|| Event {
+            mlength: request.length,
+            start: entry.region.address(request.remote_offset),
+            ..request.event()
+        })
     }
 
     /// Takes an entry out of its list (`PtlLEUnlink`, `PtlMEUnlink`).

@@ -13,7 +13,8 @@ use crate::atomic::ELEMENT_MAX;
 use crate::carrier::{Carrier, Event};
 use crate::command::Transfer;
 use crate::engine::Engine;
-use crate::event::{Fail, List};
+use crate::entry::Entry;
+use crate::event::{Event as Told, Fail, List};
 use crate::initiator::Outgoing;
 use crate::link::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::memory;
@@ -153,6 +154,17 @@ pub(crate) struct Exchange {
     has_waiting: bool,
     /// Something has happened that somebody may wait for.
     news: bool,
+}
+
+/// What [`crate::Ni::take_at_once`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The entry's message.
+    Put(Told),
+    /// No message of the process's so far.
+    Nothing,
+    /// What is to be done the usual way.
+    Other,
 }
 
 /// How far messages of a link were taken.
@@ -347,6 +359,43 @@ impl Exchange {
         self.carrier.say_now(target, &message, &data)
     }
 
+    /// On a logical interface: takes the next message that a process has stored into an entry's memory, and tells of it, if the entry is
+    /// for puts of that process alone, and would have it were it appended now; looks for it so often. Otherwise nothing has happened.
+    #[inline]
+    pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
+        let Some(link) = self.taken_from(number, pt_index, entry) else { return Taken::Other };
+        if (0..looks).all(|_| !self.carrier.has_record(link)) {
+            return Taken::Nothing;
+        }
+        self.take_from(link, number, pt_index, entry).map_or(Taken::Other, Taken::Put)
+    }
+
+    /// The link by which the one process stores its messages that an entry is for, if nothing else waits for them, or in front of them.
+    #[inline]
+    fn taken_from(&self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
+        let Interface { engine, map } = self.interfaces[usize::from(number)].as_ref()?;
+        if self.has_waiting || !engine.awaits_nothing(pt_index) {
+            return None;
+        }
+        let source = entry.source.one()?;
+        self.carrier.stored_by(*map.as_ref()?.get(source.nid as usize)?)
+    }
+
+    #[inline]
+    fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<Told> {
+        let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
+        let (message, arrived) = self.carrier.look(link, Way::Request)?;
+        let Message::Request { interface, request, exposed: None } = message else { return None };
+        let event = engine.would_take(pt_index, entry, &request)?;
+        if interface != number || arrived.len as u64 != request.length {
+            return None;
+        }
+        let memory = self.carrier.memory(link, &arrived)?;
+        memory::store_from(&entry.region, request.remote_offset, arrived.len, (memory, arrived.at)).ok()?;
+        self.carrier.pass(link, &arrived);
+        Some(event)
+    }
+
     /// Sends a request to another process.
     #[inline]
     fn send(&mut self, number: u8, target: Process, outgoing: Outgoing) -> Result<()> {
@@ -454,7 +503,9 @@ impl Exchange {
                 }
             }
             Event::Moved(key) => self.moved(key),
-            Event::Replaced(link, by) => self.pending.iter_mut().for_each(|pending| pending.replace(link, by)),
+            Event::Replaced(link, by) => {
+                self.pending.iter_mut().for_each(|pending| pending.replace(link, by))
+            }
             Event::Lost(link) => self.lost(link),
         }
     }

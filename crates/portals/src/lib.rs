@@ -13,7 +13,8 @@
 //! |---|---|
 //! | `node` | [`Node`], [`Ni`]: an interface to call, to wait at, and who makes progress |
 //! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
-//! | `carrier`, `link`, `ring`, `nic` | messages, reads and writes between processes; one connection; messages by stores; the device |
+//! | `carrier`, `link`, `nic` | messages, reads and writes between processes; one connection; the device |
+//! | `ring`, `line` | messages by stores; short ones that answer each other |
 //! | `wire`, `memory` | all that looks at bytes of peers; all that looks at the user's memory, and all unsafe code |
 //! | `offload` | [`Offload`]: an interface whose engine a program of the NIC is |
 //! | `engine` | [`Engine`]: one network interface |
@@ -49,6 +50,7 @@ mod event;
 mod exchange;
 mod initiator;
 mod limits;
+mod line;
 mod link;
 mod matchlist;
 mod memory;
@@ -72,6 +74,7 @@ pub use engine::{Engine, Place};
 pub use entry::Entry;
 pub use error::{Error, Result};
 pub use event::{Event, EventKind, Fail, List};
+pub use exchange::Taken;
 pub use initiator::{MemoryDescriptor, Outgoing};
 pub use limits::Limits;
 pub use link::EAGER_MAX;

@@ -4,7 +4,7 @@
 //! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
 //! room of their own, and what comes one way is taken whatever waits on the other.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`); otherwise they are sent. A side does one or
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`, `line`); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
 //!
 //! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 
 use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
+use crate::line::Line;
 use crate::memory;
 use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
-use crate::ring::{Inbox, Outbox, Record};
+use crate::ring::{Inbox, LINE_AT, Outbox, Record};
 use crate::wire::{Credits, HEAD_MAX, Message, Offers, Way, arrival};
 
 /// Bytes of data that come along with a message at most; others are fetched.
@@ -126,6 +127,8 @@ enum Held {
     Slot(u32),
     /// The ring's lines up to this one.
     Record(u64),
+    /// The line.
+    Line,
 }
 
 /// Where the data of a message lie that has come, until it is passed.
@@ -178,6 +181,8 @@ pub(crate) struct Link {
     pub(crate) qp: Qp,
     slots: Mr,
     rooms: [Room; 2],
+    /// Where both ends can map memory of each other's.
+    line: Option<Line>,
     offered: Option<Offers>,
     number: u64,
     inline_max: usize,
@@ -207,6 +212,7 @@ impl Link {
             qp,
             slots,
             rooms,
+            line: None,
             offered: None,
             number: (number as u64) << 32,
             inline_max: nic.inline_max(),
@@ -245,6 +251,10 @@ impl Link {
                 offers.map(|offer| Outbox::new(&self.qp, offer, SLOT_BYTES))
         {
             let [to_requests, to_answers] = &mut self.rooms;
+            if let Some(inbox) = &to_requests.inbox {
+                let memory = if self.is_active { inbox.buf() } else { requests.buf() };
+                self.line = Some(Line::new(memory, LINE_AT, self.is_active)?);
+            }
             (to_requests.outbox, to_answers.outbox) = (Some(requests), Some(answers));
         }
         self.grant()
@@ -289,11 +299,30 @@ impl Link {
     /// Says something, if that can be now; whether it has left.
     #[inline]
     pub(crate) fn say_now(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
-        let can = self.room(message.way()).queue.is_empty() && self.may_say(message, payload);
+        if !self.room(message.way()).queue.is_empty() {
+            return Ok(false);
+        }
+        if self.put_in_line(message, payload) {
+            return self.qp.ring().map(|()| true);
+        }
+        let can = self.may_say(message, payload);
         if can {
             self.post_message(message, payload)?;
         }
         Ok(can)
+    }
+
+    /// Says something by the line, if that can be; whether it has.
+    #[inline]
+    fn put_in_line(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+        let (Some(line), [Room { outbox: Some(outbox), .. }, _]) = (&mut self.line, &self.rooms) else {
+            return false;
+        };
+        let takes = line.takes(message, payload.len());
+        if takes {
+            line.put(message, payload.len(), outbox.records, |data| payload.load(data));
+        }
+        takes
     }
 
     /// Reads or writes the peer's memory, now or when there is room.
@@ -437,11 +466,19 @@ impl Link {
         Ok(())
     }
 
+    /// Whether a request may have been stored.
+    #[inline]
+    pub(crate) fn has_record(&self) -> bool {
+        let [room, _] = &self.rooms;
+        room.inbox.as_ref().is_some_and(Inbox::has_record) || self.line.as_ref().is_some_and(Line::has_news)
+    }
+
     /// The memory that messages lie in.
     #[inline]
     pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
-        match (&arrived.held, &self.rooms[arrived.way as usize].inbox) {
-            (Held::Record(_), Some(inbox)) => inbox.buf(),
+        match (&arrived.held, &self.rooms[arrived.way as usize].inbox, &self.line) {
+            (Held::Record(_), Some(inbox), _) => inbox.buf(),
+            (Held::Line, _, Some(line)) => line.data().0,
             _ => self.slots.buf(),
         }
     }
@@ -457,11 +494,19 @@ impl Link {
         }
         let nonsense = || Error::Invalid("the peer said what no process of this version says".into());
         let room = &mut self.rooms[way as usize];
-        if let Some(inbox) = &mut room.inbox
-            && let Some(Record { message, at, len, upto }) = inbox.look()?
-        {
-            let arrived = Arrived { at, len, way, held: Held::Record(upto) };
-            return if message.way() == way { Ok(Some((message, arrived))) } else { Err(nonsense()) };
+        if let Some(inbox) = &mut room.inbox {
+            // Whoever finds a record finds in the line what was put there before.
+            let has_record = inbox.has_record();
+            if way == Way::Request
+                && let Some(line) = &self.line
+                && let Some((message, len)) = line.look(inbox.records)
+            {
+                return Ok(Some((message, Arrived { at: line.data().1, len, way, held: Held::Line })));
+            }
+            if has_record && let Some(Record { message, at, len, upto }) = inbox.look()? {
+                let arrived = Arrived { at, len, way, held: Held::Record(upto) };
+                return if message.way() == way { Ok(Some((message, arrived))) } else { Err(nonsense()) };
+            }
         }
         let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
         let (begin, total) = (slot as usize * SLOT_BYTES, total as usize);
@@ -483,6 +528,10 @@ impl Link {
                 false => Ok(()),
             },
             Held::Slot(slot) => self.pass_slot(slot, arrived.way),
+            Held::Line => {
+                self.line.iter_mut().for_each(Line::pass);
+                Ok(())
+            }
         }
     }
 

@@ -12,7 +12,8 @@ use verbs::{Device, Result};
 
 use crate::command::Transfer;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Interface};
+use crate::entry::Entry;
+use crate::exchange::{Exchange, Interface, Taken};
 use crate::limits::Limits;
 use crate::process::Process;
 
@@ -363,6 +364,35 @@ impl Ni {
     #[must_use]
     pub fn put_at_once(&self, transfer: &Transfer) -> bool {
         self.inner().with(|exchange| exchange.put_at_once(self.kind.number(), transfer))
+    }
+
+    /// Begins an operation, as [`Engine::transfer`]: by the shorter way, if it can be [put at once](Ni::put_at_once). `None` if the
+    /// interface is closed.
+    #[inline]
+    pub fn transfer(&self, transfer: &Transfer) -> Option<crate::Result<()>> {
+        self.inner().with(|exchange| {
+            if exchange.put_at_once(self.kind.number(), transfer) {
+                return Some(Ok(()));
+            }
+            let begun = exchange.interface(self.kind.number())?.engine.transfer(transfer);
+            exchange.flush();
+            exchange.has_news();
+            Some(begun)
+        })
+    }
+
+    /// On a logical interface: as appending an entry to the priority list and waiting for its event, for no longer than so many looks: if that list is empty, and
+    /// no header waits; if the entry is used once, for one process, and does not truncate; and if the next message that the process stores
+    /// is a put that the entry takes and no answer is wanted to. Otherwise nothing has happened.
+    #[inline]
+    #[must_use]
+    pub fn take_at_once(&self, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
+        let inner = self.inner();
+        if inner.matcher != Matcher::Caller {
+            return Taken::Other;
+        }
+        inner.looked();
+        inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, looks))
     }
 
     /// Does something at the engine, carries what comes of it, and then does something else there; `None` if the interface is closed.

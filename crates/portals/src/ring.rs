@@ -1,6 +1,7 @@
 //! [`Inbox`] and [`Outbox`]: messages by stores into the receiver's NIC memory, where peers can map it.
 //!
-//! The memory is a ring of lines behind one more, in whose first word the receiver counts the lines that it is done with. A message is
+//! The memory is a ring of lines behind two more: in the first word of one the receiver counts the lines that it is done with, the other
+//! is for the [line](crate::line) of both ends. A message is
 //! a record, in one piece: its head, whose first word is stored last, and its data. Before that the first word of the place behind it is
 //! zero; so whoever finds another first word than 0 finds all of the record. A record that does not fit in front of the ring's end
 //! begins at the ring's begin, where a mark leads.
@@ -17,7 +18,9 @@ use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
 /// A cache line.
 const LINE: usize = 64;
 /// How many lines are before the ring.
-const BEFORE: usize = 1;
+const BEFORE: usize = 2;
+/// Where the line of both ends is.
+pub(crate) const LINE_AT: usize = LINE;
 /// Of how many parts of the ring the receiver tells when it is done with one.
 const PARTS: u64 = 4;
 /// Bytes of a ring.
@@ -80,6 +83,8 @@ pub(crate) struct Inbox {
     next: u64,
     /// What the sender can know of that.
     told: u64,
+    /// Records that are done with.
+    pub(crate) records: u16,
 }
 
 impl Inbox {
@@ -88,7 +93,7 @@ impl Inbox {
         memory.word(0)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = pd.reg_mr(&memory, access)?;
-        Ok(Self { memory, shape: Shape { count: lines(RING) }, next: 0, told: 0 })
+        Ok(Self { memory, shape: Shape { count: lines(RING) }, next: 0, told: 0, records: 0 })
     }
 
     /// What the peer needs to map it.
@@ -105,6 +110,12 @@ impl Inbox {
     #[inline]
     fn first_word(&self) -> u64 {
         word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
+    }
+
+    /// Whether the next word is one that somebody stored.
+    #[inline]
+    pub(crate) fn has_record(&self) -> bool {
+        self.first_word() != 0
     }
 
     /// The next message, if there is one; it stays the next one until [`Inbox::pass`].
@@ -139,6 +150,7 @@ impl Inbox {
     #[inline]
     pub(crate) fn pass(&mut self, upto: u64) -> bool {
         self.next = upto;
+        self.records = self.records.wrapping_add(1);
         let tells = self.next - self.told >= self.shape.count / PARTS;
         if tells {
             self.told = self.next;
@@ -159,6 +171,8 @@ pub(crate) struct Outbox {
     cleared: u64,
     /// Lines that the receiver is done with, as far as this side knows.
     free: u64,
+    /// Records that were stored.
+    pub(crate) records: u16,
 }
 
 impl Outbox {
@@ -178,7 +192,12 @@ impl Outbox {
     fn at(memory: Buf) -> Option<Self> {
         memory.word(0).ok()?;
         let shape = Shape { count: lines(memory.len()) - BEFORE as u64 };
-        Some(Self { memory, shape, next: 0, cleared: shape.count, free: 0 })
+        Some(Self { memory, shape, next: 0, cleared: shape.count, free: 0, records: 0 })
+    }
+
+    /// The memory, which is the receiver's.
+    pub(crate) fn buf(&self) -> &Buf {
+        &self.memory
     }
 
     /// Whether there is room for a record of so many bytes.
@@ -212,6 +231,7 @@ impl Outbox {
         load(&self.memory, at + behind)?;
         self.first_word(self.next).store(first, Ordering::Release);
         self.next += lines(behind + data);
+        self.records = self.records.wrapping_add(1);
         self.clear_ahead();
         Ok(())
     }

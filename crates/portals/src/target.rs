@@ -445,6 +445,14 @@ impl Target {
         Some(chosen.answer(request, fail))
     }
 
+    /// Whether a portal table entry lets messages in, but has no entry in its priority list, and no header: the next that is appended
+    /// there takes the next message that it matches.
+    #[inline]
+    pub(crate) fn awaits_nothing(&self, index: u32) -> bool {
+        let pt = self.pts.get(index as usize).and_then(Option::as_ref);
+        pt.is_some_and(|pt| pt.is_enabled && pt.priority.len() == 0 && pt.unexpected.is_empty())
+    }
+
     /// What the initiator of a message is told that is refused; `None` if the message is to wait instead.
     #[cold]
     fn refuse(&mut self, request: &Request, fail: Fail) -> Option<Option<Answer>> {
@@ -648,6 +656,17 @@ fn permit(entry: &Entry, request: &Request) -> std::result::Result<(), Fail> {
     needs.set(EntryOptions::OP_PUT, request.action.brings());
     needs.set(EntryOptions::OP_GET, request.action.fetches());
     if entry.is(needs) { Ok(()) } else { Err(Fail::OpViolation) }
+}
+
+/// Whether an entry that is used once takes all of a message, and lets its user do that.
+#[inline]
+pub(crate) fn would_take(entry: &Entry, request: &Request) -> bool {
+    let Request { initiator, match_bits, remote_offset, length, .. } = *request;
+    let envelope = Envelope { initiator, match_bits, remote_offset, length };
+    entry.is(EntryOptions::USE_ONCE | EntryOptions::NO_TRUNCATE)
+        && !entry.is(EntryOptions::MANAGE_LOCAL)
+        && entry.takes(&envelope, 0)
+        && permit(entry, request).is_ok()
 }
 
 /// Where a message goes in an entry's memory, and how much of it: what fits, in whole elements.

@@ -485,6 +485,45 @@ fn the_patient_lose_nothing(at: At) {
     }
 }
 
+/// Goal: puts arrive in order and whole, by whichever memory they go. Method: the sides take turns of none to three puts, of one to
+/// sixteen bytes, with a word for the event and without, at once and in the usual way.
+fn puts_of_all_kinds_stay_in_order(at: At) {
+    let sides = [Side::new(at, KIND), Side::new(at, KIND)];
+    let (mut rng, mut number) = (verbs::host::Rng::new(4), 0);
+    let memories = [0, 1].map(|_| Memory::zeros(16));
+    let ours = Memory::new(pattern(3, 16));
+    let mds = [0, 1].map(|at: usize| {
+        sides[at].append(memories[at].region(), EntryOptions::empty(), 1);
+        let (options, eq, counter) = (MdOptions::EVENT_SUCCESS_DISABLE, Some(sides[at].eq), None);
+        let md = MemoryDescriptor { region: ours.region(), options, eq, counter };
+        sides[at].ni.call(|engine| engine.md_bind(md)).expect("open").expect("room")
+    });
+    for turn in 0..3000 {
+        let (from, to) = (turn % 2, 1 - turn % 2);
+        let puts: Vec<Transfer> = (0..rng.next_u64() % 4)
+            .map(|_| {
+                number += 1;
+                let put = transfer(Action::Put, mds[from], 1 + rng.next_u64() % 16, sides[to].me());
+                let hdr_data = if rng.one_in(3) { number } else { 0 };
+                Transfer { ack: AckReq::None, match_bits: number, hdr_data, ..put }
+            })
+            .collect();
+        for put in &puts {
+            match rng.one_in(4) {
+                true => sides[from].begin(put),
+                false => sides[from].ni.transfer(put).expect("open").expect("legal"),
+            }
+        }
+        for put in &puts {
+            let event = sides[to].expect(EventKind::Put);
+            let told = (event.match_bits, event.hdr_data, event.mlength, event.initiator);
+            assert_eq!(told, (put.match_bits, put.hdr_data, put.length, sides[from].me()));
+            let len = put.length as usize;
+            assert_eq!(memories[to].bytes()[..len], ours.bytes()[..len]);
+        }
+    }
+}
+
 /// Goal: whoever waits for an answer gets it, though requests of the process that answers wait for their places at his. Method: more of
 /// them than a link has slots for, while he puts.
 fn answers_pass_requests_that_wait(at: At) {
@@ -551,6 +590,11 @@ macro_rules! in_places {
             #[test]
             fn the_patient_lose_nothing() {
                 super::the_patient_lose_nothing(AT);
+            }
+
+            #[test]
+            fn puts_of_all_kinds_stay_in_order() {
+                super::puts_of_all_kinds_stay_in_order(AT);
             }
 
             #[test]

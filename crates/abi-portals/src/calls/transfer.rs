@@ -102,7 +102,7 @@ fn transfer(
 }
 
 fn begin((ni, transfer): (Ni, Transfer)) -> Answer<()> {
-    done(ni.call(|engine| engine.transfer(&transfer)))
+    done(ni.transfer(&transfer))
 }
 
 exports! {

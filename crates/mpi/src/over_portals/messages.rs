@@ -1,12 +1,13 @@
 //! [`Portals`]: sends, receives and probes as calls of Portals, and what their events mean.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use host::Host;
 use portals::{
     AckReq, Action, EAGER_MAX, Engine, Entry, EntryHandle, EntryOptions, EqHandle, Event, EventKind, Fail,
     List, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region,
-    Search, Source, Transfer,
+    Search, Source, Taken, Transfer,
 };
 
 use super::bits::{self, LONG};
@@ -15,7 +16,7 @@ use super::{MESSAGES, READS, failed, opening};
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::matching::{Envelope, Wanted};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Piece};
 use crate::nic::Port;
 use crate::operation::{Brought, Receive};
 use crate::status::Status;
@@ -193,6 +194,53 @@ impl Portals {
             done
         });
         done.ok_or_else(closed)?.map_err(failed)
+    }
+
+    /// Sends bytes, if their message can leave at once; whether it has. Nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+        let Some(bits) = bits::of_label(label) else { return false };
+        let (offset, len) = piece.place();
+        let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), NOBODY);
+        let local = Local { md: self.silent, offset };
+        self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
+    }
+
+    /// Takes the message for a receive of bytes in one piece that has not begun, if it is the next one that its source stores, which is
+    /// looked for so often; its tag and its length. Nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
+        match self.take_at_once(wanted, into.place(), looks) {
+            Taken::Put(event) => Some((bits::tag(event.match_bits), event.mlength as usize)),
+            Taken::Nothing | Taken::Other => None,
+        }
+    }
+
+    /// As [`Portals::take_piece`], of a receive: its status, or whether it can be looked for so again.
+    #[inline]
+    pub(crate) fn receive_stored(&self, receive: &Receive, looks: u32) -> ControlFlow<Option<Status>> {
+        let wanted = &receive.wanted;
+        let (Some((addr, len)), Some(source)) = (receive.buffer.one_piece(), wanted.source) else {
+            return ControlFlow::Break(None);
+        };
+        match self.take_at_once(wanted, (addr as u64, len as u64), looks) {
+            Taken::Put(event) => {
+                let label = Label { context: wanted.context, tag: bits::tag(event.match_bits) };
+                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, event.mlength)))
+            }
+            Taken::Nothing => ControlFlow::Continue(()),
+            Taken::Other => ControlFlow::Break(None),
+        }
+    }
+
+    #[inline]
+    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), looks: u32) -> Taken {
+        let Some((match_bits, ignore_bits)) = bits::of_wanted(wanted) else { return Taken::Other };
+        let source = source_of(wanted);
+        let options = ONCE | EntryOptions::NO_TRUNCATE;
+        let entry =
+            Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), options) };
+        self.ni.take_at_once(MESSAGES, &entry, looks)
     }
 
     /// Begins a send. With `answered` it is over when a receive has got the message.
