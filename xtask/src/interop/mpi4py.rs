@@ -21,14 +21,18 @@ pub(crate) const CASES: &[Case<Mpich>] = &[
     Case {
         name: "mpi4py",
         shows: "mpi4py's tests by module, with 1, 2 and 4 ranks, on shm and iwarp",
-        run: |mpich| modules(mpich),
+        run: |mpich| modules(mpich, &[("shm", "verbs"), ("iwarp", "verbs")]),
+    },
+    Case {
+        name: "mpi4py-portals",
+        shows: "the same with messages over Portals, on shm",
+        run: |mpich| modules(mpich, &[("shm", "portals")]),
     },
 ];
 
 /// The version that this was written against.
 const MPI4PY: &str = "mpi4py==4.1.2";
 const RANKS: [&str; 3] = ["1", "2", "4"];
-const DEVICES: [&str; 2] = ["shm", "iwarp"];
 /// How long a module may take. Some take half a minute on idle cores.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -167,37 +171,43 @@ fn import(mpich: &Mpich) -> Result<Verdict> {
     Ok(Verdict(said.join("; ")))
 }
 
+/// How many ranks, on which device, and what carries their messages.
+type Column = (&'static str, &'static str, &'static str);
+
 /// Runs a module: the seconds that it took, if it passed.
-fn module(mpich: &Mpich, python: &Python, name: &str, ranks: &str, device: &str) -> Result<Option<f64>> {
+fn module(mpich: &Mpich, python: &Python, name: &str, (ranks, device, lane): Column) -> Result<Option<f64>> {
     let mut command = Command::new(mpich.program("mpiexec.hydra"));
-    command.args(["-n", ranks, "-genv", "NICETY_DEVICE", device]).arg(&python.python).arg(&python.tests);
-    command.args(["-q", name]);
+    command.args(["-n", ranks, "-genv", "NICETY_DEVICE", device, "-genv", "NICETY_LANE", lane]);
+    command.arg(&python.python).arg(&python.tests).args(["-q", name]);
     let began = Instant::now();
-    let log = python.logs.join(format!("{name}-{ranks}-{device}"));
+    let log = python.logs.join(format!("{name}-{ranks}-{device}-{lane}"));
     let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
     // A module in which nothing ran has shown nothing.
     let has_run = finished.output.lines().any(|line| line.starts_with("Ran ") && !line.starts_with("Ran 0"));
     Ok((finished.is_good() && has_run).then(|| began.elapsed().as_secs_f64()))
 }
 
-fn modules(mpich: &Mpich) -> Result<Verdict> {
+fn modules(mpich: &Mpich, ways: &[(&'static str, &'static str)]) -> Result<Verdict> {
     let python = Python::open(mpich)?;
-    let columns: Vec<(&str, &str)> =
-        DEVICES.iter().flat_map(|device| RANKS.iter().map(move |ranks| (*ranks, *device))).collect();
+    let columns: Vec<Column> = ways
+        .iter()
+        .flat_map(|(device, lane)| RANKS.iter().map(move |ranks| (*ranks, *device, *lane)))
+        .collect();
     let heads: String =
-        columns.iter().map(|(ranks, device)| format!("{:>9}", format!("{device} {ranks}"))).collect();
+        columns.iter().map(|(ranks, device, _)| format!("{:>9}", format!("{device} {ranks}"))).collect();
     println!("{:<24}{heads}   seconds by device and ranks", "");
     let (mut passed, mut failed) = (0, Vec::new());
     for tests in MODULES {
         let mut row = String::new();
-        for (ranks, device) in &columns {
-            let cell = match module(mpich, &python, tests, ranks, device)? {
+        for column in &columns {
+            let cell = match module(mpich, &python, tests, *column)? {
                 Some(seconds) => {
                     passed += 1;
                     format!("{seconds:.1}")
                 }
                 None => {
-                    failed.push(format!("{}-{ranks}-{device}", tests));
+                    let (ranks, device, lane) = column;
+                    failed.push(format!("{tests}-{ranks}-{device}-{lane}"));
                     "FAILED".to_owned()
                 }
             };
