@@ -21,8 +21,6 @@ pub(crate) enum Event {
     Left(u8, u64),
     /// A move is over; whether all went well, a loss tells.
     Moved(u64),
-    /// What a link was to carry goes by another one, the second, to the same process.
-    Replaced(usize, usize),
     /// A link is no more. Nothing that it was to carry is told of any more; what has come by it before can be taken.
     Lost(usize),
 }
@@ -64,9 +62,13 @@ pub(crate) struct Carrier {
     links: Vec<Option<Link>>,
     /// Those by which this process makes requests: the latest of each process.
     to: BTreeMap<Process, usize>,
+    /// The last of them that was looked up.
+    last: Option<(Process, usize)>,
     /// Those by which messages may have come: all that peers may store in, and others that have got some.
     heard: Vec<usize>,
     events: VecDeque<Event>,
+    /// Links whose messages go by other ones, the second ones, to the same processes: known before anything comes by these.
+    replaced: Vec<(usize, usize)>,
     told: Vec<(u8, u64)>,
     /// Polls until the next that looks at queues.
     polls: u32,
@@ -80,8 +82,8 @@ impl Carrier {
         let nic = Nic::open(device, IpAddr::V4(address), port)?;
         let me = Process { nid: address.to_bits(), pid: pid_of(nic.addr().port()) };
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        let (heard, told) = (Vec::new(), Vec::new());
-        Ok(Self { nic, me, links, to, heard, events, told, polls: 0 })
+        let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { nic, me, links, to, last: None, heard, events, replaced, told, polls: 0 })
     }
 
     /// Who this process is.
@@ -102,10 +104,31 @@ impl Carrier {
     /// The link by which requests go to a process, connecting if there is none.
     #[inline]
     pub(crate) fn link_to(&mut self, process: Process) -> Result<usize> {
-        match self.to.get(&process) {
-            Some(link) => Ok(*link),
+        match self.known(process) {
+            Some(link) => Ok(link),
             None => self.connect(process),
         }
+    }
+
+    /// The link by which requests go to a process, if there is one.
+    #[inline]
+    fn known(&mut self, process: Process) -> Option<usize> {
+        if let Some((last, number)) = self.last
+            && last == process
+        {
+            return Some(number);
+        }
+        self.last = self.to.get(&process).map(|number| (process, *number));
+        self.last.map(|(_, number)| number)
+    }
+
+    /// Says by which link requests go to a process from now on.
+    fn set_known(&mut self, process: Process, number: Option<usize>) {
+        self.last = None;
+        match number {
+            Some(number) => self.to.insert(process, number),
+            None => self.to.remove(&process),
+        };
     }
 
     #[cold]
@@ -118,7 +141,7 @@ impl Carrier {
             self.forget(number);
             return Err(error);
         }
-        self.to.insert(process, number);
+        self.set_known(process, Some(number));
         Ok(number)
     }
 
@@ -173,7 +196,7 @@ impl Carrier {
     /// Says something to a process, if there is a link by which it can leave now; whether it has.
     #[inline]
     pub(crate) fn say_now(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
-        let Some(number) = self.to.get(&process).copied() else { return false };
+        let Some(number) = self.known(process) else { return false };
         let Some(link) = self.link(number) else { return false };
         link.say_now(message, payload).unwrap_or_else(|_| {
             self.lose(number, true);
@@ -183,8 +206,8 @@ impl Carrier {
 
     /// The link by which requests of a process come, if it stores them.
     #[inline]
-    pub(crate) fn stored_by(&self, process: Process) -> Option<usize> {
-        let number = self.to.get(&process).copied()?;
+    pub(crate) fn stored_by(&mut self, process: Process) -> Option<usize> {
+        let number = self.known(process)?;
         self.links[number].as_ref()?.is_mapped().then_some(number)
     }
 
@@ -253,6 +276,12 @@ impl Carrier {
             }
         }
         false
+    }
+
+    /// A link that the last poll has replaced, and the one that its messages go by.
+    #[inline]
+    pub(crate) fn next_replaced(&mut self) -> Option<(usize, usize)> {
+        self.replaced.pop()
     }
 
     /// The next event that the last poll has brought.
@@ -340,7 +369,7 @@ impl Carrier {
         let peer = link.peer;
         self.events.push_back(Event::Lost(number));
         if self.to.get(&peer) == Some(&number) {
-            self.to.remove(&peer);
+            self.set_known(peer, None);
         }
         // It is forgotten when all that has come by it is taken.
         self.hear(number);
@@ -410,7 +439,7 @@ impl Carrier {
         if accepted.is_err() {
             return self.forget(number);
         }
-        self.to.insert(peer, number);
+        self.set_known(peer, Some(number));
         if let Some(own) = own {
             self.replace(own, number);
         }
@@ -429,7 +458,7 @@ impl Carrier {
         }
         own_link.hand_over(link);
         (own_link.is_given_up, own_link.is_lost) = (true, true);
-        self.events.push_back(Event::Replaced(own, by));
+        self.replaced.push((own, by));
         if let Some(place) = self.heard.iter().position(|heard| *heard == own) {
             self.heard.swap_remove(place);
         }

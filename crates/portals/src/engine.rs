@@ -244,17 +244,12 @@ impl Engine {
         self.target.awaits_nothing(pt_index) && !self.completions.has_due()
     }
 
-    /// What an entry for one message would tell of the next one, were it appended now to a list where nothing else is; `None` if it would
-    /// not take it, and for what more than an event would come of.
+    /// Whether an entry for one message would take the next one, were it appended now to a list where nothing else is, and nothing more than
+    /// one event would come of that.
     #[inline]
-    pub(crate) fn would_take(&self, pt_index: u32, entry: &Entry, request: &Request) -> Option<Event> {
+    pub(crate) fn would_take(&self, pt_index: u32, entry: &Entry, request: &Request) -> bool {
         let is_plain = request.action == Action::Put && !request.is_answered() && entry.counter.is_none();
-        let takes = is_plain && request.pt_index == pt_index && would_take(entry, request);
-        takes.then(|| Event {
-            mlength: request.length,
-            start: entry.region.address(request.remote_offset),
-            ..request.event()
-        })
+        is_plain && request.pt_index == pt_index && would_take(entry, request)
     }
 
     /// Takes an entry out of its list (`PtlLEUnlink`, `PtlMEUnlink`).
@@ -391,9 +386,9 @@ impl Engine {
         }
     }
 
-    /// A put that nobody hears of if it leaves at once, as it is to be carried; `None` for any other transfer.
+    /// A put that nobody hears of if it leaves at once, as it is to be carried, and where its data lie; `None` for any other transfer.
     #[inline]
-    pub(crate) fn silent_put(&self, transfer: &Transfer) -> Option<Outgoing> {
+    pub(crate) fn silent_put(&self, transfer: &Transfer) -> Option<(Request, &Region, u64)> {
         self.initiator.silent_put(transfer, &self.limits)
     }
 

@@ -14,7 +14,7 @@ use crate::carrier::{Carrier, Event};
 use crate::command::Transfer;
 use crate::engine::Engine;
 use crate::entry::Entry;
-use crate::event::{Event as Told, Fail, List};
+use crate::event::{Fail, List};
 use crate::initiator::Outgoing;
 use crate::link::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::memory;
@@ -159,8 +159,8 @@ pub(crate) struct Exchange {
 /// What [`crate::Ni::take_at_once`] has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The entry's message.
-    Put(Told),
+    /// The entry's message: its bits, and its length.
+    Put(u64, u64),
     /// No message of the process's so far.
     Nothing,
     /// What is to be done the usual way.
@@ -233,6 +233,9 @@ impl Exchange {
     /// Looks for news, with `brief` only where news come most, and does what follows. Whether there is more that has come.
     pub(crate) fn progress(&mut self, brief: bool) -> bool {
         self.carrier.poll(brief);
+        while let Some((link, by)) = self.carrier.next_replaced() {
+            self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
+        }
         let more = self.hear();
         self.flush();
         more
@@ -340,23 +343,21 @@ impl Exchange {
     /// Puts at once what nobody hears of then, if that can be; whether it has. Otherwise nothing has happened.
     #[inline]
     pub(crate) fn put_at_once(&mut self, number: u8, transfer: &Transfer) -> bool {
-        let waits = self.has_waiting || transfer.length > EAGER_MAX;
-        let Some(interface) = self.interface(number).filter(|_| !waits) else { return false };
-        let Some(Outgoing { target, request, payload, .. }) = interface.engine.silent_put(transfer) else {
+        let Self { interfaces, carrier, has_waiting, .. } = self;
+        let Some(Interface { engine, map }) = &interfaces[usize::from(number)] else { return false };
+        if *has_waiting || transfer.length > EAGER_MAX {
             return false;
+        }
+        let target = match map {
+            None => Some(transfer.target),
+            Some(map) => map.get(transfer.target.nid as usize).copied(),
         };
-        let target = match &interface.map {
-            None => Some(target),
-            Some(map) => map.get(target.nid as usize).copied(),
-        };
-        let me = self.carrier.me();
-        let (Some(target), Some((region, offset))) = (target.filter(|target| *target != me), payload) else {
-            return false;
-        };
+        let Some(target) = target.filter(|target| *target != carrier.me()) else { return false };
+        let Some((request, region, offset)) = engine.silent_put(transfer) else { return false };
         let len = request.length as usize;
-        let data = Payload::User { region: Cow::Owned(region), offset, len, stays: false };
+        let data = Payload::User { region: Cow::Borrowed(region), offset, len, stays: false };
         let message = Message::Request { interface: number, request, exposed: None };
-        self.carrier.say_now(target, &message, &data)
+        carrier.say_now(target, &message, &data)
     }
 
     /// On a logical interface: takes the next message that a process has stored into an entry's memory, and tells of it, if the entry is
@@ -367,12 +368,13 @@ impl Exchange {
         if (0..looks).all(|_| !self.carrier.has_record(link)) {
             return Taken::Nothing;
         }
-        self.take_from(link, number, pt_index, entry).map_or(Taken::Other, Taken::Put)
+        let taken = self.take_from(link, number, pt_index, entry);
+        taken.map_or(Taken::Other, |(bits, length)| Taken::Put(bits, length))
     }
 
     /// The link by which the one process stores its messages that an entry is for, if nothing else waits for them, or in front of them.
     #[inline]
-    fn taken_from(&self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
+    fn taken_from(&mut self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
         let Interface { engine, map } = self.interfaces[usize::from(number)].as_ref()?;
         if self.has_waiting || !engine.awaits_nothing(pt_index) {
             return None;
@@ -382,18 +384,18 @@ impl Exchange {
     }
 
     #[inline]
-    fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<Told> {
+    fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
         let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
         let (message, arrived) = self.carrier.look(link, Way::Request)?;
         let Message::Request { interface, request, exposed: None } = message else { return None };
-        let event = engine.would_take(pt_index, entry, &request)?;
-        if interface != number || arrived.len as u64 != request.length {
+        let is_it = interface == number && engine.would_take(pt_index, entry, &request);
+        if !is_it || arrived.len as u64 != request.length {
             return None;
         }
         let memory = self.carrier.memory(link, &arrived)?;
         memory::store_from(&entry.region, request.remote_offset, arrived.len, (memory, arrived.at)).ok()?;
         self.carrier.pass(link, &arrived);
-        Some(event)
+        Some((request.match_bits, request.length))
     }
 
     /// Sends a request to another process.
@@ -503,9 +505,6 @@ impl Exchange {
                 }
             }
             Event::Moved(key) => self.moved(key),
-            Event::Replaced(link, by) => {
-                self.pending.iter_mut().for_each(|pending| pending.replace(link, by))
-            }
             Event::Lost(link) => self.lost(link),
         }
     }
@@ -728,4 +727,73 @@ fn perform(action: Action, (region, offset, len): (&Region, u64, u64), came: &[u
     op.apply(datatype, &operand, &came[..len], &mut after);
     memory::store(region, offset, &after);
     if action.fetches() { before } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Local;
+    use crate::engine::Place;
+    use crate::initiator::MemoryDescriptor;
+    use crate::limits::Limits;
+    use crate::message::AckReq;
+    use crate::options::{EntryOptions, MdOptions, PtOptions};
+    use crate::table::CtHandle;
+
+    fn exchange(host: &verbs::host::Host) -> Exchange {
+        let device = fabric::open("shm", host).expect("a device");
+        let mut exchange = Exchange::new(&device, Ipv4Addr::LOCALHOST, None).expect("a port");
+        let engine = Engine::new(exchange.carrier.me(), 0, true, Limits::default());
+        exchange.open(0, Interface { engine, map: None });
+        exchange
+    }
+
+    /// Begins a put of nothing to a process, which is counted when it is done.
+    fn put(exchange: &mut Exchange, target: Process) -> CtHandle {
+        let engine = &mut exchange.interface(0).expect("open").engine;
+        let (region, options) = (Region::new(0, 0), MdOptions::EVENT_CT_ACK);
+        let ct = engine.ct_alloc().expect("the first");
+        engine.pt_alloc(PtOptions::empty(), None, Some(0)).expect("the first");
+        let place = Place { pt_index: 0, list: List::Priority };
+        engine.append(place, Entry::taking_all(region.clone(), EntryOptions::OP_PUT), 0).expect("room");
+        let md = MemoryDescriptor { region, options, eq: None, counter: Some(ct) };
+        let put = Transfer {
+            action: Action::Put,
+            put: Some(Local { md: engine.md_bind(md).expect("room"), offset: 0 }),
+            get: None,
+            length: 0,
+            ack: AckReq::Counting,
+            target,
+            pt_index: 0,
+            match_bits: 0,
+            remote_offset: 0,
+            user_ptr: 0,
+            hdr_data: 0,
+        };
+        engine.transfer(&put).expect("legal");
+        exchange.flush();
+        ct
+    }
+
+    /// Goal: an answer that comes by a link that has replaced another is known as what that one was to bring. Method: two processes ask each
+    /// other, and one has answered before the other has done anything but poll.
+    #[test]
+    fn answers_by_a_link_that_replaced_another_are_known() {
+        let host = verbs::host::real::host();
+        let mut both = [0, 1].map(|_| exchange(&host));
+        both.sort_by_key(|exchange| exchange.carrier.me());
+        let [lower, higher] = &mut both;
+        let (to_higher, to_lower) = (higher.carrier.me(), lower.carrier.me());
+        let (counts, _) = (put(lower, to_higher), put(higher, to_lower));
+        let is_there = |exchange: &Exchange| exchange.carrier.heard_at(0).is_some();
+        let until = host.now() + verbs::host::Span::from_ms(200);
+        while host.now() < until {
+            lower.carrier.poll(false);
+            higher.progress(false);
+        }
+        assert!(is_there(lower) && is_there(higher));
+        lower.progress(false);
+        let counted = lower.interface(0).expect("open").engine.ct_get(counts).expect("a counter");
+        assert_eq!((counted.success, counted.failure), (1, 0));
+    }
 }

@@ -205,10 +205,10 @@ impl Initiator {
         }
     }
 
-    /// What a put is to be carried as that nobody hears of if it leaves at once. `None` for any other transfer, and for one that cannot
-    /// begin. Nothing is remembered of it.
+    /// What a put is to be carried as that nobody hears of if it leaves at once, and where its data lie. `None` for any other transfer,
+    /// and for one that cannot begin. Nothing is remembered of it.
     #[inline]
-    pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<Outgoing> {
+    pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<(Request, &Region, u64)> {
         if transfer.action != Action::Put || transfer.ack != AckReq::None || self.has_outgoing() {
             return None;
         }
@@ -217,13 +217,7 @@ impl Initiator {
         if !options.intersects(silent) || options.contains(MdOptions::EVENT_CT_SEND) {
             return None;
         }
-        let payload = Some((self.mds.get(local.md.0)?.md.region.clone(), local.offset));
-        Some(Outgoing {
-            target: transfer.target,
-            request: self.request(transfer),
-            payload,
-            is_volatile: true,
-        })
+        Some((self.request(transfer), &self.mds.get(local.md.0)?.md.region, local.offset))
     }
 
     /// Begins a transfer that is held.

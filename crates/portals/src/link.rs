@@ -57,6 +57,7 @@ impl Payload<'_> {
         }
     }
 
+    #[inline]
     fn load(&self, into: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => into.copy_from_slice(bytes),

@@ -211,7 +211,7 @@ impl Portals {
     #[inline]
     pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
         match self.take_at_once(wanted, into.place(), looks) {
-            Taken::Put(event) => Some((bits::tag(event.match_bits), event.mlength as usize)),
+            Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
             Taken::Nothing | Taken::Other => None,
         }
     }
@@ -224,9 +224,9 @@ impl Portals {
             return ControlFlow::Break(None);
         };
         match self.take_at_once(wanted, (addr as u64, len as u64), looks) {
-            Taken::Put(event) => {
-                let label = Label { context: wanted.context, tag: bits::tag(event.match_bits) };
-                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, event.mlength)))
+            Taken::Put(bits, len) => {
+                let label = Label { context: wanted.context, tag: bits::tag(bits) };
+                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, len)))
             }
             Taken::Nothing => ControlFlow::Continue(()),
             Taken::Other => ControlFlow::Break(None),
