@@ -471,10 +471,15 @@ impl Connection {
         self.post(op, Data::Sges(&[piece]), Some(key))
     }
 
-    /// Something by which both sides copy a message to this one; `None` where they cannot, or copy enough already.
+    /// Whether both sides can copy a message to this one: the peer maps this side's memory if this one maps its, as both are on one
+    /// host.
+    pub(crate) fn may_share(&self) -> bool {
+        self.inbox.is_some() && self.line.is_some()
+    }
+
+    /// Something by which both do that; `None` where they copy enough already.
     pub(crate) fn share(&mut self, length: u64) -> Option<Share> {
-        // The peer maps this side's memory if this one maps its: both are on one host.
-        let inbox = self.inbox.as_ref().filter(|_| self.line.is_some())?;
+        let inbox = self.inbox.as_ref()?;
         self.words.begin(inbox.buf(), WORDS, length)
     }
 

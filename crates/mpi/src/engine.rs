@@ -2,6 +2,7 @@
 //! along, long ones are read by the receiver from the sender's memory.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use host::{Host, Step};
@@ -112,6 +113,8 @@ pub(crate) struct Engine {
     news: bool,
     /// Messages that both sides copy, and for whose next piece a send queue had no room.
     stalled: Vec<Key>,
+    /// Long messages that both sides will copy as soon as fewer are being copied, and where each is.
+    waiting: VecDeque<(Key, Exposed)>,
     /// Long messages of this process's whose receivers have not told that they have them.
     lent: u32,
     /// What this process has sent to itself.
@@ -156,6 +159,7 @@ impl Engine {
             spaces: Spaces::default(),
             news: false,
             stalled: Vec::new(),
+            waiting: VecDeque::new(),
             lent: 0,
             own: Traffic::default(),
             looked: 0,
@@ -1052,31 +1056,56 @@ impl Engine {
         let step = self.transport.nic_of(from)?.read_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
+        let length = at.length;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
-        let share = if self.lent == 0 { self.transport.share(from, wanted) } else { None };
-        let copying = share.map(|share| Copying::new(share, true, addr, &reach, at));
-        let into = Exposed { addr, rkey: reach.remote(addr).rkey, length: wanted };
+        if self.lent == 0 && self.transport.may_share(from, wanted) {
+            let (left, under_way, copying) = (wanted, 0, None);
+            let reading =
+                Reading { receive, envelope, id, length, left, under_way, copying, reach, addr, staging };
+            if let Some(operation) = self.operations.get_mut(key) {
+                operation.work = Work::Reading(Box::new(reading));
+            }
+            self.waiting.push_back((key, at));
+            self.share_on();
+            return Ok(());
+        }
         let pieces = (0..wanted).step_by(step as usize).map(|begin| {
             let piece = Exposed { addr: at.addr + begin, ..at };
             (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
-        let (left, under_way) = share.map_or((pieces.len() as u64, pieces.len() as u64), |s| (s.pieces(), 0));
-        let length = at.length;
+        let (left, under_way) = (pieces.len() as u64, pieces.len() as u64);
         let reading =
-            Reading { receive, envelope, id, length, left, under_way, copying, _reach: reach, staging };
+            Reading { receive, envelope, id, length, left, under_way, copying: None, reach, addr, staging };
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
-        let Some(Share { place, turn, .. }) = share else {
-            return pieces
-                .into_iter()
-                .try_for_each(|(piece, into)| self.transport.read(from, piece, into, key));
-        };
-        let message = Message::Share { id, key: key.number(), at: into, place, turn };
-        self.transport.send(from, message, Payload::None, None)?;
-        self.copy_on(key)
+        pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
+    }
+
+    /// Begins to copy messages that both copy, for as long as there are words for them: to read one alone instead would take longer
+    /// than to wait for those before it.
+    fn share_on(&mut self) {
+        while let Some((key, at)) = self.waiting.front().copied() {
+            let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            let (from, id, wanted) = (reading.envelope.source, reading.id, reading.left);
+            let Some(share) = self.transport.share(from, wanted) else { return };
+            let into =
+                Exposed { addr: reading.addr, rkey: reading.reach.remote(reading.addr).rkey, length: wanted };
+            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, at));
+            reading.left = share.pieces();
+            self.waiting.pop_front();
+            let (place, turn) = (share.place, share.turn);
+            let message = Message::Share { id, key: key.number(), at: into, place, turn };
+            // An error is a loss, of which an event tells.
+            if self.transport.send(from, message, Payload::None, None).is_ok() {
+                drop(self.copy_on(key));
+            }
+        }
     }
 
     /// Goes on with a message that both copy, at the receiver.
@@ -1243,6 +1272,7 @@ impl Engine {
         }
         self.tell(from, id, true);
         self.end(key, status);
+        self.share_on();
     }
 
     /// Why nothing comes any more that is wanted, if so.
@@ -1265,6 +1295,8 @@ impl Engine {
             }),
         }));
         stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
+        // What stood behind its messages.
+        self.share_on();
     }
 
     /// An operation has come to its end.

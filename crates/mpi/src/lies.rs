@@ -61,6 +61,17 @@ fn begin_send(process: &Process, buffer: &Buffer) -> Key {
     })
 }
 
+/// Begins a receive from the other process.
+fn begin_receive(process: &Process, buffer: &Buffer) -> Key {
+    let from = 1 - process.world().rank() as u32;
+    let wanted = Wanted { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
+    let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from as i32) };
+    process.core().with(|engine| {
+        let begun = engine.receive(receive);
+        engine.under(begun)
+    })
+}
+
 fn say(process: &Process, messages: &[Message]) {
     let to = 1 - process.world().rank() as u32;
     process.core().with(|engine| {
@@ -154,6 +165,29 @@ fn who_sends_invites_nobody() {
         };
         assert!(expected, "a receiver has said {said:?}");
     }
+}
+
+/// Goal: of many long messages at a time both copy each. Method: more than are copied at once, which all wait when the sender looks.
+#[test]
+fn both_copy_each_of_many() {
+    const MANY: usize = 20;
+    let both = pair();
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let receiving: Vec<Key> = got.iter().map(|got| begin_receive(&both[0], got)).collect();
+    for sent in &sent {
+        begin_send(&both[1], sent);
+    }
+    let mut said = Vec::new();
+    for _ in 0..2 * MANY {
+        both[0].progress();
+        said.extend(all_said(&both[1]));
+    }
+    assert!(
+        receiving.iter().all(|key| is_over(&both[0], *key)) && got.iter().all(|got| got.to_vec() == data())
+    );
+    let invited = said.iter().filter(|message| matches!(message, Message::Share { .. })).count();
+    assert_eq!(invited, MANY);
 }
 
 /// What the other process has stored here, and nobody has looked at.

@@ -168,13 +168,15 @@ pub(crate) struct Reading {
     pub(crate) id: u64,
     /// Bytes of the whole message.
     pub(crate) length: u64,
-    /// Pieces that are not there yet, and those that this side copies now: until they are over, the memory is in use.
+    /// Pieces that are not there yet, or bytes while nobody copies, and pieces that this side copies now: until they are over, the
+    /// memory is in use.
     pub(crate) left: u64,
     pub(crate) under_way: u64,
     /// This side's part, if the sender copies, too.
     pub(crate) copying: Option<Copying>,
-    /// Keeps the target reachable.
-    pub(crate) _reach: Reach,
+    /// Keeps the target reachable, and where it is.
+    pub(crate) reach: Reach,
+    pub(crate) addr: u64,
     /// Where the data go first, if the program's memory is not in one piece.
     pub(crate) staging: Option<Buf>,
 }

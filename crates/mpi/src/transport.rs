@@ -407,12 +407,20 @@ impl Transport {
         self.connections[number].qp().map(at, len).ok()
     }
 
-    /// Something by which both processes copy a message to this one; `None` where they cannot, or copy enough already.
+    /// Whether both processes can copy a message to this one.
+    pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
+        let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(self.known.get(from)) else {
+            return false;
+        };
+        let connection = &self.connections[*number];
+        let is_reached = self.nics[connection.port].reaches_both_ways();
+        is_reached && length >= self.chosen.both_sides_min && connection.may_share()
+    }
+
+    /// Something by which both do that, if they can; `None` where they copy enough already.
     pub(crate) fn share(&mut self, from: u32, length: u64) -> Option<Share> {
         let Way::Open(number) = self.peers.get(self.known.get(from))?.way else { return None };
-        let connection = &mut self.connections[number];
-        let is_reached = self.nics[connection.port].reaches_both_ways();
-        (is_reached && length >= self.chosen.both_sides_min).then(|| connection.share(length)).flatten()
+        self.connections[number].share(length)
     }
 
     /// All of a message from a process is copied.

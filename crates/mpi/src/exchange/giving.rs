@@ -151,6 +151,28 @@ impl Exchange {
         self.core.finish(call, begun).ok().map(drop)
     }
 
+    /// Whether members can write to memory that another one lends.
+    pub(super) fn may_write(&self, member: usize) -> Result<bool> {
+        let process = self.processes[member];
+        self.core.with(|engine| Ok(engine.transport.nic_of(process)?.reaches_both_ways()))
+    }
+
+    /// Writes what this member gives, from a place on, to where another one lends memory for it, if it does.
+    pub(super) fn put_rest(
+        &mut self,
+        member: usize,
+        given: &Buffer,
+        from: u64,
+        call: &'static str,
+    ) -> Result<()> {
+        let Shown::There { at, len, .. } = self.await_shown(member, call)? else { return Ok(()) };
+        fits(format_args!("rank {member}"), len, given.len())?;
+        let rest = self.lent.last().map_or(given, |(data, _)| data).clone().window(from, len - from);
+        let (process, places) = (self.processes[member], [(at.offset(from), rest.len())]);
+        let begun = self.core.with(|engine| engine.move_bytes(process, &places, &rest, SendOp::Write))?;
+        self.core.finish(call, begun).ok().map(drop)
+    }
+
     /// Ends an operation that was done so far, or not. Whatever came of it, nobody waits for this member any more; what it has lent it
     /// has back when this returns.
     pub(super) fn end(&mut self, done: Result<()>, call: &'static str) -> Result<()> {

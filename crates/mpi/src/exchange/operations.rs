@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::exchange::desks::{Desks, Retired, SHOWN_MAX};
 use crate::memory::{Buffer, Piece};
 use crate::nic::Reach;
+use crate::share::SHARED_MIN;
 
 /// Of so many operations one makes progress for everything else, as those may never wait.
 const PROGRESS_EVERY: u64 = 64;
@@ -121,11 +122,27 @@ impl Exchange {
         self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
     }
 
+    /// The root lends, and the others read. Of two members, who have nothing else to do, both copy what is long: the other one lends
+    /// where the data go, and the root writes the second half there.
     fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
-        if root == self.me {
-            return self.give(buffer, "MPI_Bcast");
+        const CALL: &str = "MPI_Bcast";
+        let len = buffer.len();
+        let half = len / 2;
+        let by_both = len >= SHARED_MIN && self.processes.len() == 2 && self.may_write(1 - self.me)?;
+        if root != self.me {
+            if !by_both {
+                return self.take(root, (0, len), buffer, CALL);
+            }
+            if buffer.is_scattered() {
+                self.give_piece(Piece::nothing(), CALL)?;
+                return self.take(root, (0, len), buffer, CALL);
+            }
+            self.give(buffer, CALL)?;
+            self.ring();
+            return self.take(root, (0, len), &buffer.clone().window(0, half), CALL);
         }
-        self.take(root, (0, buffer.len()), buffer, "MPI_Bcast")
+        self.give(buffer, CALL)?;
+        if by_both { self.put_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
     }
 
     fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {

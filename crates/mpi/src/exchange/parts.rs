@@ -14,7 +14,7 @@ use crate::exchange::operations::{Exchange, Reduction};
 use crate::memory::Buffer;
 
 /// Bytes of the pieces: a call of the system for each, and they stay in a cache.
-const PIECE: i64 = 64 << 10;
+const PIECE: i64 = 128 << 10;
 
 /// Where a member's operand lies, and its part of the result.
 type Places = (RemoteAddr, RemoteAddr);
