@@ -279,7 +279,8 @@ fn rails_cost_what_was_put_in() {
     within(fast("chipset.asleep_ratio=0.5", "single"), 900.0, 1.0);
     within(fast("chipset.asleep_ratio=0.5", "threads"), fast("", "threads"), 0.1);
     let both = |ratio: &str| {
-        let values = format!("bus.other_ratio={ratio},chipset.read_mbps=0,chipset.write_mbps=0");
+        let chipset = "chipset.read_mbps=0,chipset.write_mbps=0,chipset.banks_rows=0";
+        let values = format!("bus.other_ratio={ratio},{chipset}");
         over_rails(&values, "rail-bibw", &[("engine", "threads")], 1 << 20)
     };
     within(both("0") / both("0.25"), 1.25, 1.0);
