@@ -201,4 +201,16 @@ mod tests {
             }
         });
     }
+
+    /// Goal: who still waits for a note of another finds it, however soon that one leaves and takes its memory back. Method: an
+    /// operation in which both wait for both, and the end of the communicator right behind it.
+    #[test]
+    fn memory_stays_while_a_member_looks_at_it() {
+        in_threads("shm", 2, None, |process| {
+            for _ in 0..300 {
+                let comm = process.world().dup().expect("made");
+                assert!(goes_this_way(&comm, &bcast(40 * SHOWN_MAX)));
+            }
+        });
+    }
 }

@@ -31,6 +31,8 @@ const WITH_PART: u64 = 1 << 62;
 const REDUCED: usize = 8;
 const REFUSED: usize = 16;
 const CLASS_BITS: u32 = 8;
+/// What a member has passed that has left.
+const LEFT: u64 = u64::MAX;
 const SHORT: usize = LINE - HEAD;
 /// A desk: the line of what it has passed, a line and room for each place.
 const DESK: usize = PAIR + PLACES as usize * (PAIR + SHOWN_MAX);
@@ -202,6 +204,11 @@ impl Desks {
         self.word(member * DESK + REDUCED).load(Ordering::Acquire) >= number
     }
 
+    /// A member looks at nothing here any more: it has passed all operations there can be.
+    pub(super) fn leave(&self, member: usize) {
+        self.pass(member, LEFT, None);
+    }
+
     /// Up to which operation a member has passed.
     #[inline]
     pub(super) fn passed(&self, member: usize) -> u64 {
@@ -236,19 +243,17 @@ impl Desks {
     }
 }
 
-/// Desks that their owner is done with. Others may not be.
+/// Desks that their owner is done with. Others may not be: who has passed the last operation may still wait to see that others have.
 #[derive(Debug)]
 pub(crate) struct Retired {
     pub(super) desks: Desks,
-    /// The last operation.
-    pub(super) number: u64,
     pub(super) _region: Mr,
 }
 
 impl Retired {
     /// Whether all members are done with them.
     pub(crate) fn is_done(&self) -> bool {
-        (0..self.desks.members).all(|member| self.desks.passed(member) >= self.number)
+        (0..self.desks.members).all(|member| self.desks.passed(member) == LEFT)
     }
 }
 

@@ -19,7 +19,7 @@ const PROGRESS_EVERY: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) core: Core,
-    /// There until it is retired.
+    /// There until it is dropped.
     desks: Option<Desks>,
     /// The memory, at rank 0.
     region: Option<Mr>,
@@ -238,8 +238,10 @@ impl Exchange {
 impl Drop for Exchange {
     /// The memory stays until all members are done with it.
     fn drop(&mut self) {
-        if let (Some(desks), Some(region)) = (self.desks.take(), self.region.take()) {
-            self.core.retire(Retired { desks, number: self.number, _region: region });
+        let Some(desks) = self.desks.take() else { return };
+        desks.leave(self.me);
+        if let Some(region) = self.region.take() {
+            self.core.retire(Retired { desks, _region: region });
         }
     }
 }
