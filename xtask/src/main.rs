@@ -18,6 +18,7 @@ mod python;
 mod rows;
 mod ships;
 mod siege;
+mod silent;
 mod suite;
 mod tidy;
 mod workspace;

@@ -2,15 +2,21 @@
 //!
 //! Tests start hundreds of programs, ours and others', on machines whose cores somebody else may use. One that fails and then
 //! passes has a defect, in itself or in what it tests; it is named where nobody can overlook it, and does not keep everything
-//! else from being checked. What fails twice has failed.
+//! else from being checked. What fails twice has failed. A program that says nothing for long hangs: it is ended, and has failed.
 
+use crate::silent;
 use crate::workspace::{Workspace, counted};
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader, pipe};
+use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 /// So many failures at most can be accidents.
 const FEW: usize = 5;
+/// What is silent for so long hangs: the longest test takes a minute, on busy machines ten times that.
+const SILENCE: Duration = Duration::from_secs(600);
 
 /// A test program that failed: the options of cargo that run it again, and the names of the tests that failed. Without names it
 /// was the program that ended.
@@ -55,18 +61,46 @@ impl Failed {
 }
 
 /// Runs a command, and shows each line and passes it on. Whether it was successful.
-fn run_listening(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<bool> {
+fn run_listening(command: &mut Command, hear: impl FnMut(&str)) -> Result<bool> {
+    run_until_silent(command, SILENCE, hear)
+}
+
+/// As [`run_listening`]; whenever there is no line for so long, what the command has started is ended.
+fn run_until_silent(command: &mut Command, silence: Duration, mut hear: impl FnMut(&str)) -> Result<bool> {
     let (reader, writer) = pipe().context("no pipe for what tests print")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
     // Its ends of the pipe go with it; ours would keep the reader waiting.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = String::from_utf8_lossy(&line.context("what tests print cannot be read")?).into_owned();
-        println!("{line}");
-        hear(&line);
+    let lines = lines(reader);
+    loop {
+        match lines.recv_timeout(silence) {
+            Ok(line) => {
+                println!("{line}");
+                hear(&line);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let ended = silent::end_descendants(child.id());
+                println!(
+                    "test: nothing was said for {} s; ended:\n  {}",
+                    silence.as_secs(),
+                    ended.join("\n  ")
+                );
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?.success()),
+        }
     }
-    Ok(child.wait()?.success())
+}
+
+/// The lines of a pipe as they come, until all have closed it.
+fn lines(pipe: PipeReader) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let text = |line: Vec<u8>| String::from_utf8_lossy(&line).into_owned();
+        let mut lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok).map(text);
+        lines.try_for_each(|line| sender.send(line))
+    });
+    receiver
 }
 
 /// What of the output says which tests failed.
@@ -129,5 +163,18 @@ mod tests {
     #[test]
     fn nothing_failed_where_nothing_says_so() {
         assert_eq!(heard("test a ... ok\nerror: could not compile `x`\n"), []);
+    }
+
+    /// Goal: a test that hangs fails, and keeps nothing else from running. Method: as cargo does, a shell that goes on when its first
+    /// program is ended.
+    #[test]
+    fn what_says_nothing_is_ended() {
+        let (mut shell, mut heard) = (Command::new("sh"), Vec::new());
+        shell.args(["-c", "echo before; sleep 300; echo behind; exit 3"]);
+        let silence = Duration::from_millis(300);
+        let is_well = run_until_silent(&mut shell, silence, |line| heard.push(line.to_owned()));
+        assert!(!is_well.expect("a shell"));
+        assert_eq!(heard.last().map(String::as_str), Some("behind"), "{heard:?}");
+        assert_eq!(heard[0], "before");
     }
 }

@@ -1,0 +1,78 @@
+//! Programs that say nothing any more: found in /proc among those that a process has started, told of, and ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// A process that descends from another.
+struct Descendant {
+    id: u32,
+    /// Its command, and what it waits in.
+    told: String,
+}
+
+/// Ends all that this process has started, and what those have started; says what each was. The process itself goes on.
+pub(crate) fn end_descendants(of: u32) -> Vec<String> {
+    let all = descendants(of);
+    let ids = all.iter().map(|one| one.id.to_string());
+    // One that has just ended is as good.
+    let _ = Command::new("kill").arg("-KILL").args(ids).stdin(Stdio::null()).stderr(Stdio::null()).status();
+    all.into_iter().map(|one| one.told).collect()
+}
+
+fn descendants(of: u32) -> Vec<Descendant> {
+    let children = children_of_all();
+    let (mut found, mut next) = (Vec::new(), vec![of]);
+    while let Some(parent) = next.pop() {
+        let own = children.get(&parent).into_iter().flatten().copied();
+        next.extend(own.clone());
+        found.extend(own.map(|id| Descendant { id, told: told(id) }));
+    }
+    found
+}
+
+/// The processes of this machine by their parents.
+fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
+    let mut children = BTreeMap::<u32, Vec<u32>>::new();
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    for id in names.filter_map(|name| name.to_str()?.parse().ok()) {
+        if let Some(parent) = parent(id) {
+            children.entry(parent).or_default().push(id);
+        }
+    }
+    children
+}
+
+/// The second word behind the name, which stands in brackets and may hold anything.
+fn parent(id: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn told(id: u32) -> String {
+    let read = |what: &str| fs::read_to_string(format!("/proc/{id}/{what}")).unwrap_or_default();
+    let (command, waits) = (read("cmdline").replace('\0', " "), read("wchan"));
+    format!("{id}: {} (waits in {})", command.trim_end(), if waits.is_empty() { "?" } else { &waits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a program ends with what it has started, and nobody else does.
+    #[test]
+    fn children_and_theirs_are_ended() {
+        let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+        let (mut stays, mut parent) = (shell("exec sleep 300"), shell("sh -c 'sleep 301; :'; exit 7"));
+        // The innermost one has to be there.
+        while descendants(parent.id()).len() < 2 {
+            std::thread::yield_now();
+        }
+        let ended = end_descendants(parent.id());
+        assert!(ended.iter().any(|told| told.contains("sleep 301")), "{ended:?}");
+        assert_eq!(parent.wait().expect("it ends").code(), Some(7), "it goes on behind its child");
+        assert!(stays.try_wait().expect("it is ours").is_none());
+        stays.kill().expect("it runs");
+        stays.wait().expect("it ends");
+    }
+}
