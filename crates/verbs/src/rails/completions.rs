@@ -186,6 +186,7 @@ impl Completions {
     }
 
     /// A completion for the program, which gives back slots when it is polled.
+    #[cold]
     fn push(&self, wc: Wc, sends: u32, receives: u32) {
         let (overruns, failed) = self.with_ring(|ring| {
             let overruns = !ring.overrun && ring.items.len() as u32 >= self.cqe;
@@ -315,10 +316,12 @@ impl<'a> Sink<'a> {
     }
 
     /// How many can be taken from a rail: as many as whoever polls has room for, so that few need the ring.
+    #[inline]
     pub(super) fn room(&self) -> usize {
         if self.wcs.is_empty() { usize::MAX } else { self.wcs.len() - self.given }
     }
 
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.room() == 0
     }

@@ -14,14 +14,15 @@ use crate::{Qp, QpState, RecvWr, Result, SendWr};
 pub(super) struct QpHandle {
     device: Arc<Inner>,
     pub(super) qp: Arc<QpInner>,
-    /// Who polls for its send requests.
+    /// Who polls for its send requests, and for its receives.
     send: Arc<Polling>,
+    recv: Arc<Polling>,
 }
 
 impl QpHandle {
-    pub(super) fn new(device: &Arc<Inner>, qp: Arc<QpInner>, send: Arc<Polling>) -> Self {
+    pub(super) fn new(device: &Arc<Inner>, qp: Arc<QpInner>, send: Arc<Polling>, recv: Arc<Polling>) -> Self {
         device.add_qp(&qp);
-        Self { device: device.clone(), qp, send }
+        Self { device: device.clone(), qp, send, recv }
     }
 }
 
@@ -30,7 +31,9 @@ impl Drop for QpHandle {
         if self.device.shared.is_inherited() {
             return std::mem::forget(self.qp.clone());
         }
+        self.qp.drops();
         self.device.forget_qp(&self.qp);
+        [&self.send, &self.recv].into_iter().for_each(|polling| polling.forget());
     }
 }
 

@@ -107,11 +107,16 @@ impl Inner {
         live(&self.lanes, (rail, num))
     }
 
-    /// As [`Inner::qp_of_lane`], for whoever remembers those that it has asked for.
+    /// As [`Inner::qp_of_lane`], for whoever remembers those that it has asked for, until the program drops them.
     #[inline]
-    pub(super) fn find(&self, known: &mut Known<QpInner>, rail: usize, num: u32) -> Option<Arc<QpInner>> {
+    pub(super) fn find<'k>(
+        &self,
+        known: &'k mut Known<QpInner>,
+        rail: usize,
+        num: u32,
+    ) -> Option<&'k Arc<QpInner>> {
         let changes = self.forgotten.load(Ordering::Acquire);
-        known.find(num, changes, || self.qp_of_lane(rail, num))
+        known.find(num, changes, || self.qp_of_lane(rail, num).filter(|qp| !qp.is_dropped()))
     }
 
     pub(super) fn add_qp(&self, qp: &Arc<QpInner>) {

@@ -46,7 +46,7 @@ impl PdOps for PdHandle {
             srq: srq.map(|handle| handle.srq.clone()),
         };
         let qp = Arc::new(QpInner::new(&self.pd, making)?);
-        Ok(Arc::new(QpHandle::new(&self.device, qp, send)))
+        Ok(Arc::new(QpHandle::new(&self.device, qp, send, recv)))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {

@@ -36,6 +36,8 @@ pub(super) struct Polling {
     owes: AtomicBool,
     /// Somebody else wanted to take, and in virtual time may sleep until there is news.
     missed: AtomicBool,
+    /// Queue pairs were dropped, and whoever takes may still hold them.
+    forgets: AtomicBool,
     /// A rail has reported, and nobody has looked yet whether that is the program's business.
     reported: AtomicBool,
 }
@@ -51,6 +53,7 @@ impl Polling {
             telling: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             missed: AtomicBool::new(false),
+            forgets: AtomicBool::new(false),
             reported: AtomicBool::new(false),
         }
     }
@@ -70,6 +73,16 @@ impl Polling {
             .filter(move |&rail| self.completions.is_expecting(rail) || turn.is_multiple_of(IDLE_TURNS))
     }
 
+    /// Lets go of queue pairs: one that is not found any more is about to be dropped.
+    pub(super) fn forget(&self) {
+        let host = &self.shared.host;
+        if host.node().is_some() {
+            // Whoever takes may be suspended for long, or for ever: it looks whether something is to be forgotten when its turn is over.
+            return self.forget_free();
+        }
+        self.known.iter().for_each(|known| known.lock(host).forget());
+    }
+
     /// There was no room for more after this rail: the others come first the next time.
     pub(super) fn has_stopped_at(&self, rail: usize) {
         self.first.store((rail + 1) % self.known.len(), Ordering::Relaxed);
@@ -82,26 +95,43 @@ impl Polling {
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        find: impl Fn(&mut Known<QpInner>, u32) -> Option<Arc<QpInner>>,
+        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
         asked: &mut Vec<Asked>,
     ) -> Option<bool> {
         let Some(mut known) = self.known[rail].try_lock(&self.shared.host) else {
             self.missed.store(true, Ordering::Relaxed);
             return None;
         };
-        let find = |num| find(&mut known, num);
-        Some(match sink.room() {
-            1 => self.take_all::<1>(rail, sink, find, asked),
-            _ => self.take_all::<BATCH>(rail, sink, find, asked),
-        })
+        let any = match sink.room() {
+            1 => self.take_all::<1>(rail, sink, &mut known, find, asked),
+            _ => self.take_all::<BATCH>(rail, sink, &mut known, find, asked),
+        };
+        drop(known);
+        if self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed) {
+            self.forget_free();
+        }
+        Some(any)
+    }
+
+    /// As [`Polling::forget`], of what nobody has in hand; who has it does so afterwards.
+    #[cold]
+    fn forget_free(&self) {
+        for known in &self.known {
+            match known.try_lock(&self.shared.host) {
+                Some(mut known) => known.forget(),
+                None => self.forgets.store(true, Ordering::Relaxed),
+            }
+        }
     }
 
     /// Takes at most `N` at a time.
+    #[inline]
     fn take_all<const N: usize>(
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        mut find: impl FnMut(u32) -> Option<Arc<QpInner>>,
+        known: &mut Known<QpInner>,
+        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
         asked: &mut Vec<Asked>,
     ) -> bool {
         let (mut wcs, mut any) = ([Wc::default(); N], false);
@@ -112,13 +142,13 @@ impl Polling {
             any |= count > 0;
             for wc in &wcs[..count] {
                 // A queue pair that has gone completes nothing, and took what it expected along.
-                let Some(qp) = find(wc.qp_num) else { continue };
+                let Some(qp) = find(known, wc.qp_num) else { continue };
                 let wants = match wc.opcode {
                     WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc, sink),
                     _ => qp.on_sent(rail, wc, sink),
                 };
                 if wants != Wants::default() {
-                    asked.push((qp, wants));
+                    asked.push((qp.clone(), wants));
                 }
             }
             if count < most {

@@ -1,5 +1,6 @@
 //! Queue pairs: a lane on each rail, a sending and a receiving half, and their connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use host::{Held, Lock};
@@ -39,6 +40,8 @@ pub(super) struct QpInner {
     pub(super) lent: Lent,
     cap: QpCap,
     mtu: Option<u32>,
+    /// The program has dropped it: whoever polls is not to hold it.
+    is_dropped: AtomicBool,
 }
 
 impl QpInner {
@@ -52,6 +55,7 @@ impl QpInner {
             lent: Lent::new(pd)?,
             cap,
             mtu,
+            is_dropped: AtomicBool::new(false),
         };
         let lanes = (0..shared.width()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
@@ -87,6 +91,16 @@ impl QpInner {
     #[inline]
     pub(super) fn shared(&self) -> &Arc<Shared> {
         self.lent.shared()
+    }
+
+    /// The program has dropped it.
+    pub(super) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// The program drops it.
+    pub(super) fn drops(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     /// How many lanes it has.
@@ -139,12 +153,16 @@ impl QpInner {
         if !matches!(self.now(), state::READY_TO_SEND | state::ERROR) {
             return (Err(Error::WrongState { call: "post_send", state: self.state() }), false);
         }
-        self.with_sends(|sends| sends.push(wr, len))
+        self.grant(self.sending.post(&self.lent, wr, len))
     }
 
     /// Works on the queue of send requests. Whether requests wait that only completions can start.
     pub(super) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> (R, bool) {
-        let (result, wants) = self.sending.work(&self.lent, work);
+        self.grant(self.sending.work(&self.lent, work))
+    }
+
+    #[inline]
+    fn grant<R>(&self, (result, wants): (R, Wants)) -> (R, bool) {
         if wants.failure {
             self.fail();
         }

@@ -93,6 +93,14 @@ impl Receives {
         Ok(())
     }
 
+    /// A receive has been filled by a lane: what the program calls it.
+    #[inline]
+    pub(super) fn filled(&mut self, lane: usize, number: u64) -> u64 {
+        self.received[lane] = self.received[lane].wrapping_add(1);
+        self.done += 1;
+        self.wr_ids[self.place(number)]
+    }
+
     /// A receive has come back from a lane; `tell` gets what the program is to know, and says whether it knows it already. What
     /// a lane flushes is kept for the next one, unless the connection is over.
     pub(super) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc) -> bool) {

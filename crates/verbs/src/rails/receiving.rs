@@ -37,6 +37,7 @@ impl Receiving {
         Self { completions, srq, cap: *cap, receives: Lock::new(receives) }
     }
 
+    #[inline]
     pub(super) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Receives> {
         self.receives.lock(host)
     }
@@ -60,7 +61,30 @@ impl Receiving {
     }
 
     /// A completion of a lane's receive queue.
+    #[inline]
     pub(super) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
+            return Wants { mending: own.is_mending(), ..Wants::default() };
+        }
+        self.complete_any(own, lane, wc, sink)
+    }
+
+    /// A receive of its own was filled, as most are. False if the connection is over, and nothing has happened.
+    #[inline]
+    fn fill(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+        let mut receives = self.lock(&own.shared().host);
+        if own.state.now() == state::ERROR {
+            return false;
+        }
+        let wr_id = receives.filled(lane, wc.wr_id);
+        let told = sink.give(Wc { wr_id, qp_num: own.num, ..*wc }, 0, 1);
+        receives.free += u32::from(told);
+        receives.expect_no_more(&self.completions);
+        true
+    }
+
+    #[inline(never)]
+    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut wc = Wc { qp_num: own.num, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);

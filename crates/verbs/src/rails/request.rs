@@ -118,6 +118,7 @@ pub(super) enum Class {
     Read,
 }
 
+#[inline]
 pub(super) fn class(op: SendOp) -> Class {
     match op {
         SendOp::Write(_) => Class::Write,
@@ -127,11 +128,13 @@ pub(super) fn class(op: SendOp) -> Class {
 }
 
 /// Whether the peer spends a receive on it, and therefore counts it.
+#[inline]
 pub(super) fn takes_a_receive(op: SendOp) -> bool {
     class(op) == Class::Message && !op.is_atomic()
 }
 
 /// The peer's memory that a request names.
+#[inline]
 pub(super) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
     match op {
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
@@ -141,6 +144,7 @@ pub(super) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
 }
 
 /// The key of the peer's that a request needs.
+#[inline]
 pub(super) fn key_of(op: SendOp) -> Option<u32> {
     match op {
         SendOp::SendInv(key) => Some(key),
@@ -149,6 +153,7 @@ pub(super) fn key_of(op: SendOp) -> Option<u32> {
 }
 
 /// The request as one lane has it: with its keys, from `at` bytes on.
+#[inline]
 pub(super) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
     let key = keys.map_or(0, |keys| keys[lane]);
     let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);

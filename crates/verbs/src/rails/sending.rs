@@ -30,6 +30,7 @@ impl Sending {
     }
 
     /// The queue; what is started or ended there is not carried on with.
+    #[inline]
     pub(super) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Sends> {
         self.sends.lock(host)
     }
@@ -42,6 +43,17 @@ impl Sending {
         (result, sends.wants())
     }
 
+    /// Posts a request, and starts what can be started then.
+    #[inline]
+    pub(super) fn post(&self, own: &Lent, wr: &SendWr<'_>, len: u64) -> (Result<()>, Wants) {
+        let mut sends = self.lock(&own.shared().host);
+        if sends.push_plain(own, wr, len) {
+            return (Ok(()), Wants::default());
+        }
+        drop(sends);
+        self.work(own, |sends| sends.push(wr, len))
+    }
+
     /// The lanes are in error: what has not ended is flushed.
     pub(super) fn fail(&self, own: &Lent) {
         let mut sends = self.lock(&own.shared().host);
@@ -50,7 +62,20 @@ impl Sending {
     }
 
     /// A completion of a lane's send queue.
+    #[inline]
     pub(super) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        let mut sends = self.lock(&own.shared().host);
+        if sends.complete_plain(own, lane, wc, sink) {
+            sends.expect_no_more(lane);
+            drop(sends);
+            return Wants { mending: own.is_mending(), ..Wants::default() };
+        }
+        drop(sends);
+        self.complete_any(own, lane, wc, sink)
+    }
+
+    #[inline(never)]
+    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut sends = self.lock(&own.shared().host);
         sends.complete(own, lane, wc);
         sends.advance(own, sink);

@@ -78,6 +78,8 @@ pub(super) struct Sends {
     has_mail: bool,
     writing_mail: bool,
     flight: [Flight; RAILS_MAX],
+    /// Lanes that have parts of requests under way, by bits.
+    busy: u8,
     /// Lanes of which the completion queue has been told that they have requests, by bits.
     expects: u8,
     met: Met,
@@ -132,6 +134,7 @@ impl Sends {
             has_mail: false,
             writing_mail: false,
             flight: [Flight::default(); RAILS_MAX],
+            busy: 0,
             expects: 0,
             met: Met::new(),
             asking: None,
@@ -160,11 +163,13 @@ impl Sends {
         self.rails = lanes.to_vec();
     }
 
+    #[inline]
     fn place(&self, seq: u64) -> usize {
         seq as usize & (self.slots.len() - 1)
     }
 
     /// Something is about to be posted to a lane.
+    #[inline]
     fn expect(&mut self, lane: usize) {
         if self.expects & 1 << lane == 0 {
             self.expects |= 1 << lane;
@@ -172,9 +177,10 @@ impl Sends {
         }
     }
 
-    /// If a lane has no request any more, nothing is to be expected of it.
+    /// If a lane has no request any more, nothing is to be expected of it; but where messages go, there will be more soon, and
+    /// saying so for each of them costs more than a look.
     pub(super) fn expect_no_more(&mut self, lane: usize) {
-        if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 {
+        if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 && lane != self.message_lane {
             self.expects &= !(1 << lane);
             self.completions.expect_no_more(lane);
         }
@@ -221,6 +227,92 @@ impl Sends {
         self.tail += 1;
         self.free -= 1;
         Ok(())
+    }
+
+    /// Takes a request in and posts it, if it is short and nothing stands in its way: whole, where messages go. False if nothing has
+    /// happened.
+    #[inline]
+    pub(super) fn push_plain(&mut self, own: &Lent, wr: &SendWr<'_>, len: u64) -> bool {
+        let (shared, lane) = (own.shared(), self.message_lane);
+        let others = self.busy & !(1 << lane);
+        if self.next != self.tail || self.free == 0 || self.held || self.failed.is_some() || others != 0 {
+            return false;
+        }
+        let short = shared.config.stripe_min;
+        if len >= short || self.flight[lane].bytes >= short || !shared.workers.is_empty() {
+            return false;
+        }
+        let keys = match key_of(wr.op) {
+            None => None,
+            Some(key) => match self.met.get(key) {
+                Some(keys) => Some(keys),
+                None => return false,
+            },
+        };
+        let place = self.place(self.tail);
+        let (sge, pieces, inline) = match wr.data {
+            Data::Sges([]) => (Sge::default(), 0, None),
+            Data::Sges([one]) => {
+                let Some(lkey) = shared.keys.get(one.lkey, lane) else { return false };
+                self.pieces[place * self.pieces_each] = *one;
+                (Sge { lkey, ..*one }, 1, None)
+            }
+            Data::Inline(bytes) => {
+                let from = place * self.inline_each;
+                self.inline[from..from + bytes.len()].copy_from_slice(bytes);
+                (Sge::default(), 0, Some(bytes.len()))
+            }
+            Data::Sges(_) => return false,
+        };
+        let sges = [sge];
+        let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
+        let (op, flags) = (of_lane(wr.op, lane, keys, 0), wr.flags | SendFlags::SIGNALED);
+        self.expect(lane);
+        if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
+            return false;
+        }
+        let &SendWr { wr_id, op, flags, .. } = wr;
+        self.slots[place] =
+            Slot { wr_id, op, flags, len, pieces, inline, lanes: Lanes::whole(lane), ..EMPTY };
+        self.tail += 1;
+        self.next = self.tail;
+        self.free -= 1;
+        self.takes_off(lane, place, len);
+        true
+    }
+
+    /// A lane has a part of a request, of so many bytes.
+    #[inline]
+    fn takes_off(&mut self, lane: usize, place: usize, bytes: u64) {
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        slot.pending += 1;
+        flight.posted += 1;
+        flight.bytes += bytes;
+        if slot.op.fetches() {
+            flight.reads += 1;
+        } else {
+            flight.writes += 1;
+        }
+        self.busy |= 1 << lane;
+        if takes_a_receive(slot.op) {
+            slot.number = flight.messages;
+            flight.messages = flight.messages.wrapping_add(1);
+        }
+    }
+
+    /// A lane's part of a request, of so many bytes, has ended.
+    #[inline]
+    fn lands(&mut self, lane: usize, fetches: bool, bytes: u64) {
+        let flight = &mut self.flight[lane];
+        flight.bytes = flight.bytes.saturating_sub(bytes);
+        if fetches {
+            flight.reads = flight.reads.saturating_sub(1);
+        } else {
+            flight.writes = flight.writes.saturating_sub(1);
+        }
+        if flight.reads + flight.writes == 0 {
+            self.busy &= !(1 << lane);
+        }
     }
 
     /// What is to be done when it is not locked.
@@ -330,21 +422,9 @@ impl Sends {
                 post(all)?;
             }
         }
-        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
-        slot.pending += 1;
-        flight.posted += 1;
-        flight.bytes += to - from;
-        if slot.op.fetches() {
-            flight.reads += 1;
-        } else {
-            flight.writes += 1;
-        }
+        self.takes_off(lane, place, to - from);
         if is_stripe {
             self.pace.begin(lane, own.shared().host.now());
-        }
-        if takes_a_receive(slot.op) {
-            slot.number = flight.messages;
-            flight.messages = flight.messages.wrapping_add(1);
         }
         Ok(())
     }
@@ -407,10 +487,8 @@ impl Sends {
             Class::Write => Lanes::whole(self.least_busy(shared)),
             _ => Lanes::whole(self.message_lane),
         };
-        let busy = |lane: &usize| {
-            lanes.mask != 1 << lane && self.flight[*lane].writes + self.flight[*lane].reads > 0
-        };
-        if !(0..self.lanes).any(|lane| busy(&lane)) {
+        let in_order = if lanes.is_striped() { 0 } else { lanes.mask };
+        if self.busy & !in_order == 0 {
             return Some(lanes);
         }
         let fenced = slot.flags.contains(SendFlags::FENCE);
@@ -472,14 +550,10 @@ impl Sends {
             _ => {}
         }
         let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
+        let slot = &self.slots[place];
+        let ((from, to), fetches) = (slot.lanes.range(lane, slot.len, &self.ends[place]), slot.op.fetches());
+        self.lands(lane, fetches, to - from);
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
-        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
-        flight.bytes = flight.bytes.saturating_sub(to - from);
-        if slot.op.fetches() {
-            flight.reads = flight.reads.saturating_sub(1);
-        } else {
-            flight.writes = flight.writes.saturating_sub(1);
-        }
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
         if slot.lanes.is_striped() {
@@ -500,6 +574,41 @@ impl Sends {
         }
         self.cause |= !is_loss(wc.status);
         self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
+    }
+
+    /// The oldest request, which one lane carried whole, has ended as asked, with nothing that waits behind it: most do. False if it is
+    /// another, and nothing has happened.
+    #[inline]
+    pub(super) fn complete_plain(&mut self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+        let place = self.place(self.head);
+        let slot = &self.slots[place];
+        let is_plain = wc.wr_id == self.head && wc.is_ok() && self.head < self.next && self.next == self.tail;
+        let is_whole = slot.lanes.mask == 1 << lane && slot.pending == 1 && slot.status == WcStatus::Success;
+        if !is_plain || !is_whole || self.failed.is_some() || self.held || slot.op.fetches() {
+            return false;
+        }
+        let (len, counts) = (slot.len, u32::from(takes_a_receive(slot.op)));
+        let (wr_id, opcode) = (slot.wr_id, slot.op.opcode());
+        let signalled = self.signals_all || slot.flags.contains(SendFlags::SIGNALED);
+        self.slots[place].pending = 0;
+        self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
+        self.flight[lane].arrived = self.flight[lane].arrived.wrapping_add(counts);
+        self.lands(lane, false, len);
+        self.head += 1;
+        self.unreported += 1;
+        if signalled {
+            let slots = std::mem::take(&mut self.unreported);
+            let wc = Wc { wr_id, opcode, qp_num: own.num, ..Wc::default() };
+            if sink.give(wc, slots, 0) {
+                self.free += slots;
+            }
+        }
+        // Those behind it may have ended before it.
+        while self.head < self.tail
+            && self.slots[self.place(self.head)].pending == 0
+            && self.report(own, sink)
+        {}
+        true
     }
 
     /// The entry of the peer's table has come.
@@ -557,7 +666,8 @@ impl Sends {
         if !self.fits(died) || self.live & 1 << message_lane == 0 {
             return false;
         }
-        self.message_lane = message_lane;
+        let before = std::mem::replace(&mut self.message_lane, message_lane);
+        self.expect_no_more(before);
         let mut again = None;
         for seq in self.head..self.next {
             let place = self.place(seq);
@@ -582,6 +692,7 @@ impl Sends {
     pub(super) fn revive(&mut self, lane: usize, by: &Arc<Qp>) {
         self.rails[lane] = by.clone();
         self.flight[lane] = Flight::default();
+        self.busy &= !(1 << lane);
         self.pace.forget(lane);
         self.live |= 1 << lane;
     }
