@@ -11,6 +11,8 @@ pub(crate) enum Setting {
     Shm4,
     /// Two ranks over TCP on the loopback interface; ours by iWARP.
     Tcp2,
+    /// Four ranks so.
+    Tcp4,
     /// Two ranks, shared memory, that do nothing.
     Start,
     /// 64 ranks, shared memory, that do nothing.
@@ -18,24 +20,48 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 5] = [Self::Shm2, Self::Shm4, Self::Tcp2, Self::Start, Self::Idle64];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Shm2, Self::Shm4, Self::Tcp2, Self::Tcp4, Self::Start, Self::Idle64];
 
     pub(crate) fn ranks(self) -> u32 {
         match self {
             Self::Shm2 | Self::Tcp2 | Self::Start => 2,
-            Self::Shm4 => 4,
+            Self::Shm4 | Self::Tcp4 => 4,
             Self::Idle64 => 64,
         }
     }
 
     pub(crate) fn is_tcp(self) -> bool {
-        self == Self::Tcp2
+        matches!(self, Self::Tcp2 | Self::Tcp4)
     }
 }
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", if self.is_tcp() { "tcp" } else { "shm" }, self.ranks())
+    }
+}
+
+/// What runs under a library: a file of C beside this crate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    /// Operations one by one.
+    Probe,
+    /// Two of NAS' kernels.
+    Nas,
+    /// An array written into a file.
+    Write,
+}
+
+impl Program {
+    pub(crate) const ALL: [Self; 3] = [Self::Probe, Self::Nas, Self::Write];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Nas => "nas",
+            Self::Write => "write",
+        }
     }
 }
 
@@ -78,6 +104,15 @@ impl Cell {
         self.setting == Setting::Start
     }
 
+    /// The program that measures it.
+    pub(crate) fn program(&self) -> Program {
+        match self.probe.split(':').next() {
+            Some("is" | "cg") => Program::Nas,
+            Some("write") => Program::Write,
+            _ => Program::Probe,
+        }
+    }
+
     /// The bound in words.
     pub(crate) fn bound(&self) -> String {
         let against = match self.against {
@@ -107,7 +142,7 @@ const fn cell(setting: Setting, probe: &'static str, bound: Bound, against: Agai
 
 use Against::{Better, Mpich, Nobody, OpenMpi};
 use Bound::{Least, Most, Speed, Time};
-use Setting::{Idle64, Shm2, Shm4, Start, Tcp2};
+use Setting::{Idle64, Shm2, Shm4, Start, Tcp2, Tcp4};
 
 /// All of them.
 pub(crate) const CELLS: &[Cell] = &[
@@ -153,6 +188,15 @@ pub(crate) const CELLS: &[Cell] = &[
     cell(Tcp2, "bandwidth:1048576", Speed(1.1), Better),
     cell(Tcp2, "put:1048576", Speed(1.1), Better),
     cell(Tcp2, "overlap:1048576", Least(0.8), Nobody),
+    cell(Shm2, "is:A", Time(1.0), Better),
+    cell(Shm2, "cg:A", Time(1.0), Better),
+    cell(Shm4, "is:A", Time(1.0), Better),
+    cell(Shm4, "cg:A", Time(1.0), Better),
+    cell(Tcp2, "is:A", Time(1.0), Better),
+    cell(Tcp2, "cg:A", Time(1.0), Better),
+    cell(Tcp4, "is:A", Time(1.0), Better),
+    cell(Tcp4, "cg:A", Time(1.0), Better),
+    cell(Shm4, "write:256", Time(1.0), Mpich),
     cell(Start, "", Time(1.0), Mpich),
     cell(Idle64, "memory:0", Most(32.0 * 1024.0), Nobody),
 ];

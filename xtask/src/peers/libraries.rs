@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::cells::Setting;
+use super::cells::{Program, Setting};
 use crate::python::{MPICH, OPEN_MPI, folder, installed};
 use crate::workspace::{Workspace, run};
 
-/// A library, and the measuring program built for it.
+/// A library, and the measuring programs built for it.
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     kind: Kind,
     /// What starts a job.
     launcher: PathBuf,
-    probe: PathBuf,
+    folder: PathBuf,
 }
 
 #[derive(Clone, Copy)]
@@ -23,6 +23,16 @@ enum Kind {
     Ours,
     Mpich,
     OpenMpi,
+}
+
+impl Kind {
+    /// A program's file: by the ABI it is one for two libraries.
+    fn file(self, program: Program) -> String {
+        match self {
+            Self::Ours | Self::Mpich => program.name().to_owned(),
+            Self::OpenMpi => format!("{}-openmpi", program.name()),
+        }
+    }
 }
 
 /// All libraries, ours first; what is missing is installed and built.
@@ -38,30 +48,29 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<[Library; 3]> {
         "abi-mpi",
     ]))?;
     let release = workspace.target().join("release");
-    let (by_abi, by_open_mpi) = (folder(workspace).join("probe"), folder(workspace).join("probe-openmpi"));
-    compile(workspace, &mpich.join("mpicc_abi"), &by_abi)?;
-    compile(workspace, &open_mpi.join("mpicc"), &by_open_mpi)?;
+    let folder = folder(workspace);
+    for program in Program::ALL {
+        compile(workspace, program, &mpich.join("mpicc_abi"), &folder.join(Kind::Mpich.file(program)))?;
+        compile(workspace, program, &open_mpi.join("mpicc"), &folder.join(Kind::OpenMpi.file(program)))?;
+    }
+    let library = |name, kind, launcher| Library { name, kind, launcher, folder: folder.clone() };
     Ok([
-        Library { name: "Nicety", kind: Kind::Ours, launcher: release.join("nicety"), probe: by_abi.clone() },
-        Library { name: "MPICH", kind: Kind::Mpich, launcher: mpich.join("mpiexec"), probe: by_abi },
-        Library {
-            name: "Open MPI",
-            kind: Kind::OpenMpi,
-            launcher: open_mpi.join("mpirun"),
-            probe: by_open_mpi,
-        },
+        library("Nicety", Kind::Ours, release.join("nicety")),
+        library("MPICH", Kind::Mpich, mpich.join("mpiexec")),
+        library("Open MPI", Kind::OpenMpi, open_mpi.join("mpirun")),
     ])
 }
 
-fn compile(workspace: &Workspace, compiler: &Path, program: &Path) -> Result<()> {
-    let source = workspace.root.join("xtask/peers/probe.c");
-    run(Command::new(compiler).args(["-O2", "-Wall", "-Wextra", "-o"]).args([program, &source]))
-        .with_context(|| format!("the measuring program does not compile with {}", compiler.display()))
+fn compile(workspace: &Workspace, program: Program, compiler: &Path, file: &Path) -> Result<()> {
+    let source = workspace.root.join("xtask/peers").join(program.name()).with_extension("c");
+    let options = ["-O2", "-Wall", "-Wextra", "-o"];
+    run(Command::new(compiler).args(options).args([file, &source]).arg("-lm"))
+        .with_context(|| format!("{} does not compile with {}", source.display(), compiler.display()))
 }
 
 impl Library {
-    /// The command that starts the program on as many ranks as the setting has; what is to be measured follows.
-    pub(crate) fn job(&self, setting: Setting) -> Command {
+    /// The command that starts a program on as many ranks as the setting has; what is to be measured follows.
+    pub(crate) fn job(&self, setting: Setting, program: Program) -> Command {
         let mut command = Command::new(&self.launcher);
         // Cargo's has our own build for tests, which the program would take for MPICH.
         command.env_remove("LD_LIBRARY_PATH");
@@ -81,7 +90,7 @@ impl Library {
                 command.args(["--mca", "pml", "ob1", "--mca", "btl", carriers]);
             }
         }
-        command.args(["-n", &setting.ranks().to_string()]).arg(&self.probe);
+        command.args(["-n", &setting.ranks().to_string()]).arg(self.folder.join(self.kind.file(program)));
         command
     }
 }

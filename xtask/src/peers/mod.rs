@@ -1,11 +1,12 @@
-//! Ours beside other MPI libraries: the same measuring program (`xtask/peers/probe.c`) under each, turn by turn in one run.
+//! Ours beside other MPI libraries: the same measuring programs under each, turn by turn in one run. `xtask/peers/probe.c` measures
+//! operations, `nas.c` has two of NAS' kernels, and `write.c` writes an array into a file.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `libraries` | the libraries: how each is installed, the program built for it, and a job started |
+//! | `libraries` | the libraries: how each is installed, programs built for it, and a job started |
 //! | `cells` | what is measured, and the bound of each |
 //! | `table` | medians, ratios and the table |
-//! | `output` | what the program says under a library |
+//! | `output` | what a program says under a library |
 //! | `paper` | the experiments of the paper on MPI over iWARP, for `nicety reproduce mpi-iwarp --real` |
 //!
 //! A turn is a job under each library, one after the other, so that what disturbs the machine disturbs all alike; cells come in
@@ -21,7 +22,7 @@ use anyhow::{Result, ensure};
 
 use crate::python;
 use crate::workspace::Workspace;
-use cells::{CELLS, Cell, Setting};
+use cells::{CELLS, Cell, Program, Setting};
 use libraries::Library;
 use output::{middle, said};
 use table::Measured;
@@ -32,10 +33,10 @@ pub(crate) struct Options {
     /// How many turns.
     #[arg(long, default_value_t = 6, value_name = "N")]
     turns: u32,
-    /// Only cells whose names contain this, such as `shm`, `latency` or `tcp 2 latency:8`; may be given more than once.
+    /// Only cells whose names contain this, such as `shm`, `latency`, `tcp 2 latency:8` or `cg:A`; may be given more than once.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Only install the libraries and build the program for them.
+    /// Only install the libraries and build the programs for them.
     #[arg(long)]
     install: bool,
     /// Measure what the paper on MPI over iWARP does, with our MPI on iWARP in its three variants beside the others over TCP, into a
@@ -68,17 +69,18 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let mut measured = Measured::default();
     for turn in 0..options.turns {
-        for setting in Setting::ALL {
-            let mut cells: Vec<&Cell> =
-                wanted.iter().copied().filter(|cell| cell.setting == setting).collect();
+        for (setting, program) in jobs() {
+            let is_one = |cell: &&Cell| cell.setting == setting && cell.program() == program;
+            let mut cells: Vec<&Cell> = wanted.iter().copied().filter(is_one).collect();
             if cells.is_empty() {
                 continue;
             }
             let by = turn as usize % cells.len();
             cells.rotate_left(by);
             for library in &libraries {
-                eprintln!("turn {} of {}: {setting}, {}", turn + 1, options.turns, library.name);
-                for (cell, value) in job(workspace, library, setting, &cells)? {
+                let name = program.name();
+                eprintln!("turn {} of {}: {name}, {setting}, {}", turn + 1, options.turns, library.name);
+                for (cell, value) in job(workspace, library, (setting, program), &cells)? {
                     measured.add(cell, library.name, value);
                 }
             }
@@ -88,14 +90,19 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program under a library: of each cell the median of its samples.
+/// What jobs there can be in a turn.
+fn jobs() -> impl Iterator<Item = (Setting, Program)> {
+    Setting::ALL.into_iter().flat_map(|setting| Program::ALL.map(|program| (setting, program)))
+}
+
+/// Runs a program under a library: of each cell the median of its samples.
 fn job<'a>(
     workspace: &Workspace,
     library: &Library,
-    setting: Setting,
+    (setting, program): (Setting, Program),
     cells: &[&'a Cell],
 ) -> Result<Vec<(&'a Cell, f64)>> {
-    let mut command = library.job(setting);
+    let mut command = library.job(setting, program);
     command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
     let all = said(workspace, library.name, &mut command)?;

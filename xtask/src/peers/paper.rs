@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::cells::Setting;
+use super::cells::{Program, Setting};
 use super::libraries::Library;
 use super::output::{middle, said};
 use crate::python::{MPICH, OPEN_MPI};
@@ -56,7 +56,7 @@ pub(super) fn run(workspace: &Workspace, libraries: &[Library; 3], turns: u32, f
                 "open-mpi" => ALL.to_vec(),
                 _ => [ALL, SIDED].concat(),
             };
-            let mut command = libraries[library].job(Setting::Tcp2);
+            let mut command = libraries[library].job(Setting::Tcp2, Program::Probe);
             command.envs(variables.iter().copied()).args(&cells);
             let output = said(workspace, word, &mut command)?;
             for cell in cells {

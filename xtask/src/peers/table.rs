@@ -94,6 +94,7 @@ fn in_words(cell: &Cell, value: f64) -> String {
     match cell.probe.split(':').next().unwrap_or_default() {
         "overlap" => format!("{value:.2}"),
         "memory" => format!("{:.1} MiB", value / 1024.0),
+        _ if value >= 1e9 => format!("{:.2} s", value / 1e9),
         _ if value >= 1e6 => format!("{:.1} ms", value / 1e6),
         _ if value >= 1e3 => format!("{:.2} us", value / 1e3),
         _ => format!("{value:.0} ns"),
