@@ -252,6 +252,24 @@ fn two_jobs_meet_on_iwarp() {
     two_jobs("iwarp");
 }
 
+/// A job has its launcher start others by PMI-1, one that is not there first, and speaks with them.
+#[test]
+fn jobs_start_others() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("spawn", include_str!("c/spawn.c"));
+    for (device, size) in [("shm", 1), ("shm", 3), ("iwarp", 2)] {
+        let said = run_job(&program.path(), size, &[("NICETY_DEVICE", device), ("TEST_MISSING", "1")]);
+        let parents = (0..size).map(|rank| format!("rank {rank} of {size} is done"));
+        let children = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)];
+        let children = children.map(|(rank, size)| format!("rank {rank} of {size} is done, a child"));
+        let mut expected: Vec<String> = parents.chain(children).collect();
+        expected.sort();
+        assert_eq!(said, expected, "{size} ranks on {device}");
+    }
+}
+
 /// Who was started alone starts nobody: the error says so, and arguments of all kinds were looked at.
 #[test]
 fn programs_are_started() {

@@ -42,6 +42,21 @@ pub(crate) const CASES: &[Case<Ring>] = &[
         },
     },
     Case {
+        name: "spawn-mpirun",
+        shows: "jobs that start others under `nicety mpirun`",
+        run: |ring| ring.spawns(&ring.nicety.clone(), &["mpirun"]),
+    },
+    Case {
+        name: "spawn-hydra",
+        shows: "the same under MPICH's mpiexec",
+        run: |ring| ring.spawns(&ring.mpich.join("mpiexec.hydra"), &[]),
+    },
+    Case {
+        name: "spawn-gforker",
+        shows: "the same under mpiexec.gforker",
+        run: |ring| ring.spawns(&ring.mpich.join("mpiexec.gforker"), &[]),
+    },
+    Case {
         name: "hpcc",
         shows: "the HPC Challenge benchmarks, unmodified, compiled by `nicety mpicc`",
         run: |ring| {
@@ -63,6 +78,7 @@ const SIZES: [u32; 3] = [1, 2, 4];
 /// The program, and launchers.
 pub(crate) struct Ring {
     program: PathBuf,
+    spawn: PathBuf,
     nicety: PathBuf,
     mpich: PathBuf,
     open_mpi: PathBuf,
@@ -78,12 +94,16 @@ impl Ring {
         let nicety = workspace.target().join("debug/nicety");
         let folder = workspace.target().join("interop/ring");
         fs::create_dir_all(&folder)?;
-        let program = folder.join("ring");
-        let source = workspace.root.join("crates/abi-mpi/examples/ring.c");
-        run(Command::new(&nicety).args(["mpicc", "-Wall", "-Werror", "-o"]).args([&program, &source]))?;
+        let built = |source: &str| -> Result<PathBuf> {
+            let source = workspace.root.join("crates/abi-mpi").join(source);
+            let program = folder.join(source.file_stem().unwrap_or_default());
+            run(Command::new(&nicety).args(["mpicc", "-Wall", "-Werror", "-o"]).args([&program, &source]))?;
+            Ok(program)
+        };
+        let (program, spawn) = (built("examples/ring.c")?, built("tests/c/spawn.c")?);
         let (mpich, open_mpi) = (installed(workspace, MPICH)?, installed(workspace, OPEN_MPI)?);
         let root = workspace.root.clone();
-        Ok(Self { program, nicety, mpich, open_mpi, root, folder, case: "" })
+        Ok(Self { program, spawn, nicety, mpich, open_mpi, root, folder, case: "" })
     }
 
     /// Another case begins.
@@ -108,19 +128,37 @@ impl Ring {
     /// Jobs of several sizes: each rank says the token that it has passed on.
     fn rounds(&self, launch: impl Fn(u32) -> Command) -> Result<Verdict> {
         for size in SIZES {
-            let log = self.folder.join(format!("{}-{size}.log", self.case));
-            let finished = Running::start(launch(size).arg(&self.program), &log)?.finish(LIMIT)?;
-            let said = tail(&finished.output);
-            ensure!(finished.is_good(), "{size} ranks ended with {:?}: {said}", finished.status);
-            let mut lines: Vec<&str> =
-                finished.output.lines().filter(|line| line.starts_with("rank ")).collect();
-            lines.sort_unstable();
-            let expected = (0..size).map(|rank| {
-                let token = if rank == 0 { size } else { rank + 1 };
-                format!("rank {rank} of {size}: the token is {token}")
-            });
-            ensure!(expected.eq(lines), "{size} ranks say {said}");
+            let token = |rank| if rank == 0 { size } else { rank + 1 };
+            let says = |rank| format!("rank {rank} of {size}: the token is {}", token(rank));
+            self.say(launch(size).arg(&self.program), size, (0..size).map(says).collect())?;
         }
         Ok(Verdict("rings of 1, 2 and 4 ranks".to_owned()))
+    }
+
+    /// Jobs of several sizes under a launcher that takes `-n`, each of which has three others started.
+    fn spawns(&self, launcher: &PathBuf, options: &[&str]) -> Result<Verdict> {
+        for size in SIZES {
+            let mut command = Command::new(launcher);
+            command.args(options).args(["-n", &size.to_string()]).arg(&self.spawn);
+            let children = [2, 2, 3].into_iter().flat_map(|size| (0..size).map(move |rank| (rank, size)));
+            let says = |(rank, size): (u32, u32), more: &str| format!("rank {rank} of {size} is done{more}");
+            let parents = (0..size).map(|rank| says((rank, size), ""));
+            let all = parents.chain(children.map(|child| says(child, ", a child"))).collect();
+            self.say(&mut command, size, all)?;
+        }
+        Ok(Verdict("1, 2 and 4 ranks, each with jobs of 2, 2 and 3".to_owned()))
+    }
+
+    /// Runs a job, whose ranks say this, in whatever order.
+    fn say(&self, command: &mut Command, size: u32, mut expected: Vec<String>) -> Result<()> {
+        let log = self.folder.join(format!("{}-{size}.log", self.case));
+        let finished = Running::start(command, &log)?.finish(LIMIT)?;
+        let said = tail(&finished.output);
+        ensure!(finished.is_good(), "{size} ranks ended with {:?}: {said}", finished.status);
+        let mut lines: Vec<&str> = finished.output.lines().filter(|line| line.starts_with("rank ")).collect();
+        lines.sort_unstable();
+        expected.sort_unstable();
+        ensure!(lines == expected, "{size} ranks say {said}, and should say {expected:?}");
+        Ok(())
     }
 }

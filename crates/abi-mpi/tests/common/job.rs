@@ -1,4 +1,4 @@
-//! A job of ranks on this host, served by `pmi`: a thread for each rank moves its bytes.
+//! A job of ranks on this host, served by `pmi`: a thread for each rank moves its bytes. Jobs that it wants started are started.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -11,20 +11,32 @@ use std::thread;
 
 use mpi::Profile;
 use pmi::server::{Event, Job, Place, RankId, Server};
+use pmi::spawn::Spawn;
 
 /// The server, and our ends of the ranks' streams.
 struct Shared {
     server: Server,
+    variables: Vec<(String, String)>,
     streams: Vec<(RankId, UnixStream)>,
+    /// Jobs that ranks want started, and processes of those that were.
+    wanted: Vec<(RankId, Spawn)>,
+    spawned: Vec<Child>,
     /// What ranks have told before they left.
     profiles: BTreeMap<u32, Profile>,
 }
 
 impl Shared {
-    /// Takes the profile of each rank that leaves.
+    /// Takes the profile of each rank that leaves, and notes what is to be started.
     fn act(&mut self) {
         while let Some(event) = self.server.poll_event() {
-            let Event::Finalized(id) = event else { continue };
+            let id = match event {
+                Event::Finalized(id) => id,
+                Event::Spawn { rank, spawn } => {
+                    self.wanted.push((rank, spawn));
+                    continue;
+                }
+                _ => continue,
+            };
             let note = |key: &str| self.server.value(id, key);
             if let Some(profile) = Profile::of_notes(id.rank(), self.streams.len(), note) {
                 self.profiles.insert(id.rank(), profile.expect("a profile"));
@@ -74,32 +86,89 @@ pub(crate) fn run_job_on_hosts(
     let ranks = (0..size).map(|rank| Place { node: (rank % hosts) as u32, appnum: 0 }).collect();
     let name = format!("test-{}-{size}", std::process::id());
     let ids = server.add_job(Job { name, ranks, universe_size: None, preput: Vec::new() }).expect("a job");
-    let shared = Arc::new(Mutex::new(Shared { server, streams: Vec::new(), profiles: BTreeMap::new() }));
-    let mut children = Vec::new();
-    for id in ids {
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("it is open");
-        let mut command = Command::new(program);
-        command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", id.rank().to_string());
-        command.env("PMI_SIZE", size.to_string()).envs(variables.iter().copied());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        children.push(command.spawn().expect("it starts"));
-        shared.lock().expect("no panic").streams.push((id, ours.try_clone().expect("a descriptor")));
-        let shared = shared.clone();
-        thread::spawn(move || serve(&shared, id, ours));
-    }
-    let ended = children.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let shared = Arc::new(Mutex::new(Shared {
+        server,
+        variables: variables.iter().map(owned).collect(),
+        streams: Vec::new(),
+        wanted: Vec::new(),
+        spawned: Vec::new(),
+        profiles: BTreeMap::new(),
+    }));
+    let children = start(&shared, &ids, (0..size).map(|_| Command::new(program)));
+    let end = |child: Child| child.wait_with_output().expect("it ends");
+    let mut ended: Vec<Output> = children.into_iter().map(end).collect();
+    let spawned = std::mem::take(&mut shared.lock().expect("no panic").spawned);
+    ended.extend(spawned.into_iter().map(end));
     let profiles = std::mem::take(&mut shared.lock().expect("no panic").profiles);
     (ended, profiles)
 }
 
-fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
+/// Starts the processes of a job, each with its command, and a thread for each.
+fn start(
+    shared: &Arc<Mutex<Shared>>,
+    ids: &[RankId],
+    commands: impl IntoIterator<Item = Command>,
+) -> Vec<Child> {
+    let one = |(id, mut command): (&RankId, Command)| {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("it is open");
+        command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", id.rank().to_string());
+        command.env("PMI_SIZE", ids.len().to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = {
+            let mut shared = shared.lock().expect("no panic");
+            command.envs(shared.variables.iter().cloned());
+            shared.streams.push((*id, ours.try_clone().expect("a descriptor")));
+            command.spawn().expect("it starts")
+        };
+        let (shared, id) = (shared.clone(), *id);
+        thread::spawn(move || serve(&shared, id, ours));
+        child
+    };
+    ids.iter().zip(commands).map(one).collect()
+}
+
+/// Starts what a rank wants started, unless it is not there.
+fn spawn(shared: &Arc<Mutex<Shared>>, asker: RankId, spawn: Spawn) {
+    let of = |(appnum, program): (u32, &pmi::spawn::Program)| {
+        let command = || {
+            let mut command = Command::new(&program.file);
+            command.args(&program.arguments).env("PMI_SPAWNED", "1");
+            (Place { node: 0, appnum }, command)
+        };
+        (0..program.processes).map(|_| command()).collect::<Vec<_>>()
+    };
+    let (ranks, commands): (Vec<_>, Vec<_>) = (0..).zip(&spawn.programs).flat_map(of).unzip();
+    let errors =
+        vec![i32::from(spawn.programs.iter().any(|one| !Path::new(&one.file).is_file())); ranks.len()];
+    if errors[0] == 0 {
+        let ids = {
+            let mut shared = shared.lock().expect("no panic");
+            let name = format!("test-{}-spawned-{}", std::process::id(), shared.spawned.len());
+            shared
+                .server
+                .add_job(Job { name, ranks, universe_size: None, preput: spawn.preput })
+                .expect("a job")
+        };
+        let children = start(shared, &ids, commands);
+        shared.lock().expect("no panic").spawned.extend(children);
+    }
+    let mut shared = shared.lock().expect("no panic");
+    shared.server.spawned(asker, &errors);
+    shared.write_all();
+}
+
+fn serve(shared: &Arc<Mutex<Shared>>, id: RankId, mut stream: UnixStream) {
     let mut bytes = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut bytes) {
-        let mut shared = shared.lock().expect("no panic");
-        shared.server.handle_bytes(id, &bytes[..n]);
-        shared.act();
-        shared.write_all();
+        let wanted = {
+            let mut shared = shared.lock().expect("no panic");
+            shared.server.handle_bytes(id, &bytes[..n]);
+            shared.act();
+            shared.write_all();
+            std::mem::take(&mut shared.wanted)
+        };
+        wanted.into_iter().for_each(|(asker, wanted)| spawn(shared, asker, wanted));
     }
 }
 
