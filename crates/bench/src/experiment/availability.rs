@@ -11,14 +11,12 @@
 //! keeps to its two straight lines is measured too, and noted: the bandwidth at the knee.
 
 use crate::variant::factor;
-use serde::{Deserialize, Serialize};
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
-use super::compute::Worker;
+use super::compute::{Turn, Worker};
 use super::contract::level;
 use super::edge::meet;
-use super::limits::{self, COMPUTING, ITERATIONS};
 use super::link::{Depth, Link, place};
 use super::timing::sample;
 use super::variants::{over, placements, with};
@@ -120,16 +118,8 @@ struct Overlap {
     seed: u64,
 }
 
-/// Computing in ps and iterations, as the client tells the server; `None` ends a search.
+/// What the client tells the server; `None` ends a search.
 type Task = Option<Turn>;
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Turn {
-    #[serde(deserialize_with = "limits::within::<COMPUTING, _, _>")]
-    computing: u64,
-    #[serde(deserialize_with = "limits::within::<ITERATIONS, _, _>")]
-    iterations: u64,
-}
 
 impl Overlap {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {

@@ -6,11 +6,24 @@
 
 use std::hint::black_box;
 
+use serde::{Deserialize, Serialize};
 use verbs::host::{Host, Span};
+
+use super::limits::{self, COMPUTING, ITERATIONS};
 
 /// Steps of a trial, and trials of which the fastest counts.
 const STEPS: u64 = 1 << 16;
 const TRIALS: usize = 9;
+
+/// How much one side is to do, as the other one tells it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Turn {
+    /// Computing in each iteration, in ps.
+    #[serde(deserialize_with = "limits::within::<COMPUTING, _, _>")]
+    pub(super) computing: u64,
+    #[serde(deserialize_with = "limits::within::<ITERATIONS, _, _>")]
+    pub(super) iterations: u64,
+}
 
 /// Something that computes.
 #[derive(Clone, Copy, Debug)]

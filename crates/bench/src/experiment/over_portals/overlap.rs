@@ -1,10 +1,9 @@
 //! [`Overlap`]: windows of messages to a process that computes meanwhile: what that loses, and how much it can compute before the
 //! messages take longer, as `availability` has it for verbs.
 
-use serde::{Deserialize, Serialize};
 use verbs::host::{Host, Span, Time};
 
-use super::super::limits::{self, COMPUTING, ITERATIONS};
+use super::super::compute::Turn;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 
@@ -25,16 +24,8 @@ const DATA: u64 = 1;
 const READY: u64 = 2;
 const READY_BYTES: u64 = 4;
 
-/// Computing in ps and windows, as the target tells the sender; `None` ends it.
+/// What the target tells the sender, with a window in each iteration; `None` ends it.
 type Task = Option<Turn>;
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Turn {
-    #[serde(deserialize_with = "limits::within::<COMPUTING, _, _>")]
-    computing: u64,
-    #[serde(deserialize_with = "limits::within::<ITERATIONS, _, _>")]
-    windows: u64,
-}
 
 /// What one of two ranks does: rank 0 is the target.
 pub(super) struct Overlap {
@@ -108,7 +99,7 @@ impl Overlap {
 
     /// What a window takes with so much computing; said to the sender first.
     fn time(&mut self, s: &mut Session<'_>, computing: Span) -> Result<Took, Fault> {
-        s.tell::<Task>(&Some(Turn { computing: computing.as_ps(), windows: 1 + TOGETHER }))?;
+        s.tell::<Task>(&Some(Turn { computing: computing.as_ps(), iterations: 1 + TOGETHER }))?;
         let (host, deadline) = (s.host.clone(), s.deadline());
         self.take(&host, computing, deadline)?;
         let (began, mut lost) = (host.now(), Span::ZERO);
@@ -120,10 +111,10 @@ impl Overlap {
     }
 
     fn follow(&mut self, s: &mut Session<'_>) -> Result<(), Fault> {
-        while let Some(Turn { windows, .. }) = s.hear::<Task>()? {
+        while let Some(Turn { iterations, .. }) = s.hear::<Task>()? {
             s.go_on()?;
             let deadline = s.deadline();
-            (0..windows).try_for_each(|_| self.give(deadline))?;
+            (0..iterations).try_for_each(|_| self.give(deadline))?;
         }
         Ok(())
     }
