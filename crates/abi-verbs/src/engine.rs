@@ -33,7 +33,7 @@ pub(crate) struct Engine {
     pub(crate) cm: Cm,
     pub(crate) pairing: Pairing,
     /// It reaches this host alone.
-    is_local: bool,
+    pub(crate) is_local: bool,
     /// Tells this process from those that had the same port before.
     pub(crate) tag: u16,
     /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.

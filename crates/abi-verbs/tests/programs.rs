@@ -203,6 +203,35 @@ fn perftest_runs_over_librdmacm() {
     run_pairs("iwarp@127.0.0.1", "perftest", &lines[..3]);
 }
 
+/// A device that keeps to an address connects from there, wherever the system's route begins; what none leads to is said when the
+/// address is resolved, and where nobody listens, what was posted is flushed: rping waits for that.
+#[test]
+fn a_device_connects_from_its_own_address() {
+    if !has("rping", "rdmacm-utils") {
+        return;
+    }
+    let (names, port) = (Names::new(), free_port().to_string());
+    let start = |device: &str, line: &str| {
+        let mut command = names.command("rping", device);
+        command.args(line.split(' ')).args(["-p", &port]).spawn().expect("it starts")
+    };
+    let mut server = start("iwarp@127.0.0.2", "-s -a 127.0.0.2 -C 5");
+    await_listener(port.parse().expect("a number"), &mut server);
+    let said = finish(start("iwarp@127.0.0.3", "-c -a 127.0.0.2 -C 5 -v"), "rping");
+    assert_eq!(said.matches("ping data: rdma-ping-").count(), 5, "{said}");
+    finish(server, "rping");
+    for (device, to, why) in [
+        ("iwarp@127.0.0.3", "203.0.113.1", "rdma_resolve_addr"),
+        ("shm", "203.0.113.1", "rdma_resolve_addr"),
+        ("iwarp@127.0.0.3", "127.0.0.2", "REJECTED"),
+        ("shm", "127.0.0.1", "REJECTED"),
+    ] {
+        let output = common::end(start(device, &format!("-c -a {to} -C 5 -v")), "rping");
+        let said = common::said(&output);
+        assert!(!output.status.success() && said.contains(why), "{device} to {to}: {said}");
+    }
+}
+
 /// Goal: whoever waits for a peer that was killed ends, and says why.
 #[test]
 fn a_server_whose_client_is_killed_ends() {

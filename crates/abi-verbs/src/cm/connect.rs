@@ -13,7 +13,7 @@ use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest};
 use crate::answer::Answer;
 use crate::cm::channel::{self, Asked, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
-use crate::cm::route::{self, show, way_to, ways_here};
+use crate::cm::route::{self, show, ways_here};
 use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
 use crate::engine::{Engine, Objects};
@@ -114,7 +114,7 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
     // Events of what begins here find the identifier known.
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
-    let (_, addr) = way_to(state.peer.ok_or(Errno::INVAL)?, state.local.map(|local| local.ip()))?;
+    let addr = route::as_known(&engine, state.peer.ok_or(Errno::INVAL)?);
     if state.phase != Phase::Idle {
         return Err(Errno::INVAL);
     }

@@ -78,24 +78,40 @@ pub(crate) fn ways_here(addr: SocketAddr) -> Answer<Vec<Way>> {
     if ways.is_empty() { Err(Errno::NODEV) } else { Ok(ways) }
 }
 
-/// The first device that leads to an address, from this one if it is said.
-pub(crate) fn way_to(peer: SocketAddr, from: Option<IpAddr>) -> Answer<Way> {
-    let from = from.filter(|ip| !ip.is_unspecified());
+/// A place in the list of devices, and the address of this host from which that device leads somewhere.
+type Start = (usize, IpAddr);
+
+/// The first device that leads to an address, from the address that is said; else from that of the system's route, if a device
+/// has it, or from the device's own. A device that keeps to an address goes from that one alone, wherever the route begins.
+///
+/// # Errors
+/// [`Errno::NODEV`] if none does, and what the system says when it has no route.
+fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
+    let route = from.map_or_else(|| source(None, peer), Ok);
     for (index, device) in device::all().iter().enumerate() {
         let name = &device.look()?.name;
-        if fabric::is_local(name) {
-            if is_here(peer.ip()) {
-                return Ok((index, SocketAddr::new(LOCALHOST, peer.port())));
-            }
-        } else if side(name).is_none_or(|side| from.is_none_or(|from| from == side)) {
-            return Ok((index, peer));
+        let leads = match (fabric::is_local(name), side(name)) {
+            (true, _) => is_here(peer),
+            (false, side) => side.is_none_or(|side| route == Ok(side)),
+        };
+        if leads {
+            return Ok((index, route?));
+        }
+    }
+    for (index, device) in device::all().iter().enumerate().filter(|_| from.is_none()) {
+        if let Some(side) = side(&device.look()?.name).filter(|side| source(Some(*side), peer).is_ok()) {
+            return Ok((index, side));
         }
     }
     eprintln!(
-        "nicety: no device leads to {}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS",
-        peer.ip()
+        "nicety: no device leads to {peer}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS"
     );
-    Err(Errno::NODEV)
+    Err(route.err().unwrap_or(Errno::NODEV))
+}
+
+/// An address as an engine's device knows it, which leads there.
+pub(crate) fn as_known(engine: &Engine, peer: SocketAddr) -> SocketAddr {
+    if engine.is_local { SocketAddr::new(LOCALHOST, peer.port()) } else { peer }
 }
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -105,14 +121,14 @@ fn is_here(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// The address of this host from which another is reached, as the system's routes have it.
-fn source(peer: SocketAddr) -> Answer<IpAddr> {
+/// The address of this host from which another is reached, as the system's routes have it, from this one if it is said.
+fn source(from: Option<IpAddr>, peer: IpAddr) -> Answer<IpAddr> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let find = || {
-        let socket = UdpSocket::bind((any, 0))?;
+        let socket = UdpSocket::bind((from.unwrap_or(any), 0))?;
         // Nothing is sent.
-        socket.connect((peer.ip(), peer.port().max(1)))?;
+        socket.connect((peer, 1))?;
         socket.local_addr()
     };
     let found =
@@ -195,8 +211,8 @@ pub(crate) fn rdma_resolve_addr(
         Err(BadAddress::Family(_)) => return Err(Errno::INVAL),
     }
     let from = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
-    state.context = context(way_to(peer, from)?.0)?;
-    let ip = from.map_or_else(|| source(peer), Ok)?;
+    let (device, ip) = way_to(peer.ip(), from)?;
+    state.context = context(device)?;
     state.local = Some(SocketAddr::new(ip, state.local.map_or(0, |local| local.port())));
     state.peer = Some(peer);
     show(held, &state);
