@@ -1,8 +1,6 @@
 //! [`Cq`]: completion queues. What polls them is in `poll`.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cface::{In, lock};
@@ -32,43 +30,10 @@ pub(crate) struct Cq {
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    pub(crate) twins: Twins,
     /// Of queue pairs of type UD that complete here, too: who polls moves them.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that the calls for one at a time look at, and whom it is from.
     pub(crate) current: Mutex<(Wc, Option<u32>)>,
-}
-
-/// Of queue pairs that are connected with themselves and send here: their numbers, by those of their twins.
-#[derive(Default)]
-pub(crate) struct Twins {
-    are_some: AtomicBool,
-    numbers: Mutex<HashMap<u32, u32>>,
-}
-
-impl Twins {
-    pub(crate) fn add(&self, twin: u32, of: u32) {
-        lock(&self.numbers).insert(twin, of);
-        self.are_some.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn remove(&self, twin: u32) {
-        lock(&self.numbers).remove(&twin);
-    }
-
-    /// Has completions say the numbers that the program knows.
-    #[inline]
-    pub(crate) fn rename(&self, wcs: &mut [Wc]) {
-        if self.are_some.load(Ordering::Acquire) {
-            self.rename_some(wcs);
-        }
-    }
-
-    #[cold]
-    fn rename_some(&self, wcs: &mut [Wc]) {
-        let numbers = lock(&self.numbers);
-        wcs.iter_mut().for_each(|wc| wc.qp_num = *numbers.get(&wc.qp_num).unwrap_or(&wc.qp_num));
-    }
 }
 
 impl Object for Cq {
@@ -107,7 +72,6 @@ fn create(
         notified: Acks::default(),
         events: Acks::default(),
         late: Late::default(),
-        twins: Twins::default(),
         datagrams: OnceLock::new(),
         current: Mutex::default(),
     };

@@ -55,8 +55,6 @@ const LIMIT_LOOK: Span = Span::from_ms(10);
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) qps: HashMap<u32, Handle<Qp>>,
-    /// Queue pairs that are connected with themselves, by the numbers of their twins.
-    pub(crate) twins: HashMap<u32, Handle<Qp>>,
     pub(crate) cqs: HashMap<u32, Handle<Cq>>,
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
     /// Identifiers of librdmacm by the numbers of their queue pairs.
@@ -66,9 +64,9 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// The queue pair that has this number, or whose twin has it.
+    /// The queue pair that has this number.
     fn of_pair(&self, number: u32) -> Option<Held<Qp>> {
-        self.qps.get(&number).or_else(|| self.twins.get(&number))?.look().ok()
+        self.qps.get(&number)?.look().ok()
     }
 }
 
@@ -177,11 +175,7 @@ impl Engine {
                 Offered::Other(request) => connect::requested(self, request),
             },
             CmEvent::Established { qp_num, private_data, info } => {
-                self.with(
-                    qp_num,
-                    |qp| qp.established(qp_num),
-                    |id| connect::established(id, private_data, &info),
-                );
+                self.with(qp_num, Qp::established, |id| connect::established(id, private_data, &info));
             }
             CmEvent::Rejected { qp_num, private_data } => {
                 self.with(qp_num, Qp::failed, |id| connect::rejected(id, private_data));
@@ -198,7 +192,7 @@ impl Engine {
     fn accept(&self, accept: Accept) {
         let objects = lock(&self.objects);
         if let Some(qp) = objects.of_pair(accept.qp_num) {
-            if self.pairing.accept(qp.of_number(accept.qp_num), accept).is_err() {
+            if self.pairing.accept(qp.verbs(), accept).is_err() {
                 qp.failed();
             }
         } else if let Some(bridge) = lock(&self.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num))

@@ -1,11 +1,8 @@
 //! [`Gate`]: what a program posts to a queue pair that it has moved to RTS, while its connection is still being made. Out-of-band
 //! pairing has no moment of which both sides know, so such requests wait, and go in order once the connection is there.
-//!
-//! A queue pair may be connected with itself (UCX does that for a process's messages to itself). Our devices connect two: its twin,
-//! which the program does not know, is connected with it, and what the program sends the twin does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 use cface::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
@@ -16,10 +13,9 @@ use crate::errno::Errno;
 /// Requests that wait.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Requests pass, and are the queue pair's own.
+    /// Requests pass.
     is_open: AtomicBool,
     waiting: Mutex<Waiting>,
-    twin: OnceLock<Qp>,
 }
 
 #[derive(Default)]
@@ -65,8 +61,8 @@ impl Gate {
 
     #[cold]
     fn keep(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
-        let (mut waiting, qp) = (lock(&self.waiting), self.twin().unwrap_or(qp));
-        // Opened meanwhile, or a twin's.
+        let mut waiting = lock(&self.waiting);
+        // Opened meanwhile.
         if waiting.is_over {
             return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
         }
@@ -86,7 +82,7 @@ impl Gate {
 
     /// Posts what has waited, and lets everything through from now on.
     pub(crate) fn open(&self, qp: &Qp) {
-        let (mut waiting, qp) = (lock(&self.waiting), self.twin().unwrap_or(qp));
+        let mut waiting = lock(&self.waiting);
         for kept in waiting.kept.drain(..) {
             let data = match &kept.data {
                 KeptData::Sges(sges) => Data::Sges(sges),
@@ -97,22 +93,7 @@ impl Gate {
             let _ = qp.post_send(&SendWr { wr_id: kept.wr_id, op: kept.op, data, flags: kept.flags });
         }
         waiting.is_over = true;
-        self.is_open.store(self.twin().is_none(), Ordering::Release);
-    }
-
-    /// What sends for a queue pair that is connected with itself.
-    pub(crate) fn twin(&self) -> Option<&Qp> {
-        self.twin.get()
-    }
-
-    /// From now on it is connected with itself; false if it was before.
-    pub(crate) fn set_twin(&self, twin: Qp) -> bool {
-        self.twin.set(twin).is_ok()
-    }
-
-    /// Takes the twin out.
-    pub(crate) fn into_twin(self) -> Option<Qp> {
-        self.twin.into_inner()
+        self.is_open.store(true, Ordering::Release);
     }
 }
 

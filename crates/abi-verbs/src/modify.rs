@@ -149,15 +149,7 @@ fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
         initiator_depth: attr.max_dest_rd_atomic,
         ..ConnParam::default()
     };
-    let own = End { addr: engine.pairing.addr(), qp_num: qp.verbs().num() };
-    if peer == own {
-        let twin = qp.make_twin()?;
-        lock(&engine.objects).twins.insert(twin.num(), qp.handle());
-        engine.pairing.pair(twin, own, &param)?;
-        engine.pairing.pair(qp.verbs(), End { qp_num: twin.num(), ..own }, &param)?;
-    } else {
-        engine.pairing.pair(qp.verbs(), peer, &param)?;
-    }
+    engine.pairing.pair(qp.verbs(), peer, &param)?;
     qp.parting.begin();
     Ok(())
 }

@@ -92,7 +92,6 @@ fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
             return Ok(late);
         }
         let found = cq.cq.poll(place)?;
-        cq.twins.rename(&mut place[..found]);
         let told = match &mut place[..found] {
             all if all.iter().all(Wc::is_ok) => return Ok(found),
             some => sift(cq, some),

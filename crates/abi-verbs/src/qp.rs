@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
+use verbs::host::Span;
 use verbs::{Data, QpCap, QpInit, SendOp, SendWr, Wc, WcOpcode};
 
 use crate::answer::Answer;
@@ -66,33 +67,18 @@ impl Qp {
         &self.qp
     }
 
-    /// It, or its twin, by number.
-    pub(crate) fn of_number(&self, number: u32) -> &verbs::Qp {
-        self.gate.twin().filter(|twin| twin.num() == number).unwrap_or(&self.qp)
-    }
-
-    /// The connection is there, of it or of its twin: requests may go that are posted there.
-    pub(crate) fn established(&self, number: u32) {
-        if self.gate.twin().is_none_or(|twin| twin.num() == number) {
-            self.gate.open(&self.qp);
-        }
+    /// The connection is there: requests may go. One that is connected with itself may get ready a moment later.
+    pub(crate) fn established(&self) {
+        let host = self.qp.pd().device().host();
+        let is_ready = || (self.qp.state() != verbs::QpState::ReadyToReceive).then_some(());
+        host.poll("the other side of a queue pair itself", host.after(MOMENT), is_ready);
+        self.gate.open(&self.qp);
     }
 
     /// There will be no connection: what was posted and is posted is flushed.
     pub(crate) fn failed(&self) {
         self.qp.to_error();
-        self.gate.twin().into_iter().for_each(verbs::Qp::to_error);
         self.gate.open(&self.qp);
-    }
-
-    /// Makes a twin, which has nothing to receive.
-    pub(crate) fn make_twin(&self) -> Answer<&verbs::Qp> {
-        let cq = &self.send_cq.cq;
-        let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.qp.init().cap };
-        let init = QpInit { sq_sig_all: self.init.sq_sig_all != 0, ..QpInit::new(cq).cap(cap) };
-        let twin = self.pd.pd.create_qp(&init)?;
-        self.send_cq.twins.add(twin.num(), self.qp.num());
-        if self.gate.set_twin(twin) { self.gate.twin().ok_or(Errno::INVAL) } else { Err(Errno::INVAL) }
     }
 
     /// Posts a datagram.
@@ -124,6 +110,9 @@ impl Qp {
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }
+
+/// How long that may take.
+const MOMENT: Span = Span::from_ms(100);
 
 /// Bytes that can be sent inline though nobody has asked for them, as cards have it: programs rely on some.
 const INLINE_LEAST: u32 = 64;
@@ -176,6 +165,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         cap,
         sq_sig_all: init.sq_sig_all != 0,
         mtu: None,
+        sends_as: None,
     })?;
     init.cap = ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -292,22 +282,14 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);
-        if let Some(twin) = qp.gate.twin() {
-            engine.pairing.forget(twin.num());
-            objects.twins.remove(&twin.num());
-        }
         objects.ids.remove(&number).into_iter().for_each(connect::abandoned);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, qp, bridge, gate, .. } = qp.remove()?;
-    let twin = gate.into_twin();
-    for qp in [Some(&qp), twin.as_ref()].into_iter().flatten() {
-        // Of a datagram nobody would know whom it is from.
-        if bridge.is_none() {
-            outlive(qp, send_cq, recv_cq);
-        }
+    let Qp { pd, send_cq, recv_cq, srq, qp, bridge, .. } = qp.remove()?;
+    // Of a datagram nobody would know whom it is from.
+    if bridge.is_none() {
+        outlive(&qp, send_cq, recv_cq);
     }
-    twin.into_iter().for_each(|twin| send_cq.twins.remove(twin.num()));
     drop(qp);
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
@@ -318,9 +300,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
 /// of a connection before it has polled, as libfabric's rxm may, takes the last message after it has destroyed the queue pair.
 fn outlive(qp: &verbs::Qp, send_cq: Held<Cq>, recv_cq: Held<Cq>) {
     let is_receive = |wc: &Wc| matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-    let mut done = qp.take_completions();
-    send_cq.twins.rename(&mut done);
-    let done = done.into_iter().filter(Wc::is_ok);
+    let done = qp.take_completions().into_iter().filter(Wc::is_ok);
     let (receives, sends): (Vec<_>, Vec<_>) = done.partition(is_receive);
     send_cq.late.add(sends.into_iter());
     recv_cq.late.add(receives.into_iter());

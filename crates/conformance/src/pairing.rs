@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Env;
-use super::check::ok;
+use super::check::{Shadow, failed, ok};
 use super::conn::{Conn, End, Setup};
 use super::connect::{ends, rejected};
 use verbs::pairing::{self, Offered, Pairing};
-use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode};
+use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Whether requests have room for that; over rails of cards with little private data they have not.
 fn can_pair(env: &Env) -> bool {
@@ -167,12 +167,39 @@ pub(super) fn two_of_one_side_make_a_pair(env: &Env) {
     assert_eq!([one.state(), other.state()], [QpState::ReadyToSend; 2]);
 }
 
-/// A queue pair is no pair.
-pub(super) fn a_queue_pair_alone_is_refused(env: &Env) {
+/// A queue pair may be connected with itself: it receives what it sends, reaches its own memory, and completions know it alone.
+pub(super) fn a_queue_pair_is_its_own_peer(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
     let side = Side::new(env, &env.b, env.addr().ip());
-    let refusal = side.pairing.pair(&side.end.qp, side.name(&side.end.qp), &ConnParam::default());
-    assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
-    assert_eq!(side.end.qp.state(), QpState::Init);
+    let (end, num) = (&side.end, side.end.qp.num());
+    end.post_recv(1, &[end.host.sge(64, 64)]);
+    side.wants(&end.qp, side.name(&end.qp));
+    end.waiter.until("it is connected", || {
+        side.serve(&[&end.qp]);
+        (side.established.get() == 1 && end.qp.state() == QpState::ReadyToSend).then_some(())
+    });
+    let mut memory = Shadow::new(&end.host, 7);
+    end.post(&SendWr::new(2, SendOp::Send, &[end.host.sge(0, 64)]));
+    let (sent, received) = (ok(end.sent(), 2, WcOpcode::Send), ok(end.received(), 1, WcOpcode::Recv));
+    assert_eq!([sent.qp_num, received.qp_num], [num; 2]);
+    end.post(&SendWr::new(3, SendOp::Write(end.host.remote(128)), &[end.host.sge(0, 64)]));
+    end.post(&SendWr::new(4, SendOp::Read(end.host.remote(0)), &[end.host.sge(192, 64)]));
+    ok(end.sent(), 3, WcOpcode::Write);
+    ok(end.sent(), 4, WcOpcode::Read);
+    let first = memory.bytes(0, 64);
+    [64, 128, 192].into_iter().for_each(|at| memory.expect(at, &first));
+    memory.check("its own memory");
+    let again = side.pairing.pair(&end.qp, side.name(&end.qp), &ConnParam::default());
+    assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
+    end.post_recv(5, &[]);
+    end.qp.to_error();
+    end.post(&SendWr::new(6, SendOp::Send, &[]));
+    let flushed = end.sent();
+    failed(flushed, 6, WcStatus::WrFlushErr);
+    assert_eq!(flushed.qp_num, num);
+    end.receives_flushed([5]);
 }
 
 /// Who connects to a side's address and says something else is refused; requests for the channel's other listeners are given back.

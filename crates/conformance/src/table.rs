@@ -340,7 +340,7 @@ macro_rules! __conformance_table {
                 either_side_may_come_first
                 many_pairs_meet_their_own
                 two_of_one_side_make_a_pair
-                a_queue_pair_alone_is_refused
+                a_queue_pair_is_its_own_peer
                 requests_of_others_are_told_apart
                 who_waits_for_the_departed_is_refused
                 numbers_that_come_again_are_of_others

@@ -134,13 +134,15 @@ pub struct QpInit {
     /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
     /// two ends ask for. `None` leaves it to the device.
     pub mtu: Option<u32>,
+    /// The number that completions of its send requests give instead of its own: it stands in for the queue pair that has it.
+    pub sends_as: Option<u32>,
 }
 
 impl QpInit {
     /// A queue pair of default size with one completion queue for both directions.
     pub fn new(cq: &Cq) -> Self {
         let (send_cq, recv_cq) = (cq.clone(), cq.clone());
-        Self { send_cq, recv_cq, srq: None, cap: QpCap::default(), sq_sig_all: false, mtu: None }
+        Self { send_cq, recv_cq, srq: None, cap: QpCap::default(), sq_sig_all: false, mtu: None, sends_as: None }
     }
 
     /// These attributes with other sizes.

@@ -3,13 +3,14 @@
 //!
 //! A queue pair's number does not lead to its process, but an address does: each side listens, and tells its [`End`]s out of band. Of two ends
 //! that want each other, the lesser connects and the greater accepts. A request that comes before its end is wanted waits.
+//! A queue pair may want itself: NICs connect two, so another one connects, which nobody sees, and posts for it.
 //!
 //! It sits on [`Cm`], and has no thread: who takes that channel's events passes it each connect request. What becomes of a pair is
 //! told by the channel's other events, which name the queue pair.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
@@ -32,6 +33,8 @@ const BACKLOG: u32 = 4096;
 #[derive(Debug)]
 pub struct Pairing {
     cm: Cm,
+    /// Of those that connect for queue pairs which are connected with themselves: nobody hears of them.
+    twins: OnceLock<Cm>,
     listener: Listener,
     waiting: Mutex<BTreeMap<Pair, Waiting>>,
 }
@@ -78,7 +81,7 @@ impl Pairing {
     /// As [`Cm::listen`].
     pub fn new(cm: &Cm, ip: IpAddr) -> Result<Self> {
         let listener = cm.listen(SocketAddr::new(ip, 0), BACKLOG)?;
-        Ok(Self { cm: cm.clone(), listener, waiting: Mutex::default() })
+        Ok(Self { cm: cm.clone(), twins: OnceLock::new(), listener, waiting: Mutex::default() })
     }
 
     /// Where it listens: the address of all of its ends.
@@ -86,20 +89,41 @@ impl Pairing {
         self.listener.addr()
     }
 
-    /// Has `qp` connected with `peer`, as soon as that wants it, too; `param` without its private data.
+    /// Has `qp` connected with `peer`, as soon as that wants it, too; `param` without its private data. Connected with itself, it
+    /// takes as much of its device as two, and may send as soon as its state says so, which can be a moment after it is established.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a queue pair and itself; as [`Cm::connect`] and [`Cm::accept`].
+    /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`] and
+    /// [`crate::Device::create_cm`], and [`Error::Invalid`] the second time.
     pub fn pair(&self, qp: &Qp, peer: End, param: &ConnParam) -> Result<()> {
         let own = End { addr: self.addr(), qp_num: qp.num() };
         if own == peer {
-            return qp.pd().device().unsupported("a queue pair that is connected with itself");
+            return self.pair_with_itself(qp, own, param);
         }
-        let mut param = param.clone();
         if own < peer {
-            param.private_data = encode(own, peer.qp_num);
-            return self.cm.connect(qp, peer.addr, &param);
+            return connect(&self.cm, (qp, own), peer, param);
         }
+        self.await_request(qp, own, peer, param.clone())
+    }
+
+    /// Has another one connect, and `qp` accept it.
+    fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
+        let cm = match self.twins.get() {
+            Some(cm) => cm,
+            None => {
+                let cm = qp.pd().device().create_cm()?;
+                self.twins.get_or_init(|| cm)
+            }
+        };
+        while cm.poll_event().is_some() {}
+        let twin = qp.make_twin()?;
+        let peer = End { qp_num: twin.num(), ..own };
+        self.await_request(qp, own, peer, param.clone())?;
+        connect(cm, (twin, peer), own, param)
+    }
+
+    /// Has the greater end of a pair accepted when the lesser asks, which it may have done.
+    fn await_request(&self, qp: &Qp, own: End, peer: End, param: ConnParam) -> Result<()> {
         let pair = Pair { own: own.qp_num, peer };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.remove(&pair) {
@@ -148,6 +172,12 @@ impl Pairing {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|pair, _| pair.own != qp_num);
     }
+}
+
+/// Has the lesser end of a pair connect.
+fn connect(cm: &Cm, (qp, own): (&Qp, End), peer: End, param: &ConnParam) -> Result<()> {
+    let param = ConnParam { private_data: encode(own, peer.qp_num), ..param.clone() };
+    cm.connect(qp, peer.addr, &param)
 }
 
 /// What a request begins with.

@@ -1,9 +1,9 @@
 //! [`Qp`]: reliable connected queue pairs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::provider::QpOps;
-use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr, Wc};
+use crate::{Buf, Error, Pd, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr, Wc};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -11,6 +11,8 @@ use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFla
 /// Requests of the send queue are carried out and complete in order. Any thread may post at any time.
 pub struct Qp {
     ops: Arc<dyn QpOps>,
+    /// Of one that is connected with itself: what it is connected with, which sends for it, and receives nothing.
+    twin: OnceLock<Box<Self>>,
     pd: Pd,
     init: QpInit,
     /// [`crate::DeviceAttr::write_ring`], at hand.
@@ -26,7 +28,7 @@ impl std::fmt::Debug for Qp {
 impl Qp {
     pub(crate) fn new(ops: Arc<dyn QpOps>, pd: Pd, init: QpInit) -> Self {
         let may_ring = pd.device().attr().write_ring;
-        Self { ops, pd, init, may_ring }
+        Self { ops, twin: OnceLock::new(), pd, init, may_ring }
     }
 
     /// Its number, as completions and events give it.
@@ -36,7 +38,11 @@ impl Qp {
 
     /// Its state now.
     pub fn state(&self) -> QpState {
-        self.ops.state()
+        match (self.ops.state(), self.twin.get()) {
+            // The accepting side of MPA's first revision is there at once.
+            (QpState::ReadyToSend, Some(twin)) if twin.state() == QpState::Init => QpState::ReadyToReceive,
+            (state, _) => state,
+        }
     }
 
     /// The protection domain that it reaches.
@@ -47,6 +53,22 @@ impl Qp {
     /// What it was made of.
     pub fn init(&self) -> &QpInit {
         &self.init
+    }
+
+    /// Makes what a queue pair is connected with that is to be connected with itself, as NICs connect two: its requests are posted
+    /// there, and complete as its own. The twin, to be connected with it.
+    pub(crate) fn make_twin(&self) -> Result<&Self> {
+        let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.init.cap };
+        let init = QpInit { cap, srq: None, sends_as: Some(self.num()), ..self.init.clone() };
+        let again = Error::Invalid("the queue pair is connected with itself already".into());
+        self.twin.set(Box::new(self.pd.create_qp(&init)?)).map_err(|_| again)?;
+        self.twin.get().map(Box::as_ref).ok_or(Error::Foreign { what: "the queue pair" })
+    }
+
+    /// What its requests are posted to.
+    #[inline]
+    fn sender(&self) -> &dyn QpOps {
+        self.twin.get().map_or(&*self.ops, |twin| &*twin.ops)
     }
 
     /// Posts one request to the send queue (`ibv_post_send`).
@@ -62,7 +84,7 @@ impl Qp {
         if wr.flags.contains(SendFlags::RING) && !self.may_ring {
             return self.pd.device().unsupported("writes that ring");
         }
-        self.ops.post_send(wr)
+        self.sender().post_send(wr)
     }
 
     /// Posts several requests in order, for one doorbell where the NIC has one.
@@ -71,7 +93,7 @@ impl Qp {
     /// As [`Qp::post_send`], with the number of requests that *were* posted.
     pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, crate::Error)> {
         let refused = wrs.iter().position(|wr| wr.flags.contains(SendFlags::RING) && !self.may_ring);
-        self.ops.post_sends(&wrs[..refused.unwrap_or(wrs.len())])?;
+        self.sender().post_sends(&wrs[..refused.unwrap_or(wrs.len())])?;
         match refused {
             None => Ok(()),
             Some(at) => self.pd.device().unsupported("writes that ring").map_err(|e| (at, e)),
@@ -91,12 +113,14 @@ impl Qp {
     /// Moves it to the error state: everything posted is flushed, the peer is disconnected.
     pub fn to_error(&self) {
         self.ops.to_error();
+        self.twin.get().into_iter().for_each(|twin| twin.to_error());
     }
 
     /// Takes its own completions out of its queues, in order of each; those of other queue pairs stay there. For who ends it, and
     /// wants to know what it had done: what nobody has polled goes with it otherwise. None on a NIC that cannot tell them apart.
     pub fn take_completions(&self) -> Vec<Wc> {
-        self.ops.take_completions()
+        let sends = self.twin.get().map(|twin| twin.take_completions()).unwrap_or_default();
+        [sends, self.ops.take_completions()].concat()
     }
 
     /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn
@@ -115,7 +139,7 @@ impl Qp {
         if len == 0 {
             return Err(Error::Invalid("a mapping needs at least one byte".into()));
         }
-        self.ops.map(remote, len)
+        self.sender().map(remote, len)
     }
 
     /// Wakes whoever sleeps on the queue that the peer's receives complete to, as a write that rings does
@@ -126,7 +150,7 @@ impl Qp {
     /// [`crate::Error::Unsupported`] where [`crate::DeviceAttr::maps_peers`] denies it.
     #[inline]
     pub fn ring(&self) -> Result<()> {
-        self.ops.ring()
+        self.sender().ring()
     }
 
     /// The implementation, for its own crate.

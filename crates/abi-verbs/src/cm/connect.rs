@@ -338,7 +338,7 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
     if let End::Qp(qp) = &state.end
         && let Ok(qp) = qp.look()
     {
-        qp.established(qp.verbs().num());
+        qp.established();
         if state.qp == qp.handle() {
             modify::show(qp, n::IBV_QPS_RTS);
         }

@@ -181,6 +181,7 @@ impl PdOps for PdObject {
             srq,
             cap: init.cap,
             sig_all: init.sq_sig_all,
+            sends_as: init.sends_as.unwrap_or(number),
             state: QpState::Init,
             sends: Default::default(),
             sends_used: 0,

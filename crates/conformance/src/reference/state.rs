@@ -159,6 +159,8 @@ pub(super) struct Pair {
     pub(super) srq: Option<u32>,
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
+    /// The number that completions of its requests give.
+    pub(super) sends_as: u32,
     pub(super) state: QpState,
     pub(super) sends: VecDeque<Send>,
     pub(super) sends_used: u32,

@@ -374,7 +374,8 @@ impl Network {
     }
 
     fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
-        let (wc, slots) = (Wc { qp_num: qp, ..wc }, Slots::Send(qp, freed));
+        let qp_num = self.qps.get(qp).and_then(|found| found.sends_as).unwrap_or(qp);
+        let (wc, slots) = (Wc { qp_num, ..wc }, Slots::Send(qp, freed));
         self.complete(now, cq, Entry { wc, slots, solicited: false });
     }
 

@@ -45,6 +45,7 @@ pub(super) struct Making {
     pub(super) pd: u32,
     pub(super) cap: QpCap,
     pub(super) sq_sig_all: bool,
+    pub(super) sends_as: Option<u32>,
     pub(super) send_ring: Arc<Completions>,
     pub(super) recv_ring: Arc<Completions>,
     pub(super) srq: Option<Arc<SharedReceives>>,
@@ -57,6 +58,8 @@ pub(super) struct Queues {
     pd: u32,
     cap: QpCap,
     sq_sig_all: bool,
+    /// The number that completions of its requests give.
+    sends_as: u32,
     state: AtomicU32,
     pub(super) sends: Spin<SendQueue>,
     pub(super) receives: Receives,
@@ -75,7 +78,7 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { num, pd, cap, sq_sig_all, send_ring, recv_ring, srq } = making;
+        let Making { num, pd, cap, sq_sig_all, sends_as, send_ring, recv_ring, srq } = making;
         let slots = Slots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
         Ok(Self {
@@ -84,6 +87,7 @@ impl Queues {
             pd,
             cap,
             sq_sig_all,
+            sends_as: sends_as.unwrap_or(num),
             state: AtomicU32::new(state::INIT),
             sends: Spin::new(SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?),
             receives: srq.map_or_else(|| Receives::Own(own()), Receives::Shared),
@@ -253,7 +257,7 @@ impl Queues {
                 status,
                 opcode: request.op.opcode(),
                 byte_len: if request.op.fetches() { request.len } else { 0 },
-                qp_num: self.num,
+                qp_num: self.sends_as,
                 ..Wc::default()
             };
             self.send_ring.push(&self.slots, wc, Frees::Sends(number + 1), false);

@@ -24,6 +24,7 @@ pub(super) struct Making {
     pub(super) pd: u32,
     pub(super) cap: QpCap,
     pub(super) signal_all: bool,
+    pub(super) sends_as: Option<u32>,
     pub(super) send: Arc<Completions>,
     pub(super) recv: Arc<Completions>,
     pub(super) srq: Option<Arc<SharedReceives>>,
@@ -43,7 +44,7 @@ pub(super) struct QpInner {
 
 impl QpInner {
     pub(super) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { pd, cap, signal_all, send, recv, srq } = making;
+        let Making { pd, cap, signal_all, sends_as, send, recv, srq } = making;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
         let (index, generation) = device.indices.lock().qp.take()?;
         let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(index))?;
@@ -52,9 +53,10 @@ impl QpInner {
         words.renew(generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.tide.rise(queue(entries));
+        let connection = Connection::new(device, (index, generation), pd, words);
         Ok(Self {
-            connection: Connection::new(device, (index, generation), pd, words),
-            sending: Sending::new(&cap, signal_all, send),
+            sending: Sending::new(&cap, signal_all, sends_as.unwrap_or(connection.num), send),
+            connection,
             receiving,
             serving: Serving::default(),
             rings: Spin::new(rings),

@@ -27,6 +27,8 @@ pub(super) struct Sending {
     max_sge: u32,
     max_inline: u32,
     signal_all: bool,
+    /// The number that completions of its requests give.
+    num: u32,
     /// Whether requests are pending.
     stalled: AtomicBool,
     /// Requests whose places have been given back.
@@ -117,7 +119,7 @@ impl Queue {
 }
 
 impl Sending {
-    pub(super) fn new(cap: &QpCap, signal_all: bool, completions: Arc<Completions>) -> Self {
+    pub(super) fn new(cap: &QpCap, signal_all: bool, num: u32, completions: Arc<Completions>) -> Self {
         Self {
             queue: Workplace::default(),
             completions,
@@ -126,6 +128,7 @@ impl Sending {
             max_sge: cap.max_send_sge,
             max_inline: cap.max_inline,
             signal_all,
+            num,
             stalled: AtomicBool::new(false),
             reclaimed: AtomicU64::new(0),
         }
@@ -298,7 +301,7 @@ impl Sending {
                 wr_id: wr.wr_id,
                 upto,
                 seat: self.seat().map_or(u32::MAX, |seat| seat as u32),
-                qp_num: connection.num,
+                qp_num: self.num,
                 byte_len: bytes,
                 status,
                 opcode: wr.op.opcode(),

@@ -11,6 +11,8 @@ use crate::Result;
 
 pub(super) struct Lent {
     pub(super) num: u32,
+    /// The number that completions of its requests give.
+    pub(super) sends_as: u32,
     pub(super) pd: Arc<PdInner>,
     pub(super) state: State,
     pub(super) mailbox: Mailbox,
@@ -21,11 +23,12 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    pub(super) fn new(pd: &Arc<PdInner>) -> Result<Self> {
+    pub(super) fn new(pd: &Arc<PdInner>, sends_as: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
         let scratch = pd.take_scratch()?;
         let (num, state, is_mending) = (pd.shared.fresh(), State::new(), AtomicBool::new(false));
-        Ok(Self { num, pd: pd.clone(), state, mailbox, scratch, is_mending })
+        let sends_as = sends_as.unwrap_or(num);
+        Ok(Self { num, sends_as, pd: pd.clone(), state, mailbox, scratch, is_mending })
     }
 
     #[inline]

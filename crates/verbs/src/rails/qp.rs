@@ -26,6 +26,7 @@ pub(super) struct Making {
     pub(super) cap: QpCap,
     pub(super) mtu: Option<u32>,
     pub(super) signals_all: bool,
+    pub(super) sends_as: Option<u32>,
     pub(super) send: Arc<Completions>,
     pub(super) recv: Arc<Completions>,
     pub(super) srq: Option<Arc<SrqInner>>,
@@ -46,13 +47,13 @@ pub(super) struct QpInner {
 
 impl QpInner {
     pub(super) fn new(pd: &Arc<PdInner>, making: Making) -> Result<Self> {
-        let (shared, Making { cap, mtu, signals_all, send, recv, srq }) = (&pd.shared, making);
+        let (shared, Making { cap, mtu, signals_all, sends_as, send, recv, srq }) = (&pd.shared, making);
         let qp = Self {
             lanes: RwLock::default(),
             receiving: Receiving::new(shared, &cap, recv, srq),
             sending: Sending::new(shared, &cap, signals_all, send),
             link: Lock::new(Link::default()),
-            lent: Lent::new(pd)?,
+            lent: Lent::new(pd, sends_as)?,
             cap,
             mtu,
             is_dropped: AtomicBool::new(false),
@@ -80,6 +81,7 @@ impl QpInner {
             cap,
             sq_sig_all: false,
             mtu: self.mtu,
+            sends_as: None,
         })
     }
 

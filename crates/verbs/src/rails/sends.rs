@@ -598,7 +598,7 @@ impl Sends {
         self.unreported += 1;
         if signalled {
             let slots = std::mem::take(&mut self.unreported);
-            let wc = Wc { wr_id, opcode, qp_num: own.num, ..Wc::default() };
+            let wc = Wc { wr_id, opcode, qp_num: own.sends_as, ..Wc::default() };
             if sink.give(wc, slots, 0) {
                 self.free += slots;
             }
@@ -713,7 +713,7 @@ impl Sends {
             status,
             opcode: slot.op.opcode(),
             byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
-            qp_num: own.num,
+            qp_num: own.sends_as,
             ..Wc::default()
         };
         let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !self.signals_all;
