@@ -5,12 +5,13 @@
 //! these paths as if our devices were there, and pass all others on. A device's file is `/dev/null`, and does nothing.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cface::contain;
 
 use crate::device::{self, Kind};
+use crate::errno::Errno;
 use crate::text::guid_text;
 use crate::{engine, interface};
 
@@ -28,6 +29,12 @@ pub(crate) enum Place {
 const DEVICES: &str = "/dev/infiniband";
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
+/// Where devices lie without hardware: what is in the classes are links to these.
+const VIRTUAL: &str = "/sys/devices/virtual/infiniband";
+const VIRTUAL_VERBS: &str = "/sys/devices/virtual/infiniband_verbs";
+
+/// What is in each of the classes, where it lies, and what names begin with.
+const LINKS: [(&str, &str, &str); 2] = [(CLASS, VIRTUAL, "nicety"), (VERBS_CLASS, VIRTUAL_VERBS, "uverbs")];
 
 /// Attributes of a device. What only an opened one has, as its GIDs, is not among them.
 const ATTRIBUTES: &[&str] = &[
@@ -45,38 +52,31 @@ const ATTRIBUTES: &[&str] = &[
 impl Place {
     /// What a program's path leads to, if it is one of these and there is something.
     pub(crate) fn of(path: *const c_char) -> Option<Self> {
-        if path.is_null() {
-            return None;
-        }
-        // SAFETY: a program passes a text that ends with a zero. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
-        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let is_meant = path.starts_with(DEVICES.as_bytes()) || path.starts_with(CLASS.as_bytes());
-        if is_meant { Self::find(std::str::from_utf8(path).ok()?) } else { None }
+        Self::find(meant(path)?)
     }
 
     fn find(path: &str) -> Option<Self> {
-        let path = path.trim_end_matches('/');
+        let path = resolve(path);
+        let path = path.as_str();
         let below = |folder| path.strip_prefix(folder)?.strip_prefix('/');
         let all = |before: &str| {
             Some(Self::Folder((0..device::all().len()).map(|index| format!("{before}{index}")).collect()))
         };
         match path {
-            DEVICES | VERBS_CLASS => return all("uverbs"),
-            CLASS => return all("nicety"),
+            DEVICES | VERBS_CLASS | VIRTUAL_VERBS => return all("uverbs"),
+            CLASS | VIRTUAL => return all("nicety"),
             _ => {}
         }
         if let Some(name) = below(DEVICES) {
             return number(name, "uverbs").map(|_| Self::Device);
         }
-        let class = if below(CLASS).is_some() { CLASS } else { VERBS_CLASS };
-        let (name, attribute) = below(class).map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
-        match class {
-            CLASS => {
-                let index = number(name, "nicety")?;
-                Self::attribute(index, attribute).or_else(|| Self::folder(index, attribute))
-            }
-            _ => Self::of_verbs(number(name, "uverbs")?, attribute),
+        let split = |folder| below(folder).map(|rest| rest.split_once('/').unwrap_or((rest, "")));
+        if let Some((name, attribute)) = split(VIRTUAL) {
+            let index = number(name, "nicety")?;
+            return Self::attribute(index, attribute).or_else(|| Self::folder(index, attribute));
         }
+        let (name, attribute) = split(VIRTUAL_VERBS)?;
+        Self::of_verbs(number(name, "uverbs")?, attribute)
     }
 
     /// A folder of a device: one that an attribute is below, or that of its network interface.
@@ -141,6 +141,48 @@ impl Place {
         };
         make().ok()
     }
+}
+
+/// A path that a program passes, if it may be one of these.
+fn meant<'a>(path: *const c_char) -> Option<&'a str> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a program passes a text that ends with a zero. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let is_meant = [DEVICES, CLASS, VIRTUAL].iter().any(|folder| path.starts_with(folder.as_bytes()));
+    if is_meant { std::str::from_utf8(path).ok() } else { None }
+}
+
+/// An absolute path without dots and without the links in the classes, as realpath(3) has it; of others' links nothing is known.
+fn resolve(path: &str) -> String {
+    let mut at = String::new();
+    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        if part == ".." {
+            at.truncate(at.rfind('/').unwrap_or(0));
+            continue;
+        }
+        let link = LINKS.iter().find(|(class, _, before)| at == *class && number(part, before).is_some());
+        at = format!("{}/{part}", link.map_or(at.as_str(), |(_, devices, _)| devices));
+    }
+    at
+}
+
+/// Where a path of these leads, and whether that is one of these, too: a program goes from a device to the bus that it is on. Nothing
+/// for one that leads nowhere.
+fn real(path: *const c_char) -> Option<(CString, bool)> {
+    let real = resolve(meant(path)?);
+    let is_own = Place::find(&real).is_some();
+    let real = CString::new(real).ok()?;
+    (is_own || meant(real.as_ptr()).is_none()).then_some((real, is_own))
+}
+
+/// What the link to a device says, if the path is that of one.
+fn link(path: *const c_char) -> Option<String> {
+    let (class, name) = meant(path)?.rsplit_once('/')?;
+    let (_, devices, _) =
+        LINKS.iter().find(|(known, _, before)| class == *known && number(name, before).is_some())?;
+    Some(format!("../../{}/{name}", devices.trim_start_matches("/sys/")))
 }
 
 /// The place in the list of devices that a name says, if there is one with it.
@@ -217,13 +259,57 @@ instead! {
     fstatat64[at: c_int](found: *mut c_void, flags: c_int) -> c_int, |_| None;
 }
 
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn realpath(path: *const c_char, place: *mut c_char) -> *mut c_char {
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    type Next = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+    let real = contain(|| real(path)).unwrap_or(None);
+    match &real {
+        // SAFETY: the C library's copy, which the program frees. Test: as above.
+        Some((real, true)) if place.is_null() => unsafe { libc::strdup(real.as_ptr()) },
+        // SAFETY: a program has room for PATH_MAX bytes there; such a path is shorter than what it passed, or a few bytes longer than
+        // names of the class. Test: as above.
+        Some((real, true)) if real.count_bytes() < libc::PATH_MAX as usize => unsafe {
+            libc::strcpy(place, real.as_ptr())
+        },
+        _ => {
+            // SAFETY: the C library has a function of this name and type. Test: as above.
+            let next = unsafe { std::mem::transmute::<*mut c_void, Next>(next(&NEXT, c"realpath")) };
+            // SAFETY: what the program passes, with a path that is its own or where that leads. Test: as above.
+            unsafe { next(real.as_ref().map_or(path, |(real, _)| real.as_ptr()), place) }
+        }
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usize) -> isize {
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    type Next = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> isize;
+    let Some(text) = contain(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
+        if contain(|| Place::of(path)).is_ok_and(|place| place.is_some()) {
+            Errno::INVAL.leave();
+            return -1;
+        }
+        // SAFETY: the C library has a function of this name and type. Test: as above.
+        let next = unsafe { std::mem::transmute::<*mut c_void, Next>(next(&NEXT, c"readlink")) };
+        // SAFETY: what the program passes. Test: as above.
+        return unsafe { next(path, place, size) };
+    };
+    let len = text.len().min(size);
+    // SAFETY: a program has as much room as it says. Test: as above.
+    unsafe { place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len) };
+    len as isize
+}
+
 /// What programs call that were built with the C library before 2.33, as most of Python's wheels are, and those that are built to be
 /// careful: the version is that of the one structure that this processor has, and no file is made.
 macro_rules! formerly {
-    ($($name:ident($($given:ident: $kind:ty),*) = $now:ident($($argument:expr),*);)*) => {$(
+    ($($name:ident($($given:ident: $kind:ty),*) -> $answer:ty = $now:ident($($argument:expr),*);)*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
-        unsafe extern "C" fn $name($($given: $kind),*) -> c_int {
+        unsafe extern "C" fn $name($($given: $kind),*) -> $answer {
             // SAFETY: what the program passes. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
             unsafe { $now($($argument),*) }
         }
@@ -231,12 +317,15 @@ macro_rules! formerly {
 }
 
 formerly! {
-    __xstat(_version: c_int, path: *const c_char, found: *mut c_void) = stat(path, found);
-    __xstat64(_version: c_int, path: *const c_char, found: *mut c_void) = stat64(path, found);
-    __lxstat(_version: c_int, path: *const c_char, found: *mut c_void) = lstat(path, found);
-    __lxstat64(_version: c_int, path: *const c_char, found: *mut c_void) = lstat64(path, found);
-    __open_2(path: *const c_char, flags: c_int) = open(path, flags, 0);
-    __open64_2(path: *const c_char, flags: c_int) = open64(path, flags, 0);
+    __xstat(_version: c_int, path: *const c_char, found: *mut c_void) -> c_int = stat(path, found);
+    __xstat64(_version: c_int, path: *const c_char, found: *mut c_void) -> c_int = stat64(path, found);
+    __lxstat(_version: c_int, path: *const c_char, found: *mut c_void) -> c_int = lstat(path, found);
+    __lxstat64(_version: c_int, path: *const c_char, found: *mut c_void) -> c_int = lstat64(path, found);
+    __open_2(path: *const c_char, flags: c_int) -> c_int = open(path, flags, 0);
+    __open64_2(path: *const c_char, flags: c_int) -> c_int = open64(path, flags, 0);
+    __realpath_chk(path: *const c_char, place: *mut c_char, _len: usize) -> *mut c_char = realpath(path, place);
+    canonicalize_file_name(path: *const c_char) -> *mut c_char = realpath(path, std::ptr::null_mut());
+    __readlink_chk(path: *const c_char, place: *mut c_char, size: usize, _len: usize) -> isize = readlink(path, place, size);
 }
 
 #[cfg(test)]
@@ -265,6 +354,10 @@ mod tests {
         assert_eq!(Place::find("/sys/class/infiniband/nicety0/ports/1/gid_attrs/types/0"), Some(kind));
         assert_eq!(read("/sys/class/infiniband/nicety0", "node_type").as_deref(), Some("1: CA\n"));
         assert_eq!(read("/sys/class/infiniband_verbs/uverbs0", "ibdev").as_deref(), Some("nicety0\n"));
+        assert_eq!(device("/../nicety0/./ports/1/.."), "1");
+        assert_eq!(names("/sys/devices/virtual/infiniband/nicety0/ports"), "1");
+        assert_eq!(resolve("/sys/class/infiniband/nicety0/../.."), "/sys/devices/virtual");
+        assert_eq!(resolve("/sys/class/infiniband/mlx5_0/.."), "/sys/class/infiniband");
         for path in [
             "/dev/infiniband/uverbs999",
             "/dev/infiniband/umad0",

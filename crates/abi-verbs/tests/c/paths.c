@@ -1,6 +1,9 @@
 /* Paths of devices by calls that a shell does not make: those of programs that were built with an older C library, as Python's wheels
    are, and those that begin at a folder. */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,9 +23,28 @@ static void is_kind(int fd)
 	CHECK(fd >= 0 && read(fd, text, sizeof text - 1) == 6 && !strcmp(text, "1: CA\n") && !close(fd));
 }
 
+/* From a device to the bus that it is on, as programs go that look for the nearest processor. */
+static void links_are_followed(void)
+{
+	char at[PATH_MAX], text[64] = "";
+	char *own = realpath("/sys/class/infiniband/nicety0/ports/1/../..", NULL);
+
+	CHECK(own && !strcmp(own, "/sys/devices/virtual/infiniband/nicety0"));
+	free(own);
+	CHECK(realpath("/sys/class/infiniband/nicety0/../..", at) == at && !strcmp(at, "/sys/devices/virtual"));
+	CHECK(realpath("/etc/../etc/passwd", at) == at && !strcmp(at, "/etc/passwd"));
+	CHECK(!realpath("/sys/class/infiniband/nicety7", at) && errno == ENOENT);
+	CHECK(readlink("/sys/class/infiniband/nicety0", text, sizeof text - 1) > 0);
+	CHECK(!strcmp(text, "../../devices/virtual/infiniband/nicety0"));
+	CHECK(readlink("/sys/class/infiniband/nicety0/ports", text, sizeof text) == -1 && errno == EINVAL);
+	CHECK(readlink("/proc/self/exe", text, sizeof text) > 0);
+}
+
 int main(void)
 {
 	struct stat found;
+
+	links_are_followed();
 
 	CHECK(!__xstat(1, device, &found) && S_ISCHR(found.st_mode));
 	CHECK(!__lxstat(1, device, &found) && S_ISCHR(found.st_mode));
