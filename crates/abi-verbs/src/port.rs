@@ -30,8 +30,8 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
     let attr: &DeviceAttr = context.engine.device.attr();
     let atomic = match attr.atomic_cap {
         AtomicCap::None => n::IBV_ATOMIC_NONE,
-        AtomicCap::Hca => n::IBV_ATOMIC_HCA,
-        AtomicCap::Global => n::IBV_ATOMIC_GLOB,
+        // As cards say it, though processors may be included: UCX and others look for this very number.
+        AtomicCap::Hca | AtomicCap::Global => n::IBV_ATOMIC_HCA,
     };
     let (sge, reads) = (count(attr.max_sge), count(attr.max_rd_atomic));
     Ok(ibv_device_attr {

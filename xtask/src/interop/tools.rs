@@ -26,6 +26,7 @@ const FOR_VERBS: &Needed = &[
     ("ucx_perftest", "ucx-utils"),
     ("qperf", "qperf"),
     ("fio", "fio"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
     ("mpirun.openmpi", "openmpi-bin"),
     ("NPopenmpi", "netpipe-openmpi"),
 ];
