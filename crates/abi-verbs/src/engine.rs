@@ -17,7 +17,7 @@ use rdma_abi::verbs::ibv_gid;
 
 use crate::address;
 use crate::answer::Answer;
-use crate::cm::connect;
+use crate::cm::connect::{self, Later};
 use crate::cm::id::CmId;
 use crate::cq::Cq;
 use crate::errno::Errno;
@@ -40,8 +40,8 @@ pub(crate) struct Engine {
     pub(crate) objects: Mutex<Objects>,
     /// Opened for the first queue pair of type UD.
     datagrams: Mutex<Option<Arc<Datagrams>>>,
-    /// Identifiers that connect again, and when.
-    pub(crate) again: Mutex<Vec<(Time, Handle<CmId>)>>,
+    /// What identifiers do after a while, and when.
+    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
     /// There is or was a shared receive queue with a limit that only who looks finds.
     has_limits: AtomicBool,
     /// Has the thread see that.
@@ -103,7 +103,7 @@ impl Engine {
             tag,
             objects: Mutex::default(),
             datagrams: Mutex::default(),
-            again: Mutex::default(),
+            later: Mutex::default(),
             has_limits: AtomicBool::new(false),
             limits: Bell::new(),
         });
@@ -139,15 +139,15 @@ impl Engine {
                 (None, None) if has_limits == self.has_limits.load(Ordering::Acquire) => None,
                 news => Some(news),
             };
-            let again = lock(&self.again).iter().map(|(at, _)| *at).min();
+            let later = lock(&self.later).iter().map(|(at, ..)| *at).min();
             let limits = has_limits.then(|| self.device.host().now() + LIMIT_LOOK);
-            let deadline = [again, limits].into_iter().flatten().min();
+            let deadline = [later, limits].into_iter().flatten().min();
             match self.device.host().wait("events", &sources, deadline, look) {
                 Some((connection, other)) => {
                     connection.into_iter().for_each(|event| self.connection(event));
                     other.into_iter().for_each(|event| self.asynchronous(&event));
                 }
-                None if deadline.is_some() => self.try_again(),
+                None if deadline.is_some() => self.go_on(),
                 None => return,
             }
         }
@@ -160,11 +160,19 @@ impl Engine {
         }
     }
 
-    /// Has those connect again whose time has come.
-    fn try_again(&self) {
+    /// Has those identifiers do whose time has come what they do later.
+    fn go_on(&self) {
         let now = self.device.host().now();
-        let due: Vec<_> = lock(&self.again).extract_if(.., |(at, _)| *at <= now).collect();
-        due.into_iter().for_each(|(_, id)| connect::again(self, id));
+        let due: Vec<_> = lock(&self.later).extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, id, later) in due {
+            match later {
+                Later::Connect => connect::again(self, id),
+                Later::End(until) => {
+                    let _objects = lock(&self.objects);
+                    id.look().into_iter().for_each(|id| connect::ended(self, id, until));
+                }
+            }
+        }
     }
 
     fn connection(&self, event: CmEvent) {
@@ -184,7 +192,10 @@ impl Engine {
                 self.with(qp_num, Qp::failed, |id| connect::not_connected(self, id, &why));
             }
             // A pair is not told.
-            CmEvent::Disconnected { qp_num } => self.with(qp_num, |_| {}, connect::disconnected),
+            CmEvent::Disconnected { qp_num } => {
+                let until = self.device.host().now() + connect::UNPOLLED;
+                self.with(qp_num, |_| {}, |id| connect::ended(self, id, until));
+            }
         }
     }
 

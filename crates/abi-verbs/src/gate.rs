@@ -1,8 +1,8 @@
 //! [`Gate`]: what a program posts to a queue pair that it has moved to RTS, while its connection is still being made. Out-of-band
 //! pairing has no moment of which both sides know, so such requests wait, and go in order once the connection is there.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cface::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};

@@ -8,7 +8,7 @@ use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::host::Span;
-use verbs::{Data, QpCap, QpInit, SendOp, SendWr, Wc, WcOpcode};
+use verbs::{Data, QpCap, QpInit, SendOp, SendWr};
 
 use crate::answer::Answer;
 use crate::builder;
@@ -285,25 +285,11 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         objects.ids.remove(&number).into_iter().for_each(connect::abandoned);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, qp, bridge, .. } = qp.remove()?;
-    // Of a datagram nobody would know whom it is from.
-    if bridge.is_none() {
-        outlive(&qp, send_cq, recv_cq);
-    }
+    let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;
     drop(qp);
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
     Ok(())
-}
-
-/// What a queue pair had done stays to be polled, as it does on the kernel's software devices: a program that hears of the end
-/// of a connection before it has polled, as libfabric's rxm may, takes the last message after it has destroyed the queue pair.
-fn outlive(qp: &verbs::Qp, send_cq: Held<Cq>, recv_cq: Held<Cq>) {
-    let is_receive = |wc: &Wc| matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-    let done = qp.take_completions().into_iter().filter(Wc::is_ok);
-    let (receives, sends): (Vec<_>, Vec<_>) = done.partition(is_receive);
-    send_cq.late.add(sends.into_iter());
-    recv_cq.late.add(receives.into_iter());
 }
 
 /// Nothing is promised of the order in which bytes of a message arrive.

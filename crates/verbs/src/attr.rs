@@ -142,7 +142,15 @@ impl QpInit {
     /// A queue pair of default size with one completion queue for both directions.
     pub fn new(cq: &Cq) -> Self {
         let (send_cq, recv_cq) = (cq.clone(), cq.clone());
-        Self { send_cq, recv_cq, srq: None, cap: QpCap::default(), sq_sig_all: false, mtu: None, sends_as: None }
+        Self {
+            send_cq,
+            recv_cq,
+            srq: None,
+            cap: QpCap::default(),
+            sq_sig_all: false,
+            mtu: None,
+            sends_as: None,
+        }
     }
 
     /// These attributes with other sizes.

@@ -148,9 +148,9 @@ pub trait QpOps: Any + Send + Sync {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
     /// See [`Qp::to_error`].
     fn to_error(&self);
-    /// See [`Qp::take_completions`].
-    fn take_completions(&self) -> Vec<Wc> {
-        Vec::new()
+    /// See [`Qp::has_received`].
+    fn has_received(&self) -> bool {
+        false
     }
     /// See [`Qp::map`]; `len` is not 0.
     fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {

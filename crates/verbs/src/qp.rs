@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::provider::QpOps;
-use crate::{Buf, Error, Pd, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr, Wc};
+use crate::{Buf, Error, Pd, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -116,11 +116,10 @@ impl Qp {
         self.twin.get().into_iter().for_each(|twin| twin.to_error());
     }
 
-    /// Takes its own completions out of its queues, in order of each; those of other queue pairs stay there. For who ends it, and
-    /// wants to know what it had done: what nobody has polled goes with it otherwise. None on a NIC that cannot tell them apart.
-    pub fn take_completions(&self) -> Vec<Wc> {
-        let sends = self.twin.get().map(|twin| twin.take_completions()).unwrap_or_default();
-        [sends, self.ops.take_completions()].concat()
+    /// Whether messages have come that nobody has polled. A program that hears of the connection's end wants those first, as they
+    /// go with the queue pair. Never on a NIC that cannot tell.
+    pub fn has_received(&self) -> bool {
+        self.ops.has_received()
     }
 
     /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn

@@ -139,6 +139,18 @@ pub(crate) struct Attempt {
     until: Time,
 }
 
+/// What an identifier does after a while.
+pub(crate) enum Later {
+    /// It tries to connect again.
+    Connect,
+    /// It tells of the end of its connection, at this time if the program has not polled before what came.
+    End(Time),
+}
+
+/// How long a program may take to poll what came before the end of a connection, and how often it is looked whether it has.
+pub(crate) const UNPOLLED: Span = Span::from_ms(100);
+const LOOK: Span = Span::from_ms(1);
+
 /// For how long it is tried again, and how often.
 const GRACE: Span = Span::from_ms(500);
 const PAUSE: Span = Span::from_ms(10);
@@ -162,7 +174,7 @@ pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
     // Where somebody forwards connections (a container's proxy, a guest's network), one that nobody listens for is made and ends.
     if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
-        lock(&engine.again).push((now + PAUSE, id.handle()));
+        lock(&engine.later).push((now + PAUSE, id.handle(), Later::Connect));
     } else {
         failed(id, why);
     }
@@ -259,6 +271,7 @@ pub(crate) fn end(state: &mut State) -> Answer {
         End::Bare(bare) => engine.cm.disconnect_id(bare)?,
         End::None => return Err(Errno::INVAL),
     }
+    state.is_leaving = true;
     Ok(())
 }
 
@@ -405,6 +418,24 @@ fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
         modify::show(qp, n::IBV_QPS_ERR);
     }
     state
+}
+
+/// The connection has ended. Where the peer has done that, and messages of its are not polled yet, the program hears of it after them: a
+/// card tells of it a while after its last message, and programs that hear of the end destroy the queue pair, with all that was
+/// not polled.
+pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
+    let state = lock(&id.state);
+    let qp = match &state.end {
+        End::Qp(qp) if state.phase == Phase::Connected && !state.is_leaving => qp.look().ok(),
+        _ => None,
+    };
+    drop(state);
+    let now = engine.device.host().now();
+    if now < until && qp.is_some_and(|qp| qp.verbs().has_received()) {
+        lock(&engine.later).push((now + LOOK, id.handle(), Later::End(until)));
+    } else {
+        disconnected(id);
+    }
 }
 
 /// The connection is over.

@@ -46,6 +46,8 @@ pub(crate) struct State {
     /// The queue pair that was made by it.
     pub(crate) qp: Handle<Qp>,
     pub(crate) phase: Phase,
+    /// The program has ended the connection.
+    pub(crate) is_leaving: bool,
     /// What of ours is connected, or will be.
     pub(crate) end: End,
     /// How it connects, while nobody has answered.
@@ -122,6 +124,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         ack_timeout: 0,
         qp: Handle::NULL,
         phase: Phase::Idle,
+        is_leaving: false,
         end: End::None,
         attempt: None,
         listeners: Vec::new(),
@@ -153,6 +156,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
         let mut objects = lock(&context.engine.objects);
         objects.ids.retain(|_, known| *known != id);
         objects.listeners.retain(|(_, known)| *known != id);
+        lock(&context.engine.later).retain(|(_, known, _)| *known != id);
     }
     // Nobody tells it anything any more.
     let (channel, is_sync, ended) = {

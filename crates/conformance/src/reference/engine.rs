@@ -314,14 +314,8 @@ impl State {
         }
         let (slots, queue) = (Slots::Send(pair, std::mem::take(&mut this.silent)), this.send_cq);
         let qp_num = this.sends_as;
-        let wc = Wc {
-            wr_id: send.wr_id,
-            status,
-            opcode: send.op.opcode(),
-            byte_len,
-            qp_num,
-            ..Wc::default()
-        };
+        let wc =
+            Wc { wr_id: send.wr_id, status, opcode: send.op.opcode(), byte_len, qp_num, ..Wc::default() };
         self.complete(queue, wc, slots, false);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use host::Bell;
-use verbs::{AsyncEvent, Wc};
+use verbs::{AsyncEvent, Wc, WcOpcode};
 
 use super::receives::SharedReceives;
 use super::reports::Reports;
@@ -141,23 +141,23 @@ impl Completions {
 
     /// Forgets a queue pair's completions, and expects `depth` fewer.
     pub(super) fn release(&self, slots: &Arc<Slots>, depth: u32) {
-        self.take_of(slots);
-        self.ring.lock().demand -= depth as usize;
-    }
-
-    /// Takes a queue pair's completions out, in order, and gives back the slots that they hold.
-    pub(super) fn take_of(&self, slots: &Arc<Slots>) -> Vec<Wc> {
-        let (mut ring, mut own) = (self.ring.lock(), Vec::new());
+        let mut ring = self.ring.lock();
         ring.entries.retain(|entry| {
             let stays = !Arc::ptr_eq(&entry.slots, slots);
             if !stays {
                 slots.reclaim(entry.frees);
-                own.push(entry.wc);
             }
             stays
         });
         self.len.store(ring.entries.len(), Ordering::Release);
-        own
+        ring.demand -= depth as usize;
+    }
+
+    /// Whether messages wait here that a queue pair has received.
+    pub(super) fn has_received(&self, slots: &Arc<Slots>) -> bool {
+        let is_receive = |wc: &Wc| matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let is_meant = |entry: &Entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok();
+        self.ring.lock().entries.iter().any(|entry| is_meant(entry) && is_receive(&entry.wc))
     }
 
     /// Publishes a completion and wakes who waits; if the queue is full, it is overrun.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use verbs::provider::{QpOps, own};
-use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr, Wc};
+use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr};
 
 use super::cq::CqInner;
 use super::end::End;
@@ -111,13 +111,8 @@ impl QpOps for QpHandle {
         self.qp.post_recv(wr)
     }
 
-    fn take_completions(&self) -> Vec<Wc> {
-        if self.is_elsewhere() {
-            return Vec::new();
-        }
-        self.take_in();
-        let rings = [&self.send_cq.0, &self.recv_cq.0].map(|cq| cq.ring());
-        rings.into_iter().flat_map(|ring| ring.take_of(self.qp.queues.slots())).collect()
+    fn has_received(&self) -> bool {
+        !self.is_elsewhere() && self.recv_cq.0.ring().has_received(self.qp.queues.slots())
     }
 
     fn to_error(&self) {

@@ -164,18 +164,11 @@ impl Completions {
         count
     }
 
-    /// Takes the completions of one queue pair out, in order.
-    pub(super) fn take_of(&self, seat: usize) -> Vec<SendDone> {
-        let (mut local, mut own) = (self.local.lock(), Vec::new());
-        local.retain(|done| {
-            let stays = done.seat as usize != seat;
-            if !stays {
-                own.push(*done);
-            }
-            stays
-        });
+    /// Forgets the completions of one queue pair.
+    pub(super) fn forget(&self, seat: usize) {
+        let mut local = self.local.lock();
+        local.retain(|done| done.seat as usize != seat);
         self.local_len.store(local.len(), Ordering::Release);
-        own
     }
 
     /// Tells sleepers and the channel that something was published here by this process.

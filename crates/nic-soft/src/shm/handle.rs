@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host::Span;
 use verbs::provider::{QpOps, own};
-use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr, Wc};
+use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
 
 use super::connection::state_of;
 use super::cq::CqHandle;
@@ -121,12 +121,8 @@ impl QpOps for QpHandle {
         Ok(())
     }
 
-    fn take_completions(&self) -> Vec<Wc> {
-        if self.device.shared.birth.is_elsewhere() {
-            return Vec::new();
-        }
-        let sends = self.send_cq.polling.take_sends(&self.qp);
-        [sends, self.recv_cq.polling.take_receives(&self.qp)].concat()
+    fn has_received(&self) -> bool {
+        !self.device.shared.birth.is_elsewhere() && self.qp.receiving.waiting() > 0
     }
 
     /// What the program gives its memory for next, no copy of the peer's may change any more.

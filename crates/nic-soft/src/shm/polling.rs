@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use host::BiasedGuard;
 use verbs::{Error, Result, Wc};
 
-use super::completions::{Completions, SendDone};
+use super::completions::Completions;
 use super::qp::QpInner;
 use super::sending::By;
 use super::shared::Shared;
@@ -177,7 +177,7 @@ impl Polling {
         if let Some(seat) = qp.sending.seat() {
             side.senders[seat] = None;
             side.free.push(seat);
-            self.completions.take_of(seat);
+            self.completions.forget(seat);
         }
     }
 
@@ -195,29 +195,6 @@ impl Polling {
             side.due.retain(|other| *other != qp.index());
         }
         side.arrived -= qp.receiving.counted_arrivals();
-    }
-
-    /// Takes the completions of one queue pair's send requests.
-    pub(super) fn take_sends(&self, qp: &QpInner) -> Vec<Wc> {
-        let _side = self.side.lock();
-        let Some(seat) = qp.sending.seat() else { return Vec::new() };
-        let own = self.completions.take_of(seat);
-        own.iter().for_each(|done| qp.sending.reclaim(done.upto));
-        own.iter().map(SendDone::wc).collect()
-    }
-
-    /// Takes the completions of one queue pair's receives.
-    pub(super) fn take_receives(&self, qp: &QpInner) -> Vec<Wc> {
-        let (mut side, mut own, mut some) = (self.side.lock(), Vec::new(), [Wc::default(); 16]);
-        loop {
-            let counted = qp.receiving.counted_arrivals();
-            let got = qp.poll_receives(&mut some);
-            side.arrived -= counted - qp.receiving.counted_arrivals();
-            if got == 0 {
-                return own;
-            }
-            own.extend_from_slice(&some[..got]);
-        }
     }
 
     /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.
