@@ -16,7 +16,7 @@ use crate::cm::id::{self, CmId, End, Phase, State, tell};
 use crate::cm::route::{self, show, ways_here};
 use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
-use crate::engine::{Engine, Objects};
+use crate::engine::{Engine, Objects, side};
 use crate::errno::Errno;
 use crate::modify;
 use crate::qp::Qp;
@@ -50,12 +50,22 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
 /// waits: each device listens, and what comes is kept until the program listens, too.
 pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
     let id = held.handle();
-    let local = lock(&held.state).local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    let (local, is_v6_alone) = {
+        let state = lock(&held.state);
+        let local = state.local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        (local, local.is_ipv6() && state.is_of_one_family)
+    };
     let (mut port, mut listeners) = (local.port(), Vec::new());
     for (index, addr) in ways_here(local)? {
         let engine = route::context(index)?.look()?.engine.clone();
         // A request finds its listener known.
         let mut objects = lock(&engine.objects);
+        // Where addresses of both families are one, who listens at the port already gets all that come.
+        let has_one_address =
+            engine.is_local || side(engine.device.name()).is_some_and(|side| side.is_ipv4());
+        if is_v6_alone && has_one_address && objects.listeners.iter().any(|(at, _)| at.port() == port) {
+            continue;
+        }
         // How many may wait is for the identifier to say.
         let listener =
             engine.cm.listen(SocketAddr::new(addr.ip(), port), u32::MAX).map_err(|why| match why {

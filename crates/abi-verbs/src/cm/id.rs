@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) is_sync: bool,
     /// Of port space UDP.
     pub(crate) is_datagram: bool,
+    /// Where it listens at an address of IPv6, those of IPv4 are not meant.
+    pub(crate) is_of_one_family: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -118,6 +120,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         channel,
         is_sync,
         is_datagram,
+        is_of_one_family: false,
         context: Handle::NULL,
         local: None,
         peer: None,
@@ -207,7 +210,8 @@ pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
     channel::tell(state.channel, News::new(id.handle(), kind, status));
 }
 
-/// Wishes that change nothing here: type of service, addresses that are used again, one family, time-outs; the last are told again.
+/// Wishes that change nothing here: type of service, addresses that are used again, time-outs, which are told again; and that of one
+/// family, which lets two listeners have a port.
 pub(crate) fn rdma_set_option(
     id: Handle<CmId>,
     level: i32,
@@ -227,6 +231,9 @@ pub(crate) fn rdma_set_option(
     let Some(byte) = unsafe { Out::new(value.cast::<u8>()) }.get().filter(|_| is_known) else {
         return Err(Errno::NOSYS);
     };
+    if optname.cast_unsigned() == n::RDMA_OPTION_ID_AFONLY {
+        lock(&id.state).is_of_one_family = byte != 0;
+    }
     if optname.cast_unsigned() == n::RDMA_OPTION_ID_ACK_TIMEOUT {
         let mut state = lock(&id.state);
         state.ack_timeout = byte;
