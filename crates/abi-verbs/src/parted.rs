@@ -65,6 +65,7 @@ impl Parting {
         let mut withheld = lock(&self.withheld);
         self.is_unaware.store(false, Ordering::Release);
         receives.late.add(withheld.drain(..));
+        receives.is_unusual.store(true, Ordering::Release);
     }
 
     /// Withholds a completion; gives it back if the program knows already.

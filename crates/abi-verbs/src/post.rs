@@ -207,25 +207,42 @@ fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
 #[inline]
 pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
     let qp = qp.look();
-    receives(first, bad, |wr| {
-        let qp = qp.as_ref().map_err(|why| *why)?;
-        // What is in the error state takes receives, and flushes them.
-        if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET
-            && qp.state_now() == n::IBV_QPS_RESET
-        {
-            return Err(Errno::INVAL);
+    // SAFETY: a program passes NULL or receives that stay while the call lasts. Test: as above.
+    if let (Ok(qp), Some(wr)) = (&qp, unsafe { first.as_ref() })
+        && wr.next.is_null()
+    {
+        let posted = recv_one(*qp, wr);
+        if posted.is_err() {
+            // SAFETY: a program passes NULL or a place. Test: as above.
+            unsafe { Out::new(bad) }.set(first);
         }
-        qp.verbs().post_recv(wr)?;
-        if let Some(bridge) = &qp.bridge {
-            bridge.expect();
-        }
-        Ok(())
-    })
+        return posted;
+    }
+    receives(first, bad, |wr| recv_one(*qp.as_ref().map_err(|why| *why)?, wr))
+}
+
+/// Posts a receive.
+#[inline]
+fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
+    // What is in the error state takes receives, and flushes them.
+    if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET
+        && qp.state_now() == n::IBV_QPS_RESET
+    {
+        return Err(Errno::INVAL);
+    }
+    qp.verbs().post_recv(&RecvWr::new(wr.wr_id, elements(wr.sg_list, wr.num_sge)?))?;
+    if let Some(bridge) = &qp.bridge {
+        bridge.expect();
+    }
+    Ok(())
 }
 
 pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
     let srq = srq.look();
-    receives(first, bad, |wr| Ok(srq.as_ref().map_err(|why| *why)?.srq.post_recv(wr)?))
+    receives(first, bad, |wr| {
+        let wr = RecvWr::new(wr.wr_id, elements(wr.sg_list, wr.num_sge)?);
+        Ok(srq.as_ref().map_err(|why| *why)?.srq.post_recv(&wr)?)
+    })
 }
 
 /// Goes through a chain of receives; the first that was not posted is put where the program says.
@@ -233,13 +250,13 @@ pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut
 fn receives(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
-    mut post: impl FnMut(&RecvWr<'_>) -> Answer,
+    mut post: impl FnMut(&ibv_recv_wr) -> Answer,
 ) -> Answer {
     let mut next = first;
     while !next.is_null() {
         // SAFETY: a program passes receives that stay while the call lasts. Test: as above.
         let wr = unsafe { &*next };
-        let posted = elements(wr.sg_list, wr.num_sge).and_then(|sges| post(&RecvWr::new(wr.wr_id, sges)));
+        let posted = post(wr);
         if posted.is_err() {
             // SAFETY: a program passes NULL or a place. Test: as above.
             unsafe { Out::new(bad) }.set(next);

@@ -199,7 +199,10 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     let handle = Qp::slab().insert(builder::seen(base(pd, init, number)), body)?;
     if let Some(datagrams) = datagrams {
         // A queue is of one device, whose datagrams stay.
-        [send_cq, recv_cq].iter().for_each(|cq| drop(cq.datagrams.set(datagrams.clone())));
+        for cq in [send_cq, recv_cq] {
+            let _ = cq.datagrams.set(datagrams.clone());
+            cq.is_unusual.store(true, Ordering::Release);
+        }
     }
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
