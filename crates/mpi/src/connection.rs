@@ -477,10 +477,15 @@ impl Connection {
         self.inbox.is_some() && self.line.is_some()
     }
 
-    /// Something by which both do that; `None` where they copy enough already.
-    pub(crate) fn share(&mut self, length: u64) -> Option<Share> {
+    /// Has a message to this side wait until both can copy it.
+    pub(crate) fn await_share(&mut self, key: Key, length: u64) {
+        self.words.wait(key, length);
+    }
+
+    /// The message that has waited longest, and something by which both copy it; `None` while they copy enough.
+    pub(crate) fn next_share(&mut self) -> Option<(Key, Share)> {
         let inbox = self.inbox.as_ref()?;
-        self.words.begin(inbox.buf(), WORDS, length)
+        self.words.next(inbox.buf(), WORDS)
     }
 
     /// All of a message is copied.

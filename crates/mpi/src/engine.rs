@@ -2,7 +2,6 @@
 //! along, long ones are read by the receiver from the sender's memory.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use host::{Host, Step};
@@ -113,8 +112,6 @@ pub(crate) struct Engine {
     news: bool,
     /// Messages that both sides copy, and for whose next piece a send queue had no room.
     stalled: Vec<Key>,
-    /// Long messages that both sides will copy as soon as fewer are being copied, and where each is.
-    waiting: VecDeque<(Key, Exposed)>,
     /// Long messages of this process's whose receivers have not told that they have them.
     lent: u32,
     /// What this process has sent to itself.
@@ -159,7 +156,6 @@ impl Engine {
             spaces: Spaces::default(),
             news: false,
             stalled: Vec::new(),
-            waiting: VecDeque::new(),
             lent: 0,
             own: Traffic::default(),
             looked: 0,
@@ -1056,18 +1052,17 @@ impl Engine {
         let step = self.transport.nic_of(from)?.read_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
-        let length = at.length;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
         if self.lent == 0 && self.transport.may_share(from, wanted) {
             let (left, under_way, copying) = (wanted, 0, None);
             let reading =
-                Reading { receive, envelope, id, length, left, under_way, copying, reach, addr, staging };
+                Reading { receive, envelope, id, at, left, under_way, copying, reach, addr, staging };
             if let Some(operation) = self.operations.get_mut(key) {
                 operation.work = Work::Reading(Box::new(reading));
             }
-            self.waiting.push_back((key, at));
-            self.share_on();
+            self.transport.await_share(from, key, wanted);
+            self.share_on(from);
             return Ok(());
         }
         let pieces = (0..wanted).step_by(step as usize).map(|begin| {
@@ -1077,28 +1072,26 @@ impl Engine {
         let pieces: Vec<_> = pieces.collect();
         let (left, under_way) = (pieces.len() as u64, pieces.len() as u64);
         let reading =
-            Reading { receive, envelope, id, length, left, under_way, copying: None, reach, addr, staging };
+            Reading { receive, envelope, id, at, left, under_way, copying: None, reach, addr, staging };
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
     }
 
-    /// Begins to copy messages that both copy, for as long as there are words for them: to read one alone instead would take longer
-    /// than to wait for those before it.
-    fn share_on(&mut self) {
-        while let Some((key, at)) = self.waiting.front().copied() {
+    /// Begins to copy messages of a process that both copy, for as long as there are words for them: to read one alone instead would
+    /// take longer than to wait for those before it.
+    fn share_on(&mut self, from: u32) {
+        while let Some((key, share)) = self.transport.next_share(from) {
             let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
-                self.waiting.pop_front();
+                self.transport.end_share(from, &share);
                 continue;
             };
-            let (from, id, wanted) = (reading.envelope.source, reading.id, reading.left);
-            let Some(share) = self.transport.share(from, wanted) else { return };
-            let into =
-                Exposed { addr: reading.addr, rkey: reading.reach.remote(reading.addr).rkey, length: wanted };
-            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, at));
+            let id = reading.id;
+            let rkey = reading.reach.remote(reading.addr).rkey;
+            let into = Exposed { addr: reading.addr, rkey, length: share.length };
+            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.at));
             reading.left = share.pieces();
-            self.waiting.pop_front();
             let (place, turn) = (share.place, share.turn);
             let message = Message::Share { id, key: key.number(), at: into, place, turn };
             // An error is a loss, of which an event tells.
@@ -1263,7 +1256,7 @@ impl Engine {
         if let Some(copying) = &reading.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let mut status = reading.receive.status(&reading.envelope, reading.length);
+        let mut status = reading.receive.status(&reading.envelope, reading.at.length);
         if let Some(staging) = &reading.staging {
             self.host.charge_copy(staging.len() as u64);
             if let Err(error) = reading.receive.buffer.store_from(staging, 0, staging.len()) {
@@ -1272,7 +1265,7 @@ impl Engine {
         }
         self.tell(from, id, true);
         self.end(key, status);
-        self.share_on();
+        self.share_on(from);
     }
 
     /// Why nothing comes any more that is wanted, if so.
@@ -1295,8 +1288,6 @@ impl Engine {
             }),
         }));
         stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
-        // What stood behind its messages.
-        self.share_on();
     }
 
     /// An operation has come to its end.

@@ -23,27 +23,34 @@ const PIECES: u32 = 8;
 
 /// Two processes that are connected by shared memory.
 fn pair() -> [Process; 2] {
-    let (host, board) = (host::real::host(), Board::new(2));
+    job()
+}
+
+/// Processes of which the first one is connected to each other one by shared memory.
+fn job<const SIZE: usize>() -> [Process; SIZE] {
+    let (host, board) = (host::real::host(), Board::new(SIZE as u32));
     let start = |seat: Arc<Seat>| {
         let device = fabric::open("shm", &host).expect("a device");
         let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
         Process::start(&host, &config, seat).expect("a job")
     };
-    let seats = [0, 1].map(|rank| board.seat(rank, &host));
-    let both = std::thread::scope(|scope| {
+    let seats: [_; SIZE] = std::array::from_fn(|rank| board.seat(rank as u32, &host));
+    let all = std::thread::scope(|scope| {
         seats.map(|seat| scope.spawn(|| start(seat))).map(|process| process.join().expect("started"))
     });
-    both[0].core().with(|engine| engine.transport.connect(1)).expect("reached");
-    move_until(&both, || (0..2).all(|at| both[at].core().with(|e| e.transport.is_open(1 - at as u32))));
-    both
+    let others = 1..SIZE as u32;
+    others.clone().for_each(|other| all[0].core().with(|e| e.transport.connect(other)).expect("reached"));
+    let is_open = |at: u32, to| all[at as usize].core().with(|e| e.transport.is_open(to));
+    move_until(&all, || others.clone().all(|other| is_open(0, other) && is_open(other, 0)));
+    all
 }
 
-/// Has both go on until there is what is wanted.
-fn move_until(both: &[Process; 2], is_there: impl Fn() -> bool) {
+/// Has all go on until there is what is wanted.
+fn move_until(all: &[Process], is_there: impl Fn() -> bool) {
     let patience = std::time::Instant::now();
     while !is_there() {
-        both.iter().for_each(Process::progress);
+        all.iter().for_each(Process::progress);
         assert!(patience.elapsed().as_secs() < 60, "that never comes");
     }
 }
@@ -54,7 +61,10 @@ fn data() -> Vec<u8> {
 
 /// Begins a long send to the other process.
 fn begin_send(process: &Process, buffer: &Buffer) -> Key {
-    let to = 1 - process.world().rank() as u32;
+    begin_send_to(1 - process.world().rank() as u32, process, buffer)
+}
+
+fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> Key {
     process.core().with(|engine| {
         let begun = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
         engine.under(begun)
@@ -63,7 +73,10 @@ fn begin_send(process: &Process, buffer: &Buffer) -> Key {
 
 /// Begins a receive from the other process.
 fn begin_receive(process: &Process, buffer: &Buffer) -> Key {
-    let from = 1 - process.world().rank() as u32;
+    begin_receive_from(1 - process.world().rank() as u32, process, buffer)
+}
+
+fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> Key {
     let wanted = Wanted { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
     let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from as i32) };
     process.core().with(|engine| {
@@ -124,7 +137,10 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
         let reach = engine.transport.reach(0, addr, LEN, false).expect("reached");
         let remote = reach.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
-        let shares = [5, 6].map(|key| (key, engine.transport.share(0, LEN as u64).expect("a word")));
+        let shares = [5, 6].map(|key| {
+            engine.transport.await_share(0, Key::from_number(key), LEN as u64);
+            (key, engine.transport.next_share(0).expect("a word").1)
+        });
         let id = sending.number();
         (shares.map(|(key, s)| Message::Share { id, key, at, place: s.place, turn: s.turn }), reach)
     });
@@ -188,6 +204,45 @@ fn both_copy_each_of_many() {
     );
     let invited = said.iter().filter(|message| matches!(message, Message::Share { .. })).count();
     assert_eq!(invited, MANY);
+}
+
+/// Goal: long messages of one process do not hold up those of another, and a process that is lost while its messages stand in front takes
+/// nothing along but these. Method: two send more than are copied by both at a time; one of them does nothing more, and goes.
+#[test]
+fn messages_of_others_pass_those_of_a_lost_process() {
+    const MANY: usize = 12;
+    let mut all = job::<3>().map(Some);
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> = (0..2 * MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let from = |at: usize| 1 + at / MANY;
+    let receiver = all[0].take().expect("there");
+    let receives =
+        got.iter().enumerate().map(|(at, got)| begin_receive_from(from(at) as u32, &receiver, got));
+    let receiving: Vec<Key> = receives.collect();
+    for sender in all[1..].iter().flatten() {
+        for sent in &sent {
+            begin_send_to(0, sender, sent);
+        }
+    }
+    receiver.progress();
+    let sender = all[2].take().expect("there");
+    let is_share = |message: &Message| matches!(message, Message::Share { .. });
+    let invited = |said: Vec<Message>| said.iter().filter(|message| is_share(message)).count();
+    let at_once = invited(all_said(&sender));
+    assert!(at_once > 0 && at_once < MANY, "{at_once} of the messages behind the other's");
+    all[1] = None;
+    let mut later = 0;
+    for _ in 0..4 * MANY {
+        receiver.progress();
+        later += invited(all_said(&sender));
+    }
+    assert_eq!(at_once + later, MANY);
+    move_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
+    let ended = |key: Key| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
+    let ended: Vec<_> = receiving.into_iter().map(ended).collect();
+    assert_eq!(ended[MANY - 1], Some(Class::PROC_ABORTED), "{ended:?}");
+    assert!(ended[MANY..].iter().all(|class| *class == Some(Class::SUCCESS)), "{ended:?}");
+    assert!(got[MANY..].iter().all(|got| got.to_vec() == data()));
 }
 
 /// What the other process has stored here, and nobody has looked at.

@@ -166,8 +166,8 @@ pub(crate) struct Reading {
     pub(crate) envelope: Envelope,
     /// The sender's name for its request.
     pub(crate) id: u64,
-    /// Bytes of the whole message.
-    pub(crate) length: u64,
+    /// Where the whole message lies.
+    pub(crate) at: Exposed,
     /// Pieces that are not there yet, or bytes while nobody copies, and pieces that this side copies now: until they are over, the
     /// memory is in use.
     pub(crate) left: u64,

@@ -6,11 +6,13 @@
 //! memory, one for each message that is being copied; its upper half says which that is, so that a sender that comes late claims
 //! nothing of another.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::{Buf, Sge};
 
 use crate::nic::Reach;
+use crate::table::Key;
 use crate::wire::Exposed;
 
 /// Bytes from which on a message is worth two copiers, and of the pieces: a call of the system for each.
@@ -79,16 +81,31 @@ impl Share {
     }
 }
 
-/// The words of a line, as its owner gives them to messages.
+/// The words of a line, as its owner gives them to messages: to those first that have waited longest.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     turns: [u32; PLACES as usize],
     taken: [bool; PLACES as usize],
+    /// Which messages wait, and the bytes of each.
+    waiting: VecDeque<(Key, u64)>,
 }
 
 impl Words {
+    /// Has a message of so many bytes wait for a word.
+    pub(crate) fn wait(&mut self, key: Key, length: u64) {
+        self.waiting.push_back((key, length));
+    }
+
+    /// The message that has waited longest, and a share for it; `None` if there is none, or while all words are taken.
+    pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(Key, Share)> {
+        let (key, length) = *self.waiting.front()?;
+        let share = self.begin(memory, words, length)?;
+        self.waiting.pop_front();
+        Some((key, share))
+    }
+
     /// A share for a message of so many bytes; `None` while all words are taken.
-    pub(crate) fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<Share> {
+    fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<Share> {
         let place = self.taken.iter().position(|taken| !taken)?;
         self.turns[place] = self.turns[place].wrapping_add(1);
         let share = Share { place: place as u32, turn: self.turns[place], length };

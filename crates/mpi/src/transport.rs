@@ -417,17 +417,29 @@ impl Transport {
         is_reached && length >= self.chosen.both_sides_min && connection.may_share()
     }
 
-    /// Something by which both do that, if they can; `None` where they copy enough already.
-    pub(crate) fn share(&mut self, from: u32, length: u64) -> Option<Share> {
-        let Way::Open(number) = self.peers.get(self.known.get(from))?.way else { return None };
-        self.connections[number].share(length)
+    /// Has a message of so many bytes from a process wait until both can copy it.
+    pub(crate) fn await_share(&mut self, from: u32, key: Key, length: u64) {
+        if let Some(connection) = self.open_to(from) {
+            connection.await_share(key, length);
+        }
+    }
+
+    /// The message from a process that has waited longest for that, and something by which both copy it; `None` while they copy enough
+    /// of its messages.
+    pub(crate) fn next_share(&mut self, from: u32) -> Option<(Key, Share)> {
+        self.open_to(from)?.next_share()
     }
 
     /// All of a message from a process is copied.
     pub(crate) fn end_share(&mut self, from: u32, share: &Share) {
-        if let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(self.known.get(from)) {
-            self.connections[*number].end_share(share);
+        if let Some(connection) = self.open_to(from) {
+            connection.end_share(share);
         }
+    }
+
+    fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
+        let Way::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        Some(&mut self.connections[number])
     }
 
     /// Copies pieces of a message that both copy, as long as there are some that nobody has claimed, and room for requests. How many:
