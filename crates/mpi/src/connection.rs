@@ -13,11 +13,10 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Line, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
-use crate::line::{Line, Wanted};
 use crate::matching::Match;
 use crate::memory::{Buffer, Piece};
 use crate::nic::{INLINE, Nic, Sizes, Slots};
@@ -25,7 +24,7 @@ use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
 use crate::share::{Copying, Share, Words};
 use crate::table::Key;
 use crate::tool::{Carrier, Traffic};
-use crate::wire::{HEAD, HEAD_MAX, Label, MARK, Message, Offer};
+use crate::wire::{HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, Offer, half_of, parse_half};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -57,6 +56,14 @@ impl Payload<'_> {
             Self::User(buffer) => Ok(buffer.load_to(buf, at)?),
             Self::Own(bytes) => Ok(buf.write(at, bytes)?),
         }
+    }
+
+    /// All bytes of a short one, which fits; zeros behind them.
+    fn words(&self) -> [u64; 2] {
+        let mut bytes = [0; LINE_MAX];
+        self.load(&mut bytes[..self.len()]);
+        let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
+        [word(bytes.first_chunk()), word(bytes.last_chunk())]
     }
 
     #[inline]
@@ -133,6 +140,11 @@ pub(crate) enum Copied {
     Nothing,
     /// The send queue has no room; a completion makes some.
     NoRoom,
+}
+
+#[cold]
+fn nonsense() -> Error {
+    Error::new(Class::OTHER, "the peer sent what no process of this version sends")
 }
 
 /// The bit of a work request's number that says that it is a receive.
@@ -266,7 +278,7 @@ impl Connection {
         self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.slot_bytes));
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
-            self.line = Some(Line::new(memory.clone(), SHARED_LINE, self.is_lower)?);
+            self.line = Some(Line::new(memory, SHARED_LINE, self.is_lower)?);
         }
         self.grant(host)
     }
@@ -278,7 +290,7 @@ impl Connection {
         }
         match (held, &self.inbox, &self.line) {
             (Held::Lines(_), Some(inbox), _) => inbox.buf(),
-            (Held::Line, _, Some(line)) => line.buf(),
+            (Held::Line, _, Some(line)) => line.memory(),
             _ => self.slots.buf(),
         }
     }
@@ -323,15 +335,16 @@ impl Connection {
     /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
-            match (message, &mut self.line) {
-                (Message::Eager { label, answer: None }, Some(line)) if line.takes(payload.len()) => {
-                    line.put(*label, payload, outbox.records);
-                    self.traffic.count(Carrier::Line, payload.len());
-                }
-                _ => {
-                    outbox.put(message, payload)?;
-                    self.count(Carrier::Ring, message, payload.len());
-                }
+            let len = payload.len();
+            if let (Message::Eager { label, answer: None }, Some(line)) = (message, &mut self.line)
+                && len <= LINE_MAX
+                && line.is_free()
+            {
+                line.put(&half_of(*label, payload.words(), len, outbox.records));
+                self.traffic.count(Carrier::Line, len);
+            } else {
+                outbox.put(message, payload)?;
+                self.count(Carrier::Ring, message, len);
             }
             return Ok(self.qp.ring()?);
         }
@@ -359,16 +372,17 @@ impl Connection {
     pub(crate) fn send_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
         let Some(outbox) = &mut self.outbox else { return Ok(false) };
         let len = piece.len();
-        match &mut self.line {
-            Some(line) if line.takes(len) => {
-                line.put_piece(label, piece, outbox.records);
-                self.traffic.count(Carrier::Line, len);
-            }
-            _ if outbox.has_room(HEAD + len) => {
-                outbox.put_piece(label, piece)?;
-                self.traffic.count(Carrier::Ring, len);
-            }
-            _ => return Ok(false),
+        if let Some(line) = &mut self.line
+            && len <= LINE_MAX
+            && line.is_free()
+        {
+            line.put(&half_of(label, piece.words(), len, outbox.records));
+            self.traffic.count(Carrier::Line, len);
+        } else if outbox.has_room(HEAD + len) {
+            outbox.put_piece(label, piece)?;
+            self.traffic.count(Carrier::Ring, len);
+        } else {
+            return Ok(false);
         }
         self.qp.ring()?;
         Ok(true)
@@ -382,20 +396,23 @@ impl Connection {
     pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         // As in `next`: what came by the line before a record of the ring is seen there when the record is.
-        let mut found = line.take_wanted(inbox.records, wanted, into.len());
-        if matches!(found, Wanted::Nothing) {
+        let mut found = line.look(inbox.records);
+        if found.is_none() {
             if !inbox.has_news() {
                 return Ok(Taken::Nothing);
             }
-            found = line.take_wanted(inbox.records, wanted, into.len());
+            found = line.look(inbox.records);
         }
         match found {
-            Wanted::Words { tag, words, len } => {
-                into.put_words(words, len);
-                Ok(Taken::Message { tag, len })
-            }
-            Wanted::Other => Ok(Taken::Unknown),
-            Wanted::Nothing => match inbox.look()? {
+            Some(half) => match parse_half(&half) {
+                Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
+                    into.put_words([half.words[LINE_PAYLOAD], half.words[LINE_PAYLOAD + 1]], len);
+                    line.pass();
+                    Ok(Taken::Message { tag: label.tag, len })
+                }
+                _ => Ok(Taken::Unknown),
+            },
+            None => match inbox.look()? {
                 Some((label, at, len)) if wanted.takes(&label) && len <= into.len() => {
                     inbox.load((at, len), into)?;
                     if inbox.pass(len) {
@@ -546,7 +563,6 @@ impl Connection {
         let mut head = [0; HEAD_MAX];
         let known = len.min(HEAD_MAX);
         self.slots.buf().read(at, &mut head[..known])?;
-        let nonsense = || Error::new(Class::OTHER, "the peer sent what no process of this version sends");
         let (message, credits) = Message::parse(&head, len).ok_or_else(nonsense)?;
         self.credits += u32::from(credits);
         if self.credits > self.sizes.slots {
@@ -577,8 +593,10 @@ impl Connection {
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
         let has_record = inbox.has_news();
         if let Some(line) = &self.line
-            && let Some((label, at, len)) = line.look(inbox.records)?
+            && let Some(half) = line.look(inbox.records)
         {
+            let (label, len) = parse_half(&half).ok_or_else(nonsense)?;
+            let at = line.place_of(LINE_PAYLOAD);
             return Ok(Next::Short(Short { label, at, len, in_line: true }));
         }
         if !has_record {
@@ -605,7 +623,7 @@ impl Connection {
     #[inline]
     pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
         match (&self.line, &self.inbox) {
-            (Some(line), _) if short.in_line => line.buf(),
+            (Some(line), _) if short.in_line => line.memory(),
             (_, Some(inbox)) => inbox.buf(),
             _ => self.slots.buf(),
         }
@@ -623,8 +641,9 @@ impl Connection {
         };
         let has_record = inbox.has_news();
         if let Some(line) = &mut self.line
-            && let Some((label, at, len)) = line.look(inbox.records)?
+            && let Some(half) = line.look(inbox.records)
         {
+            let ((label, len), at) = (parse_half(&half).ok_or_else(nonsense)?, line.place_of(LINE_PAYLOAD));
             line.take();
             let message = Message::Eager { label, answer: None };
             return Ok(Some((Received { message, at, len }, Held::Line)));

@@ -28,7 +28,7 @@
 //! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
-//! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
+//! | `ring` | messages by stores into the peer's NIC memory, where it can be mapped; beside it is a [`verbs::Line`] that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
 //! | `kept` | regions for the next operation on the same memory |
 //! | `share` | long messages that both processes copy, where they can |
@@ -64,7 +64,6 @@ mod joining;
 mod kept;
 #[cfg(test)]
 mod lies;
-mod line;
 mod making;
 mod matching;
 mod members;

@@ -4,10 +4,9 @@
 use verbs::{Access, DeviceAttr};
 
 use crate::connection::Connection;
-use crate::line::PAYLOAD;
 use crate::nic::{INLINE, Sizes};
 use crate::share::SHARED_MIN;
-use crate::wire::HEAD;
+use crate::wire::{HEAD, LINE_MAX};
 
 /// A protocol, and from which size on it carries messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
             "stored in a ring of {} B in the receiver's NIC memory, and copied out of it",
             sizes.ring
         );
-        let short = [of(0, "eager, line", line.into()), of(PAYLOAD + 1, "eager, ring", ring), read];
+        let short = [of(0, "eager, line", line.into()), of(LINE_MAX + 1, "eager, ring", ring), read];
         return short.into_iter().chain(reached.then_some(both)).collect();
     }
     let short = format!("data go within the work request, and wait at the receiver in one of {slots}");

@@ -1,7 +1,7 @@
 //! [`Inbox`] and [`Outbox`]: messages by stores into the receiver's NIC memory, where peers can map it.
 //!
 //! The memory is a ring of lines behind three lines more: in the first word of one the receiver counts the lines that it is done
-//! with, one is the pair's [`Line`](crate::line::Line), and one is for messages that both copy ([`Share`](crate::share::Share)). A
+//! with, one is the pair's [`Line`], and one is for messages that both copy ([`Share`](crate::share::Share)). A
 //! message is a record: its head, whose first word is stored last, and its payload. The first word of the place behind it is cleared
 //! before that; so whoever finds another first word than 0 finds all of the record. A record lies in one piece: one that does not fit
 //! in front of the ring's end begins at the ring's begin, where a
@@ -12,16 +12,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr, Words};
+use verbs::{Access, Buf, Line, Mr, Pd, Qp, RemoteAddr, Words};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};
-use crate::line::LINE;
 use crate::memory::Piece;
 use crate::wire::{
     HEAD, HEAD_MAX, Label, MARK, Message, Offer, eager_words, is_eager, length_of, parse_eager,
 };
 
+const LINE: usize = Line::LEN;
 /// Where the line begins that both write.
 pub(crate) const SHARED_LINE: usize = LINE;
 /// Where the line begins whose words say how far long messages are copied (`share`).

@@ -3,6 +3,8 @@
 //! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
 //! kind. In a ring the length of the whole is in the place of the credits.
 
+use verbs::Half;
+
 use crate::strangers::{IDENTITY, Identity};
 
 /// Bytes that every message begins with.
@@ -247,60 +249,23 @@ impl Message {
     }
 }
 
-/// The first word of a half of a line, which two processes write in turn. The context follows, then the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Half {
-    /// The message's number among those of this half, of which the low four bits count.
-    pub(crate) number: u8,
-    /// The number of the last one in the other half that its writer is done with; likewise.
-    pub(crate) heard: u8,
-    /// Bytes of its payload.
-    pub(crate) len: u8,
-    /// How many records of the ring come before it, modulo 2^16.
-    pub(crate) records: u16,
-    /// The message's tag.
-    pub(crate) tag: i32,
+/// Bytes of the longest payload that goes by a line.
+pub(crate) const LINE_MAX: usize = 16;
+/// The first word of a half that has payload.
+pub(crate) const LINE_PAYLOAD: usize = 1;
+
+/// A short message as a half of a [line](verbs::Line) says it: its kind is the length of the payload, which is in two words.
+#[inline]
+pub(crate) fn half_of(label: Label, payload: [u64; 2], len: usize, records: u16) -> Half {
+    let words = [label.context, payload[0], payload[1]];
+    Half { kind: len as u8, records, label: label.tag as u32, words }
 }
 
-impl Half {
-    /// A half without a message, of which its writer says that it looks at the line.
-    pub(crate) const GREETING: u64 = 0xff00;
-
-    /// As it lies in memory. It is not 0.
-    #[inline]
-    pub(crate) fn word(&self) -> u64 {
-        let [records_low, records_high] = self.records.to_le_bytes();
-        let [a, b, c, d] = self.tag.to_le_bytes();
-        let turn = (self.number & 15) << 4 | self.heard & 15;
-        u64::from_le_bytes([turn, self.len | 0x80, records_low, records_high, a, b, c, d])
-    }
-
-    /// Whether a half has a message behind number `taken`.
-    #[inline]
-    pub(crate) fn is_news(word: u64, taken: u8) -> bool {
-        (word as u8) >> 4 != taken & 15
-    }
-
-    /// Whether a half's writer is done with the message `put` of the other half, or with none if there was none.
-    #[inline]
-    pub(crate) fn has_heard(word: u64, put: u8) -> bool {
-        word != 0 && word as u8 & 15 == put & 15
-    }
-
-    /// What a word says, and what its message matches with the context behind it; `None` for what nobody says.
-    #[inline]
-    pub(crate) fn parse(word: u64, context: u64) -> Option<(Self, Label)> {
-        let [turn, len, records_low, records_high, a, b, c, d] = word.to_le_bytes();
-        let half = Self {
-            number: turn >> 4,
-            heard: turn & 15,
-            len: len & 0x7f,
-            records: u16::from_le_bytes([records_low, records_high]),
-            tag: i32::from_le_bytes([a, b, c, d]),
-        };
-        let label = Label { context, tag: half.tag };
-        (half.tag >= 0 && len & 0x80 != 0).then_some((half, label))
-    }
+/// What a half says: what its message matches, and the length of its payload; `None` for what nobody says.
+#[inline]
+pub(crate) fn parse_half(half: &Half) -> Option<(Label, usize)> {
+    let (label, len) = (Label { context: half.words[0], tag: half.label as i32 }, usize::from(half.kind));
+    (label.tag >= 0 && len <= LINE_MAX).then_some((label, len))
 }
 
 /// The length of the whole that a record begins with.
@@ -502,17 +467,12 @@ mod tests {
         }
 
         #[test]
-        fn halves_are_understood(turn in any::<(u8, u8)>(), len in 0..128_u8, records in any::<u16>(), tag in 0..=i32::MAX, context in any::<u64>()) {
-            let (number, heard) = (turn.0 & 15, turn.1 & 15);
-            let (half, label) = (Half { number, heard, len, records, tag }, Label { context, tag });
-            let word = half.word();
-            prop_assert_eq!(Half::parse(word, context), Some((half, label)));
-            prop_assert_eq!(Half::parse(Half { tag: -1 - tag, ..half }.word(), context), None);
-            for other in 0..16 {
-                prop_assert_eq!(Half::is_news(word, other), other != number);
-                prop_assert_eq!(Half::has_heard(word, other), other == heard);
-            }
-            prop_assert!(!Half::has_heard(0, 0) && Half::has_heard(Half::GREETING, 0) && !Half::is_news(Half::GREETING, 0));
+        fn halves_are_understood(tag in 0..=i32::MAX, context in any::<u64>(), payload in any::<[u64; 2]>(), len in 0..128_usize) {
+            let label = Label { context, tag };
+            let half = half_of(label, payload, len, 5);
+            prop_assert_eq!(parse_half(&half), (len <= LINE_MAX).then_some((label, len)));
+            prop_assert_eq!(&half.words[LINE_PAYLOAD..], &payload[..]);
+            prop_assert_eq!(parse_half(&half_of(Label { tag: -1 - tag, ..label }, payload, 8, 5)), None);
         }
 
         #[test]

@@ -4,7 +4,7 @@
 //! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
 //! room of their own, and what comes one way is taken whatever waits on the other.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`, `line`); otherwise they are sent. A side does one or
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`, [`Line`]); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
 //!
 //! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
@@ -14,15 +14,16 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Error, Line, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
-use crate::line::Line;
 use crate::memory;
 use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::ring::{Inbox, LINE_AT, Outbox, Record};
-use crate::wire::{Credits, HEAD_MAX, Message, Offers, Way, arrival};
+use crate::wire::{
+    Credits, HEAD_MAX, LINE_DATA, Message, Offers, Way, arrival, fits_line, half_of, parse_half,
+};
 
 /// Bytes of data that come along with a message at most; others are fetched.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
@@ -319,11 +320,13 @@ impl Link {
         let (Some(line), [Room { outbox: Some(outbox), .. }, _]) = (&mut self.line, &self.rooms) else {
             return false;
         };
-        let takes = line.takes(message, payload.len());
-        if takes {
-            line.put(message, payload.len(), outbox.records, |data| payload.load(data));
+        let len = payload.len();
+        if !line.is_free() || !fits_line(message, len) {
+            return false;
         }
-        takes
+        let half = half_of(message, len, outbox.records, |data| payload.load(data));
+        half.iter().for_each(|half| line.put(half));
+        half.is_some()
     }
 
     /// Reads or writes the peer's memory, now or when there is room.
@@ -479,7 +482,7 @@ impl Link {
     pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
         match (&arrived.held, &self.rooms[arrived.way as usize].inbox, &self.line) {
             (Held::Record(_), Some(inbox), _) => inbox.buf(),
-            (Held::Line, _, Some(line)) => line.data().0,
+            (Held::Line, _, Some(line)) => line.memory(),
             _ => self.slots.buf(),
         }
     }
@@ -500,9 +503,10 @@ impl Link {
             let has_record = inbox.has_record();
             if way == Way::Request
                 && let Some(line) = &self.line
-                && let Some((message, len)) = line.look(inbox.records)
+                && let Some(half) = line.look(inbox.records)
             {
-                return Ok(Some((message, Arrived { at: line.data().1, len, way, held: Held::Line })));
+                let ((message, len), at) = (parse_half(&half), line.place_of(LINE_DATA));
+                return Ok(Some((message, Arrived { at, len, way, held: Held::Line })));
             }
             if has_record && let Some(Record { message, at, len, upto }) = inbox.look()? {
                 let arrived = Arrived { at, len, way, held: Held::Record(upto) };

@@ -1,8 +1,7 @@
 //! [`Inbox`] and [`Outbox`]: messages by stores into the receiver's NIC memory, where peers can map it.
 //!
 //! The memory is a ring of lines behind two more: in the first word of one the receiver counts the lines that it is done with, the other
-//! is for the [line](crate::line) of both ends. A message is
-//! a record, in one piece: its head, whose first word is stored last, and its data. Before that the first word of the place behind it is
+//! is for the [`Line`] of both ends. A message is a record, in one piece: its head, whose first word is stored last, and its data. Before that the first word of the place behind it is
 //! zero; so whoever finds another first word than 0 finds all of the record. A record that does not fit in front of the ring's end
 //! begins at the ring's begin, where a mark leads.
 //!
@@ -11,12 +10,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Error, Mr, Pd, Qp, Result};
+use verbs::{Access, Buf, Error, Line, Mr, Pd, Qp, Result};
 
 use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
 
-/// A cache line.
-const LINE: usize = 64;
+const LINE: usize = Line::LEN;
 /// How many lines are before the ring.
 const BEFORE: usize = 2;
 /// Where the line of both ends is.

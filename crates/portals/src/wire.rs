@@ -13,7 +13,7 @@ use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::event::{Fail, List};
 use crate::message::{AckReq, Action, Answer, Request};
 use crate::process::Process;
-use verbs::RemoteAddr;
+use verbs::{Half, RemoteAddr};
 
 /// Bytes of the longest message without data.
 pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
@@ -390,10 +390,113 @@ fn parse_request(
     Some(Message::Request { interface, request, exposed })
 }
 
+/// Bytes of data that go by a line, and the word of a half that has them.
+const LINE_MAX: usize = 8;
+pub(crate) const LINE_DATA: usize = 2;
+
+/// Whether a message with so many bytes of data can be told by a [line](verbs::Line): a short put of which nobody is told at its initiator.
+#[inline]
+pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
+    let Message::Request { request, exposed: None, .. } = message else { return false };
+    let is_plain = request.action == Action::Put && request.ack == AckReq::None;
+    let is_short = data <= LINE_MAX && request.pt_index <= u32::from(u16::MAX);
+    is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
+}
+
+/// The half of a line for a message that [`fits_line`], behind so many records; `load` gives its data.
+#[inline]
+pub(crate) fn half_of(
+    message: &Message,
+    len: usize,
+    records: u16,
+    load: impl FnOnce(&mut [u8]),
+) -> Option<Half> {
+    let Message::Request { interface, request, .. } = message else { return None };
+    let mut data = [0; LINE_MAX];
+    load(&mut data[..len]);
+    let who = pair(request.initiator.nid, request.uid);
+    let words = [request.match_bits, who, u64::from_ne_bytes(data)];
+    Some(Half { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
+}
+
+/// What a half says, and how many bytes of data it has. More than there can be are as many: what a peer says that lies harms nobody else.
+#[inline]
+pub(crate) fn parse_half(half: &Half) -> (Message, usize) {
+    let (interface, len) = (half.kind >> 4 & 3, usize::from(half.kind & 15).min(LINE_MAX));
+    let [match_bits, who, _] = half.words;
+    let request = Request {
+        operation: 0,
+        action: Action::Put,
+        ack: AckReq::None,
+        initiator: Process::rank(who as u32),
+        uid: (who >> 32) as u32,
+        pt_index: half.label & u32::from(u16::MAX),
+        match_bits,
+        remote_offset: 0,
+        length: len as u64,
+        hdr_data: 0,
+    };
+    (Message::Request { interface, request, exposed: None }, len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use host::Rng;
+
+    fn short_put(number: u64) -> Message {
+        let request = Request {
+            operation: 0,
+            action: Action::Put,
+            ack: AckReq::None,
+            initiator: Process::rank(number as u32),
+            uid: 7,
+            pt_index: number as u32 % 1000,
+            match_bits: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            remote_offset: 0,
+            length: number % 9,
+            hdr_data: 0,
+        };
+        Message::Request { interface: number as u8 % 4, request, exposed: None }
+    }
+
+    /// Goal: what a half says is what was to be said, and whatever it says, its data are inside it.
+    #[test]
+    fn halves_are_understood() {
+        for number in 0..1000 {
+            let (message, len) = (short_put(number), (number % 9) as usize);
+            let half = half_of(&message, len, 3, |data| data.fill(number as u8)).expect("a request");
+            assert!(fits_line(&message, len) && half.records == 3 && half.kind < 128);
+            assert_eq!(parse_half(&half), (message, len));
+            assert_eq!(half.words[LINE_DATA].to_ne_bytes()[..len], vec![number as u8; len]);
+        }
+        for kind in 0..128 {
+            let (message, len) =
+                parse_half(&Half { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] });
+            assert!(len <= LINE_MAX && fits_line(&message, len));
+        }
+    }
+
+    /// Goal: what has no place in a line is left to the ring.
+    #[test]
+    fn what_has_no_place_in_a_line_goes_elsewhere() {
+        assert!(
+            fits_line(&short_put(8), 8) && !fits_line(&short_put(1), 9) && !fits_line(&Message::Credit, 0)
+        );
+        let changed = |change: fn(&mut Request)| {
+            let Message::Request { interface, mut request, .. } = short_put(1) else { return short_put(1) };
+            change(&mut request);
+            Message::Request { interface, request, exposed: None }
+        };
+        let changes: [fn(&mut Request); 5] = [
+            |it| it.hdr_data = 1,
+            |it| it.remote_offset = 1,
+            |it| it.ack = AckReq::Full,
+            |it| it.pt_index = 1 << 16,
+            |it| it.action = Action::Get,
+        ];
+        assert!(changes.into_iter().all(|change| !fits_line(&changed(change), 1)));
+    }
 
     fn messages() -> Vec<Message> {
         let mut rng = Rng::new(1);

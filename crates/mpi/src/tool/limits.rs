@@ -3,11 +3,10 @@
 use crate::connection::Connection;
 use crate::error::{Class, Error, Result};
 use crate::exchange;
-use crate::line;
 use crate::nic::{INLINE, Sizes};
 use crate::process::Process;
 use crate::share::SHARED_MIN;
-use crate::wire::HEAD;
+use crate::wire::{HEAD, LINE_MAX};
 
 /// Sizes in bytes at which the protocol changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ impl Process {
         Limits {
             eager_max: chosen.eager_max.min(Connection::payload_max(sizes) as u64),
             both_sides_min: chosen.both_sides_min,
-            line_max: line::PAYLOAD as u64,
+            line_max: LINE_MAX as u64,
             inline_max: (INLINE - HEAD) as u64,
             slot_bytes: sizes.slot_bytes as u64,
             slots: sizes.slots.into(),
