@@ -253,11 +253,6 @@ impl Connection {
         self.offered = Some(offer);
     }
 
-    /// How its messages are cut.
-    pub(crate) fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     /// Whether the peer may store messages here, or write them.
     #[inline]
     pub(crate) fn is_stored_to(&self) -> bool {
@@ -275,7 +270,7 @@ impl Connection {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
-        self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.slot_bytes));
+        self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.record_bytes));
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
             self.line = Some(Line::new(memory, SHARED_LINE, self.is_lower)?);
@@ -296,8 +291,9 @@ impl Connection {
     }
 
     /// Bytes of payload that a message may have beside its head.
-    pub(crate) fn payload_max(sizes: Sizes) -> usize {
-        sizes.slot_bytes - HEAD_MAX
+    #[inline]
+    pub(crate) fn payload_max(&self) -> usize {
+        if self.outbox.is_some() { self.sizes.record_payload() } else { self.sizes.slot_payload() }
     }
 
     /// Whether a message can be sent now.

@@ -245,6 +245,56 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     assert!(got[MANY..].iter().all(|got| got.to_vec() == data()));
 }
 
+/// Takes the payload of the next message that the other process has stored, if there is one.
+fn take_stored(process: &Process) -> Option<Vec<u8>> {
+    process.core().with(|engine| {
+        let transport = &mut engine.transport;
+        transport.poll(false);
+        let number = transport.next_stored_to().expect("one that is connected");
+        let (_, what, place) = transport.next_stored(number)?;
+        let (buf, range) = transport.payload(&what, place);
+        let bytes = buf.to_vec(range).expect("inside");
+        transport.release(place, &what.message);
+        Some(bytes)
+    })
+}
+
+fn store(process: &Process, bytes: Vec<u8>) {
+    let to = 1 - process.world().rank() as u32;
+    let message = Message::Eager { label: LABEL, answer: None };
+    process
+        .core()
+        .with(|engine| engine.transport.send(to, message, Payload::Own(bytes), None))
+        .expect("reached");
+}
+
+/// Goal: records come whole and in order, whether they are taken at once or late. Method: random lengths up to the longest, and a receiver that lags behind by chance.
+#[test]
+fn records_come_in_order_however_late_they_are_taken() {
+    let both = pair();
+    let most = both[0].core().with(|engine| engine.transport.payload_max(1)).expect("reached");
+    assert_eq!(most, 16 << 10, "a record's, and not a slot's");
+    let (mut rng, mut waiting) = (host::Rng::new(5), std::collections::VecDeque::new());
+    for number in 0..4000_u32 {
+        let longest = [20, 100, 1000, most][rng.next_u64() as usize % 4];
+        let len = 17 + (rng.next_u64() % (longest as u64 - 16)) as usize;
+        let bytes: Vec<u8> = (0..len).map(|at| (number as usize + at * 7) as u8).collect();
+        waiting.push_back(bytes.clone());
+        store(&both[0], bytes);
+        while !waiting.is_empty() && (waiting.len() > 300 || rng.next_u64() % 5 > u64::from(number / 400 % 5))
+        {
+            // What had no room leaves when there is some.
+            both[0].progress();
+            let bytes = take_stored(&both[1]).expect("a message");
+            assert!(Some(bytes) == waiting.pop_front(), "around message {number}");
+        }
+    }
+    while let Some(next) = waiting.pop_front() {
+        both[0].progress();
+        assert!(take_stored(&both[1]) == Some(next));
+    }
+}
+
 /// What the other process has stored here, and nobody has looked at.
 fn all_said(process: &Process) -> Vec<Message> {
     let mut all = Vec::new();

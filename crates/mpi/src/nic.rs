@@ -13,6 +13,7 @@ use crate::fast_path::FastPath;
 use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
+use crate::wire::HEAD_MAX;
 
 /// A device by which peers are reached.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Sizes {
     pub(crate) slots: u32,
     /// Bytes of a slot.
     pub(crate) slot_bytes: usize,
+    /// Bytes of the longest message in such a ring.
+    pub(crate) record_bytes: usize,
 }
 
 /// Receives beyond the slots, for messages that need no credit: two grants of credits.
@@ -50,10 +53,21 @@ impl Sizes {
     /// What a job of `size` can afford: at 64 processes, 16 MiB each if all talk to all.
     pub(crate) fn of_job(size: u32) -> Self {
         match size {
-            0..=64 => Self { ring: 64 << 10, slots: 16, slot_bytes: 8 << 10 },
-            65..=1024 => Self { ring: 16 << 10, slots: 8, slot_bytes: 2 << 10 },
-            _ => Self { ring: 4 << 10, slots: 4, slot_bytes: 256 },
+            0..=64 => {
+                Self { ring: 64 << 10, slots: 16, slot_bytes: 8 << 10, record_bytes: HEAD_MAX + (16 << 10) }
+            }
+            65..=1024 => Self { ring: 16 << 10, slots: 8, slot_bytes: 2 << 10, record_bytes: 2 << 10 },
+            _ => Self { ring: 4 << 10, slots: 4, slot_bytes: 256, record_bytes: 256 },
         }
+    }
+
+    /// Bytes of payload that a message may bring along in a slot, and in a record of a ring.
+    pub(crate) fn slot_payload(self) -> usize {
+        self.slot_bytes - HEAD_MAX
+    }
+
+    pub(crate) fn record_payload(self) -> usize {
+        self.record_bytes - HEAD_MAX
     }
 
     /// As it is told to another job, whose sizes must be the same.
@@ -270,6 +284,11 @@ impl Nic {
     /// Whether messages come without a completion.
     pub(crate) fn maps_peers(&self) -> bool {
         self.device.attr().maps_peers
+    }
+
+    /// Bytes of payload of the longest message that may bring its data along.
+    pub(crate) fn payload_max(&self) -> usize {
+        if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() }
     }
 
     /// A connection has gone that will not be made again with the same memory.

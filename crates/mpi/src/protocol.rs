@@ -3,7 +3,6 @@
 
 use verbs::{Access, DeviceAttr};
 
-use crate::connection::Connection;
 use crate::nic::{INLINE, Sizes};
 use crate::share::SHARED_MIN;
 use crate::wire::{HEAD, LINE_MAX};
@@ -22,7 +21,8 @@ pub struct Protocol {
 /// The protocols by which a message goes over a device to another process in a job of so many, by size.
 pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
     let sizes = Sizes::of_job(ranks);
-    let (inline, eager) = (INLINE - HEAD, Connection::payload_max(sizes));
+    let eager = if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() };
+    let inline = INLINE - HEAD;
     let slots =
         format!("{} slots of {} B that each process has for each other one", sizes.slots, sizes.slot_bytes);
     let reached = match attr.implicit_mr {
@@ -34,7 +34,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
         eager + 1,
         "rendezvous, read",
         format!(
-            "more than a slot of a job of {ranks} has room for: the sender says where the data are, and the receiver reads \
+            "more than a message of a job of {ranks} brings along: the sender says where the data are, and the receiver reads \
              them by RDMA through {reached}"
         ),
     );
@@ -76,7 +76,8 @@ mod tests {
         let mapped = verbs::DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
         let reached = verbs::DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped.clone() };
         let limits_of = |attr| protocols(attr, 4).iter().map(|p| p.from).collect::<Vec<_>>();
-        assert_eq!(limits_of(&mapped), [0, 17, limits(4)[2]]);
-        assert_eq!(limits_of(&reached), [0, 17, limits(4)[2], SHARED_MIN]);
+        let read_from = (16 << 10) + 1;
+        assert_eq!(limits_of(&mapped), [0, 17, read_from]);
+        assert_eq!(limits_of(&reached), [0, 17, read_from, SHARED_MIN]);
     }
 }

@@ -226,8 +226,8 @@ impl Outbox {
         let len = offer.length as usize;
         let count = lines(len).checked_sub(BEFORE as u64)?;
         let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
-        // Of the longest record there may be one under way and one that is told of late, and one's worth is lost at the end.
-        if !is_ring || count / PARTS < lines(longest) + 1 {
+        // Behind the longest record one's worth may be lost at the end, and of a part the receiver does not tell.
+        if !is_ring || 2 * lines(longest) + 1 + count / PARTS > count {
             return None;
         }
         let memory = qp.map(RemoteAddr { addr: offer.addr, rkey: offer.rkey }, len).ok()?;

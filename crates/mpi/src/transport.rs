@@ -271,8 +271,14 @@ impl Transport {
 
     /// Bytes of payload that a message to a process may bring along.
     pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
-        let port = self.port_of(to)?;
-        Ok(Connection::payload_max(self.nics[port].sizes).min(self.chosen.eager_max as usize))
+        let most = match self.open_to(to) {
+            Some(connection) => connection.payload_max(),
+            None => {
+                let port = self.port_of(to)?;
+                self.nics[port].sizes.slot_payload()
+            }
+        };
+        Ok(most.min(self.chosen.eager_max as usize))
     }
 
     /// The device by which a process is reached.
@@ -315,7 +321,7 @@ impl Transport {
         let at = self.known.get(to);
         let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
-        let most = self.chosen.eager_max.min(Connection::payload_max(connection.sizes()) as u64);
+        let most = self.chosen.eager_max.min(connection.payload_max() as u64);
         if !queue.is_empty() || piece.len() as u64 > most {
             return false;
         }

@@ -122,7 +122,7 @@ static void limits(void) {
     unsigned long none = 0, eager = limit("eager_max"), both = limit("both_sides_min");
     MPI_T_pvar_session session;
     int next = (rank + 1) % size, last = (rank + size - 1) % size, out = rank, in = -1;
-    CHECK(eager > 0 && eager <= limit("slot_bytes") && both >= 65536);
+    CHECK(eager > 0 && eager <= limit("ring_bytes") && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
     MPI_T_pvar_handle long_ones = pvar(session, "messages_rendezvous", MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
     OK(MPI_T_pvar_start(session, long_ones));
@@ -132,7 +132,7 @@ static void limits(void) {
     OK(set("eager_max", &eager));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(number(session, long_ones) == (unsigned long) (size > 1));
-    eager = limit("slot_bytes") + 1;
+    eager = limit("ring_bytes") + 1;
     CHECK(set("eager_max", &eager) == MPI_T_ERR_INVALID && set("both_sides_min", &none) == MPI_T_ERR_INVALID);
     CHECK(set("slots", &none) == MPI_T_ERR_CVAR_SET_NEVER);
     OK(MPI_T_pvar_session_free(&session));

@@ -1,9 +1,8 @@
 //! [`Limits`]: from which size on which protocol carries messages, and those of them that can be set while a process runs.
 
-use crate::connection::Connection;
 use crate::error::{Class, Error, Result};
 use crate::exchange;
-use crate::nic::{INLINE, Sizes};
+use crate::nic::{INLINE, Nic, Sizes};
 use crate::process::Process;
 use crate::share::SHARED_MIN;
 use crate::wire::{HEAD, LINE_MAX};
@@ -11,7 +10,7 @@ use crate::wire::{HEAD, LINE_MAX};
 /// Sizes in bytes at which the protocol changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message that brings its data along; it can be set, up to what a slot has room for.
+    /// The longest message that brings its data along; it can be set, up to what a slot has room for, or a record of a ring.
     pub eager_max: u64,
     /// The shortest message that both sides copy where they can; it can be set, from what it is at first on.
     pub both_sides_min: u64,
@@ -48,7 +47,7 @@ impl Process {
         let sizes = Sizes::of_job(self.bootstrap().size());
         let chosen = self.core().with(|engine| engine.transport.chosen);
         Limits {
-            eager_max: chosen.eager_max.min(Connection::payload_max(sizes) as u64),
+            eager_max: chosen.eager_max.min(self.eager_most()),
             both_sides_min: chosen.both_sides_min,
             line_max: LINE_MAX as u64,
             inline_max: (INLINE - HEAD) as u64,
@@ -59,16 +58,22 @@ impl Process {
         }
     }
 
+    /// Bytes of the longest message that any device of this process's can bring along.
+    fn eager_most(&self) -> u64 {
+        let most = |nics: &[Nic]| nics.iter().map(Nic::payload_max).max();
+        self.core().with(|engine| most(engine.transport.nics())).unwrap_or_default() as u64
+    }
+
     /// Has longer messages than this go by rendezvous, from now on.
     ///
     /// # Errors
-    /// [`Class::ARG`] for more than a slot has room for.
+    /// [`Class::ARG`] for more than a message can bring along.
     pub fn set_eager_max(&self, bytes: u64) -> Result<()> {
-        let most = Connection::payload_max(Sizes::of_job(self.bootstrap().size())) as u64;
+        let most = self.eager_most();
         if bytes > most {
             return Err(Error::new(
                 Class::ARG,
-                format_args!("{bytes} bytes do not fit into a slot; {most} do"),
+                format_args!("{bytes} bytes do not fit into a message; {most} do"),
             ));
         }
         self.core().with(|engine| engine.transport.chosen.eager_max = bytes);
