@@ -166,14 +166,15 @@ pub(crate) struct Connection {
     /// Messages may be sent.
     pub(crate) open: bool,
     qp: Qp,
-    inbox: Option<Inbox>,
-    outbox: Option<Outbox>,
+    /// In jobs of thousands most devices have none of these four, which are the larger part of a connection.
+    inbox: Option<Box<Inbox>>,
+    outbox: Option<Box<Outbox>>,
     /// Both boxes where messages are written; on an open connection only if the peer has them, too.
-    fast: Option<FastPath>,
+    fast: Option<Box<FastPath>>,
     /// Writes ring, where the fast path is and they do not without.
     rings: bool,
     /// There if both boxes are, which they are on an open connection only.
-    line: Option<Line>,
+    line: Option<Box<Line>>,
     /// What this side's memory has for long messages that both copy.
     words: Words,
     /// Whether the line is in this side's memory.
@@ -205,8 +206,9 @@ impl Connection {
         number: usize,
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
-        let (sizes, slots, qp, inbox) = (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox());
-        let fast = nic.fast_path();
+        let (sizes, slots, qp, inbox) =
+            (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox().map(Box::new));
+        let fast = nic.fast_path().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
         let connection = Self {
             process,
@@ -243,8 +245,8 @@ impl Connection {
 
     /// The memory that this side offers the peer to store messages in, in bytes for it.
     pub(crate) fn offer(&self) -> Vec<u8> {
-        let written = || self.fast.as_ref().map(FastPath::offer);
-        let offer = self.inbox.as_ref().map(Inbox::offer).or_else(written);
+        let written = || self.fast.as_deref().map(FastPath::offer);
+        let offer = self.inbox.as_deref().map(Inbox::offer).or_else(written);
         offer.map_or_else(Vec::new, |offer| offer.bytes().to_vec())
     }
 
@@ -270,10 +272,11 @@ impl Connection {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
-        self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.record_bytes));
+        let outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.record_bytes));
+        self.outbox = outbox.map(Box::new);
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
-            self.line = Some(Line::new(memory, SHARED_LINE, self.is_lower)?);
+            self.line = Some(Box::new(Line::new(memory, SHARED_LINE, self.is_lower)?));
         }
         self.grant(host)
     }
@@ -448,7 +451,7 @@ impl Connection {
         if self.posted - self.completed >= u64::from(self.sizes.send_depth()) {
             return Ok(());
         }
-        match self.fast.as_mut().and_then(FastPath::tell) {
+        match self.fast.as_deref_mut().and_then(FastPath::tell) {
             Some((to, lines)) => self.post(SendOp::Write(to), Data::Inline(&lines), None),
             None => Ok(()),
         }
@@ -571,9 +574,9 @@ impl Connection {
     /// Whether the peer may have stored another message, or nonsense.
     #[inline]
     pub(crate) fn has_stored(&mut self) -> bool {
-        self.inbox.as_mut().is_some_and(Inbox::has_news)
-            || self.fast.as_mut().is_some_and(FastPath::has_news)
-            || self.line.as_ref().is_some_and(Line::has_news)
+        self.inbox.as_deref_mut().is_some_and(Inbox::has_news)
+            || self.fast.as_deref_mut().is_some_and(FastPath::has_news)
+            || self.line.as_deref().is_some_and(Line::has_news)
     }
 
     /// What the peer has stored next.
@@ -583,7 +586,7 @@ impl Connection {
     #[inline(always)] // so that nothing of the kind is put together
     pub(crate) fn next(&mut self) -> Result<Next> {
         let Some(inbox) = &mut self.inbox else {
-            let has_record = self.fast.as_mut().is_some_and(FastPath::has_news);
+            let has_record = self.fast.as_deref_mut().is_some_and(FastPath::has_news);
             return Ok(if has_record { Next::Other } else { Next::Nothing });
         };
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
@@ -606,7 +609,7 @@ impl Connection {
     #[inline]
     pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
         if short.in_line {
-            self.line.iter_mut().for_each(Line::pass);
+            self.line.as_deref_mut().into_iter().for_each(Line::pass);
         } else if let Some(inbox) = &mut self.inbox
             && inbox.pass(short.len)
         {
@@ -662,7 +665,7 @@ impl Connection {
                 Ok(())
             }
             (Held::Line, _) => {
-                self.line.iter_mut().for_each(Line::release);
+                self.line.as_deref_mut().into_iter().for_each(Line::release);
                 Ok(())
             }
             (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {

@@ -54,6 +54,8 @@ impl ReceiveQueue {
         }
         let slot = &mut self.slots[index];
         slot.sges.clear();
+        // In jobs of thousands there are many receives of one piece each.
+        slot.sges.reserve_exact(wr.sges.len());
         slot.sges.extend_from_slice(wr.sges);
         (slot.wr_id, slot.at) = (wr.wr_id, at);
     }
