@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use reproduce::{Effect, Move, Moves, Sensitivity, Trial, machines};
 
 /// Cards of few rows, of which a sample is quickly tried.
-const SAMPLED: [&str; 1] = ["model:myrinet-gm"];
+const SAMPLED: [&str; 2] = ["model:myrinet-gm", "model:seastar"];
 /// Lines tried of each.
 const LINES: usize = 4;
 
