@@ -2,7 +2,7 @@
 
 use super::figure::Figure;
 use super::judge::{Class, Row};
-use super::plots::{chart, entries, residuals};
+use super::plots::{FAR, chart, entries, residuals};
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
 use super::real::{Comparison, OTHERS, OURS};
 use super::reproduction::{PaperScore, Reproduction};
@@ -163,15 +163,19 @@ fn of_paper(all: &Reproduction, paper: &str) -> String {
     if all.papers.len() > 1 { format!(" – {}", name(paper)) } else { String::new() }
 }
 
+/// What a row is about, and how far it is off.
 fn off(row: &Row) -> String {
-    match row.error() {
+    let systems = row.system.replace('|', " / ");
+    let about = [&row.experiment, &systems, &row.variant].map(String::as_str);
+    let about: Vec<&str> = about.into_iter().filter(|part| !part.is_empty()).collect();
+    let how = match row.error() {
         Some(error) => {
-            let colon = if row.variant.is_empty() { "" } else { ": " };
             let (paper, model, error) = (published(row), modelled(row), percent(error));
-            format!("{}{colon}paper {paper}, model {model}: off by {error}", row.variant)
+            format!("paper {paper}, model {model}: off by {error}")
         }
-        None => format!("{}: {}", row.variant, row.evidence.as_deref().unwrap_or_default()),
-    }
+        None => row.evidence.clone().unwrap_or_default(),
+    };
+    format!("{}: {how}", about.join(", "))
 }
 
 fn figures(all: &Reproduction) -> Markup {
@@ -187,7 +191,9 @@ fn figures(all: &Reproduction) -> Markup {
                     figure.plot {
                         figcaption {
                             h3 { "How far predicted numbers are off" }
-                            p.constant { "the model over the paper, row by row" }
+                            p.constant {
+                                "the model over the paper, row by row; beyond " (FAR[0]) " and " (FAR[1]) " drawn there"
+                            }
                         }
                         (legend("Papers", &entries(&chart)))
                         div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }

@@ -147,4 +147,4 @@ pub(super) fn residuals(rows: &[Row]) -> Option<Chart> {
 }
 
 /// Ratios beyond these are drawn there.
-const FAR: [f64; 2] = [0.2, 5.0];
+pub(super) const FAR: [f64; 2] = [0.2, 5.0];

@@ -98,8 +98,8 @@ impl Score {
     pub fn others(&self) -> Vec<String> {
         let said = [
             (Class::Fitted, "fitted"),
-            (Class::Input, "that put something in"),
-            (Class::Repeats, "that repeat another"),
+            (Class::Input, "putting something in"),
+            (Class::Repeats, "repeating another"),
             (Class::Undecided, "that cannot be missed"),
             (Class::NotComputed, "of which nothing is computed"),
         ];
@@ -162,8 +162,9 @@ impl Score {
             ),
             (
                 format!(
-                    "{} fitted values for {} predicted numbers (goal under a fifth, {room:.1})",
-                    self.fitted_values, self.numeric
+                    "{} for {} (goal under a fifth, {room:.1})",
+                    plural(self.fitted_values, "fitted value"),
+                    plural(self.numeric, "predicted number")
                 ),
                 (self.fitted_values as f64) < room || self.fitted_values == 0,
             ),

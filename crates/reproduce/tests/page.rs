@@ -5,6 +5,7 @@
 #[path = "../../report/tests/page/browser.rs"]
 mod browser;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 use browser::{CUT, TRACES, WIDE, browser, file, quiet};
@@ -16,8 +17,10 @@ use serde_json::json;
 fn the_reproduction_shows_the_papers_figures() {
     let Some(mut browser) = browser() else { return };
     let made_up = |probe: &Probe| Ok(3.0 + (probe.cell.size as f64).sqrt());
+    let rows = select(None).expect("all rows");
+    let experiments: BTreeSet<&str> = rows.iter().map(|row| row.experiment.as_str()).collect();
     let request = Request {
-        rows: select(None).expect("all rows"),
+        rows: rows.clone(),
         figures: true,
         machines: Vec::new(),
         moves: Moves::default(),
@@ -26,7 +29,13 @@ fn the_reproduction_shows_the_papers_figures() {
         threads: 2,
     };
     let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it");
-    let page = file("reproduction.html", &html(&all).expect("a page"));
+    let text = html(&all).expect("a page");
+    // Rows that are furthest off say what they are about, also those that have one number and no variant.
+    let furthest = text.split("Furthest off").nth(1).and_then(|rest| rest.split("</ul>").next());
+    let items: Vec<&str> = furthest.expect("a list").split("</b> ").skip(1).collect();
+    let names = |item: &&str| item.split(", ").next().is_some_and(|name| experiments.contains(name));
+    assert!(!items.is_empty() && items.iter().all(names), "{items:?}");
+    let page = file("reproduction.html", &text);
     browser.look(1280, 900, "light");
     browser.open(&page);
     let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
