@@ -178,6 +178,9 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+
     use host::Rng;
 
     use super::*;
@@ -249,40 +252,45 @@ mod tests {
         }
     }
 
-    /// Goal: two threads that speak as fast as they can lose nothing. Method: each puts all numbers in order whenever it may.
+    /// Goal: two threads that speak as fast as they can lose nothing. Method: each puts numbers in order whenever it may, until one has put all
+    /// of its: from then on a line that one does not want to put in need not become free for the other.
     #[test]
     fn threads_lose_nothing() {
         const COUNT: u64 = 20_000;
         let memory = Buf::alloc(64).expect("memory");
+        let (is_over, both_end) = (AtomicBool::new(false), Barrier::new(2));
+        let plain = |number| Half { records: 0, ..message(number) };
         let run = |mut side: Line| {
             let (mut sent, mut got) = (0, 0);
-            while sent < COUNT || got < COUNT {
-                if sent < COUNT && side.is_free() {
-                    side.put(&Half { records: 0, ..message(sent) });
+            let take = |side: &mut Line, got: &mut u64| {
+                let found = side.look(0).map(|found| assert_eq!(found, plain(*got)));
+                found.into_iter().for_each(|()| side.pass());
+                *got += u64::from(found.is_some());
+                found.is_some()
+            };
+            while !is_over.load(Ordering::Relaxed) {
+                let is_free = side.is_free();
+                if is_free {
+                    side.put(&plain(sent));
                     sent += 1;
                 }
-                match side.look(0) {
-                    Some(found) => {
-                        assert_eq!(found, Half { records: 0, ..message(got) });
-                        side.pass();
-                        got += 1;
-                    }
-                    None if got == COUNT || sent == COUNT => {
-                        // The other side may wait to hear.
-                        side.is_free();
-                        std::thread::yield_now();
-                    }
-                    None => std::thread::yield_now(),
+                if sent == COUNT {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                if !take(&mut side, &mut got) && !is_free {
+                    std::thread::yield_now();
                 }
             }
-            // The last one is heard by whoever still asks.
-            side.is_free();
+            both_end.wait();
+            take(&mut side, &mut got);
+            (sent, got)
         };
-        std::thread::scope(|scope| {
-            both(&memory, 0)
-                .map(|side| scope.spawn(move || run(side)))
-                .map(|side| side.join().expect("no panic"))
+        let ends = std::thread::scope(|scope| {
+            both(&memory, 0).map(|side| scope.spawn(|| run(side))).map(|side| side.join().expect("no panic"))
         });
+        let [(sent, got), (sent_back, got_back)] = ends;
+        assert_eq!((sent, sent_back), (got_back, got));
+        assert_eq!(sent.max(sent_back), COUNT);
     }
 
     /// Goal: nobody puts before the other side looks here.
