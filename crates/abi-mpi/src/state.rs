@@ -208,8 +208,8 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
     if let Some(state) = STATE.get() {
         state.launch.abort(code);
     }
-    // 0 would say that all is well, and a shell sees the low byte only.
-    let status = if code & 0xff == 0 { 1 } else { code & 0xff };
+    // A shell sees the low byte only, which says that all is well only if the program does.
+    let status = if code != 0 && code & 0xff == 0 { 1 } else { code & 0xff };
     std::process::exit(status);
 }
 

@@ -225,6 +225,14 @@ fn the_first_failure_is_the_status() {
         line.contains("rank 0 on ") && line.contains("aborts the job with 9: so it is; the other 2 ranks"),
         "{line}"
     );
+    for (code, status) in [(0, 0), (256, 1)] {
+        let abort = stage.rank(
+            &format!("abort-{code}"),
+            &format!("join; [ $PMI_RANK = 0 ] && pmi abort exitcode={code}; pmi barrier_in"),
+        );
+        let ended = stage.run(&["-n", "2", &abort]);
+        assert!(remark(&ended, status).contains(&format!("aborts the job with {code}")), "{ended:?}");
+    }
 }
 
 #[test]

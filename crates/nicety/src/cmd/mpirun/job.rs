@@ -430,9 +430,11 @@ impl Job {
             }
             Event::Abort { rank, code, message } => {
                 if let Some(at) = at(self, rank) {
-                    // Zero would be taken for success.
-                    let status =
-                        u8::try_from(code & 0xff).ok().filter(|status| *status > 0).unwrap_or(FAILED);
+                    // Only a program that says zero means success, as with MPICH and Open MPI, and in OpenSHMEM.
+                    let status = match (code, (code & 0xff) as u8) {
+                        (1.., 0) | (..=-1, 0) => FAILED,
+                        (_, status) => status,
+                    };
                     let said = if message.is_empty() { message } else { format!(": {message}") };
                     self.fail_rank(at, status, &format!("aborts the job with {code}{said}"));
                 }
