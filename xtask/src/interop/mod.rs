@@ -16,6 +16,7 @@
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
 //! | `mpich` | MPICH's own tests, from a checkout, on our library |
+//! | `openshmem` | Sandia's OpenSHMEM and its tests, from a checkout, on our Portals |
 //! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
 //! | `makefile` | what makefiles of such checkouts say |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
@@ -39,6 +40,7 @@ mod makefile;
 mod mpi;
 mod mpi4py;
 mod mpich;
+mod openshmem;
 mod portals;
 mod programs;
 mod proxy;
@@ -115,6 +117,12 @@ fn cases() -> impl Iterator<Item = Against> {
 pub(crate) enum Party {
     /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
     Mpich(mpich::Options),
+    /// Sandia's OpenSHMEM, built against our Portals, and its unit tests.
+    Openshmem {
+        /// A checkout of github.com/Sandia-OpenSHMEM/SOS, with its submodule modules/tests-sos.
+        #[arg(long, value_name = "DIR")]
+        source: PathBuf,
+    },
     /// The basic tests of Sandia's reference of Portals 4, compiled against our header and run on our library.
     Portals {
         /// A checkout of github.com/Portals4/portals4.
@@ -127,6 +135,7 @@ pub(crate) enum Party {
 pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
     match party {
         Party::Mpich(options) => mpich::check(workspace, options),
+        Party::Openshmem { source } => openshmem::check(workspace, source),
         Party::Portals { source } => portals::check(workspace, source),
     }
 }
