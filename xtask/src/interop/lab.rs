@@ -132,7 +132,7 @@ impl Lab {
     pub(crate) fn program(&mut self, line: &str) -> Result<Running> {
         let log = self.file("log");
         let mut nicety = Command::new(self.ours.with_file_name("nicety"));
-        nicety.args(["run", "--device", "iwarp@127.0.0.1", "--"]).args(line.split_whitespace());
+        nicety.args(["run", "--rnic", "--device", "iwarp@127.0.0.1", "--"]).args(line.split_whitespace());
         Running::start(&mut nicety, &log)
     }
 

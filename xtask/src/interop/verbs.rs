@@ -168,6 +168,10 @@ const PERFTEST_CM: &[Row] = &[
     same("ib_read_bw -R -p PORT -n 200 -e"),
     same("ib_atomic_lat -R -p PORT -n 200"),
     same("ib_atomic_bw -R -p PORT -n 200"),
+    // As on RNICs, where a receiver of sends writes to the sender how many receives it has posted.
+    same("env NICETY_VERBS_KIND=rnic ib_send_bw -R -p PORT -n 2000"),
+    same("env NICETY_VERBS_KIND=rnic ib_send_bw -R -p PORT -n 2000 -b -e"),
+    same("env NICETY_VERBS_KIND=rnic ib_write_lat -R -p PORT -n 200"),
 ];
 
 const LIBFABRIC: &[Row] = &[
