@@ -1,7 +1,6 @@
 //! [`Cq`]: completion queues. What polls them is in `poll`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cface::{In, lock};
@@ -31,8 +30,6 @@ pub(crate) struct Cq {
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    /// Completions have been kept aside, or are of datagrams: who polls looks at more than the device's queue.
-    pub(crate) is_unusual: AtomicBool,
     /// Of queue pairs of type UD that complete here, too: who polls moves them.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that the calls for one at a time look at, and whom it is from.
@@ -75,7 +72,6 @@ fn create(
         notified: Acks::default(),
         events: Acks::default(),
         late: Late::default(),
-        is_unusual: AtomicBool::new(false),
         datagrams: OnceLock::new(),
         current: Mutex::default(),
     };

@@ -183,12 +183,15 @@ impl Engine {
                 Offered::Other(request) => connect::requested(self, request),
             },
             CmEvent::Established { qp_num, private_data, info } => {
+                let Some(qp_num) = self.pairing.established(qp_num) else { return };
                 self.with(qp_num, Qp::established, |id| connect::established(id, private_data, &info));
             }
             CmEvent::Rejected { qp_num, private_data } => {
+                let qp_num = self.pairing.whose(qp_num);
                 self.with(qp_num, Qp::failed, |id| connect::rejected(id, private_data));
             }
             CmEvent::ConnectFailed { qp_num, why } => {
+                let qp_num = self.pairing.whose(qp_num);
                 self.with(qp_num, Qp::failed, |id| connect::not_connected(self, id, &why));
             }
             // A pair is not told.

@@ -65,7 +65,6 @@ impl Parting {
         let mut withheld = lock(&self.withheld);
         self.is_unaware.store(false, Ordering::Release);
         receives.late.add(withheld.drain(..));
-        receives.is_unusual.store(true, Ordering::Release);
     }
 
     /// Withholds a completion; gives it back if the program knows already.
@@ -80,6 +79,8 @@ impl Parting {
 }
 
 /// Of completions that were taken, those that the program is told of, in front; how many.
+#[cold]
+#[inline(never)]
 pub(crate) fn sift(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
     let mut told = 0;
     for at in 0..wcs.len() {

@@ -4,7 +4,6 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering;
 
 use cface::{Out, contain, lock};
 use rdma_abi::context::ibv_context;
@@ -53,39 +52,26 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
 fn take_some<const N: usize>(cq: Held<Cq>, wanted: usize, place: Out<ibv_wc>) -> Result<usize, Errno> {
     let mut wcs = [Wc::default(); N];
     let wcs = &mut wcs[..wanted];
-    if cq.is_unusual.load(Ordering::Acquire) {
-        return take_unusual(cq, wcs, place);
-    }
-    let found = cq.cq.poll(wcs)?;
-    if !wcs[..found].iter().all(Wc::is_ok) {
-        let told = sift(cq, &mut wcs[..found]);
-        // What was kept aside is taken next.
-        return if told == 0 { take_unusual(cq, wcs, place) } else { tell(&wcs[..told], place) };
-    }
-    tell(&wcs[..found], place)
-}
-
-/// Puts completions where the program wants them.
-#[inline]
-fn tell(wcs: &[Wc], place: Out<ibv_wc>) -> Result<usize, Errno> {
-    if !wcs.is_empty() {
-        place.required(Errno::INVAL)?;
-    }
-    wcs.iter().enumerate().for_each(|(at, wc)| place.nth(at).set(completion(wc, None)));
-    Ok(wcs.len())
-}
-
-#[cold]
-#[inline(never)]
-fn take_unusual(cq: Held<Cq>, wcs: &mut [Wc], place: Out<ibv_wc>) -> Result<usize, Errno> {
     if let Some(datagrams) = cq.datagrams.get() {
         return take_datagrams(cq, datagrams, wcs, place);
     }
     let found = fetch(cq, wcs)?;
-    tell(&wcs[..found], place)
+    tell(&wcs[..found], place, |_| None)
+}
+
+/// Puts completions where the program wants them, with whom they are from.
+#[inline]
+fn tell(wcs: &[Wc], place: Out<ibv_wc>, source: impl Fn(&Wc) -> Option<u32>) -> Result<usize, Errno> {
+    if !wcs.is_empty() {
+        place.required(Errno::INVAL)?;
+    }
+    wcs.iter().enumerate().for_each(|(at, wc)| place.nth(at).set(completion(wc, source(wc))));
+    Ok(wcs.len())
 }
 
 /// Takes completions where queue pairs of type UD complete, too.
+#[cold]
+#[inline(never)]
 fn take_datagrams(
     cq: Held<Cq>,
     datagrams: &Datagrams,
@@ -96,16 +82,11 @@ fn take_datagrams(
     // Receives and whom they are from are taken in the same order.
     let _turn = lock(&cq.current);
     let found = fetch(cq, wcs)?;
-    if found > 0 {
-        place.required(Errno::INVAL)?;
-    }
-    for (at, wc) in wcs[..found].iter().enumerate() {
-        place.nth(at).set(completion(wc, source(datagrams, wc)));
-    }
-    Ok(found)
+    tell(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
 /// Takes what the program is told of.
+#[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     loop {
         let late = cq.late.take(place);

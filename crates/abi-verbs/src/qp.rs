@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::host::Span;
 use verbs::{Data, QpCap, QpInit, SendOp, SendWr};
 
 use crate::answer::Answer;
@@ -67,11 +66,8 @@ impl Qp {
         &self.qp
     }
 
-    /// The connection is there: requests may go. One that is connected with itself may get ready a moment later.
+    /// The connection is there: requests may go.
     pub(crate) fn established(&self) {
-        let host = self.qp.pd().device().host();
-        let is_ready = || (self.qp.state() != verbs::QpState::ReadyToReceive).then_some(());
-        host.poll("the other side of a queue pair itself", host.after(MOMENT), is_ready);
         self.gate.open(&self.qp);
     }
 
@@ -110,9 +106,6 @@ impl Qp {
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }
-
-/// How long that may take.
-const MOMENT: Span = Span::from_ms(100);
 
 /// Bytes that can be sent inline though nobody has asked for them, as cards have it: programs rely on some.
 const INLINE_LEAST: u32 = 64;
@@ -201,7 +194,6 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         // A queue is of one device, whose datagrams stay.
         for cq in [send_cq, recv_cq] {
             let _ = cq.datagrams.set(datagrams.clone());
-            cq.is_unusual.store(true, Ordering::Release);
         }
     }
     let users = [&pd.users, &send_cq.users, &recv_cq.users];

@@ -6,11 +6,11 @@
 //! A queue pair may want itself: NICs connect two, so another one connects, which nobody sees, and posts for it.
 //!
 //! It sits on [`Cm`], and has no thread: who takes that channel's events passes it each connect request. What becomes of a pair is
-//! told by the channel's other events, which name the queue pair.
+//! told by the channel's other events; whose they are, [`Pairing::established`] and [`Pairing::whose`] say.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
@@ -33,8 +33,8 @@ const BACKLOG: u32 = 4096;
 #[derive(Debug)]
 pub struct Pairing {
     cm: Cm,
-    /// Of those that connect for queue pairs which are connected with themselves: nobody hears of them.
-    twins: OnceLock<Cm>,
+    /// Queue pairs that connect for those which are connected with themselves: nobody knows their numbers.
+    twins: Mutex<BTreeMap<u32, u32>>,
     listener: Listener,
     waiting: Mutex<BTreeMap<Pair, Waiting>>,
 }
@@ -81,7 +81,7 @@ impl Pairing {
     /// As [`Cm::listen`].
     pub fn new(cm: &Cm, ip: IpAddr) -> Result<Self> {
         let listener = cm.listen(SocketAddr::new(ip, 0), BACKLOG)?;
-        Ok(Self { cm: cm.clone(), twins: OnceLock::new(), listener, waiting: Mutex::default() })
+        Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, waiting: Mutex::default() })
     }
 
     /// Where it listens: the address of all of its ends.
@@ -90,11 +90,11 @@ impl Pairing {
     }
 
     /// Has `qp` connected with `peer`, as soon as that wants it, too; `param` without its private data. Connected with itself, it
-    /// takes as much of its device as two, and may send as soon as its state says so, which can be a moment after it is established.
+    /// takes as much of its device as two.
     ///
     /// # Errors
-    /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`] and
-    /// [`crate::Device::create_cm`], and [`Error::Invalid`] the second time.
+    /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`], and
+    /// [`Error::Invalid`] the second time.
     pub fn pair(&self, qp: &Qp, peer: End, param: &ConnParam) -> Result<()> {
         let own = End { addr: self.addr(), qp_num: qp.num() };
         if own == peer {
@@ -108,24 +108,32 @@ impl Pairing {
 
     /// Has another one connect, and `qp` accept it.
     fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
-        let cm = match self.twins.get() {
-            Some(cm) => cm,
-            None => {
-                let cm = qp.pd().device().create_cm()?;
-                self.twins.get_or_init(|| cm)
-            }
-        };
-        while cm.poll_event().is_some() {}
         let twin = qp.make_twin()?;
+        lock(&self.twins).insert(twin.num(), own.qp_num);
         let peer = End { qp_num: twin.num(), ..own };
         self.await_request(qp, own, peer, param.clone())?;
-        connect(cm, (twin, peer), own, param)
+        connect(&self.cm, (twin, peer), own, param)
+    }
+
+    /// The queue pair that may send now that the channel says [`crate::CmEvent::Established`] of this one. Connected with itself, it
+    /// has two ends, and sends by the one that connects: of the other's event there is nothing to say.
+    pub fn established(&self, qp_num: u32) -> Option<u32> {
+        let twins = lock(&self.twins);
+        match twins.get(&qp_num) {
+            Some(own) => Some(*own),
+            None => (!twins.values().any(|own| *own == qp_num)).then_some(qp_num),
+        }
+    }
+
+    /// The queue pair that any other event of the channel is of, which names this one.
+    pub fn whose(&self, qp_num: u32) -> u32 {
+        lock(&self.twins).get(&qp_num).copied().unwrap_or(qp_num)
     }
 
     /// Has the greater end of a pair accepted when the lesser asks, which it may have done.
     fn await_request(&self, qp: &Qp, own: End, peer: End, param: ConnParam) -> Result<()> {
         let pair = Pair { own: own.qp_num, peer };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
             Some(Waiting::Request(request)) => {
                 drop(waiting);
@@ -146,7 +154,7 @@ impl Pairing {
         // Whoever does not speak this is refused, as the request is dropped.
         let Some((peer, own)) = decode(&request.private_data) else { return Offered::Kept };
         let pair = Pair { own, peer };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
             Some(Waiting::Wanted(param)) => Offered::Wanted(Accept { qp_num: own, request, param }),
             _ => {
@@ -169,9 +177,13 @@ impl Pairing {
 
     /// Forgets what waits for the queue pair with this number, which goes away.
     pub fn forget(&self, qp_num: u32) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|pair, _| pair.own != qp_num);
+        lock(&self.waiting).retain(|pair, _| pair.own != qp_num);
+        lock(&self.twins).retain(|_, own| *own != qp_num);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has the lesser end of a pair connect.

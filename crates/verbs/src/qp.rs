@@ -38,11 +38,7 @@ impl Qp {
 
     /// Its state now.
     pub fn state(&self) -> QpState {
-        match (self.ops.state(), self.twin.get()) {
-            // The accepting side of MPA's first revision is there at once.
-            (QpState::ReadyToSend, Some(twin)) if twin.state() == QpState::Init => QpState::ReadyToReceive,
-            (state, _) => state,
-        }
+        self.ops.state()
     }
 
     /// The protection domain that it reaches.
