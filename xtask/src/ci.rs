@@ -66,12 +66,27 @@ const STEPS: &[Step] = &[
     Step { name: "deb", command: "cargo xtask deb --try", run: |w| deb::check(w, true) },
 ];
 
+/// Has tests and models try what takes minutes, too.
+const WIDELY: (&str, &str) = ("NICETY_WIDE", "1");
+
 /// What takes long, downloads, or lets clocks decide: before a release, and after changes of what it is about.
 const WIDE: &[Step] = &[
     Step {
         name: "siege-long",
         command: "cargo xtask siege --minutes 10",
         run: |w| siege::check(w, &["--minutes", "10"].map(str::to_owned), false).map(|()| String::new()),
+    },
+    Step {
+        name: "loom-wide",
+        command: "NICETY_WIDE=1 cargo xtask loom",
+        run: |w| loom::check_with(w, &[WIDELY]),
+    },
+    Step {
+        name: "test-wide",
+        command: "NICETY_WIDE=1 cargo test --package bench --test launch everything_else",
+        run: |w| {
+            cargo(w, &["test", "--package", "bench", "--test", "launch", "everything_else"], Some(WIDELY))
+        },
     },
     Step {
         name: "interop",

@@ -12,6 +12,11 @@ const PACKAGES: &[&str] = &["cface", "host", "nic-soft"];
 
 /// Runs the models; says which crates had some.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    check_with(workspace, &[])
+}
+
+/// As [`check`], with these variables for the models.
+pub(crate) fn check_with(workspace: &Workspace, variables: &[(&str, &str)]) -> Result<String> {
     let mut checked = Vec::new();
     for package in PACKAGES.iter().filter(|package| has_models(workspace, package)) {
         let models = capture(cargo_test(workspace, package).args(["--", "--list"]))?;
@@ -21,7 +26,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
                 "`{package}` depends on loom but no unit test is named loom_*: add a model, or drop the dependency"
             );
         }
-        run(&mut cargo_test(workspace, package))?;
+        run(cargo_test(workspace, package).envs(variables.iter().copied()))?;
         checked.push(format!("{package} {models}"));
     }
     Ok(match checked.as_slice() {
