@@ -183,6 +183,8 @@ pub(crate) struct Connection {
     offered: Option<Offer>,
     slots: Slots,
     sizes: Sizes,
+    /// Bytes of payload of the longest message to the peer's slots.
+    slot_payload: usize,
     number: u64,
     /// Requests that were posted to the send queue, and those of them known to be over.
     posted: u64,
@@ -225,6 +227,7 @@ impl Connection {
             offered: None,
             slots,
             sizes,
+            slot_payload: nic.slot_payload_to(process),
             number: (number as u64) << 32,
             posted: 0,
             completed: 0,
@@ -296,7 +299,7 @@ impl Connection {
     /// Bytes of payload that a message may have beside its head.
     #[inline]
     pub(crate) fn payload_max(&self) -> usize {
-        if self.outbox.is_some() { self.sizes.record_payload() } else { self.sizes.slot_payload() }
+        if self.outbox.is_some() { self.sizes.record_payload() } else { self.slot_payload }
     }
 
     /// Whether a message can be sent now.

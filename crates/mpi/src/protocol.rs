@@ -18,9 +18,10 @@ pub struct Protocol {
     pub why: String,
 }
 
-/// The protocols by which a message goes over a device to another process in a job of so many, by size.
-pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
-    let sizes = Sizes::of_job(ranks);
+/// The protocols by which a message goes over a device to another process in a job of so many, by size. Modelled cards have shorter
+/// slots than real devices.
+pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
+    let sizes = if is_model || attr.maps_peers { Sizes::of_job(ranks) } else { Sizes::of_sent(ranks) };
     let eager = if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() };
     let inline = INLINE - HEAD;
     let slots =
@@ -69,13 +70,15 @@ mod tests {
     #[test]
     fn protocols_follow_each_other_and_large_jobs_have_shorter_slots() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
-        let limits = |ranks| protocols(&attr, ranks).iter().map(|p| p.from).collect::<Vec<_>>();
+        let limits = |ranks| protocols(&attr, ranks, true).iter().map(|p| p.from).collect::<Vec<_>>();
         assert_eq!(limits(4)[0], 0);
         assert!(limits(4).is_sorted() && limits(4096).is_sorted());
         assert!(limits(4096)[2] < limits(4)[2], "{:?}", limits(4096));
+        let real = |ranks: u32| protocols(&attr, ranks, false).last().map(|read| read.from);
+        assert_eq!([8, 9, 65].map(real), [(64 << 10) + 17, (8 << 10) + 17, limits(65)[2]].map(Some));
         let mapped = verbs::DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
         let reached = verbs::DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped.clone() };
-        let limits_of = |attr| protocols(attr, 4).iter().map(|p| p.from).collect::<Vec<_>>();
+        let limits_of = |attr| protocols(attr, 4, false).iter().map(|p| p.from).collect::<Vec<_>>();
         let read_from = (16 << 10) + 1;
         assert_eq!(limits_of(&mapped), [0, 17, read_from]);
         assert_eq!(limits_of(&reached), [0, 17, read_from, SHARED_MIN]);

@@ -275,7 +275,7 @@ impl Transport {
             Some(connection) => connection.payload_max(),
             None => {
                 let port = self.port_of(to)?;
-                self.nics[port].sizes.slot_payload()
+                self.nics[port].slot_payload_to(to)
             }
         };
         Ok(most.min(self.chosen.eager_max as usize))

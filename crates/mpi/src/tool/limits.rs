@@ -18,7 +18,7 @@ pub struct Limits {
     pub line_max: u64,
     /// The longest message that goes within a work request.
     pub inline_max: u64,
-    /// A slot.
+    /// A slot of the first device's.
     pub slot_bytes: u64,
     /// Slots of a connection, in each direction.
     pub slots: u64,
@@ -44,8 +44,11 @@ impl Default for Chosen {
 impl Process {
     /// The limits as they are now.
     pub fn limits(&self) -> Limits {
-        let sizes = Sizes::of_job(self.bootstrap().size());
-        let chosen = self.core().with(|engine| engine.transport.chosen);
+        let (chosen, first) = self.core().with(|engine| {
+            let nics = engine.transport.nics();
+            (engine.transport.chosen, nics.first().map(|nic| nic.sizes))
+        });
+        let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
             eager_max: chosen.eager_max.min(self.eager_most()),
             both_sides_min: chosen.both_sides_min,

@@ -80,7 +80,8 @@ impl Document {
             first.get_or_insert_with(|| {
                 (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
             });
-            messages.extend(protocols(&attr, ranks).into_iter().map(|protocol| Way::of(device, protocol)));
+            let of_device = protocols(&attr, ranks, device.contains("model:"));
+            messages.extend(of_device.into_iter().map(|protocol| Way::of(device, protocol)));
         }
         let (device, costs, shared) =
             first.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
