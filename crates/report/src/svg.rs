@@ -16,6 +16,8 @@ const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
 /// A character of a tick on a phone, where letters are larger against the drawing.
 const CHARACTER: f64 = 9.0;
+/// Characters below an axis that fit on a phone beside each other.
+const NARROW: usize = 16;
 /// Colours of curves.
 pub const COLOURS: usize = 8;
 
@@ -209,7 +211,12 @@ impl Chart {
     #[must_use]
     pub fn markup(&self) -> Markup {
         let (x, y) = (self.x.ends(0.03), self.y.ends(0.06));
-        let (across, up) = (self.x.ticks(x), self.y.ticks(y));
+        let (mut across, up) = (self.x.ticks(x), self.y.ticks(y));
+        let bars = || self.traces.iter().filter(|trace| trace.line == Line::Bars);
+        // Bars have names; there is nothing between them.
+        if bars().next().is_some() {
+            across.retain(|(x, _)| bars().any(|trace| trace.points.iter().any(|point| point.at[0] == *x)));
+        }
         let widest = up.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0) as f64;
         let place = Place { x, y, left: 30.0 + CHARACTER * widest };
         html! {
@@ -229,12 +236,13 @@ impl Chart {
         for (v, _) in up {
             lines += &format!("M{left} {:.1}H{right}", place.y(*v));
         }
+        // On a phone every other of them is left out where they do not all fit.
+        let crowded = across.iter().map(|(_, text)| text.len()).sum::<usize>() > NARROW;
         html! {
             g.grid {
                 path d=(lines) {}
-                // On a phone every other of the sizes is left out.
                 @for (i, (v, text)) in across.iter().enumerate() {
-                    text.odd[i % 2 == 1] x=(one(place.x(*v))) y=(bottom + 17.0) text-anchor="middle" { (text) }
+                    text.odd[crowded && i % 2 == 1] x=(one(place.x(*v))) y=(bottom + 17.0) text-anchor="middle" { (text) }
                 }
                 @for (v, text) in up {
                     text x=(one(left - 6.0)) y=(one(place.y(*v) + 4.0)) text-anchor="end" { (text) }
@@ -388,6 +396,16 @@ mod tests {
     }
 
     #[test]
+    fn on_a_phone_ticks_go_only_where_they_do_not_all_fit() {
+        let ticks = |x: Axis| {
+            let y = axis(false, false, [0.0, 60.0]);
+            Chart { label: "plot".to_owned(), x, y, traces: Vec::new() }.markup().into_string()
+        };
+        assert!(!ticks(axis(false, false, [0.0, 3.0])).contains("class=\"odd\""), "three bars");
+        assert!(ticks(axis(true, true, [8.0, 4_194_304.0])).contains("class=\"odd\""), "sizes");
+    }
+
+    #[test]
     fn bars_stand_on_nothing() {
         let point = |x: f64, y: f64| Point { at: [x, y], interval: None, text: String::new(), cell: None };
         let trace = Trace {
@@ -404,6 +422,7 @@ mod tests {
         let feet: Vec<&str> = bar.split(['M', ' ', 'V']).filter(|word| !word.is_empty()).collect();
         assert_eq!((feet.len(), feet[1]), (6, feet[4]), "two bars on one line: {bar}");
         assert!(!text.contains("class=\"line\""), "{text}");
+        assert!([">1<", ">2<"].iter().all(|name| text.contains(name)) && !text.contains(">1.5<"), "{text}");
     }
 
     #[test]

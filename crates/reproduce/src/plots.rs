@@ -134,7 +134,7 @@ pub(super) fn residuals(rows: &[Row]) -> Option<Chart> {
             .into(),
     };
     let axis = |title: &str, log, range| svg::Axis { title: title.to_owned(), log, bytes: false, range };
-    let y = range(scored.iter().map(|row| ratio(row)).chain([0.9, 1.1]), true)?;
+    let y = range(scored.iter().map(|row| ratio(row)).chain([0.5, 2.0]), true)?;
     let traces = papers.iter().enumerate().map(of).chain([0.9, 1.1].map(bound)).collect();
     let label =
         format!("Plot of {last} predicted numbers, the model over the paper; the rows are in the table");

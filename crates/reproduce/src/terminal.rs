@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 use super::contradictions::Contradiction;
 use super::judge::{Class, Row};
@@ -13,6 +13,12 @@ use report::number::{group, percent, plural, sig};
 
 /// Column of words.
 const WHAT: usize = 1;
+/// Columns that may have ranges, and how wide they are at most where that leaves less than so much for words.
+const RANGES: std::ops::RangeInclusive<usize> = 2..=3;
+const RANGE: u16 = 17;
+const LEAST: usize = 20;
+/// Beside the content of a column.
+const PADDING: usize = 2;
 /// Columns of numbers.
 const NUMBERS: std::ops::RangeInclusive<usize> = 2..=4;
 /// Rows shown of those that are furthest off.
@@ -69,10 +75,20 @@ fn experiment(out: &mut String, rows: &[&Row], width: usize, colour: bool) {
     for row in shown {
         table.add_row(cells(row));
     }
+    let wide: usize =
+        table.column_max_content_widths().iter().map(|content| usize::from(*content) + PADDING).sum();
+    let words = usize::from(table.column_max_content_widths()[WHAT]) + PADDING;
+    let crowded = width < wide - words + LEAST;
     for (index, column) in table.column_iter_mut().enumerate() {
-        // Only words are broken into lines.
-        if index != WHAT {
-            column.set_constraint(ColumnConstraint::ContentWidth);
+        // Words are broken into lines, and ranges where little would be left for words.
+        match index {
+            WHAT => {}
+            _ if crowded && RANGES.contains(&index) => {
+                column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(RANGE)));
+            }
+            _ => {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
         if NUMBERS.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -232,6 +232,9 @@ fn the_terminal_says_what_matters() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "a line is too long");
     let narrow = terminal(&run("NM-043", false), 70, false);
     assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
+    let ranges = terminal(&run("multirail-udapl/bandwidth_multiport", false), 80, false);
+    assert!(ranges.lines().all(|line| line.chars().count() <= 80), "{ranges}");
+    assert!(ranges.contains("what") && ranges.contains("single-rail"), "words are whole:\n{ranges}");
 }
 
 #[test]
