@@ -41,7 +41,7 @@ fn sideway(clients: &mut Clients) -> Result<Verdict> {
 
 /// Builds the programs below this folder; where they are.
 fn install(folder: &Path) -> Result<PathBuf> {
-    if !Path::new(CLANG_FOLDER).is_dir() {
+    if !Path::new(CLANG_FOLDER).join("libclang.so").exists() {
         let mut apt = Command::new("apt-get");
         run(apt.args(["install", "-y", "-qq", "--no-install-recommends", CLANG]))
             .with_context(|| format!("as root: apt-get install {CLANG}"))?;
