@@ -823,7 +823,8 @@ fn calls_that_differ_are_errors(process: &Process) {
         // Each would be its own root.
         return;
     }
-    let mut long = vec![world.rank() as u8; 100_000];
+    // Parts that do not come along with a message.
+    let mut long = vec![world.rank() as u8; 1_000_000];
     let root = if odd { 1 } else { 0 };
     let mut request = world.icollective(&Collective::Bcast { buffer: support::buffer(&mut long), root });
     let status = request.as_mut().expect("valid").wait();
@@ -831,7 +832,7 @@ fn calls_that_differ_are_errors(process: &Process) {
     // Wherever nobody shares memory, what the last rank waits for is what nobody sends.
     let text = status.error.map_or(String::new(), |error| error.text.clone());
     let names =
-        text.contains("bcast of 100000 bytes") || text.contains("has given up") || text.contains("belong");
+        text.contains("bcast of 1000000 bytes") || text.contains("has given up") || text.contains("belong");
     assert!(!odd || names, "{text}");
     world.collective(&Collective::Barrier).expect("all is well");
 }

@@ -80,7 +80,7 @@ impl Document {
             first.get_or_insert_with(|| {
                 (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
             });
-            let of_device = protocols(&attr, ranks, device.contains("model:"));
+            let of_device = protocols(&attr, ranks, fabric::is_virtual(device));
             messages.extend(of_device.into_iter().map(|protocol| Way::of(device, protocol)));
         }
         let (device, costs, shared) =
