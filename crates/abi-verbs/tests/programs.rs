@@ -38,6 +38,25 @@ fn a_device_is_described() {
 }
 
 /// Pairs of Debian's programs, which check what they can of what arrives.
+/// Runs a pair. Of two ibv_srq_pingpong the one that is done first leaves, though the other may still send by another of its queue
+/// pairs: a card says half a second later that nobody acknowledges, ours at once. Then they are run again, twice at most.
+fn pair_that_parts(names: &Names, device: &str, line: &str) -> [String; 2] {
+    let may_part = line.starts_with("ibv_srq_pingpong");
+    for _ in 0..2 {
+        match std::panic::catch_unwind(|| pair(names, device, line)) {
+            Ok(said) => return said,
+            Err(why) => {
+                let has_parted =
+                    why.downcast_ref::<String>().is_some_and(|why| why.contains("retry counter exceeded"));
+                if !(may_part && has_parted) {
+                    std::panic::resume_unwind(why);
+                }
+            }
+        }
+    }
+    pair(names, device, line)
+}
+
 fn run_pairs(device: &str, package: &str, lines: &[&str]) {
     let names = Names::new();
     for line in lines {
@@ -45,7 +64,9 @@ fn run_pairs(device: &str, package: &str, lines: &[&str]) {
         if !has(program, package) {
             return;
         }
-        let said = pair(&names, device, line);
+        // Without -F perftest ends without a report where the clock seems to be unsteady, as it does on a machine that has other work.
+        let options = if package == "perftest" { " -F" } else { "" };
+        let said = pair_that_parts(&names, device, &format!("{line}{options}"));
         for wrong in ["rror", "ailed", "invalid data"] {
             assert!(!said.concat().contains(wrong), "{line}: {said:?}");
         }
