@@ -208,9 +208,7 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
     if let Some(state) = STATE.get() {
         state.launch.abort(code);
     }
-    // A shell sees the low byte only, which says that all is well only if the program does.
-    let status = if code != 0 && code & 0xff == 0 { 1 } else { code & 0xff };
-    std::process::exit(status);
+    std::process::exit(pmi::abort_status(code).into());
 }
 
 /// The rank in the job, for messages; nothing before there is one.

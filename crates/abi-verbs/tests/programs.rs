@@ -37,7 +37,6 @@ fn a_device_is_described() {
     assert!(wrong.contains("'smh', which is left out") && wrong.contains("nicety0"), "{wrong}");
 }
 
-/// Pairs of Debian's programs, which check what they can of what arrives.
 /// Runs a pair. Of two ibv_srq_pingpong the one that is done first leaves, though the other may still send by another of its queue
 /// pairs: a card says half a second later that nobody acknowledges, ours at once. Then they are run again, twice at most.
 fn pair_that_parts(names: &Names, device: &str, line: &str) -> [String; 2] {
@@ -57,6 +56,7 @@ fn pair_that_parts(names: &Names, device: &str, line: &str) -> [String; 2] {
     pair(names, device, line)
 }
 
+/// Pairs of Debian's programs, which check what they can of what arrives.
 fn run_pairs(device: &str, package: &str, lines: &[&str]) {
     let names = Names::new();
     for line in lines {

@@ -66,13 +66,18 @@ impl Sizes {
     /// What a job of `size` can afford on real devices that do not map peers' memory: a long message that is copied through a slot is
     /// there sooner than one that is announced and read. Half a round trip over TCP on one host of 8 KiB took 8 us one way and 29 the
     /// other. With as many slots as [`Sizes::of_job`] gives, none of which is shorter: what jobs tell each other of holds here, too.
-    pub(crate) fn of_sent(size: u32) -> Self {
+    fn of_sent(size: u32) -> Self {
         let payload = match size {
             0..=8 => 64 << 10,
             9..=64 => 8 << 10,
             _ => return Self::of_job(size),
         };
         Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
+    }
+
+    /// What a job of `size` has on a device, to which messages are stored or sent.
+    pub(crate) fn of_device(is_stored: bool, is_model: bool, size: u32) -> Self {
+        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(size) }
     }
 
     /// Bytes of payload that a message may bring along in a slot, and in a record of a ring.
@@ -217,8 +222,7 @@ impl Nic {
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_ring, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        let is_sent = !is_model && !attr.maps_peers && !writes;
-        let sizes = if is_sent { Sizes::of_sent(size) } else { Sizes::of_job(size) };
+        let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);
         let each = sizes.send_depth() + sizes.receive_depth();
         // While two connections cross, a peer has both.

@@ -21,7 +21,7 @@ pub struct Protocol {
 /// The protocols by which a message goes over a device to another process in a job of so many, by size. Modelled cards have shorter
 /// slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
-    let sizes = if is_model || attr.maps_peers { Sizes::of_job(ranks) } else { Sizes::of_sent(ranks) };
+    let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
     let eager = if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() };
     let inline = INLINE - HEAD;
     let slots =

@@ -51,3 +51,12 @@ pub mod server;
 pub mod spawn;
 pub mod value;
 pub mod wire;
+
+/// The status of a program, or of the job, that ends by aborting with `code`: its low byte, which is all that a shell sees. It says that all is
+/// well only if the code does, as with MPICH and Open MPI, and for OpenSHMEM's `shmem_global_exit`; 1 stands for codes that would look so.
+pub fn abort_status(code: i32) -> u8 {
+    match code.to_le_bytes()[0] {
+        0 if code != 0 => 1,
+        low => low,
+    }
+}

@@ -33,9 +33,11 @@ impl Bench {
         let (target, folder) = (workspace.target(), workspace.target().join("interop/openshmem"));
         let bench = Self { folder, nicety: target.join("debug/nicety") };
         bench.portals(&target.join("debug/libnicety_portals.so"))?;
-        if !bench.folder.join("built").exists() {
+        let (built, header) = (bench.folder.join("built"), bench.folder.join("portals4/include/portals4.h"));
+        let of = format!("{}\n{}", source.display(), fs::read_to_string(header)?);
+        if fs::read_to_string(&built).ok().is_none_or(|before| before != of) {
             bench.build(source)?;
-            fs::write(bench.folder.join("built"), "")?;
+            fs::write(built, of)?;
         }
         Ok(bench)
     }

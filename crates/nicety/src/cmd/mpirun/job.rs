@@ -430,13 +430,8 @@ impl Job {
             }
             Event::Abort { rank, code, message } => {
                 if let Some(at) = at(self, rank) {
-                    // Only a program that says zero means success, as with MPICH and Open MPI, and in OpenSHMEM.
-                    let status = match (code, (code & 0xff) as u8) {
-                        (1.., 0) | (..=-1, 0) => FAILED,
-                        (_, status) => status,
-                    };
                     let said = if message.is_empty() { message } else { format!(": {message}") };
-                    self.fail_rank(at, status, &format!("aborts the job with {code}{said}"));
+                    self.fail_rank(at, pmi::abort_status(code), &format!("aborts the job with {code}{said}"));
                 }
             }
             Event::Left { rank, how } => {
