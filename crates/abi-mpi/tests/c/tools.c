@@ -132,7 +132,7 @@ static void limits(void) {
     OK(set("eager_max", &eager));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(number(session, long_ones) == (unsigned long) (size > 1));
-    eager = limit("ring_bytes") + 1;
+    eager = (limit("ring_bytes") > limit("slot_bytes") ? limit("ring_bytes") : limit("slot_bytes")) + 1;
     CHECK(set("eager_max", &eager) == MPI_T_ERR_INVALID && set("both_sides_min", &none) == MPI_T_ERR_INVALID);
     CHECK(set("slots", &none) == MPI_T_ERR_CVAR_SET_NEVER);
     OK(MPI_T_pvar_session_free(&session));
