@@ -109,7 +109,12 @@ pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>)
 
 pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
     let cq = cq.look()?;
-    cq.cq.resize(u32::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
+    let size = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    if let Some(datagrams) = cq.datagrams.get() {
+        // A card has sent what was posted, and its completions count. That the queue keeps its size has the device look for them.
+        datagrams.settle(|| drop(cq.cq.resize(cq.cq.cqe())));
+    }
+    cq.cq.resize(size)?;
     cq.show(|seen| seen.cqe = cqe);
     Ok(())
 }

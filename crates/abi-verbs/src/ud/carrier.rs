@@ -25,6 +25,11 @@ const PATIENCE: Span = Span::from_ms(500);
 const WAITING: usize = 64;
 /// How often they are tried.
 const PAUSE: Span = Span::from_us(100);
+/// For how long what was posted is waited for where its completions are to be counted.
+const MOMENT: Span = Span::from_ms(50);
+/// Steps after all has come over, until completions are found: a device may ask twice whether something has arrived, as `iwarp` does,
+/// and its thread may be at it meanwhile.
+const STEPS: u32 = 4;
 /// Completions of all bridges.
 const ENTRIES: u32 = 1 << 14;
 
@@ -155,6 +160,19 @@ impl Datagrams {
             let has_left =
                 bridges.iter().all(|bridge| bridge.is_empty()) && self.turn.try_lock().is_ok_and(is_sent);
             has_left.then_some(())
+        });
+    }
+
+    /// Has what was posted come over, and `look` find its completions: `look` is called after each step.
+    pub(crate) fn settle(&self, look: impl Fn()) {
+        let bridges: Vec<_> = lock(&self.bridges).own.values().cloned().collect();
+        let (host, mut steps) = (self.device.host(), STEPS);
+        // Where others post all the while, it ends by the time.
+        host.poll("datagrams that come over", host.after(MOMENT), || {
+            self.carry(&mut lock(&self.turn));
+            look();
+            steps -= u32::from(bridges.iter().all(|bridge| bridge.is_empty()));
+            (steps == 0).then_some(())
         });
     }
 

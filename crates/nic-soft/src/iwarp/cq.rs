@@ -101,6 +101,8 @@ impl CqOps for CqInner {
 
     fn resize(&self, cqe: u32) -> Result<()> {
         self.device.shared.birth.check()?;
+        // What is due counts, though nobody has polled for it.
+        self.drive(false);
         let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
         if self.ring.resize(cqe) { Ok(()) } else { Err(too_many()) }
     }
