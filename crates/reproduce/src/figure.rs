@@ -75,7 +75,7 @@ enum End {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) paper: &'static str,
-    number: &'static str,
+    pub(super) number: &'static str,
     title: &'static str,
     /// Experiments whose rows it belongs to.
     pub(super) experiment: &'static str,

@@ -231,14 +231,25 @@ fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
     }
 }
 
-/// Whether a row says that it is of this figure: of its number, or of that with a letter, which is a part of it.
+/// Whether a row says that it is of this figure.
 fn belongs(row: &Row, figure: &Figure) -> bool {
-    let words = row.figure.split(|c: char| c.is_whitespace() || c == ',');
-    let figures = row.figure.starts_with("Figure");
-    let part = |word: &str| {
-        word == figure.number || figure.number.strip_prefix(word).is_some_and(|rest| rest.starts_with('('))
-    };
-    row.paper == figure.paper && row.class != Class::NotComputed && figures && words.into_iter().any(part)
+    row.paper == figure.paper && row.class != Class::NotComputed && names(&row.figure, figure.number)
+}
+
+/// Whether what a row says names this figure: its number, that without its letter, or that with several letters.
+pub(super) fn names(said: &str, number: &str) -> bool {
+    let (wanted, letter) = parts(number);
+    said.starts_with("Figure")
+        && said.split_whitespace().any(|word| {
+            let (found, letters) = parts(word.trim_end_matches(','));
+            found == wanted && (letters.is_empty() || letters.split(',').any(|one| one == letter))
+        })
+}
+
+/// A figure's number, and its letters without brackets.
+fn parts(text: &str) -> (&str, &str) {
+    let (number, letters) = text.split_once('(').unwrap_or((text, ""));
+    (number, letters.trim_end_matches(')'))
 }
 
 /// How many of a figure's predictions are met.

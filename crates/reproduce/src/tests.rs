@@ -69,6 +69,33 @@ fn what_is_computed_alike_stands_together() {
     }
 }
 
+/// Goal: figures come in their paper's order, and each has verdicts beside it. Method: numbers and letters rise within a
+/// paper, and rows of the paper name each figure.
+#[test]
+fn figures_are_in_order_and_have_rows() {
+    let rows = select(None).expect("all rows");
+    let plans = figures::plans(&rows);
+    let place = |number: &str| -> (Vec<u32>, String) {
+        let (digits, letter) = number.split_once('(').unwrap_or((number, ""));
+        (digits.split('.').map(|n| n.parse().expect("a number")).collect(), letter.to_owned())
+    };
+    for pair in plans.windows(2).filter(|pair| pair[0].paper == pair[1].paper) {
+        assert!(
+            place(pair[0].number) < place(pair[1].number),
+            "{} before {}",
+            pair[0].number,
+            pair[1].number
+        );
+    }
+    let bare = |plan: &&figure::Plan| {
+        !rows.iter().any(|row| row.paper == plan.paper && page::names(&row.figure, plan.number))
+    };
+    let bare: Vec<_> = plans.iter().filter(bare).map(|plan| (plan.paper, plan.number)).collect();
+    assert!(bare.is_empty(), "no row names {bare:?}");
+    assert!(page::names("Figures 3, 5", "5") && page::names("Figure 3.8", "3.8(b)"));
+    assert!(!page::names("Figure 3.12(b,d)", "3.12(a)") && !page::names("Table 3.1", "3.1"));
+}
+
 /// Goal: every cell that is asked for exists.
 #[test]
 fn every_cell_is_of_a_known_experiment() {

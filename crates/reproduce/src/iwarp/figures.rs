@@ -21,7 +21,7 @@ pub(crate) fn plans() -> Vec<Plan> {
 /// Latencies, as in Figure 4(a).
 fn latency() -> Plan {
     let small = super::setups::SMALL;
-    Plan::new(IWARP, "4a", "latency", "Latency of small messages")
+    Plan::new(IWARP, "4(a)", "latency", "Latency of small messages")
         .axes(BYTES, US)
         .curve("verbs, RDMA write", LATENCIES, |n| CARD.latency("write", HOST_HOST, n))
         .curve("sockets", LATENCIES, |n| SOCKETS.latency("send", HOST_HOST, n))
@@ -37,7 +37,7 @@ fn latency() -> Plan {
 
 /// Bandwidths, as in Figure 4(b).
 fn bandwidth() -> Plan {
-    Plan::new(IWARP, "4b", "bandwidth", "Bandwidth of windows of messages")
+    Plan::new(IWARP, "4(b)", "bandwidth", "Bandwidth of windows of messages")
         .axes(BYTES, MB)
         .curve("verbs, RDMA write", SWEEP, |n| CARD.bandwidth("write", HOST_HOST, 1, n))
         .curve("sockets", SWEEP, |n| SOCKETS.bandwidth("send", HOST_HOST, 1, n))
@@ -70,8 +70,8 @@ fn four(
 /// Figure 5: latency and bandwidth of puts.
 fn puts() -> [Plan; 2] {
     let small = super::setups::SMALL;
-    let late = Plan::new(IWARP, "5a", "put_latency", "Latency of puts").axes(BYTES, US);
-    let wide = Plan::new(IWARP, "5b", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
+    let late = Plan::new(IWARP, "5(a)", "put_latency", "Latency of puts").axes(BYTES, US);
+    let wide = Plan::new(IWARP, "5(b)", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
     [
         four(late, LATENCIES, Library::put_latency)
             .point(0, "IW-036", small)
@@ -89,8 +89,8 @@ fn puts() -> [Plan; 2] {
 /// Figure 6: latency and bandwidth of gets.
 fn gets() -> [Plan; 2] {
     let small = super::setups::SMALL;
-    let late = Plan::new(IWARP, "6a", "get_latency", "Latency of gets").axes(BYTES, US);
-    let wide = Plan::new(IWARP, "6b", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
+    let late = Plan::new(IWARP, "6(a)", "get_latency", "Latency of gets").axes(BYTES, US);
+    let wide = Plan::new(IWARP, "6(b)", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
     [
         four(late, LATENCIES, Library::get_latency)
             .point(0, "IW-050", small)
@@ -116,13 +116,13 @@ fn collectives() -> [Plan; 3] {
             .curve("MVAPICH2-R", VECTORS, |n| RING.collective(call, ALL, n))
     };
     [
-        vectors("7a", "imb_allreduce", "Allreduce of 32 processes", "mpi-allreduce")
+        vectors("7(a)", "imb_allreduce", "Allreduce of 32 processes", "mpi-allreduce")
             .point(0, "IW-061", small)
             .point(1, "IW-062", small),
-        vectors("7b", "imb_allgather", "Allgather of 32 processes", "mpi-allgather")
+        vectors("7(b)", "imb_allgather", "Allgather of 32 processes", "mpi-allgather")
             .point(0, "IW-064", small)
             .point(1, "IW-065", small),
-        Plan::new(IWARP, "8a", "imb_barrier", "Barrier")
+        Plan::new(IWARP, "8(a)", "imb_barrier", "Barrier")
             .axes(processes, US)
             .curve("MPICH2", CROWDS, |n| MPICH2.collective("mpi-barrier", n, 0))
             .curve("MVAPICH2-R", CROWDS, |n| RING.collective("mpi-barrier", n, 0)),
@@ -137,7 +137,7 @@ fn kernels() -> Plan {
         let kernel = if bar == 1 { "nas-is" } else { "nas-cg" };
         MPICH2.kernel(kernel, 16).above(RING.kernel(kernel, 16))
     };
-    Plan::new(IWARP, "8b", "nas_is", "Kernels of NAS, 16 processes")
+    Plan::new(IWARP, "8(b)", "nas_is", "Kernels of NAS, 16 processes")
         .axes(x, y)
         .bars()
         .curve("MVAPICH2-R", 1..=2, gain)
