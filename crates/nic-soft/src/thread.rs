@@ -6,13 +6,16 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::ThreadId;
 
 use host::{Host, Span, Task};
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use verbs::{Error, Result};
 
 use crate::fork::Fd;
 use crate::limits::no_thread;
 use crate::sync::unpoisoned;
+
+/// The shortest sleep of epoll_wait(2).
+const EPOLL_STEP: Span = Span::from_ms(1);
 
 /// What the thread sleeps on: descriptors that it watches, each under a token, and being woken. It may outlive its device.
 pub(crate) struct Ear {
@@ -90,10 +93,19 @@ impl Ear {
     /// woken it.
     pub(crate) fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) -> bool {
         events.clear();
-        let timeout = pause.map(|pause| {
+        let exact = |pause: Span| {
             let pause = pause.to_std();
             Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
-        });
+        };
+        let timeout = match pause {
+            // epoll_wait(2) counts whole milliseconds, and more where it is not a whole number of them.
+            Some(pause) if pause > Span::ZERO && pause < EPOLL_STEP => {
+                let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
+                let _ = poll(&mut epoll, Some(&exact(pause)));
+                Some(exact(Span::ZERO))
+            }
+            pause => pause.map(exact),
+        };
         // Interrupted by a signal, the thread just looks around.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
         let any = !events.is_empty();

@@ -3,7 +3,8 @@
 //! Who polls looks at the socket without asking anybody. The thread hears of a socket once, until it is armed again. If it
 //! finds that somebody polls, it does not arm it but *watches* the connection: it looks, ever more seldom up to once in a
 //! millisecond, whether polls go on. When they have stopped it does what is to be done and arms the socket. A poller that has
-//! polled for a while disarms the socket itself and asks to be watched; one that is about to sleep arms it.
+//! polled for a while disarms the socket itself and asks to be watched; one that is about to sleep arms it. Where somebody sleeps
+//! the thread does not watch: the polls that it counts may all be from before.
 //!
 //! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
 //! next look. Where a message waits for a receive nobody reads on, and the socket is armed for the peer's end even while
@@ -89,11 +90,14 @@ impl Attention {
     /// The thread has been told of the socket; whether it is to watch from now on.
     pub(super) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
         self.armed = None;
-        let starts = !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER;
+        let starts =
+            !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER && !queues.has_sleeper();
         if starts {
             self.watch(socket, queues);
+            // Who went to sleep meanwhile has found nothing to hand over.
+            self.watched = !queues.has_sleeper();
         }
-        starts
+        self.watched && starts
     }
 
     /// The thread looks.
@@ -145,6 +149,64 @@ impl Attention {
         shared.reactor.unwatch(socket);
         if self.listed {
             shared.news.unlist(socket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+
+    use verbs::QpCap;
+
+    use super::super::completions::Completions;
+    use super::super::config::IwarpConfig;
+    use super::super::queues::Making;
+    use super::*;
+    use crate::fork::Birth;
+
+    /// A connection's queue pair, and its queue of completions.
+    fn queues() -> (Queues, Arc<Completions>) {
+        let birth = Birth::here().expect("handlers");
+        let shared =
+            Arc::new(Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors"));
+        let ring = Arc::new(Completions::new(&shared, 0, 16, None));
+        let making = Making {
+            num: 1,
+            pd: 1,
+            cap: QpCap::default(),
+            sq_sig_all: false,
+            sends_as: None,
+            send_ring: ring.clone(),
+            recv_ring: ring.clone(),
+            srq: None,
+        };
+        (Queues::new(&shared, making).expect("queues"), ring)
+    }
+
+    /// Goal: the thread does not leave a connection to a poller that has gone to sleep. Method: polls, then something comes, with and
+    /// without a sleeper on the completion queue. A sleeper found nothing to hand over, as the socket was armed: if the thread watched, the
+    /// rest of what comes would wait for its next look.
+    #[test]
+    fn what_comes_for_a_sleeper_that_has_polled_is_heard() {
+        let (queues, ring) = queues();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        for sleeps in [false, true, false] {
+            let mut attention = Attention::default();
+            attention.settle(socket.as_fd(), &queues, false, false);
+            (0..POLLS_TO_TAKE_OVER - 1).for_each(|_| queues.count_poll());
+            attention.on_poll(socket.as_fd(), &queues);
+            if sleeps {
+                ring.bell().announce();
+                assert!(!attention.hand_over(), "the socket is armed");
+            }
+            assert_eq!(attention.on_event(socket.as_fd(), &queues), !sleeps);
+            attention.settle(socket.as_fd(), &queues, false, false);
+            assert_eq!(attention.armed.is_some(), sleeps, "the thread hears of more if nobody polls");
+            if sleeps {
+                ring.bell().retract();
+            }
         }
     }
 }

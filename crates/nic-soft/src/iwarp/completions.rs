@@ -126,6 +126,11 @@ impl Completions {
         &self.bell
     }
 
+    /// Whether somebody sleeps until a completion comes, or is about to.
+    pub(super) fn has_sleeper(&self) -> bool {
+        self.bell.is_awaited() || self.armed.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether more completions came than there was room for.
     #[inline]
     pub(super) fn is_dead(&self) -> bool {

@@ -159,6 +159,14 @@ impl Queues {
         self.recv_ring.watched.lock().insert(self.num);
     }
 
+    /// Whether somebody sleeps on one of its completion queues, or is about to. After [`Queues::note_watched`], either this sees who is
+    /// about to sleep, or that one sees the note.
+    pub(super) fn has_sleeper(&self) -> bool {
+        // Pairs with the fences of the bell's sleeper and of `Completions::arm`: these looks must not move before the note.
+        fence(Ordering::SeqCst);
+        self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
+    }
+
     /// Whoever holds the stage is going to look tags up: deregistering waits for it from now on.
     #[inline]
     pub(super) fn enter(&self) {
