@@ -69,30 +69,30 @@ pub(crate) fn register(
 }
 
 /// Where bytes are copied.
-pub(crate) enum Way {
+pub(crate) enum Transfer {
     /// From the program's memory.
     In(*const u8),
     /// To the program's memory.
     Out(*mut u8),
 }
 
-pub(crate) fn copy(dm: Handle<Dm>, at: u64, way: Way, len: usize) -> Answer {
+pub(crate) fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     let (dm, at) = (dm.look()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
     let is_null = match way {
-        Way::In(from) => from.is_null(),
-        Way::Out(to) => to.is_null(),
+        Transfer::In(from) => from.is_null(),
+        Transfer::Out(to) => to.is_null(),
     };
     if len == 0 || is_null {
         return if len == 0 { Ok(()) } else { Err(Errno::INVAL) };
     }
     match way {
-        Way::In(from) => {
+        Transfer::In(from) => {
             // SAFETY: a program passes as many bytes of its memory as it says, and does not change them meanwhile. Test:
             // `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
             let bytes = unsafe { std::slice::from_raw_parts(from, len) };
             dm.buf.write(at, bytes)?;
         }
-        Way::Out(to) => {
+        Transfer::Out(to) => {
             // SAFETY: as above; nobody else uses them meanwhile.
             let bytes = unsafe { std::slice::from_raw_parts_mut(to, len) };
             dm.buf.read(at, bytes)?;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use cface::{contain, lock};
 use libc::{DIR, dirent64};
 
-use crate::paths::{Place, next};
+use crate::paths::{Entry, next};
 
 /// A folder that is being listed: what has not been read of it, and the entry that was read last.
 struct Listing {
@@ -40,10 +40,10 @@ macro_rules! theirs {
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     let theirs = theirs!(c"opendir": extern "C" fn(*const c_char) -> *mut DIR);
-    let place = contain(|| Place::of(path)).unwrap_or(None);
+    let place = contain(|| Entry::of(path)).unwrap_or(None);
     let at = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
     let stream = theirs(at);
-    if let (Some(Place::Folder(names)), false) = (place, stream.is_null()) {
+    if let (Some(Entry::Folder(names)), false) = (place, stream.is_null()) {
         // SAFETY: numbers and bytes. Test: as above.
         let entry = Box::new(unsafe { std::mem::zeroed::<dirent64>() });
         let listing = Listing { names: names.into_iter(), entry };
@@ -100,7 +100,7 @@ extern "C" fn closedir(stream: *mut DIR) -> c_int {
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, found: *mut c_void) -> c_int {
     let theirs = theirs!(c"statx": extern "C" fn(c_int, *const c_char, c_int, c_uint, *mut c_void) -> c_int);
-    let place = contain(|| Place::of(path)).unwrap_or(None);
+    let place = contain(|| Entry::of(path)).unwrap_or(None);
     let path = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
     theirs(at, path, flags, mask, found)
 }

@@ -17,7 +17,7 @@ use crate::{engine, interface};
 
 /// What one of these paths leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Entry {
     /// A character device.
     Device,
     /// With the names of what is in it.
@@ -49,7 +49,7 @@ const ATTRIBUTES: &[&str] = &[
     "ports/1/gid_attrs/types/0",
 ];
 
-impl Place {
+impl Entry {
     /// What a program's path leads to, if it is one of these and there is something.
     pub(crate) fn of(path: *const c_char) -> Option<Self> {
         Self::find(meant(path)?)
@@ -172,7 +172,7 @@ fn resolve(path: &str) -> String {
 /// for one that leads nowhere.
 fn real(path: *const c_char) -> Option<(CString, bool)> {
     let real = resolve(meant(path)?);
-    let is_own = Place::find(&real).is_some();
+    let is_own = Entry::find(&real).is_some();
     let real = CString::new(real).ok()?;
     (is_own || meant(real.as_ptr()).is_none()).then_some((real, is_own))
 }
@@ -193,8 +193,8 @@ fn number(name: &str, before: &str) -> Option<usize> {
 
 /// The text of an attribute.
 pub(crate) fn read(folder: &str, file: &str) -> Option<String> {
-    match Place::find(&format!("{folder}/{file}")) {
-        Some(Place::Attribute(text)) => Some(text),
+    match Entry::find(&format!("{folder}/{file}")) {
+        Some(Entry::Attribute(text)) => Some(text),
         _ => None,
     }
 }
@@ -221,8 +221,8 @@ macro_rules! instead {
         unsafe extern "C" fn $name($($at: $folder,)? path: *const c_char, $($argument: $kind),*) -> $answer {
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             type Next = unsafe extern "C" fn($($folder,)? *const c_char, $($kind),*) -> $answer;
-            let own: fn(&Place) -> Option<$answer> = $own;
-            let place = contain(|| Place::of(path)).unwrap_or(None);
+            let own: fn(&Entry) -> Option<$answer> = $own;
+            let place = contain(|| Entry::of(path)).unwrap_or(None);
             if let Some(answer) = place.as_ref().and_then(own) {
                 return answer;
             }
@@ -236,15 +236,15 @@ macro_rules! instead {
     )*};
 }
 
-fn stream(place: &Place) -> Option<*mut libc::FILE> {
+fn stream(place: &Entry) -> Option<*mut libc::FILE> {
     // SAFETY: a descriptor of our own, which the stream takes over. Test: as above.
     place.open().map(|fd| unsafe { libc::fdopen(fd, c"r".as_ptr()) })
 }
 
 // The mode is there or not, and the C library looks at it when the flags say so.
 instead! {
-    open(flags: c_int, mode: c_uint) -> c_int, Place::open;
-    open64(flags: c_int, mode: c_uint) -> c_int, Place::open;
+    open(flags: c_int, mode: c_uint) -> c_int, Entry::open;
+    open64(flags: c_int, mode: c_uint) -> c_int, Entry::open;
     fopen(mode: *const c_char) -> *mut libc::FILE, stream;
     fopen64(mode: *const c_char) -> *mut libc::FILE, stream;
     access(mode: c_int) -> c_int, |_| None;
@@ -252,8 +252,8 @@ instead! {
     stat64(found: *mut c_void) -> c_int, |_| None;
     lstat(found: *mut c_void) -> c_int, |_| None;
     lstat64(found: *mut c_void) -> c_int, |_| None;
-    openat[at: c_int](flags: c_int, mode: c_uint) -> c_int, Place::open;
-    openat64[at: c_int](flags: c_int, mode: c_uint) -> c_int, Place::open;
+    openat[at: c_int](flags: c_int, mode: c_uint) -> c_int, Entry::open;
+    openat64[at: c_int](flags: c_int, mode: c_uint) -> c_int, Entry::open;
     faccessat[at: c_int](mode: c_int, flags: c_int) -> c_int, |_| None;
     fstatat[at: c_int](found: *mut c_void, flags: c_int) -> c_int, |_| None;
     fstatat64[at: c_int](found: *mut c_void, flags: c_int) -> c_int, |_| None;
@@ -288,7 +288,7 @@ unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usi
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     type Next = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> isize;
     let Some(text) = contain(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
-        if contain(|| Place::of(path)).is_ok_and(|place| place.is_some()) {
+        if contain(|| Entry::of(path)).is_ok_and(|place| place.is_some()) {
             Errno::INVAL.leave();
             return -1;
         }
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn paths_lead_to_devices_that_there_are() {
-        let names = |path: &str| match Place::find(path) {
-            Some(Place::Folder(names)) => names.into_iter().collect::<Vec<_>>().join(" "),
+        let names = |path: &str| match Entry::find(path) {
+            Some(Entry::Folder(names)) => names.into_iter().collect::<Vec<_>>().join(" "),
             other => panic!("{path}: {other:?}"),
         };
         assert_eq!(
@@ -347,11 +347,11 @@ mod tests {
         assert_eq!(device("/ports/1"), "gid_attrs link_layer phys_state rate state");
         assert_eq!(["/ports/", "/device/net/", "/device/net/lo"].map(device), ["1", "lo", ""]);
         for name in ATTRIBUTES {
-            assert!(matches!(Place::attribute(0, name), Some(Place::Attribute(_))), "{name}");
+            assert!(matches!(Entry::attribute(0, name), Some(Entry::Attribute(_))), "{name}");
         }
-        assert_eq!(Place::find("/dev/infiniband/uverbs0"), Some(Place::Device));
-        let kind = Place::Attribute("RoCE v2\n".to_owned());
-        assert_eq!(Place::find("/sys/class/infiniband/nicety0/ports/1/gid_attrs/types/0"), Some(kind));
+        assert_eq!(Entry::find("/dev/infiniband/uverbs0"), Some(Entry::Device));
+        let kind = Entry::Attribute("RoCE v2\n".to_owned());
+        assert_eq!(Entry::find("/sys/class/infiniband/nicety0/ports/1/gid_attrs/types/0"), Some(kind));
         assert_eq!(read("/sys/class/infiniband/nicety0", "node_type").as_deref(), Some("1: CA\n"));
         assert_eq!(read("/sys/class/infiniband_verbs/uverbs0", "ibdev").as_deref(), Some("nicety0\n"));
         assert_eq!(device("/../nicety0/./ports/1/.."), "1");
@@ -370,7 +370,7 @@ mod tests {
             "/sys/class/infiniband/nicety0/device/net/eth",
             "/sys/class/net",
         ] {
-            assert_eq!(Place::find(path), None, "{path}");
+            assert_eq!(Entry::find(path), None, "{path}");
         }
     }
 

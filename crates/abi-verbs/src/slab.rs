@@ -42,12 +42,12 @@ const RESTING: usize = 256;
 
 /// All objects of a kind.
 pub(crate) struct Slab<T: Object> {
-    places: OnceLock<NonNull<Place<T>>>,
+    places: OnceLock<NonNull<SlabCell<T>>>,
     free: Mutex<Free>,
 }
 
 #[repr(C, align(64))]
-struct Place<T: Object> {
+struct SlabCell<T: Object> {
     c: UnsafeCell<MaybeUninit<T::C>>,
     is_live: AtomicBool,
     body: UnsafeCell<MaybeUninit<T>>,
@@ -70,11 +70,11 @@ impl<T: Object> Slab<T> {
 
     /// Mapped and not allocated: of tens of megabytes, what is used becomes present alone. An allocator fills what is to be aligned
     /// with zeros by itself.
-    fn places(&self) -> Answer<NonNull<Place<T>>> {
+    fn places(&self) -> Answer<NonNull<SlabCell<T>>> {
         if let Some(places) = self.places.get() {
             return Ok(*places);
         }
-        let (len, rights) = (size_of::<Place<T>>() * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
+        let (len, rights) = (size_of::<SlabCell<T>>() * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: fresh memory, which stays mapped. Zeros are a place whose object is not alive. Test: as above.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }?;
         let places = NonNull::new(mapped.cast()).ok_or(Errno::NOMEM)?;
@@ -112,8 +112,8 @@ impl<T: Object> Slab<T> {
     fn look(&self, handle: Handle<T>) -> Option<Held<T>> {
         let first = self.places.get()?.as_ptr();
         let offset = handle.0.addr().wrapping_sub(first.addr()).wrapping_sub(T::HANDLE_AT);
-        let at = offset / size_of::<Place<T>>();
-        if !offset.is_multiple_of(size_of::<Place<T>>()) || at >= T::PLACES {
+        let at = offset / size_of::<SlabCell<T>>();
+        if !offset.is_multiple_of(size_of::<SlabCell<T>>()) || at >= T::PLACES {
             return None;
         }
         // SAFETY: inside of the array, whose memory is zeroed or a place that was written. Test: as above.
@@ -130,7 +130,7 @@ impl<T: Object> Slab<T> {
         // as above.
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
         let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
-        let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<Place<T>>();
+        let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<SlabCell<T>>();
         lock(&self.free).given.push_back(at);
         Ok(body)
     }
@@ -209,7 +209,7 @@ impl<T: Object> Handle<T> {
 
 /// An object that was found alive.
 pub(crate) struct Held<T: Object> {
-    place: &'static Place<T>,
+    place: &'static SlabCell<T>,
 }
 
 impl<T: Object> Clone for Held<T> {
@@ -302,7 +302,7 @@ mod tests {
         held.show(|c| c[1] = 5);
         assert_eq!(held.seen(), [1, 5, 3]);
         assert!(held.handle() == handle);
-        for wrong in [1, 8, size_of::<Place<Thing>>(), usize::MAX, 1 << 40] {
+        for wrong in [1, 8, size_of::<SlabCell<Thing>>(), usize::MAX, 1 << 40] {
             let foreign = Handle::<Thing>::of(handle.cast::<u8>().wrapping_add(wrong));
             assert!(foreign.look().is_err(), "{wrong}");
         }

@@ -170,11 +170,11 @@ extern "C" fn reg_dm_mr(
 }
 
 pub(crate) extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
-    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Way::In(from.cast()), len))
+    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Transfer::In(from.cast()), len))
 }
 
 pub(crate) extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
-    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Way::Out(to.cast()), len))
+    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Transfer::Out(to.cast()), len))
 }
 
 fn input<T: Copy>(place: *mut T) -> In<T> {

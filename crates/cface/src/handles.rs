@@ -39,11 +39,11 @@ const GENERATION_SHIFT: u32 = 34;
 /// Takes `PLACES * GENERATIONS` words of addresses, of which only those that were used take memory.
 pub struct Table<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
     words: NonNull<Word>,
-    places: Box<[Place<T>]>,
+    places: Box<[HandleCell<T>]>,
     free: Mutex<Free<PLACES, RESTING>>,
 }
 
-struct Place<T> {
+struct HandleCell<T> {
     word: AtomicU64,
     object: UnsafeCell<Option<T>>,
 }
@@ -88,7 +88,7 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     pub fn new() -> Option<Self> {
         // SAFETY: the layout has a size, as both numbers are at least 1. Test: all of this file, under Miri.
         let words = NonNull::new(unsafe { alloc_zeroed(Self::WORDS) })?.cast();
-        let place = || Place { word: AtomicU64::new(0), object: UnsafeCell::new(None) };
+        let place = || HandleCell { word: AtomicU64::new(0), object: UnsafeCell::new(None) };
         let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0 });
         Some(Self { words, places: (0..PLACES).map(|_| place()).collect(), free })
     }
@@ -159,7 +159,7 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     pub fn handles(&self) -> Vec<Handle> {
         let used = lock(&self.free).fresh;
         let places = self.places[..used].iter().enumerate();
-        let word = |place: &Place<T>| place.word.load(Ordering::Acquire);
+        let word = |place: &HandleCell<T>| place.word.load(Ordering::Acquire);
         let live = places.map(|(at, place)| (at, word(place))).filter(|(_, word)| word & LIVE != 0);
         live.map(|(at, word)| {
             let generation = (word >> GENERATION_SHIFT) as usize;

@@ -33,7 +33,7 @@ pub struct Crowd<'a> {
 }
 
 /// A queue pair, and the one that it sends to.
-struct Way {
+struct Flow {
     number: u64,
     from: End,
     to: End,
@@ -61,7 +61,7 @@ pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
     let srq = pd.create_srq(SrqInit { max_wr: RECEIVES as u32, max_sge: 1 }).expect("a shared receive queue");
     let setup = Setup { len: LONGEST * RECEIVES as usize, ..Setup::default() };
     let home = End::with_srq(env, &env.b, &setup, Some(&srq));
-    let mut ways: Vec<Way> = (0..crowd.senders).map(|number| Way::new(env, &setup, &srq, number)).collect();
+    let mut ways: Vec<Flow> = (0..crowd.senders).map(|number| Flow::new(env, &setup, &srq, number)).collect();
     let mut room = Room { srq: &srq, end: &home, posted: [false; RECEIVES as usize] };
     (0..RECEIVES).for_each(|at| room.post(at));
     let deadline = env.waiter.deadline().expect("a deadline");
@@ -91,7 +91,7 @@ pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
     }
 }
 
-impl Way {
+impl Flow {
     fn new(env: &Env, setup: &Setup, srq: &Srq, number: u64) -> Self {
         let from = End::new(env, &env.a, setup);
         let to = End::with_srq(env, &env.b, setup, Some(srq));

@@ -27,7 +27,7 @@ pub(crate) struct EpInner {
     send: Lock<Side>,
     recv: Lock<Side>,
     state: AtomicU8,
-    pub(crate) link: Mutex<Link>,
+    pub(crate) link: Mutex<RemoteEnd>,
     label: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Side {
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct RemoteEnd {
     /// Its address.
     pub remote: Option<SocketAddr>,
     /// The qualifier of its service point, or this side's.
@@ -141,7 +141,7 @@ impl Ep {
     }
 
     /// Who is at the other end.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> RemoteEnd {
         *lock(&self.0.link)
     }
 

@@ -51,7 +51,7 @@ pub use cno::{Agent, Cno};
 pub use config::EpConfig;
 pub use connect::port_of;
 pub use cr::Cr;
-pub use ep::{Ep, Link};
+pub use ep::{Ep, RemoteEnd};
 pub use error::{Error, Kind, Result, Subtype};
 pub use evd::{Evd, EvdParam};
 pub use event::{ConnectionKind, Dto, DtoEvent, DtoStatus, Event, RequestEvent};

@@ -38,7 +38,7 @@ struct Inner {
     parts: AtomicU32,
     belongings: Lock<Belongings>,
     /// For collective operations without messages.
-    exchange: Lock<exchange::Place>,
+    exchange: Lock<exchange::CommExchange>,
 }
 
 #[derive(Default)]

@@ -23,7 +23,7 @@ use crate::space::Spaces;
 use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
 use crate::tool::{Carrier, Gauge, Happening, Traffic, Watch};
-use crate::transport::{Event, Place, STORED_MAX, Transport};
+use crate::transport::{Event, HeldAt, STORED_MAX, Transport};
 use crate::wire::{Called, Exposed, Label, Message};
 
 /// MPI's modes of sending.
@@ -953,7 +953,7 @@ impl Engine {
         }
     }
 
-    fn received(&mut self, from: u32, what: &Received, place: Place) {
+    fn received(&mut self, from: u32, what: &Received, place: HeldAt) {
         match what.message {
             Message::Eager { label, answer } => {
                 let envelope = Envelope { source: from, label };

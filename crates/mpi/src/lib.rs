@@ -106,7 +106,7 @@ pub use engine::Mode;
 pub use errhandler::Errhandler;
 pub use error::{Class, Error, Result};
 pub use exchange::{PlainCall, shared_bytes};
-pub use file::{Conversion, File, FileMode, Place, Representation, View, Whence};
+pub use file::{Conversion, File, FileMode, Position, Representation, View, Whence};
 pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
 pub use joining::Bridge;

@@ -29,7 +29,7 @@ impl Key {
 const LAP_MAX: u32 = (1 << 30) - 1;
 
 #[derive(Debug)]
-struct Place<T> {
+struct Lapped<T> {
     /// Which thing of the place's this is.
     lap: u32,
     thing: Option<T>,
@@ -38,7 +38,7 @@ struct Place<T> {
 /// Things by [`Key`].
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Lapped<T>>,
     free: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl<T> Table<T> {
 
     #[cold]
     fn grow(&mut self) -> u32 {
-        self.places.push(Place { lap: 1, thing: None });
+        self.places.push(Lapped { lap: 1, thing: None });
         (self.places.len() - 1) as u32
     }
 
@@ -103,7 +103,7 @@ impl<T> Table<T> {
 
     /// All of them, with their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        let name = |(place, at): (usize, &Place<T>)| Key(u64::from(at.lap) << 32 | place as u64);
+        let name = |(place, at): (usize, &Lapped<T>)| Key(u64::from(at.lap) << 32 | place as u64);
         let named = self.places.iter().enumerate().map(move |(n, at)| (name((n, at)), &at.thing));
         named.filter_map(|(key, thing)| Some((key, thing.as_ref()?)))
     }

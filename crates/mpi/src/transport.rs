@@ -33,7 +33,7 @@ pub(crate) enum Event {
         /// The message.
         what: Received,
         /// Where it lies.
-        place: Place,
+        place: HeldAt,
     },
     /// A message has left, and its payload may be used again.
     Sent(Key),
@@ -50,7 +50,7 @@ pub(crate) enum Event {
 
 /// Where a connection keeps a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct HeldAt {
     connection: usize,
     held: Held,
 }
@@ -64,7 +64,7 @@ enum Task {
 
 /// What there is between this process and another.
 #[derive(Debug)]
-enum Way {
+enum PeerState {
     None,
     Asking(usize),
     Answering(usize),
@@ -75,7 +75,7 @@ enum Way {
 #[derive(Debug)]
 struct Peer {
     process: u32,
-    way: Way,
+    way: PeerState,
     queue: VecDeque<Task>,
 }
 
@@ -237,7 +237,7 @@ impl Transport {
     #[inline]
     pub(crate) fn ring(&mut self, process: u32) {
         let at = self.known.get(process);
-        if let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(at)
+        if let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(at)
             && let Err(error) = self.connections[*number].qp().ring()
         {
             self.lose(at, error.into());
@@ -265,7 +265,7 @@ impl Transport {
     }
 
     /// Where a message's payload is.
-    pub(crate) fn payload(&self, what: &Received, place: Place) -> (&Buf, Range<usize>) {
+    pub(crate) fn payload(&self, what: &Received, place: HeldAt) -> (&Buf, Range<usize>) {
         (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
 
@@ -310,7 +310,7 @@ impl Transport {
     #[inline]
     pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
         match &self.peers.get(self.known.get(process))?.way {
-            Way::Lost(error) => Some(error),
+            PeerState::Lost(error) => Some(error),
             _ => None,
         }
     }
@@ -319,7 +319,7 @@ impl Transport {
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         let at = self.known.get(to);
-        let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
+        let Some(Peer { way: PeerState::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
         let most = self.chosen.eager_max.min(connection.payload_max() as u64);
         if !queue.is_empty() || piece.len() as u64 > most {
@@ -341,7 +341,7 @@ impl Transport {
     /// The process is lost, or cannot be reached.
     pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
         let at = self.peer(to)?;
-        let (Way::Open(number), true) = (&self.peers[at].way, self.peers[at].queue.is_empty()) else {
+        let (PeerState::Open(number), true) = (&self.peers[at].way, self.peers[at].queue.is_empty()) else {
             return Ok(false);
         };
         let connection = &mut self.connections[*number];
@@ -404,18 +404,18 @@ impl Transport {
 
     /// Whether a process is connected.
     pub(crate) fn is_open(&self, process: u32) -> bool {
-        self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, Way::Open(_)))
+        self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, PeerState::Open(_)))
     }
 
     /// A peer's NIC memory, for load and store; `None` unless it is connected, and where that is not possible.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
-        let Way::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
         self.connections[number].qp().map(at, len).ok()
     }
 
     /// Whether both processes can copy a message to this one.
     pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
-        let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(self.known.get(from)) else {
+        let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(self.known.get(from)) else {
             return false;
         };
         let connection = &self.connections[*number];
@@ -444,7 +444,7 @@ impl Transport {
     }
 
     fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
-        let Way::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
         Some(&mut self.connections[number])
     }
 
@@ -455,7 +455,7 @@ impl Transport {
     /// As [`Transport::send`].
     pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: Key) -> Result<(u32, bool)> {
         let at = self.peer(with)?;
-        let Way::Open(number) = self.peers[at].way else { return Ok((0, false)) };
+        let PeerState::Open(number) = self.peers[at].way else { return Ok((0, false)) };
         let mut count = 0;
         self.polls = 0;
         loop {
@@ -493,7 +493,7 @@ impl Transport {
 
     /// How many connections are open.
     pub(crate) fn open(&self) -> usize {
-        self.peers.iter().filter(|peer| matches!(peer.way, Way::Open(_))).count()
+        self.peers.iter().filter(|peer| matches!(peer.way, PeerState::Open(_))).count()
     }
 
     /// Whether nothing waits to be sent.
@@ -547,7 +547,7 @@ impl Transport {
     }
 
     /// Gives a message's slot back.
-    pub(crate) fn release(&mut self, place: Place, message: &Message) {
+    pub(crate) fn release(&mut self, place: HeldAt, message: &Message) {
         let connection = &mut self.connections[place.connection];
         let process = connection.process;
         if matches!(place.held, Held::Slot(_)) && connection.has_failed() {
@@ -581,7 +581,7 @@ impl Transport {
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
         match self.peers.get(self.known.get(process))?.way {
-            Way::Open(number) if self.connections[number].is_mapped() => Some(number),
+            PeerState::Open(number) if self.connections[number].is_mapped() => Some(number),
             _ => None,
         }
     }
@@ -593,11 +593,11 @@ impl Transport {
     }
 
     /// The next message that a peer has stored, as [`Event::Received`] has it.
-    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, Place)> {
+    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, HeldAt)> {
         let connection = &mut self.connections[number];
         let from = connection.process;
         match connection.stored() {
-            Ok(Some((what, held))) => Some((from, what, Place { connection: number, held })),
+            Ok(Some((what, held))) => Some((from, what, HeldAt { connection: number, held })),
             Ok(None) => None,
             Err(error) => {
                 let at = self.known.get(from);
@@ -647,10 +647,10 @@ impl Transport {
 
     fn connection_of(&self, peer: usize) -> Option<&Connection> {
         match self.peers[peer].way {
-            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => {
+            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
                 Some(&self.connections[number])
             }
-            Way::None | Way::Lost(_) => None,
+            PeerState::None | PeerState::Lost(_) => None,
         }
     }
 
@@ -659,8 +659,8 @@ impl Transport {
         let Some(connection) = self.connections.get_mut(number) else { return };
         let (process, at) = (connection.process, self.known.get(connection.process));
         let current = match self.peers[at].way {
-            Way::Asking(now) | Way::Answering(now) | Way::Open(now) => now == number,
-            Way::None | Way::Lost(_) => false,
+            PeerState::Asking(now) | PeerState::Answering(now) | PeerState::Open(now) => now == number,
+            PeerState::None | PeerState::Lost(_) => false,
         };
         if !current {
             return;
@@ -673,7 +673,7 @@ impl Transport {
         match slot {
             Some(slot) => match connection.received(slot, wc.byte_len) {
                 Ok(what) => {
-                    let place = Place { connection: number, held: Held::Slot(slot) };
+                    let place = HeldAt { connection: number, held: Held::Slot(slot) };
                     self.events.push_back(Event::Received { from: process, what, place });
                 }
                 Err(error) => drop(self.lose(at, error)),
@@ -691,7 +691,7 @@ impl Transport {
     /// Sends what waits, as far as it goes.
     fn pump(&mut self, at: usize) {
         let peer = &mut self.peers[at];
-        let Way::Open(number) = peer.way else { return };
+        let PeerState::Open(number) = peer.way else { return };
         let connection = &mut self.connections[number];
         while let Some(task) = peer.queue.front() {
             let done = match task {
@@ -722,20 +722,22 @@ impl Transport {
             _ => Error::lost(process, error.text),
         };
         if let Some(number) = match self.peers[at].way {
-            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => Some(number),
-            Way::None => None,
-            Way::Lost(_) => return error,
+            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
+                Some(number)
+            }
+            PeerState::None => None,
+            PeerState::Lost(_) => return error,
         } {
             // What it has stored before that counts, whatever the loss was learnt by.
             while let Ok(Some((what, held))) = self.connections[number].stored() {
-                let place = Place { connection: number, held };
+                let place = HeldAt { connection: number, held };
                 self.events.push_back(Event::Received { from: process, what, place });
             }
             self.connections[number].open = false;
             self.connections[number].qp().to_error();
             self.stored_to.retain(|other| *other != number);
         }
-        self.peers[at].way = Way::Lost(error.clone());
+        self.peers[at].way = PeerState::Lost(error.clone());
         self.peers[at].queue.clear();
         self.events.push_back(Event::Lost { process, error: error.clone() });
         error
@@ -744,11 +746,11 @@ impl Transport {
     /// The peer of this number, connecting to it if that has not begun.
     fn peer(&mut self, process: u32) -> Result<usize> {
         let at = self.acquaint(process);
-        if let Way::None = self.peers[at].way {
+        if let PeerState::None = self.peers[at].way {
             self.ask(at).map_err(|error| self.lose(at, error))?;
         }
         match &self.peers[at].way {
-            Way::Lost(error) => Err(error.clone()),
+            PeerState::Lost(error) => Err(error.clone()),
             _ => Ok(at),
         }
     }
@@ -759,7 +761,7 @@ impl Transport {
             return known;
         }
         self.known.set(process, self.peers.len());
-        self.peers.push(Peer { process, way: Way::None, queue: VecDeque::new() });
+        self.peers.push(Peer { process, way: PeerState::None, queue: VecDeque::new() });
         self.peers.len() - 1
     }
 
@@ -786,7 +788,7 @@ impl Transport {
         let is_lower = self.is_before(process);
         let connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
         self.connect_by(connection, true);
-        self.peers[at].way = Way::Asking(number);
+        self.peers[at].way = PeerState::Asking(number);
         self.ask_again(number)
     }
 
@@ -844,8 +846,10 @@ impl Transport {
     /// The peer and the connection that a queue pair belongs to; `None` for an attempt that was given up.
     fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
         let mut numbers = self.peers.iter().enumerate().filter_map(|(at, peer)| match peer.way {
-            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => Some((at, number)),
-            Way::None | Way::Lost(_) => None,
+            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
+                Some((at, number))
+            }
+            PeerState::None | PeerState::Lost(_) => None,
         });
         numbers.find(|(_, number)| {
             let connection = &self.connections[*number];
@@ -854,7 +858,7 @@ impl Transport {
     }
 
     fn opened(&mut self, at: usize, number: usize) {
-        self.peers[at].way = Way::Open(number);
+        self.peers[at].way = PeerState::Open(number);
         if let Err(error) = self.connections[number].opened(&self.host) {
             self.lose(at, error);
         }
@@ -878,10 +882,10 @@ impl Transport {
         let Some(from) = from else { return drop(request.reject(STRANGER)) };
         let at = self.acquaint(from);
         let stage = match self.peers[at].way {
-            Way::None => Stage::None,
-            Way::Asking(_) => Stage::Asking,
-            Way::Answering(_) => Stage::Answering,
-            Way::Open(_) | Way::Lost(_) => Stage::Over,
+            PeerState::None => Stage::None,
+            PeerState::Asking(_) => Stage::Asking,
+            PeerState::Answering(_) => Stage::Answering,
+            PeerState::Open(_) | PeerState::Lost(_) => Stage::Over,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
@@ -904,11 +908,11 @@ impl Transport {
         let param = ConnParam::with_private_data(connection.offer());
         let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
         self.connect_by(connection, false);
-        if let Way::Asking(given_up) = self.peers[at].way {
+        if let PeerState::Asking(given_up) = self.peers[at].way {
             self.nics[self.connections[given_up].port].give_back();
             self.stored_to.retain(|other| *other != given_up);
         }
-        self.peers[at].way = Way::Answering(number);
+        self.peers[at].way = PeerState::Answering(number);
         Ok(accepted?)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    Buffer, Class, Collective, Comm, Conversion, Errhandler, File, FileMode, Info, Place, Process,
+    Buffer, Class, Collective, Comm, Conversion, Errhandler, File, FileMode, Info, Position, Process,
     Representation, Whence,
 };
 use support::{Dice, Play, buffer, in_threads, typed};
@@ -85,12 +85,12 @@ fn class<T>(done: mpi::Result<T>) -> Class {
     done.err().map_or(Class::SUCCESS, |error| error.class)
 }
 
-fn write(file: &File, bytes: &[u8], place: Place) {
+fn write(file: &File, bytes: &[u8], place: Position) {
     let status = file.write(&buffer(&mut bytes.to_vec()), place).expect("written");
     assert_eq!(status.bytes, bytes.len() as u64);
 }
 
-fn read(file: &File, room: usize, place: Place) -> Vec<u8> {
+fn read(file: &File, room: usize, place: Position) -> Vec<u8> {
     let mut bytes = vec![0xee; room];
     let status = file.read(&buffer(&mut bytes), place).expect("read");
     assert!(bytes[status.bytes as usize..].iter().all(|byte| *byte == 0xee), "nothing behind what was read");
@@ -168,10 +168,10 @@ fn spread(memory: &mut [u8], data: &[u8], apart: usize) {
 
 fn transfer(dice: &mut Dice, file: &File, buffer: &Buffer, first: i64, is_write: bool) -> mpi::Result<u64> {
     let place = if dice.roll(2) == 0 {
-        Place::At(first)
+        Position::At(first)
     } else {
         file.seek(first, Whence::Set)?;
-        Place::Individual
+        Position::Individual
     };
     let kind = dice.roll(4);
     let status = match (kind, is_write) {
@@ -184,7 +184,7 @@ fn transfer(dice: &mut Dice, file: &File, buffer: &Buffer, first: i64, is_write:
         (_, true) => file.write_all_begin(buffer, place).and_then(|()| file.write_all_end(place))?,
         (_, false) => file.read_all_begin(buffer, place).and_then(|()| file.read_all_end(place))?,
     };
-    if place == Place::Individual {
+    if place == Position::Individual {
         assert_eq!(file.position()?, first + status.bytes as i64 / CELL as i64);
     }
     Ok(status.bytes)
@@ -242,7 +242,7 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
         assert!(got == expected, "round {round}: rank {me} reads what is not there");
         plain(&file);
         assert!(
-            read(&file, model.len() + 9, Place::At(0)) == model,
+            read(&file, model.len() + 9, Position::At(0)) == model,
             "round {round}: the file is another one"
         );
         barrier(comm);
@@ -262,11 +262,11 @@ fn the_shared_pointer_is_had_by_one(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
     for number in 0..20 {
-        write(&file, &support::pattern(me, number, 10), Place::Shared);
+        write(&file, &support::pattern(me, number, 10), Position::Shared);
     }
     barrier(comm);
     assert_eq!(file.shared_position(), Ok(i64::from(comm.size()) * 200));
-    let all = read(&file, 1000, Place::At(0));
+    let all = read(&file, 1000, Position::At(0));
     let mut found: Vec<&[u8]> = all.chunks(10).collect();
     let mut expected: Vec<Vec<u8>> =
         (0..comm.size()).flat_map(|rank| (0..20).map(move |n| support::pattern(rank, n, 10))).collect();
@@ -274,7 +274,7 @@ fn the_shared_pointer_is_had_by_one(process: &Process) {
     expected.sort_unstable();
     assert_eq!(found, expected, "each record is there once, and whole");
     file.seek_shared(0, Whence::Set).expect("all call it");
-    let first = file.iread(&buffer(&mut [0; 10]), Place::Shared).expect("begun").wait();
+    let first = file.iread(&buffer(&mut [0; 10]), Position::Shared).expect("begun").wait();
     assert_eq!(first.bytes, 10);
     barrier(comm);
     assert_eq!(file.shared_position(), Ok(i64::from(comm.size()) * 10));
@@ -290,15 +290,15 @@ fn ordered_is_by_rank(process: &Process) {
     let mut expected = Vec::new();
     for round in 0..3 {
         let mut mine = support::pattern(me, round, len(me, round));
-        file.write_all(&buffer(&mut mine), Place::Shared).expect("written");
+        file.write_all(&buffer(&mut mine), Position::Shared).expect("written");
         (0..comm.size()).for_each(|rank| expected.extend(support::pattern(rank, round, len(rank, round))));
     }
     barrier(comm);
-    assert_eq!(read(&file, 1000, Place::At(0)), expected);
+    assert_eq!(read(&file, 1000, Position::At(0)), expected);
     file.seek_shared(-5 * i64::from(comm.size()), Whence::End).expect("all call it");
     let mut got = vec![0; 5];
-    file.read_all_begin(&buffer(&mut got), Place::Shared).expect("begun");
-    assert_eq!(file.read_all_end(Place::Shared).map(|status| status.bytes), Ok(5));
+    file.read_all_begin(&buffer(&mut got), Position::Shared).expect("begun");
+    assert_eq!(file.read_all_end(Position::Shared).map(|status| status.bytes), Ok(5));
     assert_eq!(got, support::pattern(me, 2, 5));
     barrier(comm);
     file.close().expect("closed");
@@ -311,14 +311,14 @@ fn pointers_go_where_they_are_sought(process: &Process) {
     let filetype = Datatype::resized(&Basic::Int.into(), 0, 8).expect("a type");
     view(&file, 4, &Basic::Int.into(), &filetype);
     if comm.rank() == 0 {
-        write(&file, &[1; 20], Place::At(0));
+        write(&file, &[1; 20], Position::At(0));
     }
     barrier(comm);
     assert_eq!((file.size(), file.byte_offset(3)), (Ok(40), Ok(28)));
     file.seek(0, Whence::End).expect("there is an end");
     assert_eq!(file.position(), Ok(5));
     file.seek(-2, Whence::Current).expect("not before the beginning");
-    assert_eq!(read(&file, 100, Place::Individual), [1; 8]);
+    assert_eq!(read(&file, 100, Position::Individual), [1; 8]);
     assert_eq!(file.position(), Ok(5));
     assert_eq!(class(file.seek(-6, Whence::Current)), Class::ARG);
     assert_eq!(class(file.seek_shared(-1, Whence::Set)), Class::ARG);
@@ -337,12 +337,12 @@ fn atomic_writes_do_not_mix(process: &Process) {
     for round in 0..10 {
         let mine = vec![(10 * round + me) as u8; 4 * 50];
         let done = if round % 2 == 0 {
-            file.write(&buffer(&mut mine.clone()), Place::At(0))
+            file.write(&buffer(&mut mine.clone()), Position::At(0))
         } else {
-            file.write_all(&buffer(&mut mine.clone()), Place::At(0))
+            file.write_all(&buffer(&mut mine.clone()), Position::At(0))
         };
         done.expect("written");
-        let found = read(&file, 200, Place::At(0));
+        let found = read(&file, 200, Position::At(0));
         assert!(found.windows(2).all(|two| two[0] == two[1]), "round {round}: {found:?}");
         barrier(comm);
     }
@@ -353,15 +353,19 @@ fn split_operations_have_two_halves(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
     let mut mine = support::pattern(me, 0, 100);
-    file.write_all_begin(&buffer(&mut mine), Place::At(100 * i64::from(me))).expect("begun");
-    assert_eq!(class(file.write_all_begin(&buffer(&mut [0; 4]), Place::At(0))), Class::IO, "one at a time");
-    assert_eq!(class(file.read_all_end(Place::At(0))), Class::IO, "another one has begun");
-    assert_eq!(class(file.write_all_end(Place::Individual)), Class::IO, "at another kind of place");
+    file.write_all_begin(&buffer(&mut mine), Position::At(100 * i64::from(me))).expect("begun");
+    assert_eq!(
+        class(file.write_all_begin(&buffer(&mut [0; 4]), Position::At(0))),
+        Class::IO,
+        "one at a time"
+    );
+    assert_eq!(class(file.read_all_end(Position::At(0))), Class::IO, "another one has begun");
+    assert_eq!(class(file.write_all_end(Position::Individual)), Class::IO, "at another kind of place");
     assert_eq!(class(file.close()), Class::IO, "it has not ended");
-    assert_eq!(file.write_all_end(Place::At(0)).map(|status| status.bytes), Ok(100));
-    assert_eq!(class(file.write_all_end(Place::At(0))), Class::IO, "it has ended");
+    assert_eq!(file.write_all_end(Position::At(0)).map(|status| status.bytes), Ok(100));
+    assert_eq!(class(file.write_all_end(Position::At(0))), Class::IO, "it has ended");
     barrier(comm);
-    assert_eq!(read(&file, 100, Place::At(100 * i64::from(1 - me))), support::pattern(1 - me, 0, 100));
+    assert_eq!(read(&file, 100, Position::At(100 * i64::from(1 - me))), support::pattern(1 - me, 0, 100));
     barrier(comm);
     file.close().expect("closed");
     assert_eq!(class(file.size()), Class::FILE, "it is closed");
@@ -380,19 +384,19 @@ fn errors_have_their_class(process: &Process) {
     let made = open(&there, &[FileMode::WRONLY, FileMode::CREATE, FileMode::EXCL]).expect("it is new");
     assert_eq!(class(open(&there, &[FileMode::RDWR, FileMode::CREATE, FileMode::EXCL])), Class::FILE_EXISTS);
     assert_eq!(class(open(&there.join("x"), &[FileMode::RDONLY])), Class::BAD_FILE);
-    assert_eq!(class(made.read(&buffer(&mut [0; 4]), Place::Individual)), Class::ACCESS);
-    assert_eq!(class(made.write(&buffer(&mut [0; 4]), Place::At(-1))), Class::ARG);
-    assert_eq!(class(made.read_all(&buffer(&mut [0; 4]), Place::Shared)), Class::ACCESS);
+    assert_eq!(class(made.read(&buffer(&mut [0; 4]), Position::Individual)), Class::ACCESS);
+    assert_eq!(class(made.write(&buffer(&mut [0; 4]), Position::At(-1))), Class::ARG);
+    assert_eq!(class(made.read_all(&buffer(&mut [0; 4]), Position::Shared)), Class::ACCESS);
     made.close().expect("closed");
     assert_eq!(class(made.close()), Class::FILE);
     let alike = if comm.rank() == 0 { FileMode::RDWR } else { FileMode::RDONLY };
     assert_eq!(class(open(&there, &[alike])), Class::NOT_SAME);
     let read = open(&there, &[FileMode::RDONLY]).expect("it is there");
-    assert_eq!(class(read.write(&buffer(&mut [0; 4]), Place::Individual)), Class::READ_ONLY);
+    assert_eq!(class(read.write(&buffer(&mut [0; 4]), Position::Individual)), Class::READ_ONLY);
     assert_eq!(class(read.set_size(4)), Class::READ_ONLY);
     assert_eq!(read.sync(), Ok(()));
     // What one of them does wrong is no hang of the others.
-    let place = if comm.rank() == 0 { Place::At(-1) } else { Place::At(0) };
+    let place = if comm.rank() == 0 { Position::At(-1) } else { Position::At(0) };
     assert_eq!(class(read.read_all(&buffer(&mut [0; 4]), place)), Class::ARG);
     read.close().expect("closed");
     barrier(comm);
@@ -408,11 +412,11 @@ fn a_full_disk_is_told_to_all(process: &Process) {
     let full = PathBuf::from("/dev/full");
     let file = File::open(comm, &full, mode(&[FileMode::WRONLY]), &Info::default(), Errhandler::Return);
     let file = file.expect("there is such a device");
-    assert_eq!(class(file.write(&buffer(&mut [0; 4]), Place::At(0))), Class::NO_SPACE);
+    assert_eq!(class(file.write(&buffer(&mut [0; 4]), Position::At(0))), Class::NO_SPACE);
     let filetype = Datatype::resized(&Basic::Int.into(), 0, 12).expect("a type");
     view(&file, 4 * i64::from(me), &Basic::Int.into(), &filetype);
     let mut mine = vec![1; 40_000];
-    assert_eq!(class(file.write_all(&buffer(&mut mine), Place::At(0))), Class::NO_SPACE);
+    assert_eq!(class(file.write_all(&buffer(&mut mine), Position::At(0))), Class::NO_SPACE);
     file.close().expect("closed");
 }
 
@@ -432,7 +436,7 @@ fn a_disk_is_filled(process: &Process) {
     let mut rounds = 0;
     let error = loop {
         let mut bytes = support::pattern(me, rounds, 9000);
-        match file.write_all(&buffer(&mut bytes), Place::At(9000 * rounds as i64)) {
+        match file.write_all(&buffer(&mut bytes), Position::At(9000 * rounds as i64)) {
             Ok(status) => assert_eq!(status.bytes, 9000),
             Err(error) => break error,
         }
@@ -445,7 +449,7 @@ fn a_disk_is_filled(process: &Process) {
     while rounds > 0 && alone < 1000 {
         let mut bytes = support::pattern(me, 5000 + alone, 700);
         let at = 9000 * rounds as i64 + 700 * alone as i64;
-        match file.write(&buffer(&mut bytes), Place::At(at)) {
+        match file.write(&buffer(&mut bytes), Position::At(at)) {
             Ok(status) => assert_eq!(status.bytes, 700),
             Err(error) => {
                 assert_eq!(error.class, Class::NO_SPACE, "{error}");
@@ -457,11 +461,11 @@ fn a_disk_is_filled(process: &Process) {
     assert!(file.sync().is_ok() && rounds > 3 && alone < 1000, "{rounds} rounds, then {alone}");
     barrier(comm);
     for round in 0..rounds {
-        let place = Place::At(9000 * round as i64);
+        let place = Position::At(9000 * round as i64);
         assert!(read(&file, 9000, place) == support::pattern(me, round, 9000), "round {round}");
     }
     for one in 0..alone {
-        let place = Place::At(9000 * rounds as i64 + 700 * one as i64);
+        let place = Position::At(9000 * rounds as i64 + 700 * one as i64);
         assert!(read(&file, 700, place) == support::pattern(me, 5000 + one, 700), "alone, {one}");
     }
     file.close().expect("closed");
@@ -517,8 +521,8 @@ fn sizes_are_set_together(process: &Process) {
     assert_eq!(class(file.set_size(-1)), Class::ARG);
     assert_eq!(class(file.preallocate(-1)), Class::ARG);
     assert_eq!(file.sync(), Ok(()));
-    assert_eq!(read(&file, 100, Place::At(0)), [0; 7]);
-    assert_eq!(read(&file, 100, Place::At(7)), []);
+    assert_eq!(read(&file, 100, Position::At(0)), [0; 7]);
+    assert_eq!(read(&file, 100, Position::At(7)), []);
     file.close().expect("closed");
 }
 
@@ -536,17 +540,17 @@ fn external32_is_the_same_everywhere(process: &Process) {
         .expect("a view");
     assert_eq!(file.type_extent(&long), Ok(4));
     let mut values: Vec<u8> = (0..5_i64).flat_map(|n| (-(10 * n + i64::from(me))).to_ne_bytes()).collect();
-    assert_eq!(file.write_all(&typed(&mut values, 5, &long), Place::Individual).map(|s| s.bytes), Ok(40));
+    assert_eq!(file.write_all(&typed(&mut values, 5, &long), Position::Individual).map(|s| s.bytes), Ok(40));
     assert_eq!(file.position(), Ok(5));
     barrier(comm);
     let mut got = vec![0; 8 * 9];
-    let status = file.read_all(&typed(&mut got, 9, &long), Place::At(2)).expect("read");
+    let status = file.read_all(&typed(&mut got, 9, &long), Position::At(2)).expect("read");
     assert_eq!((status.bytes, &got[..24]), (24, &values[16..]));
     let mut far = (1_i64 << 40).to_ne_bytes();
-    assert_eq!(class(file.write(&typed(&mut far, 1, &long), Place::At(0))), Class::CONVERSION);
+    assert_eq!(class(file.write(&typed(&mut far, 1, &long), Position::At(0))), Class::CONVERSION);
     plain(&file);
     let expected: Vec<u8> = (0..5).flat_map(|n| [-10 * n, -10 * n - 1]).flat_map(i32::to_be_bytes).collect();
-    assert_eq!(read(&file, 100, Place::At(0)), expected);
+    assert_eq!(read(&file, 100, Position::At(0)), expected);
     barrier(comm);
     file.close().expect("closed");
 }
@@ -591,13 +595,13 @@ fn conversions_are_the_programs(process: &Process) {
     file.set_view(0, short(), short(), doubled, &Info::default()).expect("a view");
     assert_eq!((file.view().representation().name(), file.type_extent(&short())), ("doubled", Ok(4)));
     let mut mine = [1, 2, 3, 4, 5, 6];
-    file.write(&typed(&mut mine, 3, &short()), Place::Individual).expect("written");
+    file.write(&typed(&mut mine, 3, &short()), Position::Individual).expect("written");
     assert_eq!(file.position(), Ok(3));
     let mut got = [0; 8];
-    assert_eq!(file.read(&typed(&mut got, 4, &short()), Place::At(1)).map(|status| status.bytes), Ok(4));
+    assert_eq!(file.read(&typed(&mut got, 4, &short()), Position::At(1)).map(|status| status.bytes), Ok(4));
     assert_eq!(got, [3, 4, 5, 6, 0, 0, 0, 0]);
     plain(&file);
-    assert_eq!(read(&file, 100, Place::At(0)), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    assert_eq!(read(&file, 100, Position::At(0)), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
     file.close().expect("closed");
 }
 
@@ -612,23 +616,23 @@ fn views_and_modes_are_checked(process: &Process) {
     let set = |file: &File, displacement: i64| {
         class(file.set_view(displacement, byte(), byte(), Representation::Native, &Info::default()))
     };
-    assert_eq!(class(file.write(&buffer(&mut [0; 4]), Place::Individual)), Class::UNSUPPORTED_OPERATION);
+    assert_eq!(class(file.write(&buffer(&mut [0; 4]), Position::Individual)), Class::UNSUPPORTED_OPERATION);
     assert_eq!(class(file.seek(0, Whence::Set)), Class::UNSUPPORTED_OPERATION);
     assert_eq!(set(&file, 0), Class::UNSUPPORTED_OPERATION);
-    file.write_all(&buffer(&mut [b'a'; 4]), Place::Shared).expect("written");
+    file.write_all(&buffer(&mut [b'a'; 4]), Position::Shared).expect("written");
     assert_eq!(set(&file, -1), Class::SUCCESS);
     assert_eq!(file.view().displacement(), 4 * i64::from(comm.size()));
-    file.write_all(&buffer(&mut [b'b'; 4]), Place::Shared).expect("written");
+    file.write_all(&buffer(&mut [b'b'; 4]), Position::Shared).expect("written");
     file.close().expect("closed");
     let file = open(&[FileMode::RDWR, FileMode::APPEND, FileMode::DELETE_ON_CLOSE]);
     assert_eq!((file.position(), file.shared_position()), (Ok(16), Ok(16)));
-    assert_eq!(read(&file, 100, Place::At(0)), *b"aaaaaaaabbbbbbbb");
+    assert_eq!(read(&file, 100, Position::At(0)), *b"aaaaaaaabbbbbbbb");
     assert_eq!(set(&file, -1), Class::UNSUPPORTED_OPERATION);
     // What only one of them does wrong is an error of all.
     assert_ne!(set(&file, if comm.rank() == 0 { -2 } else { 0 }), Class::SUCCESS);
     let int = Datatype::from(Basic::Int);
     view(&file, 0, &int, &int);
-    assert_eq!(class(file.write(&buffer(&mut [0; 3]), Place::At(0))), Class::ARG, "no whole etypes");
+    assert_eq!(class(file.write(&buffer(&mut [0; 3]), Position::At(0))), Class::ARG, "no whole etypes");
     file.close().expect("closed");
     assert!(!there.exists(), "deleted when it was closed");
     barrier(comm);

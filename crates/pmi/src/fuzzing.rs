@@ -4,7 +4,7 @@
 
 use crate::client::{Client, Event, Group, Join, Request};
 use crate::mapping;
-use crate::server::{self, Job, Left, Place, RankId, Server};
+use crate::server::{self, Job, Left, Placement, RankId, Server};
 use crate::spawn::{Program, REQUEST_LEN_MAX, Spawn};
 use crate::value::VALUE_LEN_MAX;
 use crate::wire::{COMMAND_LEN_MAX, MESSAGE_LEN_MAX};
@@ -90,7 +90,7 @@ fn own(server: &mut Server, open: &mut [bool], ids: &[RankId]) {
 /// Goal: whatever three ranks say, the server answers or breaks with them, and a fourth that keeps to the protocol is served. Each piece
 /// has a byte for the rank, one for its length, then what the rank says; a length of 255 is the end of its stream.
 pub fn server(data: &[u8]) {
-    let ranks = [0, 0, 1, 1].map(|node| Place { node, appnum: 0 }).to_vec();
+    let ranks = [0, 0, 1, 1].map(|node| Placement { node, appnum: 0 }).to_vec();
     let mut server = Server::new();
     let ids = server.add_job(Job { name: "k".into(), ranks, ..Job::default() }).expect("a job");
     let mut open = [true; 4];

@@ -1,7 +1,7 @@
 //! Whole jobs in one process: ranks and server talk over streams that are cut anywhere and turn up in any order.
 
 use pmi::client::{Client, Event, Group, Join, Request};
-use pmi::server::{self, Job, Left, Place, RankId, Server};
+use pmi::server::{self, Job, Left, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use pmi::value;
 
@@ -120,7 +120,7 @@ fn run(server: &mut Server, ranks: &mut [Rank], dice: &mut Dice) {
 }
 
 fn job(name: &str, size: u32, per_node: u32) -> Job {
-    let ranks = (0..size).map(|rank| Place { node: rank / per_node, appnum: 0 }).collect();
+    let ranks = (0..size).map(|rank| Placement { node: rank / per_node, appnum: 0 }).collect();
     Job { name: name.into(), ranks, ..Job::default() }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use portals::{
-    AckReq, Action, Arrival, Engine, Entry, EntryOptions, EqHandle, Fail, Limits, List, Place, Process,
+    AckReq, Action, Arrival, Engine, Entry, EntryOptions, EqHandle, Fail, Limits, List, ListId, Process,
     PtOptions, Region, Request, Source,
 };
 
@@ -24,7 +24,7 @@ fn interface(entries: u64, shape: Shape) -> (Engine, EqHandle) {
         let source =
             if shape == Shape::Source { Source::of(Process::rank(bits as u32)) } else { Source::ANY };
         let ignore_bits = if shape == Shape::Bits { 0 } else { 1 << 63 };
-        let place = Place { pt_index: 0, list: List::Priority };
+        let place = ListId { pt_index: 0, list: List::Priority };
         engine.append(place, Entry { source, match_bits: bits, ignore_bits, ..all }, bits).expect("room");
     }
     (engine, eq)

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nic_soft::floor::{PeerMemory, Region as FloorRegion, Tcp, nonces};
 use portals::{
-    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, Local, Matcher,
-    MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region, Transfer,
+    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, ListId, Local,
+    Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::{Host, Task};
 use verbs::{
@@ -53,7 +53,7 @@ impl Side {
             let eq = engine.eq_alloc(1 << 16).expect("the first");
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
             let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
-            let place = Place { pt_index: 0, list: List::Priority };
+            let place = ListId { pt_index: 0, list: List::Priority };
             engine.append(place, Entry::taking_all(region.clone(), options), 0).expect("room");
             let options = MdOptions::EVENT_SEND_DISABLE;
             let md = MemoryDescriptor { region, options, eq: Some(eq), counter: None };

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
-use crate::link::{Arrived, Link, Move, Payload, of_completion};
+use crate::connection::{Arrived, Connection, Move, Payload, of_completion};
 use crate::nic::Nic;
 use crate::process::Process;
-use crate::wire::{CROSSED, Message, Way, hello, offer, parse_hello, parse_offer};
+use crate::wire::{CROSSED, Message, VirtualChannel, hello, offer, parse_hello, parse_offer};
 
 /// Something that happened, beside messages that have come.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct Carrier {
     nic: Nic,
     me: Process,
     /// By number; what is over leaves a gap, as completions of its may still come.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<Connection>>,
     /// Those by which this process makes requests: the latest of each process.
     to: BTreeMap<Process, usize>,
     /// The last of them that was looked up.
@@ -134,7 +134,7 @@ impl Carrier {
     #[cold]
     fn connect(&mut self, process: Process) -> Result<usize> {
         let number = self.links.len();
-        let link = Link::new(&mut self.nic, number, process, true)?;
+        let link = Connection::new(&mut self.nic, number, process, true)?;
         let asked = self.ask(&link);
         self.add(link);
         if let Err(error) = asked {
@@ -146,14 +146,14 @@ impl Carrier {
     }
 
     /// Asks a link's process for it.
-    fn ask(&self, link: &Link) -> Result<()> {
+    fn ask(&self, link: &Connection) -> Result<()> {
         let nobody = || Error::Invalid("nobody can listen there".into());
         let address = address_of(link.peer).ok_or_else(nobody)?;
         let said = hello(self.me, link.offer());
         self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said))
     }
 
-    fn add(&mut self, link: Link) {
+    fn add(&mut self, link: Connection) {
         let (number, is_mapped) = (self.links.len(), link.is_mapped());
         self.links.push(Some(link));
         if is_mapped {
@@ -172,7 +172,7 @@ impl Carrier {
 
     /// A link by which something can go.
     #[inline]
-    fn link(&mut self, number: usize) -> Option<&mut Link> {
+    fn link(&mut self, number: usize) -> Option<&mut Connection> {
         self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
     }
 
@@ -214,7 +214,7 @@ impl Carrier {
     /// Whether a request may have been stored by a link.
     #[inline]
     pub(crate) fn has_record(&self, number: usize) -> bool {
-        self.links[number].as_ref().is_some_and(Link::has_record)
+        self.links[number].as_ref().is_some_and(Connection::has_record)
     }
 
     /// Has the peer's memory read or written as soon as that can be; not, if the link is lost.
@@ -232,7 +232,7 @@ impl Carrier {
 
     /// The next message that has come by a link one way; it stays the next one until [`Carrier::pass`].
     #[inline]
-    pub(crate) fn look(&mut self, number: usize, way: Way) -> Option<(Message, Arrived)> {
+    pub(crate) fn look(&mut self, number: usize, way: VirtualChannel) -> Option<(Message, Arrived)> {
         let link = self.links.get_mut(number)?.as_mut()?;
         if link.has_queue() {
             // No completion tells of room in a ring.
@@ -388,7 +388,7 @@ impl Carrier {
             CmEvent::Rejected { qp_num, private_data } => (qp_num, None, private_data.starts_with(CROSSED)),
             CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, false),
         };
-        let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
+        let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
         let Some(number) = self.links.iter().position(is_it) else { return };
         let Some(link) = self.links[number].as_ref() else { return };
         if link.is_given_up {
@@ -429,7 +429,7 @@ impl Carrier {
         if own.is_some() && self.me > peer {
             return drop(request.reject(CROSSED));
         }
-        let Ok(mut link) = Link::new(&mut self.nic, number, peer, false) else {
+        let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
             return drop(request.reject(b"no"));
         };
         link.is_offered(offers);
@@ -466,7 +466,7 @@ impl Carrier {
 
     /// Whether nothing waits to be sent.
     pub(crate) fn is_drained(&self) -> bool {
-        !self.links.iter().flatten().any(Link::has_queue)
+        !self.links.iter().flatten().any(Connection::has_queue)
     }
 
     /// Asks to hear when everything has arrived.
@@ -512,7 +512,7 @@ mod tests {
         carrier.poll(false);
         let numbers: Vec<usize> = carrier.heard.clone();
         let (number, message, arrived) = numbers.into_iter().find_map(|number| {
-            carrier.look(number, Way::Answer).map(|(message, arrived)| (number, message, arrived))
+            carrier.look(number, VirtualChannel::Answer).map(|(message, arrived)| (number, message, arrived))
         })?;
         carrier.pass(number, &arrived);
         Some(message)

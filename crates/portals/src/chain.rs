@@ -4,14 +4,14 @@
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct Neighbours {
     before: u32,
     behind: u32,
 }
 
 /// The links of places that are in up to `N` chains each.
 #[derive(Debug)]
-pub(crate) struct Links<const N: usize>(Vec<[Link; N]>);
+pub(crate) struct Links<const N: usize>(Vec<[Neighbours; N]>);
 
 impl<const N: usize> Default for Links<N> {
     fn default() -> Self {
@@ -47,11 +47,11 @@ impl Chain {
 impl<const N: usize> Links<N> {
     /// Puts a place at the end of a chain, as the `which`th that it is in.
     pub(crate) fn push(&mut self, which: usize, chain: &mut Chain, place: u32) {
-        let none = Link { before: NONE, behind: NONE };
+        let none = Neighbours { before: NONE, behind: NONE };
         if self.0.len() <= place as usize {
             self.0.resize(place as usize + 1, [none; N]);
         }
-        self.0[place as usize][which] = Link { before: chain.last, behind: NONE };
+        self.0[place as usize][which] = Neighbours { before: chain.last, behind: NONE };
         match chain.last {
             NONE => chain.first = place,
             last => self.0[last as usize][which].behind = place,
@@ -61,7 +61,7 @@ impl<const N: usize> Links<N> {
 
     /// Takes a place out of the chain that it is in.
     pub(crate) fn remove(&mut self, which: usize, chain: &mut Chain, place: u32) {
-        let Link { before, behind } = self.0[place as usize][which];
+        let Neighbours { before, behind } = self.0[place as usize][which];
         match before {
             NONE => chain.first = behind,
             before => self.0[before as usize][which].behind = behind,

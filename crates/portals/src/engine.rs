@@ -29,7 +29,7 @@ pub struct Engine {
 
 /// Where an entry is appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListId {
     /// The portal table entry.
     pub pt_index: u32,
     /// Which of its lists.
@@ -226,14 +226,14 @@ impl Engine {
     /// # Errors
     /// [`crate::Error::NoSpace`] and [`crate::Error::ListTooLong`] at the limits; [`crate::Error::ArgInvalid`] for no portal table
     /// entry or counter, too many pieces, or options of a matching entry on an interface without matching.
-    pub fn append(&mut self, place: Place, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
+    pub fn append(&mut self, place: ListId, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
         let handle = self.prepare(place, entry, user_ptr)?;
         self.target.link(&mut self.completions, handle);
         self.settle();
         Ok(handle)
     }
 
-    fn prepare(&mut self, place: Place, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
+    fn prepare(&mut self, place: ListId, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
         let place = (place.pt_index, place.list);
         self.target.prepare(&self.completions, place, entry, user_ptr, &self.limits)
     }
@@ -340,7 +340,7 @@ impl Engine {
         &mut self,
         ct: CtHandle,
         threshold: u64,
-        place: Place,
+        place: ListId,
         entry: Entry,
         user_ptr: u64,
     ) -> Result<EntryHandle> {

@@ -12,18 +12,18 @@ use verbs::{Access, Buf, Device, RemoteAddr, Result};
 use crate::atomic::ELEMENT_MAX;
 use crate::carrier::{Carrier, Event};
 use crate::command::Transfer;
+use crate::connection::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::event::{Fail, List};
 use crate::initiator::Outgoing;
-use crate::link::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::memory;
 use crate::message::{Action, Answer, Request};
 use crate::nic::{Nic, Reach, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::{Arrival, Delivery};
-use crate::wire::{INTERFACES, Message, Way};
+use crate::wire::{INTERFACES, Message, VirtualChannel};
 
 /// An interface of this process.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ impl Exchange {
     /// Takes messages that have come by a link, so many of each way at most.
     #[inline]
     fn hear_link(&mut self, number: usize, most: u32) -> Heard {
-        match Way::ALL.map(|way| self.hear_way(number, way, most)) {
+        match VirtualChannel::ALL.map(|way| self.hear_way(number, way, most)) {
             [Heard::Some, _] | [_, Heard::Some] => Heard::Some,
             [_, heard] => heard,
         }
@@ -270,7 +270,7 @@ impl Exchange {
     /// Takes messages that have come by a link one way. One that waits for a place at a patient interface stays where it is, and all
     /// behind it: so that the peer stops when it has no more room.
     #[inline]
-    fn hear_way(&mut self, number: usize, way: Way, most: u32) -> Heard {
+    fn hear_way(&mut self, number: usize, way: VirtualChannel, most: u32) -> Heard {
         for _ in 0..most {
             let Some((mut message, arrived)) = self.carrier.look(number, way) else { return Heard::All };
             if self.take(number, &mut message, &arrived).is_none() {
@@ -386,7 +386,7 @@ impl Exchange {
     #[inline]
     fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
         let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
-        let (message, arrived) = self.carrier.look(link, Way::Request)?;
+        let (message, arrived) = self.carrier.look(link, VirtualChannel::Request)?;
         let Message::Request { interface, request, exposed: None } = message else { return None };
         let is_it = interface == number && engine.would_take(pt_index, entry, &request);
         if !is_it || arrived.len as u64 != request.length {
@@ -733,7 +733,7 @@ fn perform(action: Action, (region, offset, len): (&Region, u64, u64), came: &[u
 mod tests {
     use super::*;
     use crate::command::Local;
-    use crate::engine::Place;
+    use crate::engine::ListId;
     use crate::initiator::MemoryDescriptor;
     use crate::limits::Limits;
     use crate::message::AckReq;
@@ -754,7 +754,7 @@ mod tests {
         let (region, options) = (Region::new(0, 0), MdOptions::EVENT_CT_ACK);
         let ct = engine.ct_alloc().expect("the first");
         engine.pt_alloc(PtOptions::empty(), None, Some(0)).expect("the first");
-        let place = Place { pt_index: 0, list: List::Priority };
+        let place = ListId { pt_index: 0, list: List::Priority };
         engine.append(place, Entry::taking_all(region.clone(), EntryOptions::OP_PUT), 0).expect("room");
         let md = MemoryDescriptor { region, options, eq: None, counter: Some(ct) };
         let put = Transfer {

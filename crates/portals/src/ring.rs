@@ -278,8 +278,8 @@ mod tests {
     use verbs::Device;
 
     use super::*;
+    use crate::connection::EAGER_MAX;
     use crate::event::{Fail, List};
-    use crate::link::EAGER_MAX;
     use crate::message::{AckReq, Action, Answer, Request};
     use crate::process::Process;
 

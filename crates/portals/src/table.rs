@@ -62,7 +62,7 @@ handles! {
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Lapped<T> {
     lap: u32,
     thing: Option<T>,
 }
@@ -70,7 +70,7 @@ struct Place<T> {
 /// Things by [`Key`].
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Lapped<T>>,
     /// In the order in which they were given up.
     free: VecDeque<u32>,
 }
@@ -90,7 +90,7 @@ impl<T> Table<T> {
     pub(crate) fn insert(&mut self, thing: T) -> Key {
         let rested = if self.free.len() > RESTING { self.free.pop_front() } else { None };
         let place = rested.unwrap_or_else(|| {
-            self.places.push(Place { lap: 0, thing: None });
+            self.places.push(Lapped { lap: 0, thing: None });
             (self.places.len() - 1) as u32
         });
         let at = &mut self.places[place as usize];
@@ -118,8 +118,8 @@ impl<T> Table<T> {
     /// Begins to fetch the thing at a place: all its lines at once, where each would be waited for.
     #[inline]
     pub(crate) fn fetch_ahead(&self, place: u32) {
-        let at = self.places.as_ptr().addr() + place as usize * size_of::<Place<T>>();
-        fetch_ahead(at, size_of::<Place<T>>().div_ceil(64));
+        let at = self.places.as_ptr().addr() + place as usize * size_of::<Lapped<T>>();
+        fetch_ahead(at, size_of::<Lapped<T>>().div_ceil(64));
     }
 
     /// The name of the thing at a place.

@@ -23,16 +23,16 @@ pub(crate) const INTERFACES: usize = 4;
 
 /// Which way a message goes: of each there is room of its own at the peer, so that an answer passes requests that wait there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum VirtualChannel {
     Request,
     Answer,
 }
 
-impl Way {
+impl VirtualChannel {
     pub(crate) const ALL: [Self; 2] = [Self::Answer, Self::Request];
 }
 
-/// How many messages of each [`Way`] there is room for again.
+/// How many messages of each [`VirtualChannel`] there is room for again.
 pub(crate) type Credits = [u8; 2];
 
 /// What is said, but for data.
@@ -67,13 +67,13 @@ const CREDIT: u8 = 3;
 pub(crate) const MARK: u64 = 0xff;
 
 /// The way of a message, and the credits with it, by its first bytes: none for one that has nothing but credits, or says nonsense.
-pub(crate) const fn arrival(first: [u8; 4]) -> (Option<Way>, Credits) {
+pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, Credits) {
     let [kind, _, requests, answers] = first;
     let way = match kind {
         CREDIT => None,
-        REQUEST => Some(Way::Request),
+        REQUEST => Some(VirtualChannel::Request),
         // Who looks at it finds out.
-        _ => Some(Way::Answer),
+        _ => Some(VirtualChannel::Answer),
     };
     (way, [requests, answers])
 }
@@ -167,7 +167,7 @@ const HELLO: &[u8; 8] = b"ptl4-v3\0";
 /// What a process says that refuses a connection because it has asked for one itself, which counts.
 pub(crate) const CROSSED: &[u8] = b"crossed";
 
-/// The memory for messages of each [`Way`].
+/// The memory for messages of each [`VirtualChannel`].
 pub(crate) type Offers = [Offer; 2];
 
 impl Offer {
@@ -222,10 +222,10 @@ fn action_number(action: &Action) -> u8 {
 impl Message {
     /// Which way it goes; credits alone have room on either.
     #[inline]
-    pub(crate) const fn way(&self) -> Way {
+    pub(crate) const fn way(&self) -> VirtualChannel {
         match self {
-            Self::Request { .. } => Way::Request,
-            Self::Answer { .. } | Self::Credit => Way::Answer,
+            Self::Request { .. } => VirtualChannel::Request,
+            Self::Answer { .. } | Self::Credit => VirtualChannel::Answer,
         }
     }
 

@@ -2,12 +2,12 @@
 
 use portals::{
     AckReq, Action, Arrival, Count, Datatype, Engine, Entry, EntryOptions, EqHandle, Error, EventKind, Fail,
-    Limits, List, Local, MdOptions, MemoryDescriptor, Op, Operand, Piece, Place, Process, PtOptions, Region,
+    Limits, List, ListId, Local, MdOptions, MemoryDescriptor, Op, Operand, Piece, Process, PtOptions, Region,
     Request, Search, Source, Transfer,
 };
 
-const PRIORITY: Place = Place { pt_index: 0, list: List::Priority };
-const OVERFLOW: Place = Place { pt_index: 0, list: List::Overflow };
+const PRIORITY: ListId = ListId { pt_index: 0, list: List::Priority };
+const OVERFLOW: ListId = ListId { pt_index: 0, list: List::Overflow };
 
 fn engine(limits: Limits, options: PtOptions, slots: usize) -> (Engine, EqHandle) {
     let mut engine = Engine::new(Process::rank(0), 7, true, limits);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use host::Host;
 use host::world::{Config, Ended, Node, World};
 use portals::{
-    AckReq, Action, Count, Entry, EntryOptions, Error, Event, EventKind, Fail, Limits, List, Local, MdHandle,
-    MdOptions, Offload, Place, Process, PtOptions, Region, Source, Transfer,
+    AckReq, Action, Count, Entry, EntryOptions, Error, Event, EventKind, Fail, Limits, List, ListId, Local,
+    MdHandle, MdOptions, Offload, Process, PtOptions, Region, Source, Transfer,
 };
 use verbs::Buf;
 
@@ -62,7 +62,7 @@ impl Rank {
     }
 
     fn post(&mut self, at: u64, len: u64, user_ptr: u64) {
-        let place = Place { pt_index: 0, list: List::Priority };
+        let place = ListId { pt_index: 0, list: List::Priority };
         self.port.append(place, &self.entry(at, len), user_ptr).expect("room");
     }
 
@@ -184,7 +184,7 @@ fn unexpected_messages_wait_in_every_mode() {
             let options =
                 EntryOptions::OP_PUT | EntryOptions::MANAGE_LOCAL | EntryOptions::EVENT_LINK_DISABLE;
             let entry = Entry { options, ignore_bits: u64::MAX, ..rank.entry(4096, 4096) };
-            let place = Place { pt_index: 0, list: List::Overflow };
+            let place = ListId { pt_index: 0, list: List::Overflow };
             rank.port.append(place, &entry, 1).expect("room");
             let put = rank.event();
             assert_eq!((put.kind, put.list, put.user_ptr), (EventKind::Put, List::Overflow, 1), "{mode}");
@@ -204,7 +204,7 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
         run(2, move |own, node| {
             let mut rank = Rank::new(mode, node, 8192);
             let other = process(&rank.port, own, 1 - own);
-            let place = Place { pt_index: 0, list: List::Priority };
+            let place = ListId { pt_index: 0, list: List::Priority };
             if own == 1 {
                 rank.buf.write(0, &pattern(3000, 8)).expect("inside");
                 let orders = rank.port.orders();
@@ -302,7 +302,7 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
         }
         let options = EntryOptions::OP_PUT | EntryOptions::MANAGE_LOCAL | EntryOptions::EVENT_LINK_DISABLE;
         let entry = Entry { options, ignore_bits: u64::MAX, ..rank.entry(0, total) };
-        let place = Place { pt_index: 0, list: List::Priority };
+        let place = ListId { pt_index: 0, list: List::Priority };
         rank.port.append(place, &entry, 0).expect("room");
         while let Some((event, lost)) = rank.port.eq_wait(rank.host.after(host::Span::from_ms(20))) {
             assert!(!lost && event.fail == Fail::Ok && event.mlength == LONG, "{mode}: {event:?}");
@@ -361,7 +361,7 @@ fn counters_set_off_in_every_mode() {
                 assert_eq!((rank.event().kind, rank.buf.to_vec(64..72)), (EventKind::Put, Ok(vec![9; 8])));
                 return;
             }
-            let place = Place { pt_index: 0, list: List::Priority };
+            let place = ListId { pt_index: 0, list: List::Priority };
             let entry = |at, options| Entry { counter: Some(came), options, ..rank.entry(at, 8) };
             let counted =
                 rank.entry(0, 8).options | EntryOptions::EVENT_CT_COMM | EntryOptions::EVENT_COMM_DISABLE;
@@ -407,7 +407,7 @@ impl Rank {
         assert_eq!(self.port.pt_alloc(PtOptions::empty(), Some(1)), Ok(1));
         let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
         let entry = Entry { options, ..self.entry(0, 0) };
-        let place = Place { pt_index: 1, list: List::Priority };
+        let place = ListId { pt_index: 1, list: List::Priority };
         self.port.append(place, &entry, 0).expect("room");
     }
 

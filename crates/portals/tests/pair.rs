@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use portals::{
     AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Kind,
-    Limits, List, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand, Piece, Place,
-    Process, PtOptions, Region, Transfer,
+    Limits, List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand,
+    Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
 
@@ -88,7 +88,7 @@ impl Side {
     fn append(&self, region: Region, options: EntryOptions, user_ptr: u64) {
         let options =
             options | EntryOptions::OP_PUT | EntryOptions::OP_GET | EntryOptions::EVENT_LINK_DISABLE;
-        let place = Place { pt_index: 0, list: List::Priority };
+        let place = ListId { pt_index: 0, list: List::Priority };
         let entry = Entry::taking_all(region, options);
         self.ni.call(|engine| engine.append(place, entry, user_ptr)).expect("open").expect("room");
     }
@@ -409,7 +409,7 @@ fn script(at: At) -> Vec<Event> {
     let append = |list, region: Region, options, match_bits| {
         let options = options | EntryOptions::OP_PUT | EntryOptions::OP_GET;
         let entry = Entry { match_bits, ignore_bits: 0, ..Entry::taking_all(region, options) };
-        let place = Place { pt_index: 0, list };
+        let place = ListId { pt_index: 0, list };
         b.ni.call(|engine| engine.append(place, entry, match_bits)).expect("open").expect("room");
     };
     let mut told = Vec::new();

@@ -190,13 +190,13 @@ pub struct Chart {
 }
 
 /// Where values are in the drawing.
-struct Place {
+struct PlotArea {
     x: [f64; 2],
     y: [f64; 2],
     left: f64,
 }
 
-impl Place {
+impl PlotArea {
     fn x(&self, scaled: f64) -> f64 {
         self.left + (scaled - self.x[0]) / (self.x[1] - self.x[0]) * (WIDTH - RIGHT - self.left)
     }
@@ -218,7 +218,7 @@ impl Chart {
             across.retain(|(x, _)| bars().any(|trace| trace.points.iter().any(|point| point.at[0] == *x)));
         }
         let widest = up.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0) as f64;
-        let place = Place { x, y, left: 30.0 + CHARACTER * widest };
+        let place = PlotArea { x, y, left: 30.0 + CHARACTER * widest };
         html! {
             svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.label) {
                 (self.grid(&place, &across, &up))
@@ -227,7 +227,7 @@ impl Chart {
         }
     }
 
-    fn grid(&self, place: &Place, across: &[(f64, String)], up: &[(f64, String)]) -> Markup {
+    fn grid(&self, place: &PlotArea, across: &[(f64, String)], up: &[(f64, String)]) -> Markup {
         let (left, bottom, right) = (place.left, HEIGHT - BOTTOM, WIDTH - RIGHT);
         let mut lines = String::new();
         for (v, _) in across {
@@ -253,7 +253,7 @@ impl Chart {
         }
     }
 
-    fn trace(&self, trace: &Trace, place: &Place) -> Markup {
+    fn trace(&self, trace: &Trace, place: &PlotArea) -> Markup {
         let at = |[x, y]: [f64; 2]| [place.x(self.x.scaled(x)), place.y(self.y.scaled(y))];
         let drawn: Vec<(&Point, [f64; 2])> = trace.points.iter().map(|p| (p, at(p.at))).collect();
         // A logarithmic axis has no place for what is not above nothing.

@@ -2,7 +2,7 @@
 //! with a request, and in two halves.
 
 use cface::Out;
-use mpi::Place;
+use mpi::Position;
 
 use super::request::{answer_status, new_request};
 use crate::answer::{Answer, Whose};
@@ -30,18 +30,18 @@ macro_rules! waits {
 }
 
 waits! {
-    file_read_at(offset): read Place::At(offset);
-    file_write_at(offset): write Place::At(offset);
-    file_read_at_all(offset): read_all Place::At(offset);
-    file_write_at_all(offset): write_all Place::At(offset);
-    file_read(): read Place::Individual;
-    file_write(): write Place::Individual;
-    file_read_all(): read_all Place::Individual;
-    file_write_all(): write_all Place::Individual;
-    file_read_shared(): read Place::Shared;
-    file_write_shared(): write Place::Shared;
-    file_read_ordered(): read_all Place::Shared;
-    file_write_ordered(): write_all Place::Shared;
+    file_read_at(offset): read Position::At(offset);
+    file_write_at(offset): write Position::At(offset);
+    file_read_at_all(offset): read_all Position::At(offset);
+    file_write_at_all(offset): write_all Position::At(offset);
+    file_read(): read Position::Individual;
+    file_write(): write Position::Individual;
+    file_read_all(): read_all Position::Individual;
+    file_write_all(): write_all Position::Individual;
+    file_read_shared(): read Position::Shared;
+    file_write_shared(): write Position::Shared;
+    file_read_ordered(): read_all Position::Shared;
+    file_write_ordered(): write_all Position::Shared;
 }
 
 /// Calls with a request. Those that are collective may not wait for others, and so do their part alone.
@@ -63,16 +63,16 @@ macro_rules! begins {
 }
 
 begins! {
-    file_iread_at(offset): iread Place::At(offset);
-    file_iwrite_at(offset): iwrite Place::At(offset);
-    file_iread_at_all(offset): iread Place::At(offset);
-    file_iwrite_at_all(offset): iwrite Place::At(offset);
-    file_iread(): iread Place::Individual;
-    file_iwrite(): iwrite Place::Individual;
-    file_iread_all(): iread Place::Individual;
-    file_iwrite_all(): iwrite Place::Individual;
-    file_iread_shared(): iread Place::Shared;
-    file_iwrite_shared(): iwrite Place::Shared;
+    file_iread_at(offset): iread Position::At(offset);
+    file_iwrite_at(offset): iwrite Position::At(offset);
+    file_iread_at_all(offset): iread Position::At(offset);
+    file_iwrite_at_all(offset): iwrite Position::At(offset);
+    file_iread(): iread Position::Individual;
+    file_iwrite(): iwrite Position::Individual;
+    file_iread_all(): iread Position::Individual;
+    file_iwrite_all(): iwrite Position::Individual;
+    file_iread_shared(): iread Position::Shared;
+    file_iwrite_shared(): iwrite Position::Shared;
 }
 
 /// The two halves of collective calls.
@@ -97,10 +97,10 @@ macro_rules! halves {
 }
 
 halves! {
-    file_read_at_all_begin(offset) file_read_at_all_end: read_all_begin read_all_end Place::At(offset), Place::At(0);
-    file_write_at_all_begin(offset) file_write_at_all_end: write_all_begin write_all_end Place::At(offset), Place::At(0);
-    file_read_all_begin() file_read_all_end: read_all_begin read_all_end Place::Individual, Place::Individual;
-    file_write_all_begin() file_write_all_end: write_all_begin write_all_end Place::Individual, Place::Individual;
-    file_read_ordered_begin() file_read_ordered_end: read_all_begin read_all_end Place::Shared, Place::Shared;
-    file_write_ordered_begin() file_write_ordered_end: write_all_begin write_all_end Place::Shared, Place::Shared;
+    file_read_at_all_begin(offset) file_read_at_all_end: read_all_begin read_all_end Position::At(offset), Position::At(0);
+    file_write_at_all_begin(offset) file_write_at_all_end: write_all_begin write_all_end Position::At(offset), Position::At(0);
+    file_read_all_begin() file_read_all_end: read_all_begin read_all_end Position::Individual, Position::Individual;
+    file_write_all_begin() file_write_all_end: write_all_begin write_all_end Position::Individual, Position::Individual;
+    file_read_ordered_begin() file_read_ordered_end: read_all_begin read_all_end Position::Shared, Position::Shared;
+    file_write_ordered_begin() file_write_ordered_end: write_all_begin write_all_end Position::Shared, Position::Shared;
 }

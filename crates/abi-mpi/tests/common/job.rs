@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use mpi::Profile;
-use pmi::server::{Event, Job, Place, RankId, Server};
+use pmi::server::{Event, Job, Placement, RankId, Server};
 use pmi::spawn::Spawn;
 
 /// The server, and our ends of the ranks' streams.
@@ -83,7 +83,7 @@ pub(crate) fn run_job_on_hosts(
     variables: &[(&str, &str)],
 ) -> (Vec<Output>, BTreeMap<u32, Profile>) {
     let mut server = Server::new();
-    let ranks = (0..size).map(|rank| Place { node: (rank % hosts) as u32, appnum: 0 }).collect();
+    let ranks = (0..size).map(|rank| Placement { node: (rank % hosts) as u32, appnum: 0 }).collect();
     let name = format!("test-{}-{size}", std::process::id());
     let ids = server.add_job(Job { name, ranks, universe_size: None, preput: Vec::new() }).expect("a job");
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -134,7 +134,7 @@ fn spawn(shared: &Arc<Mutex<Shared>>, asker: RankId, spawn: Spawn) {
         let command = || {
             let mut command = Command::new(&program.file);
             command.args(&program.arguments).env("PMI_SPAWNED", "1");
-            (Place { node: 0, appnum }, command)
+            (Placement { node: 0, appnum }, command)
         };
         (0..program.processes).map(|_| command()).collect::<Vec<_>>()
     };

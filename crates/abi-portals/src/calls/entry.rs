@@ -1,7 +1,7 @@
 //! List entries: append, search, unlink.
 
 use cface::{In, Out};
-use portals::{Entry, EntryHandle, EntryOptions, List, Ni, Place, Search, Source};
+use portals::{Entry, EntryHandle, EntryOptions, List, ListId, Ni, Search, Source};
 
 use super::md::region;
 use super::{done, ni, object, optional};
@@ -48,10 +48,10 @@ fn me(ni: &Ni, me: In<PtlMe>, counts: bool) -> Answer<Entry> {
     Ok(Entry { source: source(ni, match_id), match_bits, ignore_bits, min_free, ..entry })
 }
 
-fn place(pt_index: u32, list: u8) -> Answer<Place> {
+fn place(pt_index: u32, list: u8) -> Answer<ListId> {
     match list {
-        0 => Ok(Place { pt_index, list: List::Priority }),
-        1 => Ok(Place { pt_index, list: List::Overflow }),
+        0 => Ok(ListId { pt_index, list: List::Priority }),
+        1 => Ok(ListId { pt_index, list: List::Overflow }),
         _ => Err(Code::ArgInvalid),
     }
 }
@@ -64,7 +64,7 @@ fn search(operation: u8) -> Answer<Search> {
     }
 }
 
-fn append(ni: &Ni, place: Place, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
+fn append(ni: &Ni, place: ListId, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
     let handle = handle.required(Code::ArgInvalid)?;
     let appended = done(ni.call(|engine| engine.append(place, entry, user_ptr as u64)))?;
     handle.set(handle::of(ni.kind(), appended));

@@ -13,7 +13,7 @@ use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest};
 use crate::answer::Answer;
 use crate::cm::channel::{self, Asked, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
-use crate::cm::route::{self, show, ways_here};
+use crate::cm::route::{self, routes_here, show};
 use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
 use crate::engine::{Engine, Objects, side};
@@ -56,7 +56,7 @@ pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
         (local, local.is_ipv6() && state.is_of_one_family)
     };
     let (mut port, mut listeners) = (local.port(), Vec::new());
-    for (index, addr) in ways_here(local)? {
+    for (index, addr) in routes_here(local)? {
         let engine = route::context(index)?.look()?.engine.clone();
         // A request finds its listener known.
         let mut objects = lock(&engine.objects);

@@ -59,23 +59,23 @@ pub(crate) fn context_of(engine: &Engine) -> Option<Handle<Context>> {
 }
 
 /// A place in the list of devices, and an address as that device knows it.
-pub(crate) type Way = (usize, SocketAddr);
+pub(crate) type Route = (usize, SocketAddr);
 
 /// The devices on which an address of this host can be listened at.
-pub(crate) fn ways_here(addr: SocketAddr) -> Answer<Vec<Way>> {
+pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
     if !is_here(addr.ip()) {
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
-    let mut ways = Vec::new();
+    let mut routes = Vec::new();
     for (index, device) in device::all().iter().enumerate() {
         let name = &device.look()?.name;
         if fabric::is_local(name) {
-            ways.push((index, SocketAddr::new(LOCALHOST, addr.port())));
+            routes.push((index, SocketAddr::new(LOCALHOST, addr.port())));
         } else if side(name).is_none_or(|side| side == addr.ip() || addr.ip().is_unspecified()) {
-            ways.push((index, addr));
+            routes.push((index, addr));
         }
     }
-    if ways.is_empty() { Err(Errno::NODEV) } else { Ok(ways) }
+    if routes.is_empty() { Err(Errno::NODEV) } else { Ok(routes) }
 }
 
 /// A place in the list of devices, and the address of this host from which that device leads somewhere.
@@ -186,9 +186,9 @@ fn give_back_port(id: Held<CmId>) {
 }
 
 fn bind(id: Held<CmId>, state: &mut State, addr: SocketAddr) -> Answer {
-    let ways = ways_here(addr)?;
+    let routes = routes_here(addr)?;
     if !addr.ip().is_unspecified() {
-        state.context = context(ways[0].0)?;
+        state.context = context(routes[0].0)?;
     }
     state.local = Some(addr);
     show(id, state);

@@ -17,7 +17,7 @@ use verbs::{Mr, RecvWr, SendOp, SendWr};
 use super::compute::{Turn, Worker};
 use super::contract::level;
 use super::edge::meet;
-use super::link::{Depth, Link, place};
+use super::endpoint::{Depth, Endpoint, place};
 use super::timing::sample;
 use super::variants::{over, placements, with};
 use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
@@ -105,7 +105,7 @@ fn is_search(variant: &Variant) -> bool {
 
 struct Overlap {
     client: bool,
-    link: Link,
+    link: Endpoint,
     source: Mr,
     sink: Mr,
     size: u32,
@@ -126,7 +126,7 @@ impl Overlap {
         let (size, cell) = (session.cell.length()?, session.cell);
         let percent = if is_search(&cell.variant) { None } else { Some(level(cell, &COMPUTE)?) };
         // The peer can be one iteration ahead.
-        let mut link = Link::create(session.device, Depth::new(MESSAGES, 2 * MESSAGES))?;
+        let mut link = Endpoint::create(session.device, Depth::new(MESSAGES, 2 * MESSAGES))?;
         let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
         let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, MESSAGES, &[sink.sge(0, size)])?;

@@ -12,8 +12,8 @@ use verbs::host::{Host, Span, Time};
 use verbs::{CompChannel, Mr, RecvWr, SendOp, SendWr, Wc};
 
 use super::edge::meet;
+use super::endpoint::{Depth, Endpoint, Poster, check, place};
 use super::hub::without;
-use super::link::{Depth, Link, Poster, check, place};
 use super::timing::sample_spans;
 use super::variants::{over, placements, with};
 use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
@@ -86,7 +86,7 @@ struct Sleeper {
     waits: Waits,
     /// In turns with polling, of which the time is taken off.
     extra: bool,
-    link: Link,
+    link: Endpoint,
     channel: CompChannel,
     poster: Poster,
     source: Mr,
@@ -105,7 +105,8 @@ impl Sleeper {
             other => return Err(Fault::Meaningless(format!("waiting by {other}"))),
         };
         let every = session.settings.signal;
-        let (mut link, channel) = Link::with_channel(session.device, Depth::new(2 * every + 1, RECEIVES))?;
+        let (mut link, channel) =
+            Endpoint::with_channel(session.device, Depth::new(2 * every + 1, RECEIVES))?;
         let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
         let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, RECEIVES, &[sink.sge(0, size)])?;

@@ -7,7 +7,7 @@ use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
 use super::edge::meet;
-use super::link::{Depth, Link, check, register};
+use super::endpoint::{Depth, Endpoint, check, register};
 use super::timing::sample_spans;
 use super::{Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
@@ -39,8 +39,8 @@ pub(super) enum Call {
 pub(super) struct Calls {
     call: Call,
     client: bool,
-    data: Link,
-    control: Link,
+    data: Endpoint,
+    control: Endpoint,
     source: Mr,
     sink: Mr,
     size: u32,
@@ -52,8 +52,8 @@ impl Calls {
         let size = session.cell.length()?;
         let client = session.is_client();
         let depth = Depth::new(TOGETHER as u32, TOGETHER as u32);
-        let mut data = Link::create(session.device, depth)?;
-        let mut control = Link::create(session.device, Depth::new(4, 4))?;
+        let mut data = Endpoint::create(session.device, depth)?;
+        let mut control = Endpoint::create(session.device, Depth::new(4, 4))?;
         let source = register("host", &data.pd, size as usize)?;
         let sink = register("host", &data.pd, size as usize)?;
         control.post_receives(0, 4, &[])?;

@@ -14,8 +14,8 @@ use verbs::host::{Span, Time};
 use verbs::{Mr, Pd, RemoteAddr, SendOp, SendWr, Sge};
 
 use super::edge::{Edge, carry_place, meet};
+use super::endpoint::{Depth, Endpoint, loopback, part, register};
 use super::hub::{Hub, without};
-use super::link::{Depth, Link, loopback, part, register};
 use super::timing::sample_spans;
 use super::variants::with;
 use super::{
@@ -95,7 +95,7 @@ fn nodes(variant: &Variant) -> Option<usize> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum NodeKind {
     First,
     Middle,
     Last,
@@ -104,7 +104,7 @@ enum Place {
 /// One process of the chain. Its connections, by number: those from the node before, those to the next one, and at the
 /// ends one for the answer.
 struct Node {
-    place: Place,
+    place: NodeKind,
     ports: usize,
     hub: Hub,
     /// The first connection to the next node.
@@ -132,15 +132,15 @@ impl Node {
         };
         let (rank, last, size) = (session.rank as usize, nodes - 1, session.cell.length()?);
         let place = match rank {
-            0 => Place::First,
-            _ if rank == last => Place::Last,
-            _ => Place::Middle,
+            0 => NodeKind::First,
+            _ if rank == last => NodeKind::Last,
+            _ => NodeKind::Middle,
         };
         let pd = session.device.alloc_pd()?;
-        let in_nic = by_nic && place == Place::Middle;
+        let in_nic = by_nic && place == NodeKind::Middle;
         let memory = register(if in_nic { "nic" } else { "host" }, &pd, size as usize)?;
-        let next = if place == Place::First { 0 } else { ports };
-        let links = if place == Place::Middle { 2 * ports } else { ports + 1 };
+        let next = if place == NodeKind::First { 0 } else { ports };
+        let links = if place == NodeKind::Middle { 2 * ports } else { ports + 1 };
         let hub = Hub::create(&pd, links)?;
         let upload = if in_nic { Some(Upload::prepare(session, &pd, &memory, size)?) } else { None };
         let mut side = Self {
@@ -156,8 +156,8 @@ impl Node {
             seed: session.settings.seed,
         };
         side.connect(session, last)?;
-        if place != Place::Middle {
-            side.one_way = side.hub.one_way(session, ports, place == Place::First)?;
+        if place != NodeKind::Middle {
+            side.one_way = side.hub.one_way(session, ports, place == NodeKind::First)?;
         }
         Ok(side)
     }
@@ -181,7 +181,7 @@ impl Node {
                 self.parts.push((SendOp::WriteImm(to, port as u32), [self.memory.sge(at, len)]));
             }
         }
-        let answer = (self.place != Place::Middle).then_some(self.ports);
+        let answer = (self.place != NodeKind::Middle).then_some(self.ports);
         self.hub.join(session, Edge::between(last, 0), answer)
     }
 
@@ -245,9 +245,9 @@ impl Node {
         let mut spent = Span::ZERO;
         for _ in 0..count {
             match self.place {
-                Place::First => spent += self.send(session, deadline)?,
-                Place::Middle => self.pass_on(deadline)?,
-                Place::Last => self.receive(deadline)?,
+                NodeKind::First => spent += self.send(session, deadline)?,
+                NodeKind::Middle => self.pass_on(deadline)?,
+                NodeKind::Last => self.receive(deadline)?,
             }
         }
         Ok(without(spent, self.one_way * count))
@@ -257,7 +257,7 @@ impl Node {
 /// A local write from NIC memory to the host memory of the same node.
 struct Upload {
     /// A connection of the device with itself.
-    links: Vec<Link>,
+    links: Vec<Endpoint>,
     from: [Sge; 1],
     to: Mr,
 }
@@ -292,7 +292,7 @@ impl Side for Node {
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let copy = self.upload.as_ref().map_or(self.memory.buf(), |upload| upload.to.buf());
         match self.place {
-            Place::First => pattern::fill(self.memory.buf(), 0, self.size, self.seed)?,
+            NodeKind::First => pattern::fill(self.memory.buf(), 0, self.size, self.seed)?,
             _ => copy.fill(0),
         }
         meet(session)?;

@@ -11,7 +11,7 @@ use verbs::host::Span;
 use verbs::{Cm, CmEvent, ConnParam, Cq, Listener, Pd, Qp, QpInit};
 
 use super::edge::meet;
-use super::link::{establish, reachable};
+use super::endpoint::{establish, reachable};
 use super::timing::sample_spans;
 use super::{
     Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant, variant,

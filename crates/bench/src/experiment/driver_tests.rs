@@ -93,22 +93,22 @@ impl Control for Wire {
 }
 
 /// Settings of the two sides, and whether the server's address is spoilt.
-type Way = (Settings, Settings, bool);
+type Sides = (Settings, Settings, bool);
 
 /// Runs cells one after the other at both sides over one pair of ways, and says how each ended.
-fn both(cells: &[(Cell, Way)]) -> Vec<[Option<Fault>; 2]> {
+fn both(cells: &[(Cell, Sides)]) -> Vec<[Option<Fault>; 2]> {
     both_until(cells, || false)
 }
 
 /// The same, with somebody who may stop it.
-fn both_until(cells: &[(Cell, Way)], stop: fn() -> bool) -> Vec<[Option<Fault>; 2]> {
+fn both_until(cells: &[(Cell, Sides)], stop: fn() -> bool) -> Vec<[Option<Fault>; 2]> {
     let ended = all_until(cells, open, stop);
     ended.into_iter().map(|faults| <[_; 2]>::try_from(faults).expect("two sides")).collect()
 }
 
 /// How each cell ended, at every rank; all ranks that a cell needs take part in it, and never fewer than two are there.
 fn all_until(
-    cells: &[(Cell, Way)],
+    cells: &[(Cell, Sides)],
     open: fn(&Host) -> Device,
     stop: fn() -> bool,
 ) -> Vec<Vec<Option<Fault>>> {
@@ -118,7 +118,7 @@ fn all_until(
     let side = |rank: usize, ways: &mut [Wire]| -> Vec<Option<Fault>> {
         let host = verbs::host::real::host();
         let device = open(&host);
-        let one = |(cell, (client, server, spoil)): &(Cell, Way)| {
+        let one = |(cell, (client, server, spoil)): &(Cell, Sides)| {
             if rank >= ranks(cell) {
                 return None;
             }
@@ -174,7 +174,7 @@ fn settings() -> Settings {
     Settings { connections: 4, patience_ms: 10_000, ..Settings::default() }
 }
 
-fn sound() -> Way {
+fn sound() -> Sides {
     (settings(), settings(), false)
 }
 
@@ -264,7 +264,7 @@ fn complete(name: &str, sizes: &[u64], more: &[(&str, &str)]) {
 }
 
 /// Measures all of them and compares their contents.
-fn all_right(cells: &[(Cell, Way)], open: fn(&Host) -> Device) {
+fn all_right(cells: &[(Cell, Sides)], open: fn(&Host) -> Device) {
     let ended = all_until(cells, open, || false);
     let wrong: Vec<_> = cells.iter().zip(&ended).filter(|(_, e)| e.iter().any(Option::is_some)).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -459,7 +459,7 @@ fn levels_out_of_range_lose_their_cell() {
         cell("mtu", &[latency, ("mtu", "1024")], 8),
         cell("bandwidth", &[("op", "write"), ("source", "host"), ("sink", "host"), ("window", "0")], 8),
     ];
-    let cells: Vec<(Cell, Way)> =
+    let cells: Vec<(Cell, Sides)> =
         wrong.into_iter().flat_map(|cell| [(cell, sound()), (write(8), sound())]).collect();
     for (index, ended) in all_until(&cells, open, || false).iter().enumerate() {
         assert!(ended.iter().all(|e| e.is_some() == (index % 2 == 0)), "{}: {ended:?}", cells[index].0);
@@ -477,7 +477,7 @@ fn what_makes_no_sense_is_left_out_with_its_reason() {
     };
     let chain = |nodes| cell("chain", &[("via", "nic"), ("nodes", nodes), ("ports", "2")], 4096);
     let wrong = [split("bandwidth"), split("bibw"), chain("3"), chain("9"), chain("one")];
-    let cells: Vec<(Cell, Way)> =
+    let cells: Vec<(Cell, Sides)> =
         wrong.into_iter().flat_map(|cell| [(cell, sound()), (write(8), sound())]).collect();
     for (index, ended) in all_until(&cells, open, || false).iter().enumerate() {
         let reasons: Vec<&Fault> = ended.iter().flatten().collect();

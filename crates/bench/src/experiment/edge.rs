@@ -45,22 +45,15 @@ pub(super) fn carry<T: Serialize + DeserializeOwned>(
     Ok(None)
 }
 
-/// A place in registered memory, as it is told to another rank.
-#[derive(Clone, Copy, Debug, Serialize, serde::Deserialize)]
-struct Place {
-    addr: u64,
-    rkey: u32,
-}
-
 /// Brings the beginning of a region from one rank to another.
 pub(super) fn carry_place(
     session: &mut Session<'_>,
     ends: (usize, usize),
     mine: Option<&Mr>,
 ) -> Result<Option<RemoteAddr>, Fault> {
-    let mine = mine.map(|mr| mr.remote(0)).map(|RemoteAddr { addr, rkey }| Place { addr, rkey });
+    let mine = mine.map(|mr| mr.remote(0)).map(|RemoteAddr { addr, rkey }| (addr, rkey));
     let theirs = carry(session, ends, mine.as_ref())?;
-    Ok(theirs.map(|Place { addr, rkey }| RemoteAddr { addr, rkey }))
+    Ok(theirs.map(|(addr, rkey)| RemoteAddr { addr, rkey }))
 }
 
 /// Goes on when all ranks are here.

@@ -15,8 +15,8 @@ use verbs::host::{Span, Time};
 use verbs::{Mr, SendOp, Sge};
 
 use super::edge::{Edge, carry_place, meet};
+use super::endpoint::place;
 use super::hub::{Hub, without};
-use super::link::place;
 use super::timing::sample_spans;
 use super::variants::{FOUR, TWO, placements, with};
 use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};

@@ -8,7 +8,7 @@ use verbs::host::{Span, Time};
 use verbs::{Pd, RecvWr, SendOp, SendWr, Sge};
 
 use super::edge::Edge;
-use super::link::{Depth, Link, check, join};
+use super::endpoint::{Depth, Endpoint, check, join};
 use super::{Fault, Session};
 
 /// Receives that are always posted on each connection, and requests that may be under way.
@@ -18,7 +18,7 @@ const TRIALS: usize = 200;
 
 /// Connections by number.
 pub(super) struct Hub {
-    links: Vec<Link>,
+    links: Vec<Endpoint>,
     /// Where messages of each connection go that have contents; none otherwise.
     sinks: Vec<Sge>,
 }
@@ -31,7 +31,7 @@ impl Hub {
 
     /// As `new`, but the messages of each connection go to a place of their own, unless there are no places.
     pub(super) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
-        let hub = Self { links: Link::several(pd, DEPTH, links)?, sinks };
+        let hub = Self { links: Endpoint::several(pd, DEPTH, links)?, sinks };
         for link in 0..hub.links.len() {
             (0..DEPTH.recv).try_for_each(|_| hub.renew(link))?;
         }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use verbs::{Cm, ConnParam, Cq, Pd, Qp, QpInit};
 
 use super::edge::meet;
-use super::link::{establish, reachable};
+use super::endpoint::{establish, reachable};
 use super::{
     Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant, variant,
 };

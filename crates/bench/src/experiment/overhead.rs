@@ -8,7 +8,7 @@ use verbs::host::{Host, Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
 use super::edge::meet;
-use super::link::{Depth, Link, Poster, check, inline_limit, place};
+use super::endpoint::{Depth, Endpoint, Poster, check, inline_limit, place};
 use super::timing::sample_spans;
 use super::variants::{placements, with};
 use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
@@ -67,7 +67,7 @@ struct Ends {
     client: bool,
     /// Which of the two calls count: post, poll.
     counts: [bool; 2],
-    link: Link,
+    link: Endpoint,
     poster: Poster,
     source: Mr,
     sink: Mr,
@@ -92,7 +92,8 @@ impl Ends {
         };
         let every = session.settings.signal;
         let inline = inline_limit(session, size);
-        let mut link = Link::create(session.device, Depth { inline, ..Depth::new(2 * every + 1, RECEIVES) })?;
+        let mut link =
+            Endpoint::create(session.device, Depth { inline, ..Depth::new(2 * every + 1, RECEIVES) })?;
         let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
         let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, RECEIVES, &[sink.sge(0, size)])?;

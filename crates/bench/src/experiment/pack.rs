@@ -14,7 +14,7 @@ use verbs::host::{Host, Span, Time};
 use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge};
 
 use super::edge::meet;
-use super::link::{Depth, Link, check, exchange, loopback, register};
+use super::endpoint::{Depth, Endpoint, check, exchange, loopback, register};
 use super::timing::sample_spans;
 use super::variants::with;
 use super::{Cell, Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, pattern, variant};
@@ -106,17 +106,17 @@ impl Meter {
 }
 
 /// How the blocks come together.
-enum Way {
+enum Packing {
     /// Copied by the processor into a registered buffer.
     Host(Mr),
     /// Copied by the NIC into its own memory, over a connection of the device with itself; from and to where.
-    Nic(Mr, Vec<Link>, Vec<(SendOp, [Sge; 1])>),
+    Nic(Mr, Vec<Endpoint>, Vec<(SendOp, [Sge; 1])>),
     /// Not at all; whether each operation of a cycle registers the blocks.
     Gather(Vec<bool>),
 }
 
-impl Way {
-    fn of(session: &mut Session<'_>, link: &Link, user: &Mr, block: u32) -> Result<Self, Fault> {
+impl Packing {
+    fn of(session: &mut Session<'_>, link: &Endpoint, user: &Mr, block: u32) -> Result<Self, Fault> {
         let whole = BLOCKS * block as usize;
         Ok(match session.cell.factor(factor::OP)? {
             "host-pack" => Self::Host(register("host", &link.pd, whole)?),
@@ -151,9 +151,9 @@ fn piece(user: &Mr, block: u32, index: usize) -> Sge {
 
 /// One side of a transfer of pieces.
 struct Packer {
-    way: Way,
+    way: Packing,
     client: bool,
-    link: Link,
+    link: Endpoint,
     /// The blocks with their gaps, registered for as long as the cell lasts.
     user: Mr,
     sink: Mr,
@@ -173,10 +173,10 @@ impl Packer {
         let block = session.cell.length()?;
         let whole = Cell { size: BLOCKS as u64 * session.cell.size, ..session.cell.clone() }.length()?;
         let mut link =
-            Link::create(session.device, Depth { pieces: BLOCKS as u32, ..Depth::new(4, RECEIVES) })?;
+            Endpoint::create(session.device, Depth { pieces: BLOCKS as u32, ..Depth::new(4, RECEIVES) })?;
         let user = register("host", &link.pd, 2 * whole as usize)?;
         let sink = register("host", &link.pd, whole as usize)?;
-        let way = Way::of(session, &link, &user, block)?;
+        let way = Packing::of(session, &link, &user, block)?;
         link.post_receives(0, RECEIVES, &[])?;
         link.connect(session)?;
         let remote = exchange(session, &sink)?;
@@ -200,7 +200,7 @@ impl Packer {
         let whole = BLOCKS as u32 * *block;
         let op = SendOp::WriteImm(self.remote, 0);
         match way {
-            Way::Host(staging) => {
+            Packing::Host(staging) => {
                 for index in 0..BLOCKS {
                     meter.call(host, || copy(host, (user.buf(), staging.buf()), *block as usize, index))?;
                 }
@@ -208,7 +208,7 @@ impl Packer {
                 meter.call(host, || link.qp.post_send(&SendWr::new(0, op, &sges)))?;
                 meter.completed(host, &link.send_cq, deadline)?;
             }
-            Way::Nic(staging, links, copies) => {
+            Packing::Nic(staging, links, copies) => {
                 for (index, (op, sges)) in copies.iter().enumerate() {
                     let wr = SendWr::new(0, *op, sges);
                     let wr = if index + 1 < BLOCKS { wr.unsignaled() } else { wr };
@@ -219,8 +219,8 @@ impl Packer {
                 meter.call(host, || link.qp.post_send(&SendWr::new(0, op, &sges)))?;
                 meter.completed(host, &link.send_cq, deadline)?;
             }
-            Way::Gather(cycle) if cycle[index % cycle.len()] => return self.gather_anew(host, deadline),
-            Way::Gather(_) => {
+            Packing::Gather(cycle) if cycle[index % cycle.len()] => return self.gather_anew(host, deadline),
+            Packing::Gather(_) => {
                 let sges: [Sge; BLOCKS] = std::array::from_fn(|index| piece(user, *block, index));
                 meter.call(host, || link.qp.post_send(&SendWr::new(0, op, &sges)))?;
                 meter.completed(host, &link.send_cq, deadline)?;
@@ -287,7 +287,7 @@ impl Side for Packer {
     fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         self.user.buf().fill(0x5a);
         self.sink.buf().fill(0);
-        if let Way::Host(staging) | Way::Nic(staging, ..) = &self.way {
+        if let Packing::Host(staging) | Packing::Nic(staging, ..) = &self.way {
             staging.buf().fill(0);
         }
         Ok(())
@@ -316,7 +316,7 @@ impl Side for Packer {
     /// Where only some operations register, several make one that is like the next.
     fn messages(&self) -> u64 {
         match &self.way {
-            Way::Gather(cycle) => cycle.len() as u64,
+            Packing::Gather(cycle) => cycle.len() as u64,
             _ => 1,
         }
     }

@@ -7,7 +7,7 @@ use verbs::host::Time;
 use verbs::{Access, Buf, Mr, RecvWr, SendOp, SendWr, Sge};
 
 use super::edge::Edge;
-use super::link::{Depth, Link, check, join};
+use super::endpoint::{Depth, Endpoint, check, join};
 use super::timing::sample;
 use super::{Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, variant};
 
@@ -61,7 +61,7 @@ impl Experiment for Park {
         let token = pd.reg_mr(&Buf::alloc(TOKEN as usize)?, Access::ALL)?;
         let sges = [token.sge(0, TOKEN)];
         let depth = Depth::new(2 * SIGNAL as u32, RECEIVES);
-        let mut links = Link::several(&pd, depth, 2)?;
+        let mut links = Endpoint::several(&pd, depth, 2)?;
         let me = session.rank as usize;
         links[0].post_receives(0, RECEIVES, &sges)?;
         for rank in 0..RING {
@@ -75,7 +75,7 @@ impl Experiment for Park {
 
 struct Hop {
     /// From the process before, and to the next one.
-    links: Vec<Link>,
+    links: Vec<Endpoint>,
     sges: [Sge; 1],
     client: bool,
     sent: u64,

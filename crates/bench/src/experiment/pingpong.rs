@@ -14,7 +14,7 @@ use verbs::host::{Host, Span, Time};
 use verbs::{MemoryKind, Mr, QpState, RemoteAddr, SendOp, SendWr, Sge, WriteOrder};
 
 use super::edge::meet;
-use super::link::{Depth, Link, Poster, exchange, inline_limit, place};
+use super::endpoint::{Depth, Endpoint, Poster, exchange, inline_limit, place};
 use super::{Fault, Round, Session, Side, pattern};
 
 /// What is timed.
@@ -69,7 +69,7 @@ pub(super) struct PingPong {
     op: Op,
     client: bool,
     both: bool,
-    link: Link,
+    link: Endpoint,
     source: Mr,
     sink: Mr,
     remote: RemoteAddr,
@@ -103,7 +103,7 @@ impl PingPong {
         let inline = inline_limit(session, size);
         let requests = if op == Op::WriteSend { 2 } else { 1 };
         let depth = Depth { inline, ..Depth::new(requests * (2 * every + 1), RECEIVES) };
-        let mut link = Link::create(session.device, depth)?;
+        let mut link = Endpoint::create(session.device, depth)?;
         let twice = !op.is_fetch() && (size <= TWO_SOURCES_MAX || (both && op == Op::Write));
         let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
         let source = place(session, &link.pd, factor::SOURCE, source_stride as usize + size as usize)?;

@@ -12,7 +12,7 @@ use verbs::host::Span;
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
 use super::contract::level;
-use super::link::{Depth, Link, exchange, register};
+use super::endpoint::{Depth, Endpoint, exchange, register};
 use super::traffic::{self, Order, Shape, Traffic};
 use super::variants::{over, with};
 use super::{
@@ -176,7 +176,7 @@ fn knee(
 /// Writes from many pages to one place.
 struct Fit {
     client: bool,
-    link: Link,
+    link: Endpoint,
     source: Mr,
     sink: Mr,
     remote: RemoteAddr,
@@ -188,7 +188,7 @@ struct Fit {
 impl Fit {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
         let pages = level(session.cell, &PAGES)?;
-        let mut link = Link::create(session.device, Depth::new(4, 1))?;
+        let mut link = Endpoint::create(session.device, Depth::new(4, 1))?;
         let client = session.is_client();
         let source = register("host", &link.pd, (if client { pages * PAGE } else { 8 }) as usize)?;
         let sink = register("host", &link.pd, 8)?;

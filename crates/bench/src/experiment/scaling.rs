@@ -11,7 +11,7 @@ use verbs::{
 
 use super::contract::level;
 use super::edge::meet;
-use super::link::{check, establish, exchange, reachable, register};
+use super::endpoint::{check, establish, exchange, reachable, register};
 use super::timing::sample_spans;
 use super::variants::over;
 use super::{

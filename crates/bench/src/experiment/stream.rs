@@ -11,7 +11,7 @@ use verbs::host::Time;
 use verbs::{Mr, RecvWr, SendOp, SendWr, Sge, Wc};
 
 use super::edge::{Edge, meet};
-use super::link::{Depth, Link, check, exchange, inline_limit, join, loopback, part, place};
+use super::endpoint::{Depth, Endpoint, check, exchange, inline_limit, join, loopback, part, place};
 use super::timing::sample;
 use super::{Fault, Round, Session, Settings, Side, pattern};
 
@@ -55,7 +55,7 @@ const REAP: usize = 16;
 
 /// A connection, and the part of each message that goes over it.
 struct Lane {
-    link: Link,
+    link: Endpoint,
     /// Where the part begins.
     at: usize,
     op: SendOp,
@@ -102,7 +102,7 @@ pub(super) struct Stream {
     starts: u32,
     acks: u32,
     /// The other end of a connection of the device with itself.
-    _far: Option<Link>,
+    _far: Option<Endpoint>,
 }
 
 /// Messages of a burst.
@@ -136,7 +136,7 @@ impl Stream {
         let sink = place(session, &pd, factor::SINK, size as usize)?;
         let mut links = match flow {
             Flow::Alone => loopback(session, &pd, depth)?,
-            _ => Link::several(&pd, depth, ports)?,
+            _ => Endpoint::several(&pd, depth, ports)?,
         };
         let far = if flow == Flow::Alone { links.pop() } else { None };
         let remote = if far.is_some() {

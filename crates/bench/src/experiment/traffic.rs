@@ -10,7 +10,7 @@ use verbs::host::{Host, Time};
 use verbs::{Buf, Mr, Pd, RecvWr, SendOp, SendWr, Sge};
 
 use super::edge::meet;
-use super::link::{Depth, Link, check, join_all, register};
+use super::endpoint::{Depth, Endpoint, check, join_all, register};
 use super::stream::burst;
 use super::timing::sample;
 use super::{Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant};
@@ -105,7 +105,7 @@ pub(super) struct Traffic {
     shape: Shape,
     client: bool,
     streams: bool,
-    links: Vec<Link>,
+    links: Vec<Endpoint>,
     source: Mr,
     sink: Mr,
     size: u64,
@@ -155,7 +155,7 @@ impl Traffic {
             shape,
             client: session.is_client(),
             streams,
-            links: Link::several(&pd, depth, connections as usize)?,
+            links: Endpoint::several(&pd, depth, connections as usize)?,
             source,
             sink,
             size,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::WorkerCommand;
+use super::control_stream::ControlStream;
 use super::crew::{describe, spawn};
 use super::door::{self, Client};
-use super::way::Way;
 use super::wire::{self, Frame};
 use crate::experiment::Fault;
 use crate::machine::{now, since};
@@ -104,7 +104,7 @@ impl Drop for Agents {
 /// # Errors
 /// If nobody serves there, or the server does not have this token or refuses.
 pub fn call_agent(to: &str, token: Option<&Token>) -> Result<(TcpStream, Vec<u8>), Fault> {
-    let mut way = Way::dial(to, token, PATIENCE)?;
+    let mut way = ControlStream::dial(to, token, PATIENCE)?;
     way.set_patience(PATIENCE);
     way.write(&Frame::Run).map_err(|why| way.lost(&why))?;
     match way.read().map_err(|why| way.lost(&why))? {

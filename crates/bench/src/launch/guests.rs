@@ -16,10 +16,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use verbs::host::Time;
 
 use super::WorkerCommand;
+use super::control_stream::{WAITS, WORKS};
 use super::crew::{describe, spawn};
 use super::door::{Client, source};
 use super::job::{Job, News, write_line};
-use super::way::{WAITS, WORKS};
 use super::wire::{self, Frame, HELLO_MAX, Partial, Setup};
 use crate::machine::{now, since};
 

@@ -25,6 +25,7 @@
 mod agents;
 mod collect;
 mod command;
+mod control_stream;
 mod crew;
 mod device;
 mod door;
@@ -39,7 +40,6 @@ mod sample;
 mod serve;
 mod serving;
 mod simulated;
-mod way;
 pub mod wire;
 mod worker;
 pub mod world;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::control_stream::ControlStream;
 use super::job::ClientJob;
-use super::way::Way;
 use super::wire::{Frame, Setup};
 use crate::experiment::Fault;
 use crate::machine::{now, since};
@@ -20,8 +20,8 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// no longer than finding the slowest; each has its own deadline.
 ///
 /// `told` hears where one has to wait.
-pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Vec<Way>, Fault> {
-    let found: Vec<Result<Way, Fault>> = std::thread::scope(|scope| {
+pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Vec<ControlStream>, Fault> {
+    let found: Vec<Result<ControlStream, Fault>> = std::thread::scope(|scope| {
         let calls: Vec<_> = job.connect.iter().map(|to| scope.spawn(|| call(to, job, told))).collect();
         let ended = |call: std::thread::ScopedJoinHandle<'_, _>| {
             call.join().unwrap_or_else(|_| Err(Fault::Control("the call to a peer panicked".into())))
@@ -29,7 +29,7 @@ pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<
         calls.into_iter().map(ended).collect()
     });
     let (all, mut faults) = (found.len(), Vec::new());
-    let mut ways: Vec<Way> = Vec::new();
+    let mut ways: Vec<ControlStream> = Vec::new();
     for one in found {
         match one {
             Ok(way) => ways.push(way),
@@ -47,9 +47,9 @@ pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<
 }
 
 /// Calls one and has it open the device, once it has room.
-fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Way, Fault> {
+fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<ControlStream, Fault> {
     let patience = Duration::from_millis(job.settings.patience_ms);
-    let way = Way::dial(to, job.token.as_ref(), patience)?;
+    let way = ControlStream::dial(to, job.token.as_ref(), patience)?;
     let mut way = if job.own { way.unnamed() } else { way };
     way.set_patience(patience + MARGIN);
     let (device, settings) = (job.device.clone(), job.settings.clone());
@@ -84,7 +84,7 @@ fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Way
 }
 
 /// Two names may be one server's.
-fn distinct(ways: &[Way]) -> Result<(), Fault> {
+fn distinct(ways: &[ControlStream]) -> Result<(), Fault> {
     for (i, way) in ways.iter().enumerate() {
         if let Some(other) = ways[..i].iter().find(|other| other.peer() == way.peer()) {
             let (first, second, at) = (other.called(), way.called(), way.peer());

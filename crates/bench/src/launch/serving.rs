@@ -5,7 +5,7 @@ use std::time::Duration;
 use verbs::host::Span;
 use verbs::host::real::{allowed_cores, host, pin_to_core};
 
-use super::way::Way;
+use super::control_stream::ControlStream;
 use super::wire::{Frame, Setup, WireError};
 use crate::experiment::{Bounds, Control, Fault, Session, Word, driver};
 use crate::machine::memory_in_use;
@@ -20,7 +20,7 @@ const WORK_MAX: Span = Span::from_secs(1800);
 const PROCESSOR_MAX: u64 = 6 * 3600;
 
 /// Serves the client of this run to its end, which names the device.
-pub(super) fn session(mut way: Way, core: Option<usize>) -> Result<(), Fault> {
+pub(super) fn session(mut way: ControlStream, core: Option<usize>) -> Result<(), Fault> {
     match way.read().map_err(control)? {
         Frame::Setup(setup) => {
             let core = core.or(setup.core);
@@ -31,7 +31,7 @@ pub(super) fn session(mut way: Way, core: Option<usize>) -> Result<(), Fault> {
 }
 
 /// Serves a client of `nicety serve`, a stranger: within bounds.
-pub(super) fn guest(way: Way, setup: &Setup) -> Result<(), Fault> {
+pub(super) fn guest(way: ControlStream, setup: &Setup) -> Result<(), Fault> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let most = Rlimit { current: Some(PROCESSOR_MAX), maximum: Some(PROCESSOR_MAX) };
     setrlimit(Resource::Cpu, most).map_err(|e| Fault::Machine(format!("cannot limit this process: {e}")))?;
@@ -40,7 +40,7 @@ pub(super) fn guest(way: Way, setup: &Setup) -> Result<(), Fault> {
     serve_as(way, setup, Bounds { work: Some(WORK_MAX), bytes })
 }
 
-fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
+fn serve_as(mut way: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
     let Setup { device, settings, core } = setup;
     // Once it is pinned, this process sees one core.
     let machine = crate::machine::as_peer();
@@ -91,7 +91,7 @@ pub(super) fn control(why: WireError) -> Fault {
     Fault::Control(why.to_string())
 }
 
-fn refuse(way: &mut Way, fault: Fault) -> Result<(), Fault> {
+fn refuse(way: &mut ControlStream, fault: Fault) -> Result<(), Fault> {
     // If this does not arrive either, the client sees the connection end.
     let _ = way.write(&Frame::Refused { why: fault.to_string() });
     Err(fault)

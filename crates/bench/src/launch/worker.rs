@@ -13,8 +13,8 @@ use rustix::net::AddressFamily;
 use verbs::host::Host;
 use verbs::host::real::{host, pin_to_core};
 
+use super::control_stream::ControlStream;
 use super::job::{ClientJob, Job, Lines, News, write_line};
-use super::way::Way;
 use super::{rendezvous, serving};
 use crate::experiment::driver::client_cell;
 use crate::experiment::{Bounds, Control, Fault, Session, Word};
@@ -57,7 +57,7 @@ fn guest(stream: TcpStream) -> Result<(), Fault> {
         return Err(control("no client came with the job"));
     };
     let pulse = server.try_clone().map_err(control)?;
-    let way = Way::resume(stream, hello, pulse).map_err(serving::control);
+    let way = ControlStream::resume(stream, hello, pulse).map_err(serving::control);
     if let Err(fault) = way.and_then(|way| serving::guest(way, &setup)) {
         let why = plain::line(&fault.to_string());
         write_line(&server, &News::Failed { why, index: None, corrupt: false }).map_err(control)?;
@@ -93,7 +93,7 @@ fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(),
     write_line(out, &News::Listening { addr }).map_err(control)?;
     loop {
         let (stream, _) = listener.accept().map_err(control)?;
-        if let Ok(way) = Way::greet(stream, Some(token), Party::Server) {
+        if let Ok(way) = ControlStream::greet(stream, Some(token), Party::Server) {
             drop(listener);
             return serving::session(way, core);
         }

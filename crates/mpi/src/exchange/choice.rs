@@ -1,4 +1,4 @@
-//! Which calls go by an [`Exchange`], and what a communicator keeps for that: a [`Place`]. All members come to the same.
+//! Which calls go by an [`Exchange`], and what a communicator keeps for that: a [`CommExchange`]. All members come to the same.
 
 use collectives::{Case, Kind};
 use verbs::DeviceAttr;
@@ -20,7 +20,7 @@ pub fn shared_bytes(attr: &DeviceAttr, ranks: u32) -> u64 {
 
 /// A communicator's exchange, made for the first call that goes by it.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct CommExchange {
     state: State,
     /// The last call of each kind, and whether it goes this way.
     last: [Option<(Case, bool)>; Kind::ALL.len()],
@@ -35,7 +35,7 @@ enum State {
     Made(Box<Exchange>),
 }
 
-impl Place {
+impl CommExchange {
     /// Carries out a call, if it is one that goes this way; what is wrong with it is said elsewhere.
     pub(crate) fn carry_out(&mut self, comm: &Comm, call: &Collective) -> Option<Result<()>> {
         if matches!(self.state, State::Impossible) {
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::carry_out`], of what is short and simple: nothing if it goes another way, or is none of these.
+    /// As [`CommExchange::carry_out`], of what is short and simple: nothing if it goes another way, or is none of these.
     #[inline]
     pub(crate) fn carry_out_plain(&mut self, call: &PlainCall) -> Option<Result<()>> {
         let exchange = self.known(call.kind())?;

@@ -10,7 +10,7 @@
 //! | `giving` | what a member gives and takes in one: shown, or lent |
 //! | `parts` | long reductions |
 //! | `plain` | the same operations for short elements without gaps |
-//! | `choice` | which calls go this way, and what a communicator keeps for it: [`Place`] |
+//! | `choice` | which calls go this way, and what a communicator keeps for it: [`CommExchange`] |
 
 mod choice;
 mod desks;
@@ -20,7 +20,7 @@ mod parts;
 mod plain;
 mod setup;
 
-pub(crate) use choice::Place;
+pub(crate) use choice::CommExchange;
 pub use choice::shared_bytes;
 pub(crate) use desks::{Retired, SHOWN_MAX};
 pub use plain::PlainCall;

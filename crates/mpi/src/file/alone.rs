@@ -2,7 +2,7 @@
 
 use crate::error::{Class, Error, Result};
 use crate::file::object::File;
-use crate::file::place::{Access, Way};
+use crate::file::place::{Access, Direction};
 use crate::file::view::View;
 use crate::memory::Buffer;
 use crate::status::Status;
@@ -12,11 +12,11 @@ const CHUNK: u64 = 4 << 20;
 
 impl File {
     /// Checks an access: the view, and how many etypes it has.
-    pub(super) fn etypes(&self, way: Way, buffer: &Buffer) -> Result<(View, i64)> {
+    pub(super) fn etypes(&self, way: Direction, buffer: &Buffer) -> Result<(View, i64)> {
         self.check_open()?;
         match way {
-            Way::Read => self.check_read()?,
-            Way::Write => self.check_written()?,
+            Direction::Read => self.check_read()?,
+            Direction::Write => self.check_written()?,
         }
         let view = self.view();
         let len = view.representation().len_in_file(buffer)?;

@@ -11,7 +11,7 @@ use crate::error::{Class, Error, Result};
 use crate::file::domains::{Domains, Listed, interleave};
 use crate::file::hints::Buffering;
 use crate::file::object::{File, agreed};
-use crate::file::place::{Access, Way};
+use crate::file::place::{Access, Direction};
 use crate::file::view::Piece;
 use crate::memory::Buffer;
 use crate::run::{Act, Plan, Run};
@@ -33,7 +33,7 @@ const SAID: usize = 32;
 
 impl File {
     /// Where this process begins when all go on from the shared pointer, one behind the other.
-    pub(super) fn ordered(&self, way: Way, buffer: &Buffer) -> Result<Access> {
+    pub(super) fn ordered(&self, way: Direction, buffer: &Buffer) -> Result<Access> {
         let comm = &self.0.comm;
         let found = self.etypes(way, buffer);
         let etypes = found.as_ref().map_or(0, |(_, etypes)| *etypes);
@@ -53,7 +53,7 @@ impl File {
     /// Reads or writes together with the others, all of which call it.
     pub(super) fn exchange(
         &self,
-        way: Way,
+        way: Direction,
         access: Result<Access>,
         buffer: &Buffer,
     ) -> Result<(Access, Status)> {
@@ -74,8 +74,8 @@ impl File {
         let ranges: Vec<Range<u64>> = all.iter().map(|said| said[1]..said[2]).collect();
         if !self.is_exchanged(way, &ranges) {
             let status = match way {
-                Way::Read => self.read_here(&part.access, buffer),
-                Way::Write => self.write_here(&part.access, buffer),
+                Direction::Read => self.read_here(&part.access, buffer),
+                Direction::Write => self.write_here(&part.access, buffer),
             }?;
             return Ok((part.access, status));
         }
@@ -84,20 +84,20 @@ impl File {
     }
 
     /// What this process brings.
-    fn part(&self, way: Way, access: Access, buffer: &Buffer) -> Result<Part> {
+    fn part(&self, way: Direction, access: Access, buffer: &Buffer) -> Result<Part> {
         let representation = access.view.representation();
         let len = representation.len_in_file(buffer)?;
         let pieces = access.view.pieces(access.from, len).collect();
         let (raw, size) = match way {
-            Way::Read => (representation.raw(buffer)?, self.0.disk.size()?),
-            Way::Write => (representation.encode(buffer)?, 0),
+            Direction::Read => (representation.raw(buffer)?, self.0.disk.size()?),
+            Direction::Write => (representation.encode(buffer)?, 0),
         };
         Ok(Part { access, raw, pieces, size })
     }
 
-    fn is_exchanged(&self, way: Way, ranges: &[Range<u64>]) -> bool {
+    fn is_exchanged(&self, way: Direction, ranges: &[Range<u64>]) -> bool {
         let hints = self.with(|state| state.hints);
-        let buffering = if way == Way::Read { hints.reading } else { hints.writing };
+        let buffering = if way == Direction::Read { hints.reading } else { hints.writing };
         let is_any = ranges.iter().any(|range| !range.is_empty());
         // One that nobody comes between holds a lock of its own.
         let is_possible = is_any && !self.is_atomic() && ranges.len() > 1;
@@ -110,7 +110,7 @@ impl File {
 
     fn in_phases(
         &self,
-        way: Way,
+        way: Direction,
         part: Part,
         buffer: &Buffer,
         ranges: &[Range<u64>],
@@ -123,7 +123,7 @@ impl File {
         let size = self.0.comm.size();
         let domains = Domains::new(touched, size, hints.nodes.unwrap_or(size as u32), hints.buffer);
         let Part { access, raw, pieces, .. } = part;
-        let mine = if way == Way::Read { pieces.cut(end) } else { pieces };
+        let mine = if way == Direction::Read { pieces.cut(end) } else { pieces };
         let data = raw.as_ref().unwrap_or(buffer);
         let rounds = Rounds::begin(self, way, &domains, &mine, data)?;
         let mut done = Ok(());
@@ -134,9 +134,9 @@ impl File {
         }
         agreed(&self.0.comm, done)?;
         let bytes = match (way, &raw) {
-            (Way::Write, _) => buffer.len(),
-            (Way::Read, None) => mine.total(),
-            (Way::Read, Some(raw)) => {
+            (Direction::Write, _) => buffer.len(),
+            (Direction::Read, None) => mine.total(),
+            (Direction::Read, Some(raw)) => {
                 access.view.representation().decode(&raw.to_vec()[..mine.total() as usize], buffer)?
             }
         };
@@ -147,7 +147,7 @@ impl File {
 /// The rounds of one operation.
 struct Rounds<'a> {
     file: &'a File,
-    way: Way,
+    way: Direction,
     domains: &'a Domains,
     mine: &'a Listed,
     data: &'a Buffer,
@@ -160,7 +160,7 @@ impl<'a> Rounds<'a> {
     /// Tells aggregators what is wanted of them.
     fn begin(
         file: &'a File,
-        way: Way,
+        way: Direction,
         domains: &'a Domains,
         mine: &'a Listed,
         data: &'a Buffer,
@@ -224,17 +224,17 @@ impl<'a> Rounds<'a> {
         let core = self.file.core();
         let plan = Arc::new(Plan { rounds: vec![acts], label: self.label, op: None, called: None });
         let begun = core.with(|engine| engine.begin(Box::new(Run::new(plan))));
-        let call = if self.way == Way::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
+        let call = if self.way == Direction::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
         core.finish(call, begun).ok().map(drop)
     }
 
     /// Carries out one round. An error of the file system is returned when the others have what they wait for.
     fn carry_out(&self, round: u64) -> Result<()> {
         let window = Window::of(self.aggregator.as_ref(), self.domains, round)?;
-        let read = if self.way == Way::Read { window.read(self.file) } else { Ok(()) };
+        let read = if self.way == Direction::Read { window.read(self.file) } else { Ok(()) };
         self.run(self.acts(&window, round)?)?;
         read?;
-        if self.way == Way::Write { window.write(self.file) } else { Ok(()) }
+        if self.way == Direction::Write { window.write(self.file) } else { Ok(()) }
     }
 
     /// The exchange of a round.
@@ -244,7 +244,7 @@ impl<'a> Rounds<'a> {
         for (rank, there) in window.parts() {
             if rank == me {
                 own = Some(there);
-            } else if self.way == Way::Write {
+            } else if self.way == Direction::Write {
                 self.moved(&mut acts, (rank, me), (None, Some(there)))?;
             } else {
                 self.moved(&mut acts, (me, rank), (Some(there), None))?;
@@ -255,7 +255,7 @@ impl<'a> Rounds<'a> {
             let len = found.iter().map(|piece| piece.len).sum();
             let here = (len > 0).then(|| self.data.clone().window(from, len));
             let there = own.take_if(|_| *rank == me);
-            if self.way == Way::Write {
+            if self.way == Direction::Write {
                 self.moved(&mut acts, (me, *rank), (here, there))?;
             } else {
                 self.moved(&mut acts, (*rank, me), (there, here))?;

@@ -37,6 +37,6 @@ mod view;
 
 pub use mode::FileMode;
 pub use object::File;
-pub use place::{Place, Whence};
+pub use place::{Position, Whence};
 pub use representation::{Conversion, Representation};
 pub use view::View;

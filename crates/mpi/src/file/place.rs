@@ -1,18 +1,18 @@
-//! [`Place`], and what else an operation on a file is told or keeps.
+//! [`Position`], and what else an operation on a file is told or keeps.
 
 use crate::file::view::View;
 use crate::status::Status;
 
 /// From the file, or into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Read,
     Write,
 }
 
 /// Where an operation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// At this etype of the view.
     At(i64),
     /// At this process's pointer, which goes on.
@@ -35,8 +35,8 @@ pub enum Whence {
 /// A collective operation between its halves. It was carried out by the first.
 #[derive(Debug)]
 pub(super) struct Split {
-    pub(super) way: Way,
-    pub(super) place: Place,
+    pub(super) way: Direction,
+    pub(super) place: Position,
     pub(super) status: Status,
 }
 

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use host::Host;
 use portals::{
     AckReq, Action, EAGER_MAX, Engine, Entry, EntryHandle, EntryOptions, EqHandle, Event, EventKind, Fail,
-    List, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region,
-    Search, Source, Taken, Transfer,
+    List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions,
+    Region, Search, Source, Taken, Transfer,
 };
 
 use super::bits::{self, LONG};
@@ -307,7 +307,7 @@ impl Portals {
         let entry =
             Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), ONCE) };
         let key = self.receives.insert(incoming);
-        let place = Place { pt_index: MESSAGES, list: List::Priority };
+        let place = ListId { pt_index: MESSAGES, list: List::Priority };
         let begun = self.call(|engine| engine.append(place, entry, key.number()));
         match (begun, self.receives.get_mut(key)) {
             (Ok(entry), Some(incoming)) => incoming.entry = Some(entry),
@@ -601,7 +601,7 @@ const ONCE: EntryOptions = EntryOptions::OP_PUT
     .union(EntryOptions::EVENT_LINK_DISABLE)
     .union(EntryOptions::EVENT_UNLINK_DISABLE);
 /// Where data are opened that receives get.
-const READ_PLACE: Place = Place { pt_index: READS, list: List::Priority };
+const READ_PLACE: ListId = ListId { pt_index: READS, list: List::Priority };
 
 /// Data for one get of one process, by a number.
 fn opened(region: Region, number: u64, process: Process) -> Entry {

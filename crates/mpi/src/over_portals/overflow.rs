@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use portals::{EAGER_MAX, Engine, Entry, EntryOptions, List, Place, Region};
+use portals::{EAGER_MAX, Engine, Entry, EntryOptions, List, ListId, Region};
 use verbs::Buf;
 
 use super::bits::LONG;
@@ -79,4 +79,4 @@ impl Overflow {
     }
 }
 
-const PLACE: Place = Place { pt_index: MESSAGES, list: List::Overflow };
+const PLACE: ListId = ListId { pt_index: MESSAGES, list: List::Overflow };

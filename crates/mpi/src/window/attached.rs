@@ -111,7 +111,7 @@ impl Window {
                 .map(Elements::Near);
         }
         let way = target.way(&self.0.comm)?;
-        let block = target.card.control[way.port].remote();
+        let block = target.card.control[way.port];
         let block = Block { process: target.process, words: &way.words, at: block, port: way.port };
         let key = target.attached.key(self.core(), &block, begin, end)?;
         let part = RemoteAddr { addr: address, rkey: key.ok_or_else(wrong)? };

@@ -4,25 +4,6 @@ use verbs::RemoteAddr;
 
 use crate::address::PORTS_MAX;
 
-/// A place in a member's memory, as peers name it by one of its ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) addr: u64,
-    pub(super) rkey: u32,
-}
-
-impl Place {
-    pub(super) fn remote(self) -> RemoteAddr {
-        RemoteAddr { addr: self.addr, rkey: self.rkey }
-    }
-}
-
-impl From<RemoteAddr> for Place {
-    fn from(RemoteAddr { addr, rkey }: RemoteAddr) -> Self {
-        Self { addr, rkey }
-    }
-}
-
 /// One member's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Card {
@@ -34,15 +15,15 @@ pub(super) struct Card {
     pub(super) data_port: u8,
     pub(super) control_port: u8,
     /// By port: its part, and its control block.
-    pub(super) data: [Place; PORTS_MAX],
-    pub(super) control: [Place; PORTS_MAX],
+    pub(super) data: [RemoteAddr; PORTS_MAX],
+    pub(super) control: [RemoteAddr; PORTS_MAX],
 }
 
 /// Of memory of the host.
 pub(super) const NO_PORT: u8 = u8::MAX;
-/// Bytes of a [`Place`], and of a [`Card`].
-const PLACE: usize = 12;
-pub(super) const CARD: usize = 24 + 2 * PORTS_MAX * PLACE;
+/// Bytes of a [`RemoteAddr`], and of a [`Card`].
+const REMOTE: usize = 12;
+pub(super) const CARD: usize = 24 + 2 * PORTS_MAX * REMOTE;
 
 impl Card {
     /// Of a part of so many bytes, with units of so many, which no port reaches yet.
@@ -56,9 +37,9 @@ impl Card {
         bytes[..8].copy_from_slice(&self.size.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.unit.to_le_bytes());
         (bytes[16], bytes[17]) = (self.data_port, self.control_port);
-        for (place, at) in self.data.iter().chain(&self.control).zip((24..).step_by(PLACE)) {
+        for (place, at) in self.data.iter().chain(&self.control).zip((24..).step_by(REMOTE)) {
             bytes[at..at + 8].copy_from_slice(&place.addr.to_le_bytes());
-            bytes[at + 8..at + PLACE].copy_from_slice(&place.rkey.to_le_bytes());
+            bytes[at + 8..at + REMOTE].copy_from_slice(&place.rkey.to_le_bytes());
         }
         bytes
     }
@@ -68,9 +49,9 @@ impl Card {
         let bytes: &[u8; CARD] = bytes.try_into().ok()?;
         let u64_at = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
         let place = |number: usize| {
-            let at = 24 + number * PLACE;
-            let rkey = bytes[at + 8..at + PLACE].first_chunk().map_or(0, |part| u32::from_le_bytes(*part));
-            Place { addr: u64_at(at), rkey }
+            let at = 24 + number * REMOTE;
+            let rkey = bytes[at + 8..at + REMOTE].first_chunk().map_or(0, |part| u32::from_le_bytes(*part));
+            RemoteAddr { addr: u64_at(at), rkey }
         };
         let card = Self {
             size: u64_at(0),
@@ -93,7 +74,7 @@ mod tests {
 
     #[test]
     fn cards_are_read_as_they_were_written() {
-        let place = |n: u64| Place { addr: n << 40 | n, rkey: n as u32 };
+        let place = |n: u64| RemoteAddr { addr: n << 40 | n, rkey: n as u32 };
         let card = Card {
             size: 12345,
             unit: 8,

@@ -56,10 +56,10 @@ impl Part {
                 Ok(regions[regions.len() - 1].remote(0))
             };
             if self.size > 0 {
-                card.data[port] = expose(self.address, self.size as usize, &self.mapped)?.into();
+                card.data[port] = expose(self.address, self.size as usize, &self.mapped)?;
             }
             let memory = block.0.buf();
-            card.control[port] = expose(memory.as_ptr().expose_provenance(), memory.len(), block.1)?.into();
+            card.control[port] = expose(memory.as_ptr().expose_provenance(), memory.len(), block.1)?;
         }
         let port_of = |known: &Mapped| known.as_ref().map_or(NO_PORT, |(_, port)| *port as u8);
         (card.data_port, card.control_port) = (port_of(&self.mapped), port_of(block.1));

@@ -36,7 +36,7 @@ pub(super) enum Data {
 }
 
 /// How a member's memory is reached, known after the first operation on it.
-pub(super) struct Way {
+pub(super) struct Reach {
     pub(super) data: Data,
     pub(super) words: Words,
     /// The member's port by which it is.
@@ -52,7 +52,7 @@ pub(super) struct Target {
     block: usize,
     /// Where its part is mapped here, if that is known from the start.
     near: Option<usize>,
-    way: OnceLock<Way>,
+    way: OnceLock<Reach>,
     /// That operations on its part may go at once.
     pub(super) grant: Grant,
     /// What it has attached, as far as this process knows.
@@ -77,7 +77,7 @@ impl Target {
     /// This process itself.
     pub(super) fn own(who: (i32, u32), card: Card, address: usize, words: Words) -> Self {
         let target = Self::new(who, card, 0, Some(address));
-        let way = Way { data: Data::Near { address, _mapped: None }, words, port: 0 };
+        let way = Reach { data: Data::Near { address, _mapped: None }, words, port: 0 };
         Self { way: OnceLock::from(way), ..target }
     }
 
@@ -95,7 +95,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when it is lost.
-    pub(super) fn way(&self, comm: &Comm) -> Result<&Way> {
+    pub(super) fn way(&self, comm: &Comm) -> Result<&Reach> {
         if let Some(way) = self.way.get() {
             return Ok(way);
         }
@@ -119,7 +119,7 @@ impl Target {
         self.way.get().map(|way| &way.words)
     }
 
-    fn find_way(&self, comm: &Comm) -> Result<Way> {
+    fn find_way(&self, comm: &Comm) -> Result<Reach> {
         let (core, process) = (comm.core(), self.process);
         core.with(|engine| engine.transport.connect(process))?;
         core.wait("connecting to a member of a window", |engine| match engine.transport.lost(process) {
@@ -128,7 +128,7 @@ impl Target {
         })??;
         core.with(|engine| {
             let (near, port) = engine.transport.ports_to(process)?;
-            let (data, control) = (self.card.data[port].remote(), self.card.control[port].remote());
+            let (data, control) = (self.card.data[port], self.card.control[port]);
             let mapped = |of: u8, at: RemoteAddr, len: usize| {
                 (usize::from(of) == port && len > 0).then(|| engine.transport.map(process, at, len)).flatten()
             };
@@ -146,7 +146,7 @@ impl Target {
                 None if engine.transport.nics()[near].has_atomics() => Words::far(process, control),
                 None => Words::Asked(Asking::new(comm, process)?),
             };
-            Ok(Way { data, words, port })
+            Ok(Reach { data, words, port })
         })
     }
 

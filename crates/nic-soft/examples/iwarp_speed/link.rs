@@ -11,7 +11,7 @@ use verbs::{
 use super::side::{LARGE, PINGS};
 
 /// On a host of its own: whoever polls there works for it alone.
-pub(crate) struct Link {
+pub(crate) struct Endpoint {
     pub(crate) host: Host,
     pub(crate) qp: Qp,
     cq: Cq,
@@ -21,7 +21,7 @@ pub(crate) struct Link {
     _cm: Cm,
 }
 
-impl Link {
+impl Endpoint {
     /// Connects to who calls this at `peer`; `exchange` says some bytes to it and hears as many.
     pub(crate) fn make(
         config: &IwarpConfig,

@@ -16,7 +16,7 @@ pub(crate) const KEPT: usize = 3;
 
 /// One way to stream.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct Streaming {
     socket: usize,
     chunk: usize,
     /// Whether the receiver reads over and over, and not asleep until something is there.
@@ -73,12 +73,12 @@ impl Side {
     }
 
     /// The ways to stream that are the fastest here.
-    pub(crate) fn best_raw_streams(&mut self) -> Vec<Way> {
+    pub(crate) fn best_raw_streams(&mut self) -> Vec<Streaming> {
         let mut found = Vec::new();
         for socket in 0..BUFFERS.len() {
             for chunk in CHUNKS {
                 for spins in [false, true] {
-                    let way = Way { socket, chunk, spins };
+                    let way = Streaming { socket, chunk, spins };
                     let rate = (0..3).map(|_| self.raw_stream_once(way)).fold(0.0, f64::max);
                     // One side decides for both.
                     let rate = if self.client { rate } else { 0.0 };
@@ -102,11 +102,11 @@ impl Side {
     }
 
     /// GB/s, the best of these ways.
-    pub(crate) fn raw_stream(&mut self, ways: &[Way]) -> f64 {
+    pub(crate) fn raw_stream(&mut self, ways: &[Streaming]) -> f64 {
         ways.iter().map(|&way| self.raw_stream_once(way)).fold(0.0, f64::max)
     }
 
-    fn raw_stream_once(&mut self, way: Way) -> f64 {
+    fn raw_stream_once(&mut self, way: Streaming) -> f64 {
         let socket = self.raws[way.socket].try_clone().expect("a descriptor");
         socket.set_nonblocking(way.spins).expect("an option");
         let mut bytes = std::mem::take(&mut self.bytes);

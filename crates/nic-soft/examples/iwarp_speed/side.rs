@@ -9,7 +9,7 @@ use host::{Host, Span};
 use nic_soft::iwarp::IwarpConfig;
 use verbs::{RecvWr, SendOp, SendWr};
 
-use super::link::Link;
+use super::link::Endpoint;
 use super::raw;
 
 pub(crate) const PINGS: u64 = 2000;
@@ -59,10 +59,10 @@ impl Side {
         theirs
     }
 
-    pub(crate) fn link(&mut self, config: &IwarpConfig, at: IpAddr) -> Link {
+    pub(crate) fn link(&mut self, config: &IwarpConfig, at: IpAddr) -> Endpoint {
         let peer = self.control.peer_addr().expect("connected").ip();
         let client = self.client;
-        Link::make(config, client, SocketAddr::new(at, 0), peer, |place| self.exchange(place))
+        Endpoint::make(config, client, SocketAddr::new(at, 0), peer, |place| self.exchange(place))
     }
 
     /// Microseconds one way.
@@ -87,7 +87,7 @@ impl Side {
         span.as_ns_f64() / 2000.0 / PINGS as f64
     }
 
-    pub(crate) fn write_pings(&mut self, link: &Link) -> f64 {
+    pub(crate) fn write_pings(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let word = link.near.buf().word(LARGE as usize).expect("aligned");
         word.store(0, Ordering::Release);
@@ -101,7 +101,7 @@ impl Side {
         )
     }
 
-    pub(crate) fn send_pings(&mut self, link: &Link) -> f64 {
+    pub(crate) fn send_pings(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let receive = || link.qp.post_recv(&RecvWr::new(7, &[link.near.sge(0, 8)])).expect("post");
         receive();
@@ -120,11 +120,11 @@ impl Side {
     }
 
     /// GB/s, the best of as many tries as raw streams get.
-    pub(crate) fn stream(&mut self, link: &Link) -> f64 {
+    pub(crate) fn stream(&mut self, link: &Endpoint) -> f64 {
         (0..raw::KEPT).map(|_| self.stream_once(link)).fold(0.0, f64::max)
     }
 
-    fn stream_once(&mut self, link: &Link) -> f64 {
+    fn stream_once(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
@@ -136,7 +136,7 @@ impl Side {
     }
 
     /// GB/s of writes of a page each.
-    pub(crate) fn pages(&mut self, link: &Link) -> f64 {
+    pub(crate) fn pages(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
@@ -148,7 +148,7 @@ impl Side {
     }
 
     /// Millions a second.
-    pub(crate) fn rate(&mut self, link: &Link) -> f64 {
+    pub(crate) fn rate(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
@@ -160,7 +160,7 @@ impl Side {
     }
 
     /// Microseconds of a read of a target that does nothing, or computes without ever looking.
-    pub(crate) fn reads(&mut self, link: &Link, computes: bool) -> f64 {
+    pub(crate) fn reads(&mut self, link: &Endpoint, computes: bool) -> f64 {
         self.exchange([0]);
         if !self.client {
             if computes {
@@ -180,7 +180,7 @@ impl Side {
         spans[spans.len() / 2]
     }
 
-    fn read(&self, link: &Link, number: u64) -> f64 {
+    fn read(&self, link: &Endpoint, number: u64) -> f64 {
         let pause = self.host.now() + READ_PAUSE;
         while self.host.now() < pause {
             std::hint::spin_loop();
@@ -193,7 +193,7 @@ impl Side {
     }
 
     /// The target looks at its memory meanwhile, as one who waits for data does; or it computes.
-    fn wait_for_client(&mut self, link: &Link, computes: bool) {
+    fn wait_for_client(&mut self, link: &Endpoint, computes: bool) {
         let word = link.near.buf().word(END_WORD as usize).expect("aligned");
         if self.client {
             let bytes = 1_u64.to_le_bytes();

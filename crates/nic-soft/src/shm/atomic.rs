@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::place::{self, Fault, SgList, Way};
+use super::place::{self, Direction, Fault, SgList};
 
 /// An atomic on another process's private memory; the caller has its turn ([`super::turn`]).
 pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
@@ -10,13 +10,13 @@ pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault>
     let (mut local, mut remote) = (SgList::new(), SgList::new());
     local.push((&raw mut word).cast(), 8);
     remote.push(at as *mut u8, 8);
-    place::across(pid, &local, &remote, Way::In)?;
+    place::across(pid, &local, &remote, Direction::In)?;
     let cell = AtomicU64::new(word);
     let old = op.apply(&cell);
     let mut new = cell.into_inner();
     let mut local = SgList::new();
     local.push((&raw mut new).cast(), 8);
-    place::across(pid, &local, &remote, Way::Out)?;
+    place::across(pid, &local, &remote, Direction::Out)?;
     Ok(old)
 }
 

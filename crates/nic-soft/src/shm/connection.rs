@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use verbs::{Access, Error, QpState, Result};
 
 use super::layout::{QpShared, state};
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::segment::Ref;
 use super::shared::Shared;
 
@@ -32,7 +32,7 @@ pub(super) struct Connection {
     ready: u64,
     /// The furthest state that this side has come to.
     reached: AtomicU32,
-    link: OnceLock<Link>,
+    link: OnceLock<PeerQp>,
     /// The number of its socket, also when that is closed; 0 before there was one.
     pub(super) socket: AtomicU64,
     /// The peer process is gone: it is inside nothing any more.
@@ -73,12 +73,12 @@ impl Connection {
 
     /// The peer's end, once there is one.
     #[inline]
-    pub(super) fn link(&self) -> Option<&Link> {
+    pub(super) fn link(&self) -> Option<&PeerQp> {
         self.link.get()
     }
 
     /// This is the peer's end.
-    pub(super) fn connect(&self, link: Link) -> Result<()> {
+    pub(super) fn connect(&self, link: PeerQp) -> Result<()> {
         self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))
     }
 

@@ -7,7 +7,7 @@ use host::Time;
 use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
 
 use super::layout::{comp, recv};
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::place::{self, SgList};
 use super::transfer::{Stop, Transfer};
 use crate::sync::{ring, shared_queue};
@@ -59,7 +59,7 @@ impl Delivery {
     #[inline]
     pub(super) fn next_receive<'l>(
         &mut self,
-        link: &'l Link,
+        link: &'l PeerQp,
         now: impl FnOnce() -> Time,
     ) -> Result<&'l [AtomicU64], Stop> {
         self.is_waiting = false;
@@ -88,7 +88,7 @@ impl Delivery {
     }
 
     #[inline]
-    fn find_receive<'l>(&mut self, link: &'l Link) -> Option<&'l [AtomicU64]> {
+    fn find_receive<'l>(&mut self, link: &'l PeerQp) -> Option<&'l [AtomicU64]> {
         if link.recvs.is_some() {
             return link.waiting_receive();
         }
@@ -110,7 +110,7 @@ impl Delivery {
     pub(super) fn send(
         &mut self,
         transfer: &mut Transfer,
-        link: &Link,
+        link: &PeerQp,
         local: &SgList,
         mut news: News,
         now: impl FnOnce() -> Time,
@@ -145,7 +145,7 @@ impl Delivery {
     }
 
     /// Publishes a completion at the peer and consumes the receive that it is about.
-    pub(super) fn publish(&mut self, link: &Link, news: &News, carried: Option<&SgList>) {
+    pub(super) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<&SgList>) {
         let slot = link.comps.slot(link.delivered());
         let mut bytes = 0;
         let mut flags = 0;
@@ -173,7 +173,13 @@ impl Delivery {
 /// # Safety
 /// `src` must have `len` bytes, which are at most [`comp::INLINE_MAX`].
 #[inline]
-pub(super) unsafe fn publish_plain(link: &Link, src: *const u8, len: u32, imm: Option<u32>, solicited: bool) {
+pub(super) unsafe fn publish_plain(
+    link: &PeerQp,
+    src: *const u8,
+    len: u32,
+    imm: Option<u32>,
+    solicited: bool,
+) {
     let slot = link.comps.slot(link.delivered());
     let [_, len_imm, _, _, bytes, ..] = slot else { return };
     // SAFETY: the slot has INLINE_MAX bytes from this word on. Test: `traffic` of the conformance suite.
@@ -186,7 +192,7 @@ pub(super) unsafe fn publish_plain(link: &Link, src: *const u8, len: u32, imm: O
 
 /// Marks the slot of the next message as filled, and tells whom it concerns.
 #[inline]
-fn deliver(link: &Link, slot: &[AtomicU64], low: u32, solicited: bool) {
+fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     ring::publish(&slot[comp::MARK], ring::lap(link.delivered(), link.comps.shift()), low);
     link.count_delivery();
     link.fetch_next_receive();
@@ -199,7 +205,7 @@ fn deliver(link: &Link, slot: &[AtomicU64], low: u32, solicited: bool) {
 #[inline]
 fn fill_receive(
     transfer: &mut Transfer,
-    link: &Link,
+    link: &PeerQp,
     slot: &[AtomicU64],
     local: &SgList,
 ) -> Result<bool, Stop> {

@@ -7,8 +7,8 @@ use super::atomic::Atomic;
 use super::connection::Connection;
 use super::delivery::{Delivery, News};
 use super::layout::state;
-use super::link::Link;
-use super::place::{SgList, Way};
+use super::peer_qp::PeerQp;
+use super::place::{Direction, SgList};
 use super::tlb::Tlb;
 use super::transfer::{Stop, Transfer};
 
@@ -45,7 +45,7 @@ impl Engine {
     }
 
     #[inline]
-    fn try_execute(&mut self, connection: &Connection, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
+    fn try_execute(&mut self, connection: &Connection, link: &PeerQp, wr: &SendWr<'_>) -> Result<u32, Stop> {
         let need = if wr.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
         let mut local = SgList::new();
         if !self.collect(connection, &wr.data, need, &mut local) {
@@ -61,18 +61,18 @@ impl Engine {
         let Self { transfer, delivery, .. } = self;
         match wr.op {
             SendOp::Write(remote) => {
-                transfer.reach(link, &local, remote, Way::Out)?;
+                transfer.reach(link, &local, remote, Direction::Out)?;
                 if wr.flags.contains(SendFlags::RING) {
                     link.ring();
                 }
             }
             SendOp::Read(remote) => {
-                transfer.reach(link, &local, remote, Way::In)?;
+                transfer.reach(link, &local, remote, Direction::In)?;
                 return Ok(local.total() as u32);
             }
             SendOp::WriteImm(remote, imm) => {
                 delivery.next_receive(link, now)?;
-                transfer.reach(link, &local, remote, Way::Out)?;
+                transfer.reach(link, &local, remote, Direction::Out)?;
                 let news = News::of(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
                 delivery.publish(link, &news, None);
             }

@@ -9,7 +9,7 @@ use verbs::{Access, Data, SendFlags, SendOp, SendWr};
 use super::delivery::publish_plain;
 use super::engine::Engine;
 use super::layout::{comp, recv};
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::place;
 use super::tlb::Tlb;
 
@@ -23,7 +23,7 @@ pub(super) fn may_take(wr: &SendWr<'_>) -> bool {
 #[inline]
 pub(super) fn carry_out(
     engine: &mut Engine,
-    link: &Link,
+    link: &PeerQp,
     wr: &SendWr<'_>,
     inline_max: usize,
     size_max: u64,
@@ -51,7 +51,7 @@ pub(super) fn carry_out(
 /// Delivers a message that its completion can carry into a waiting receive of the peer's own queue whose first
 /// SGE holds it; false if nothing has happened.
 #[inline]
-fn send(link: &Link, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
+fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
     let Some(receive) = link.waiting_receive() else { return false };
     let [_, _, addr, length_key, ..] = receive else { return false };
     let length_key = length_key.load(Ordering::Relaxed);

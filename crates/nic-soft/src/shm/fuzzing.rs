@@ -21,7 +21,7 @@ use super::handle::QpHandle;
 use super::layout::{
     CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
 };
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::qp::QpInner;
 use super::segment::{Map, Segment};
 use super::wire::{Hello, Message};
@@ -238,7 +238,7 @@ impl World {
         else {
             return;
         };
-        if let Ok(link) = Link::new(peer, &hello, fds.pop(), input.byte() % 8)
+        if let Ok(link) = PeerQp::new(peer, &hello, fds.pop(), input.byte() % 8)
             && connection.connect(link).is_ok()
         {
             connection.advance(state::INIT, state::RTS);
@@ -329,7 +329,7 @@ pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
     let mut fds =
         vec![segment.as_fd().try_clone_to_owned().expect("a descriptor"), button().expect("a button")];
     let peer = qp.connection.device.peers.get(&hello, pid, || life, &mut fds).expect("a peer");
-    assert!(qp.connection.connect(Link::new(peer, &hello, None, 7).expect("a link")).is_ok());
+    assert!(qp.connection.connect(PeerQp::new(peer, &hello, None, 7).expect("a link")).is_ok());
     assert!(qp.connection.advance(state::INIT, state::RTS));
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use verbs::{CmFailure, ConnParam, Depths, Error, Result};
 
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::qp::QpInner;
 use super::registry::Conn;
 use super::shared::Shared;
@@ -57,7 +57,7 @@ pub(super) fn link(
         fence::require_full();
     }
     let peer = device.peers.get(hello, conn.pid, || life_of(&conn.socket, conn.pid), &mut fds)?;
-    qp.connection.connect(Link::new(peer, hello, fds.pop(), rnr)?)
+    qp.connection.connect(PeerQp::new(peer, hello, fds.pop(), rnr)?)
 }
 
 /// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.

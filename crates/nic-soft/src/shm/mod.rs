@@ -60,13 +60,13 @@ pub mod lab;
 mod layout;
 #[cfg(test)]
 mod lies;
-mod link;
 mod memory;
 mod mr;
 mod nic;
 mod numbers;
 mod objects;
 mod peer;
+mod peer_qp;
 mod place;
 mod polling;
 mod qp;

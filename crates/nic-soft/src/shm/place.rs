@@ -16,7 +16,7 @@ pub(super) enum Fault {
 
 /// Which way bytes go, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From local memory to the other process.
     Out,
     /// From the other process to local memory.
@@ -24,7 +24,7 @@ pub(super) enum Way {
 }
 
 /// Copies between local memory and private memory of another process.
-pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Way) -> Result<(), Fault> {
+pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) -> Result<(), Fault> {
     let total = local.total().min(remote.total());
     let mut done = 0;
     while done < total {
@@ -35,8 +35,8 @@ pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Way) -> Res
         let n = unsafe {
             let (lp, ln, rp, rn) = (l.as_ptr(), l.len() as u64, r.as_ptr(), r.len() as u64);
             match way {
-                Way::Out => libc::process_vm_writev(pid, lp, ln, rp, rn, 0),
-                Way::In => libc::process_vm_readv(pid, lp, ln, rp, rn, 0),
+                Direction::Out => libc::process_vm_writev(pid, lp, ln, rp, rn, 0),
+                Direction::In => libc::process_vm_readv(pid, lp, ln, rp, rn, 0),
             }
         };
         match n {
@@ -54,11 +54,11 @@ pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Way) -> Res
 /// The entries, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string
 /// moves, whose stores may become visible in any order but not before those of an earlier one (Intel SDM vol. 3, 9.2.4),
 /// so that whoever sees the last byte sees all.
-fn last_byte_apart(list: &[libc::iovec], way: Way) -> Split {
+fn last_byte_apart(list: &[libc::iovec], way: Direction) -> Split {
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let mut split = Split { list: [nothing; SGE_MAX + 1], count: list.len() };
     split.list[..list.len()].copy_from_slice(list);
-    if way == Way::Out
+    if way == Direction::Out
         && let Some(last) = list.len().checked_sub(1)
         && split.list[last].iov_len > 1
     {
@@ -117,7 +117,7 @@ mod tests {
         for count in 1..=SGE_MAX {
             let mut list = SgList::new();
             (0..count).for_each(|i| list.push(bytes.as_mut_ptr().wrapping_add(i * 4), 1 + i as u64 % 3));
-            let (out, back) = (Way::Out, Way::In);
+            let (out, back) = (Direction::Out, Direction::In);
             let every = |list: &[libc::iovec]| -> Vec<usize> {
                 list.iter().flat_map(|p| (0..p.iov_len).map(|i| p.iov_base.addr() + i)).collect()
             };
@@ -127,7 +127,7 @@ mod tests {
                 assert!(way == back || split.as_slice().last().is_some_and(|last| last.iov_len == 1));
             }
         }
-        assert!(last_byte_apart(&[], Way::Out).as_slice().is_empty());
+        assert!(last_byte_apart(&[], Direction::Out).as_slice().is_empty());
     }
 
     #[test]
@@ -138,6 +138,6 @@ mod tests {
         let mut word = 0_u64;
         let mut piece = SgList::new();
         piece.push((&raw mut word).cast(), 8);
-        assert_eq!(across(pid, &piece, &piece, Way::In), Err(Fault::Gone));
+        assert_eq!(across(pid, &piece, &piece, Direction::In), Err(Fault::Gone));
     }
 }

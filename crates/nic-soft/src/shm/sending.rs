@@ -13,7 +13,7 @@ use super::connection::{Connection, state_of};
 use super::engine::{Engine, Outcome};
 use super::fast_path;
 use super::layout::state;
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use crate::sync::roll::Workplace;
 
 /// The sending half of a queue pair.
@@ -96,7 +96,7 @@ impl Queue {
 
     /// Whether to try again now. What waits for a receive is tried by whoever polls when there are many or a while has passed, so that
     /// the two sides do not take a line from each other for each message; and only while nobody polls is the peer to tell of a receive.
-    fn is_to_be_tried(&mut self, link: &Link, by: By, now: Time) -> bool {
+    fn is_to_be_tried(&mut self, link: &PeerQp, by: By, now: Time) -> bool {
         let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
         let delivery = &mut self.engine.delivery;
         delivery.wants_to_be_told = by == By::Thread && !within(self.polled, ATTENDED);

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use super::atomic::Atomic;
 use super::layout::{ServiceWords, ask};
-use super::link::Link;
-use super::place::{self, Fault, SgList, Way};
+use super::peer_qp::PeerQp;
+use super::place::{self, Direction, Fault, SgList};
 
 /// What one queue pair asks of its peer's NIC thread.
 #[derive(Default)]
@@ -57,13 +57,13 @@ impl Asking {
     /// An RDMA copy; `None` while it is under way.
     pub(super) fn copy(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         local: &SgList,
         at: u64,
         key: u32,
-        way: Way,
+        way: Direction,
     ) -> Option<Result<(), Fault>> {
-        let kind = if way == Way::Out { ask::WRITE } else { ask::READ };
+        let kind = if way == Direction::Out { ask::WRITE } else { ask::READ };
         let result = self.carry_on(link, local, at, key, kind)?;
         self.job = None;
         Some(result)
@@ -72,7 +72,7 @@ impl Asking {
     /// The piece of a message that begins at `from`; `None` while it is under way.
     pub(super) fn deliver(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         part: &SgList,
         at: u64,
         key: u32,
@@ -93,7 +93,7 @@ impl Asking {
     /// An atomic; `None` while it is under way, else the old value.
     pub(super) fn atomic(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         at: u64,
         key: u32,
         op: Atomic,
@@ -116,7 +116,7 @@ impl Asking {
 
     fn carry_on(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         local: &SgList,
         at: u64,
         key: u32,
@@ -162,7 +162,7 @@ impl Asking {
         None
     }
 
-    fn ask(&mut self, link: &Link, ask: &Ask) {
+    fn ask(&mut self, link: &PeerQp, ask: &Ask) {
         let words = &link.qp.service.0;
         words.kind.store(ask.kind, Ordering::Relaxed);
         words.place.store(ask.at, Ordering::Relaxed);

@@ -11,8 +11,8 @@ use super::atomic::{Atomic, atomic_across};
 use super::connection::Connection;
 use super::layout::{ServiceWords, ask, state};
 use super::memory::Ring;
-use super::place::{self, SgList, Way, own_pid};
-use super::table::Place;
+use super::place::{self, Direction, SgList, own_pid};
+use super::table::Location;
 use super::turn::Turn;
 use crate::sync::Spin;
 
@@ -89,10 +89,10 @@ impl Serving {
         let bounce = table.map.bytes(*self.bounce.get()?, ask::BOUNCE)?;
         let mut memory = SgList::new();
         memory.push(at as *mut u8, len);
-        if let Place::Anywhere(_) = place {
+        if let Location::Anywhere(_) = place {
             let mut buffer = SgList::new();
             buffer.push(bounce, len);
-            let way = if kind == ask::READ { Way::In } else { Way::Out };
+            let way = if kind == ask::READ { Direction::In } else { Direction::Out };
             return place::across(own_pid(), &buffer, &memory, way).ok();
         }
         // SAFETY: checked just now, and deregistering waits for the lock that the caller holds; the buffer has `len` bytes.
@@ -129,12 +129,12 @@ fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
 }
 
 /// Carries out an atomic on 8 checked bytes of this process: the old value.
-fn change_word(place: Place, at: u64, op: Atomic) -> Option<u64> {
+fn change_word(place: Location, at: u64, op: Atomic) -> Option<u64> {
     let pointer = at as *mut u64;
     if !pointer.is_aligned() {
         return None;
     }
-    if let Place::Anywhere(_) = place {
+    if let Location::Anywhere(_) = place {
         return atomic_across(own_pid(), at, op).ok();
     }
     // SAFETY: checked by the caller for 8 bytes, aligned, kept as above.

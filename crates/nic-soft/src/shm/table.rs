@@ -17,7 +17,7 @@ use crate::sync::unpoisoned;
 
 /// Where checked memory lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// In the segment, at this offset.
     Nic(u64),
     /// In the owner's private memory, at this address.
@@ -26,7 +26,7 @@ pub(super) enum Place {
     Anywhere(u64),
 }
 
-impl Place {
+impl Location {
     /// The address, of private memory.
     #[inline]
     pub(super) fn private(self) -> Option<u64> {
@@ -107,7 +107,7 @@ impl Table {
 
     /// Looks a range up; `None` if key, domain, rights or bounds do not allow it.
     #[inline]
-    pub(super) fn check(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<Place> {
+    pub(super) fn check(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<Location> {
         let (_, entry) = self.entries(key)?;
         if entry.pd.load(Ordering::Relaxed) != pd {
             return None;
@@ -120,9 +120,9 @@ impl Table {
         }
         let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
         Some(match entry.kind.load(Ordering::Relaxed) {
-            kind::HOST => Place::Private(at),
-            kind::NIC => Place::Nic(at),
-            _ => Place::Anywhere(at),
+            kind::HOST => Location::Private(at),
+            kind::NIC => Location::Nic(at),
+            _ => Location::Anywhere(at),
         })
     }
 
@@ -130,8 +130,8 @@ impl Table {
     #[inline]
     pub(super) fn own_memory(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         match self.check(key, pd, need, addr, len)? {
-            Place::Nic(offset) => self.map.bytes(offset, len),
-            Place::Private(at) | Place::Anywhere(at) => Some(at as *mut u8),
+            Location::Nic(offset) => self.map.bytes(offset, len),
+            Location::Private(at) | Location::Anywhere(at) => Some(at as *mut u8),
         }
     }
 

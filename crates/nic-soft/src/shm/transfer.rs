@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU64;
 use verbs::{Access, RemoteAddr, WcStatus};
 
 use super::atomic::{Atomic, atomic_across, store_old};
-use super::link::Link;
 use super::peer::Reach;
-use super::place::{self, Fault, SgList, Way};
+use super::peer_qp::PeerQp;
+use super::place::{self, Direction, Fault, SgList};
 use super::service::Asking;
-use super::table::Place;
+use super::table::Location;
 use super::tlb::Tlb;
 use super::turn::Turn;
 
@@ -45,16 +45,16 @@ impl Transfer {
     #[inline]
     pub(super) fn reach(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         local: &SgList,
         remote: RemoteAddr,
-        way: Way,
+        way: Direction,
     ) -> Result<(), Stop> {
         let len = local.total();
         if len == 0 {
             return Ok(());
         }
-        let need = if way == Way::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        let need = if way == Direction::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
         if let Some(at) = self.far.find(remote.rkey, need, remote.addr, len) {
             // SAFETY: as in `copy`.
             unsafe { move_mapped(local, at, way) };
@@ -69,22 +69,29 @@ impl Transfer {
     }
 
     /// Copies between local memory and a checked place of the peer.
-    fn copy(&mut self, link: &Link, local: &SgList, place: Place, key: u32, way: Way) -> Result<(), Stop> {
+    fn copy(
+        &mut self,
+        link: &PeerQp,
+        local: &SgList,
+        place: Location,
+        key: u32,
+        way: Direction,
+    ) -> Result<(), Stop> {
         if let Some(at) = mapped(link, place, local.total()) {
             // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
-            // we have left ([`super::link::Inside`]; the send lock for our own). Test: the conformance suite; `violations`
+            // we have left ([`super::peer_qp::Inside`]; the send lock for our own). Test: the conformance suite; `violations`
             // in it.
             unsafe { move_mapped(local, at, way) };
             return Ok(());
         }
         match (place, link.peer.reach) {
-            (Place::Private(at) | Place::Anywhere(at), Reach::Kernel { pid })
-            | (Place::Anywhere(at), Reach::Direct { pid }) => {
+            (Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
+            | (Location::Anywhere(at), Reach::Direct { pid }) => {
                 let mut remote = SgList::new();
                 remote.push(at as *mut u8, local.total());
                 Ok(place::across(pid, local, &remote, way)?)
             }
-            (Place::Private(at) | Place::Anywhere(at), Reach::Service) => {
+            (Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
                 match self.asking.copy(link, local, at, key, way) {
                     Some(result) => Ok(result?),
                     None => Err(Stop::Wait),
@@ -98,9 +105,9 @@ impl Transfer {
     /// Copies a part of a message, which begins at `from`, to a checked place of a receive.
     pub(super) fn deliver(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         part: &SgList,
-        place: Place,
+        place: Location,
         key: u32,
         from: u64,
     ) -> Result<(), Stop> {
@@ -111,7 +118,7 @@ impl Transfer {
                 None => Err(Stop::Wait),
             };
         }
-        self.copy(link, part, place, key, Way::Out).map_err(|stop| match stop {
+        self.copy(link, part, place, key, Direction::Out).map_err(|stop| match stop {
             Stop::Fail(WcStatus::RemAccessErr) => Stop::Fail(WcStatus::RemOpErr),
             other => other,
         })
@@ -120,7 +127,7 @@ impl Transfer {
     /// Carries out an atomic: 8 bytes fetched.
     pub(super) fn atomic(
         &mut self,
-        link: &Link,
+        link: &PeerQp,
         local: &SgList,
         remote: RemoteAddr,
         op: Atomic,
@@ -140,18 +147,18 @@ impl Transfer {
         }
         let old = match (at, place, link.peer.reach) {
             // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
-            (Some(at), Place::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
+            (Some(at), Location::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
             (Some(at), _, _) => {
                 let _turn = self.take_turn(link)?;
                 // SAFETY: as above.
                 op.apply(unsafe { AtomicU64::from_ptr(at) })
             }
-            (None, Place::Private(at) | Place::Anywhere(at), Reach::Kernel { pid })
-            | (None, Place::Anywhere(at), Reach::Direct { pid }) => {
+            (None, Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
+            | (None, Location::Anywhere(at), Reach::Direct { pid }) => {
                 let _turn = self.take_turn(link)?;
                 atomic_across(pid, at, op)?
             }
-            (None, Place::Private(at) | Place::Anywhere(at), Reach::Service) => {
+            (None, Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
                 self.asking.atomic(link, at, remote.rkey, op).ok_or(Stop::Wait)??
             }
             _ => return Err(refused()),
@@ -160,7 +167,7 @@ impl Transfer {
     }
 
     /// The right to an atomic on private memory of the peer. Where somebody has it for long, the peer shall look at who that is.
-    fn take_turn<'l>(&mut self, link: &'l Link) -> Result<Turn<'l>, Stop> {
+    fn take_turn<'l>(&mut self, link: &'l PeerQp) -> Result<Turn<'l>, Stop> {
         self.turns = self.turns.wrapping_add(1);
         Turn::take(&link.peer.table.map, link.index, self.turns).ok_or_else(|| {
             link.kick();
@@ -171,11 +178,11 @@ impl Transfer {
 
 /// A pointer to a checked place of the peer, where there is one.
 #[inline]
-fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
+fn mapped(link: &PeerQp, place: Location, len: u64) -> Option<*mut u8> {
     match (place, link.peer.reach) {
-        (Place::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
+        (Location::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
         // Of this process, and so held against what was registered (`table`).
-        (Place::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
+        (Location::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
         _ => None,
     }
 }
@@ -185,12 +192,12 @@ fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
 /// # Safety
 /// `at` must have room for all entries, and everything must be mapped.
 #[inline]
-unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Way) {
+unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) {
     // SAFETY: the caller's contract.
     unsafe {
         match way {
-            Way::Out => place::gather(local, at),
-            Way::In => place::scatter(at, local),
+            Direction::Out => place::gather(local, at),
+            Direction::In => place::scatter(at, local),
         }
     }
 }

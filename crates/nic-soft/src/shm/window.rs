@@ -4,19 +4,19 @@ use std::ptr::NonNull;
 
 use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result};
 
-use super::link::Link;
+use super::peer_qp::PeerQp;
 use super::shared::NAME;
-use super::table::Place;
+use super::table::Location;
 
 /// See [`verbs::Qp::map`].
-pub(super) fn map_peer(link: &Link, remote: RemoteAddr, len: usize) -> Result<Buf> {
+pub(super) fn map_peer(link: &PeerQp, remote: RemoteAddr, len: usize) -> Result<Buf> {
     let (table, need) = (&link.peer.table, Access::REMOTE_READ | Access::REMOTE_WRITE);
     let refused = || {
         let what = "the peer's key does not allow reading and writing all of that range";
         Error::Invalid(what.into())
     };
     let place = table.check(remote.rkey, link.pd, need, remote.addr, len as u64).ok_or_else(refused)?;
-    let Place::Nic(offset) = place else {
+    let Location::Nic(offset) = place else {
         let what = "load and store on a peer's host memory";
         return Err(Error::Unsupported { device: NAME.into(), what });
     };

@@ -99,7 +99,7 @@ fn candidates(words: &[String]) -> Vec<Candidate> {
     let Some((word, before)) = words.split_last() else { return Vec::new() };
     let mut cli = usage::command();
     cli.build();
-    let Some(place) = Place::behind(before, &cli) else { return Vec::new() };
+    let Some(place) = Cursor::behind(before, &cli) else { return Vec::new() };
     let command = place.command;
     let found = match (place.option, word.split_once('=')) {
         (Some(option), _) => values(command, option, word),
@@ -117,12 +117,12 @@ fn candidates(words: &[String]) -> Vec<Candidate> {
 }
 
 /// Where a word stands: behind a command, or behind an option that takes a value.
-struct Place<'a> {
+struct Cursor<'a> {
     command: &'a Command,
     option: Option<&'a Arg>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Cursor<'a> {
     /// None behind `--`, where words are another program's.
     fn behind(words: &[String], cli: &'a Command) -> Option<Self> {
         let mut place = Self { command: cli, option: None };

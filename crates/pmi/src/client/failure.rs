@@ -41,7 +41,7 @@ pub enum Failure {
     #[error(
         "rank {rank} of {size} cannot be: a job has between 1 and {RANKS_MAX} ranks, numbered from 0; see PMI_RANK and PMI_SIZE"
     )]
-    Place {
+    Placement {
         /// The rank.
         rank: u32,
         /// The job's size.

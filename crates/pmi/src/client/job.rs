@@ -50,5 +50,5 @@ impl Job {
 /// A job that there can be.
 pub(super) fn checked(job: Job) -> Result<Job, Failure> {
     let Job { rank, size, .. } = job;
-    if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Place { rank, size }) }
+    if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Placement { rank, size }) }
 }

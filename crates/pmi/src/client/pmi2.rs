@@ -12,7 +12,7 @@ use crate::wire::{Draft, Framing, Message};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Version,
-    Place,
+    Placement,
     Name,
     Mapping,
     UniverseSize,
@@ -41,9 +41,9 @@ impl Pmi2 {
         let (step, command) = match self.step {
             Step::Version => {
                 job.version = version_of(message, 2)?;
-                (Step::Place, draft("fullinit").with("pmirank", job.rank).with("threaded", "FALSE"))
+                (Step::Placement, draft("fullinit").with("pmirank", job.rank).with("threaded", "FALSE"))
             }
-            Step::Place => {
+            Step::Placement => {
                 granted(message, "fullinit-response", "to let this rank join")?;
                 job.rank = message.need_number("rank")?;
                 job.size = message.need_number("size")?;

@@ -99,7 +99,7 @@ fn a_port_must_say_how_many_there_are() {
     let mut client = Client::new(Join::Port { id: 1 }).expect("a rank");
     exchange(&mut client, "cmd=initack pmiid=1\n", "cmd=initack\ncmd=set debug=0\n").expect("not wrong yet");
     let failure = exchange(&mut client, HYDRA[0].0, HYDRA[0].1);
-    assert_eq!(failure, Err(Failure::Place { rank: 1, size: 0 }));
+    assert_eq!(failure, Err(Failure::Placement { rank: 1, size: 0 }));
 }
 
 /// A rank that has joined by PMI-2.
@@ -414,7 +414,7 @@ fn servers_of_other_versions() {
 fn places_that_cannot_be() {
     for (rank, size) in [(0, 0), (1, 1), (0, RANKS_MAX + 1), (u32::MAX, u32::MAX)] {
         for join in [Join::Descriptor { rank, size }, Join::Pmi2 { rank, size }] {
-            assert_eq!(Client::new(join).err(), Some(Failure::Place { rank, size }));
+            assert_eq!(Client::new(join).err(), Some(Failure::Placement { rank, size }));
         }
     }
     assert!(Client::new(Join::Descriptor { rank: RANKS_MAX - 1, size: RANKS_MAX }).is_ok());
@@ -434,7 +434,7 @@ fn what_a_server_says_is_bounded() {
     let mut client = Client::new(Join::Port { id: 0 }).expect("a rank");
     client.handle_bytes(b"cmd=initack\ncmd=set size=4294967295\n").expect("not wrong yet");
     let failure = client.handle_bytes(HYDRA[0].1.as_bytes());
-    assert_eq!(failure, Err(Failure::Place { rank: 0, size: u32::MAX }));
+    assert_eq!(failure, Err(Failure::Placement { rank: 0, size: u32::MAX }));
 }
 
 #[test]

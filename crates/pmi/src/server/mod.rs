@@ -56,7 +56,7 @@ impl RankId {
 
 /// Where a rank is, and what it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Place {
+pub struct Placement {
     /// The number of its node.
     pub node: u32,
     /// The number of its program among the job's.
@@ -69,7 +69,7 @@ pub struct Job {
     /// The name of its key-value space: visible ASCII, and no other job's.
     pub name: String,
     /// Its ranks in order, one at least.
-    pub ranks: Vec<Place>,
+    pub ranks: Vec<Placement>,
     /// How many ranks there could be in all, if that is limited.
     pub universe_size: Option<u32>,
     /// What its ranks find in the key-value space, as [`Spawn::preput`] has it.
@@ -159,7 +159,7 @@ enum Awaiting {
 /// What is known of a rank.
 #[derive(Debug)]
 struct Rank {
-    place: Place,
+    place: Placement,
     phase: Phase,
     awaiting: Option<Awaiting>,
     /// Keys that it put and names that it published.
@@ -171,7 +171,7 @@ struct Rank {
 }
 
 impl Rank {
-    fn new(place: Place) -> Self {
+    fn new(place: Placement) -> Self {
         Self {
             place,
             phase: Phase::Fresh,

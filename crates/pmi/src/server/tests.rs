@@ -8,7 +8,7 @@ const INIT: &str = "cmd=init pmi_version=1 pmi_subversion=1\n";
 const FINALIZE: &str = "cmd=finalize\n";
 
 fn job(name: &str, nodes: &[u32]) -> Job {
-    let ranks = nodes.iter().map(|&node| Place { node, appnum: 0 }).collect();
+    let ranks = nodes.iter().map(|&node| Placement { node, appnum: 0 }).collect();
     Job { name: name.into(), ranks, ..Job::default() }
 }
 

@@ -10,7 +10,7 @@ use verbs::{Error as NicError, Firmware, Message as Arrived, NicCtx, Sge};
 
 use super::order::{Extent, Later, Order};
 use super::record::{COUNTER, EVENT, Outcome, REPLY, counter_bytes, event_bytes, reply_bytes};
-use crate::engine::{Engine, Place};
+use crate::engine::{Engine, ListId};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::event::Fail;
@@ -34,7 +34,7 @@ pub(super) fn address(process: Process) -> SocketAddr {
 /// An entry of Portals 3.3 that takes no message yet.
 #[derive(Debug)]
 struct Draft {
-    place: Place,
+    place: ListId,
     entry: Entry,
     user_ptr: u64,
     has_memory: bool,
@@ -181,7 +181,7 @@ impl Matching {
         self.written as u32 == seen
     }
 
-    fn append(&mut self, place: Place, entry: Entry, user_ptr: u64, seen: Option<u32>) -> Outcome {
+    fn append(&mut self, place: ListId, entry: Entry, user_ptr: u64, seen: Option<u32>) -> Outcome {
         if seen.is_some_and(|seen| !self.is_current(seen)) {
             return Ok(None);
         }

@@ -25,7 +25,7 @@ use verbs::host::{Host, Step, Time};
 use verbs::{Access, Buf, Device, Mr, Program};
 
 use crate::command::{Count, Transfer};
-use crate::engine::Place;
+use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -146,7 +146,7 @@ impl Offload {
     ///
     /// # Errors
     /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces.
-    pub fn append(&mut self, place: Place, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
+    pub fn append(&mut self, place: ListId, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
         let entry = Self::plain(entry)?;
         self.number(&Order::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
     }
@@ -320,7 +320,7 @@ impl Offload {
         &mut self,
         ct: CtHandle,
         threshold: u64,
-        place: Place,
+        place: ListId,
         entry: &Entry,
         user_ptr: u64,
     ) -> Result<EntryHandle> {

@@ -2,7 +2,7 @@
 
 use super::words::{Reader, Writer};
 use crate::command::{Count, Local, Transfer};
-use crate::engine::Place;
+use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::event::List;
 use crate::message::{AckReq, Action};
@@ -29,7 +29,7 @@ pub(super) enum Later {
     /// `PtlTriggeredCTSet`
     Set(CtHandle, Count),
     /// `PtlTriggeredMEAppend`
-    Append { place: Place, entry: Entry, user_ptr: u64 },
+    Append { place: ListId, entry: Entry, user_ptr: u64 },
     /// `PtlTriggeredMEUnlink`
     Unlink(EntryHandle),
 }
@@ -48,7 +48,7 @@ pub(super) enum Order {
     /// `PtlPTFree`
     PtFree(u32),
     /// `PtlMEAppend`; of Portals 3.3 `PtlPost`, which does nothing if there are more events than the process has seen.
-    Append { place: Place, entry: Entry, user_ptr: u64, seen: Option<u32> },
+    Append { place: ListId, entry: Entry, user_ptr: u64, seen: Option<u32> },
     /// `PtlMEUnlink`
     Unlink(EntryHandle),
     /// `PtlMDBind`
@@ -70,7 +70,7 @@ pub(super) enum Order {
     /// The triggered operations.
     Trigger { ct: CtHandle, threshold: u64, later: Later },
     /// Of Portals 3.3 `PtlMEAttach`: an entry without memory.
-    Draft { place: Place, entry: Entry },
+    Draft { place: ListId, entry: Entry },
     /// Of Portals 3.3 `PtlMDAttach`: memory for it, which takes no message yet.
     Attach { draft: u64, addr: u64, len: u64, user_ptr: u64 },
     /// Of Portals 3.3 `PtlMDUpdate`: it takes messages from now on, unless there are more events than the process has seen.
@@ -241,7 +241,7 @@ fn options(words: &mut Reader<'_>) -> Option<(u32, Option<CtHandle>, Option<u32>
 }
 
 /// Entries have one piece of memory.
-fn put_entry(to: Writer, place: Place, entry: &Entry) -> Writer {
+fn put_entry(to: Writer, place: ListId, entry: &Entry) -> Writer {
     let to = to.pair(place.pt_index, place.list as u32).put(entry.region.address(0)).put(entry.region.len());
     put_options(to, entry.options.bits(), entry.counter, entry.uid)
         .maybe(entry.source.nid)
@@ -251,7 +251,7 @@ fn put_entry(to: Writer, place: Place, entry: &Entry) -> Writer {
         .put(entry.min_free)
 }
 
-fn entry(words: &mut Reader<'_>) -> Option<(Place, Entry)> {
+fn entry(words: &mut Reader<'_>) -> Option<(ListId, Entry)> {
     let (pt_index, list) = words.pair()?;
     let list = if list == 0 { List::Priority } else { List::Overflow };
     let region = Region::new(words.word()?, words.word()?);
@@ -261,7 +261,7 @@ fn entry(words: &mut Reader<'_>) -> Option<(Place, Entry)> {
     let (match_bits, ignore_bits, min_free) = (words.word()?, words.word()?, words.word()?);
     let all = Entry::taking_all(region, options);
     let entry = Entry { counter, uid, source, match_bits, ignore_bits, min_free, ..all };
-    Some((Place { pt_index, list }, entry))
+    Some((ListId { pt_index, list }, entry))
 }
 
 fn put_transfer(to: Writer, transfer: &Transfer) -> Writer {
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn orders() -> Vec<Order> {
-        let place = Place { pt_index: 7, list: List::Overflow };
+        let place = ListId { pt_index: 7, list: List::Overflow };
         let entry = Entry {
             source: Source { nid: Some(3), pid: None },
             match_bits: 1 << 40,

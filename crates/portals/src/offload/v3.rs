@@ -4,7 +4,7 @@
 
 use super::Offload;
 use super::order::Order;
-use crate::engine::Place;
+use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::region::Region;
@@ -19,7 +19,7 @@ impl Offload {
     ///
     /// # Errors
     /// As [`Offload::append`].
-    pub fn me_attach(&mut self, place: Place, entry: &Entry) -> Result<Draft> {
+    pub fn me_attach(&mut self, place: ListId, entry: &Entry) -> Result<Draft> {
         let entry = Entry { region: Region::new(0, 0), ..Self::plain(entry)? };
         self.number(&Order::Draft { place, entry }).map(Draft)
     }
@@ -47,7 +47,7 @@ impl Offload {
     ///
     /// # Errors
     /// As [`Offload::append`].
-    pub fn post(&mut self, place: Place, entry: &Entry, user_ptr: u64) -> Result<Option<EntryHandle>> {
+    pub fn post(&mut self, place: ListId, entry: &Entry, user_ptr: u64) -> Result<Option<EntryHandle>> {
         let (entry, seen) = (Self::plain(entry)?, Some(self.taken as u32));
         let linked = self.outcome(&Order::Append { place, entry, user_ptr, seen })?;
         Ok(linked.map(EntryHandle::from_number))

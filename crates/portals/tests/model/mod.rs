@@ -5,7 +5,7 @@
 
 use portals::{
     AckReq, Action, Answer, Count, CtHandle, Entry, EntryHandle, EntryOptions, EqHandle, Error, Event,
-    EventKind, Fail, Limits, List, MdHandle, MdOptions, MemoryDescriptor, Place, Process, PtOptions, Region,
+    EventKind, Fail, Limits, List, ListId, MdHandle, MdOptions, MemoryDescriptor, Process, PtOptions, Region,
     Request, Result, Search, Source, Status, Transfer,
 };
 
@@ -36,7 +36,7 @@ struct Me {
     name: EntryHandle,
     entry: Entry,
     user_ptr: u64,
-    place: Place,
+    place: ListId,
     is_waiting: bool,
     is_linked: bool,
     local: u64,
@@ -309,7 +309,7 @@ impl Model {
     }
 
     /// The checks of an append; the entry is then taken in under the engine's name.
-    pub(crate) fn check_append(&mut self, place: Place, entry: &Entry) -> Result<()> {
+    pub(crate) fn check_append(&mut self, place: ListId, entry: &Entry) -> Result<()> {
         self.normal(place.pt_index, entry.clone())?;
         if let Some(counter) = entry.counter {
             self.counter(counter)?;
@@ -324,7 +324,7 @@ impl Model {
         Ok(())
     }
 
-    pub(crate) fn insert(&mut self, name: EntryHandle, place: Place, entry: Entry, user_ptr: u64) {
+    pub(crate) fn insert(&mut self, name: EntryHandle, place: ListId, entry: Entry, user_ptr: u64) {
         let entry = self.normal(place.pt_index, entry).expect("checked");
         let (is_waiting, is_linked, local, delivering, unlink_told, kept) = (true, false, 0, 0, false, 0);
         self.mes.push(Me {
@@ -344,7 +344,7 @@ impl Model {
     pub(crate) fn link(&mut self, name: EntryHandle) {
         let Some(at) = self.mes.iter().position(|me| me.name == name && me.is_waiting) else { return };
         let mut me = self.mes.remove(at);
-        let Place { pt_index, list } = me.place;
+        let ListId { pt_index, list } = me.place;
         let Ok(pt) = self.pt(pt_index) else { return };
         let eq = pt.eq;
         if list == List::Priority {
@@ -424,7 +424,7 @@ impl Model {
         if me.is_linked || me.delivering > 0 {
             return;
         }
-        let Place { pt_index, list } = me.place;
+        let ListId { pt_index, list } = me.place;
         let mut events = vec![];
         if !std::mem::replace(&mut me.unlink_told, true) {
             events.push(EventKind::AutoUnlink);
@@ -530,7 +530,7 @@ impl Model {
         let find = |list: List| {
             self.mes.iter().position(|me| {
                 me.is_linked
-                    && me.place == Place { pt_index: index, list }
+                    && me.place == ListId { pt_index: index, list }
                     && takes(&me.entry, me.local, initiator, match_bits, remote_offset, length)
             })
         };

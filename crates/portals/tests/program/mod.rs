@@ -11,8 +11,8 @@ use host::Rng;
 use model::{Arrival as Expected, Later, Model};
 use portals::{
     AckReq, Action, Answer, Arrival, Count, CtHandle, Datatype, Delivery, Engine, Entry, EntryHandle,
-    EntryOptions, EqHandle, Fail, Limits, List, Local, MdHandle, MdOptions, MemoryDescriptor, Op, Operand,
-    Piece, Place, Process, PtOptions, Region, Request, Search, Source, Transfer,
+    EntryOptions, EqHandle, Fail, Limits, List, ListId, Local, MdHandle, MdOptions, MemoryDescriptor, Op,
+    Operand, Piece, Process, PtOptions, Region, Request, Search, Source, Transfer,
 };
 
 const ME: Process = Process::physical(1, 1);
@@ -206,9 +206,9 @@ impl Pair {
         }
     }
 
-    fn place(&mut self) -> Place {
+    fn place(&mut self) -> ListId {
         let list = *self.rng.one_of(&[List::Priority, List::Priority, List::Overflow]);
-        Place { pt_index: self.rng.below(5) as u32, list }
+        ListId { pt_index: self.rng.below(5) as u32, list }
     }
 
     fn count(&mut self) -> Count {

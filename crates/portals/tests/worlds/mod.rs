@@ -16,8 +16,8 @@ use host::{Host, Rng, Span};
 use model::{Arrival, Later, Model};
 use portals::{
     AckReq, Action, Count, CtHandle, Datatype, ELEMENT_MAX, Engine, Entry, EntryHandle, EntryOptions,
-    EqHandle, Event, EventKind, Fail, Kind, Limits, List, Local, Matcher, MdHandle, MdOptions,
-    MemoryDescriptor, Ni, Node, Op, Operand, Piece, Place, Process, PtOptions, Region, Transfer,
+    EqHandle, Event, EventKind, Fail, Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions,
+    MemoryDescriptor, Ni, Node, Op, Operand, Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::Buf;
 
@@ -298,7 +298,7 @@ fn set_up(engine: &mut Engine, base: u64, layout: &Layout, (seed, own, ranks): (
         engine.pt_alloc(plan.pt_options(), Some(eq), Some(other as u32)).expect("free");
         let mut handles = Vec::new();
         for (number, planned) in plan.entries.iter().enumerate() {
-            let place = Place { pt_index: other as u32, list: planned.list };
+            let place = ListId { pt_index: other as u32, list: planned.list };
             let entry = planned.entry(base + layout.starts[other][0], ct);
             let appended = match planned.threshold {
                 None => engine.append(place, entry, number as u64),
@@ -322,7 +322,7 @@ fn set_up(engine: &mut Engine, base: u64, layout: &Layout, (seed, own, ranks): (
     }
     let eq = engine.eq_alloc(SLOTS).expect("room");
     engine.pt_alloc(PtOptions::empty(), None, Some(ranks as u32)).expect("free");
-    let place = Place { pt_index: ranks as u32, list: List::Priority };
+    let place = ListId { pt_index: ranks as u32, list: List::Priority };
     let open = EntryOptions::OP_PUT | EntryOptions::OP_GET;
     engine.append(place, Entry::taking_all(Region::new(base, 8), open), 0).expect("room");
     let (region, options) = (Region::new(base + 8, 56), MdOptions::EVENT_SEND_DISABLE);
@@ -511,7 +511,7 @@ impl<'a> Trial<'a> {
         model.pt_alloc(pt_index, self.plan.pt_options(), Some(EQ()));
         for (number, planned) in self.plan.entries.iter().enumerate() {
             let (name, place) =
-                (EntryHandle::from_number(number as u64), Place { pt_index, list: planned.list });
+                (EntryHandle::from_number(number as u64), ListId { pt_index, list: planned.list });
             model.insert(name, place, planned.entry(self.base, CT()), number as u64);
             match planned.threshold {
                 None => model.link(name),

@@ -66,7 +66,7 @@ type ByOp<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// Curves that step at one place.
 #[derive(Default)]
-struct Place<'a> {
+struct StepAt<'a> {
     curves: usize,
     most: f64,
     by_op: ByOp<'a>,
@@ -85,7 +85,7 @@ struct Looked<'a> {
 
 /// One finding for all curves, the floor's own among them.
 pub(super) fn steps(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
-    let mut places: BTreeMap<(u64, u64), Place<'_>> = BTreeMap::new();
+    let mut places: BTreeMap<(u64, u64), StepAt<'_>> = BTreeMap::new();
     let mut looked = Looked::default();
     // A message rate is the bandwidth of its size over again.
     let curves = || all.iter().filter(|s| s.points.len() >= MIN_SIZES && s.metric != "message_rate");
@@ -108,7 +108,7 @@ pub(super) fn steps(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     if looked.curves == 0 { Vec::new() } else { vec![finding(&places, &looked)] }
 }
 
-fn finding(places: &BTreeMap<(u64, u64), Place<'_>>, looked: &Looked<'_>) -> Finding {
+fn finding(places: &BTreeMap<(u64, u64), StepAt<'_>>, looked: &Looked<'_>) -> Finding {
     let unseen = match looked.blind {
         0 => String::new(),
         1 => " 1 curve has sizes without an interval: no step can be told there.".to_owned(),
@@ -125,7 +125,7 @@ fn finding(places: &BTreeMap<(u64, u64), Place<'_>>, looked: &Looked<'_>) -> Fin
     Finding::new(Tone::Fact, "Steps", text).with(items.collect())
 }
 
-fn item(from: u64, to: u64, place: &Place<'_>, looked: &Looked<'_>) -> String {
+fn item(from: u64, to: u64, place: &StepAt<'_>, looked: &Looked<'_>) -> String {
     let of = if place.curves == looked.curves {
         format!("all {} curves", looked.curves)
     } else {
@@ -136,7 +136,7 @@ fn item(from: u64, to: u64, place: &Place<'_>, looked: &Looked<'_>) -> String {
 }
 
 /// Operations, with their experiments where not all of these step.
-fn who(place: &Place<'_>, looked: &Looked<'_>) -> String {
+fn who(place: &StepAt<'_>, looked: &Looked<'_>) -> String {
     let named = place.by_op.iter().map(|(op, experiments)| {
         let told = experiments.iter().map(|e| words(e)).collect::<Vec<_>>().join(", ");
         match *op {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::cm_events::CmEvents;
+use super::connection::{Connection, Phase};
 use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
 use super::inner::Inner;
-use super::link::{Link, Phase};
 use super::outcome::{connection_failed, establish, is_silence};
 use super::progress::mourn;
 use super::qp::QpInner;
@@ -33,18 +33,18 @@ pub(super) fn connect(
     join_shared(device, qp).inspect_err(|_| {
         qp.advance(state::CONNECTING, state::INIT);
     })?;
-    *qp.link() = Link {
+    *qp.link() = Connection {
         phase: Phase::Connecting,
         cm: Some(cm.clone()),
         param: param.clone(),
         is_active: true,
         begun: 1,
         deadline: qp.shared().host.after(param.timeout),
-        ..Link::default()
+        ..Connection::default()
     };
     let said = hello(qp, Kind::New, 0, 0).write(&param.private_data);
     cm.on(0).connect(&qp.lane(0), addr, &lane_param(param, said)).inspect_err(|_| {
-        *qp.link() = Link::default();
+        *qp.link() = Connection::default();
         qp.advance(state::CONNECTING, state::INIT);
     })
 }
@@ -66,7 +66,7 @@ pub(super) fn accept(
     })?;
     let token = device.shared.token();
     qp.sending.lock(&qp.shared().host).meet(0, *asked);
-    let mut link = Link {
+    let mut link = Connection {
         phase: Phase::Accepting,
         cm: Some(cm.clone()),
         param: param.clone(),
@@ -74,7 +74,7 @@ pub(super) fn accept(
         info: Some(of_program(request.info)),
         begun: 1,
         deadline: device.shared.host.after(param.timeout),
-        ..Link::default()
+        ..Connection::default()
     };
     link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
     *qp.link() = link;
@@ -87,7 +87,7 @@ pub(super) fn accept(
     device.shared.service.wake();
     cm.on(0).accept(request, &qp.lane(0), &lane_param(param, said)).inspect_err(|_| {
         device.forget_token(token);
-        *qp.link() = Link::default();
+        *qp.link() = Connection::default();
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use host::{Held, Span};
 
 use super::RAILS_MAX;
+use super::connection::{Connection, Health, Phase};
 use super::inner::Inner;
-use super::link::{Health, Link, Phase};
 use super::mail::Letter;
 use super::outcome::{end, gone_early};
 use super::qp::QpInner;
@@ -152,7 +152,7 @@ pub(super) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
 }
 
 /// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
-fn drain(qp: &QpInner, link: &mut Link) -> bool {
+fn drain(qp: &QpInner, link: &mut Connection) -> bool {
     let (shared, completions) = (qp.shared(), &qp.receiving.completions);
     for lane in 0..qp.width() {
         if link.lanes[lane].health != Health::Draining || qp.sending.lock(&shared.host).outstanding(lane) > 0
@@ -192,7 +192,7 @@ fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
 }
 
 /// The peer's letters about lanes that died here, if there is one for each.
-fn answers(qp: &QpInner, link: &Link) -> Option<[Option<Letter>; RAILS_MAX]> {
+fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
     let mut died = [None; RAILS_MAX];
     for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
         match known.health {
@@ -211,7 +211,7 @@ fn answers(qp: &QpInner, link: &Link) -> Option<[Option<Letter>; RAILS_MAX]> {
 fn settle(
     device: &Inner,
     qp: &Arc<QpInner>,
-    mut link: Held<'_, Link>,
+    mut link: Held<'_, Connection>,
     died: &[Option<Letter>; RAILS_MAX],
 ) -> Mended {
     let shared = qp.shared();

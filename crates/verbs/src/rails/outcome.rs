@@ -12,14 +12,14 @@
 
 use host::Held;
 
+use super::connection::{Connection, Phase};
 use super::inner::Inner;
-use super::link::{Link, Phase};
 use super::qp::QpInner;
 use super::state;
 use crate::{CmEvent, CmFailure};
 
 /// All lanes are up. Said while the link is held: another thread may have news of its end, which come behind this.
-pub(super) fn establish(qp: &QpInner, link: &mut Link, was: Phase) {
+pub(super) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
     link.phase = Phase::Up;
     let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
     qp.advance(from, state::READY_TO_SEND);
@@ -32,7 +32,7 @@ pub(super) fn establish(qp: &QpInner, link: &mut Link, was: Phase) {
 
 /// A lane has gone before this side knew of all that they are up. If all have begun, the peer may have a whole connection and
 /// go on without this lane: then the news of the others tell. Each of them brings some, of its beginning or its failure.
-pub(super) fn gone_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Link>, lane: usize) {
+pub(super) fn gone_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
     link.gone |= 1 << lane;
     if !link.has_begun(qp.width()) || qp.now() == state::ERROR {
         drop(link);
@@ -67,7 +67,7 @@ pub(super) fn end(device: &Inner, qp: &QpInner) {
     end_of(device, qp, qp.link());
 }
 
-fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Link>) {
+fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>) {
     if link.phase != Phase::Up {
         return;
     }
@@ -90,7 +90,7 @@ pub(super) fn is_silence(why: &CmFailure) -> bool {
 }
 
 /// Nobody joins with this connection's token any more.
-fn forget_token(device: &Inner, link: &Link) {
+fn forget_token(device: &Inner, link: &Connection) {
     if !link.is_active {
         device.forget_token(link.token);
     }

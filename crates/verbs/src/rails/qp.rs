@@ -6,9 +6,9 @@ use std::sync::{Arc, RwLock};
 use host::{Held, Lock};
 
 use super::completions::{Completions, Sink};
+use super::connection::Connection;
 use super::domain::PdInner;
 use super::lent::Lent;
-use super::link::Link;
 use super::receiving::Receiving;
 use super::sending::Sending;
 use super::sends::Sends;
@@ -37,7 +37,7 @@ pub(super) struct QpInner {
     lanes: RwLock<Vec<Arc<Qp>>>,
     pub(super) sending: Sending,
     pub(super) receiving: Receiving,
-    link: Lock<Link>,
+    link: Lock<Connection>,
     pub(super) lent: Lent,
     cap: QpCap,
     mtu: Option<u32>,
@@ -52,7 +52,7 @@ impl QpInner {
             lanes: RwLock::default(),
             receiving: Receiving::new(shared, &cap, recv, srq),
             sending: Sending::new(shared, &cap, signals_all, send),
-            link: Lock::new(Link::default()),
+            link: Lock::new(Connection::default()),
             lent: Lent::new(pd, sends_as)?,
             cap,
             mtu,
@@ -127,7 +127,7 @@ impl QpInner {
     }
 
     /// Locks are taken in this order: the connection, then sends or receives.
-    pub(super) fn link(&self) -> Held<'_, Link> {
+    pub(super) fn link(&self) -> Held<'_, Connection> {
         self.link.lock(&self.shared().host)
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use host::Span;
 
+use super::connection::{Health, Phase};
 use super::hello::{Hello, Kind, More};
 use super::inner::Inner;
-use super::link::{Health, Phase};
 use super::mail::GENERATIONS;
 use super::qp::QpInner;
 use super::state;

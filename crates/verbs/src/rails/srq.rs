@@ -19,7 +19,7 @@ pub(super) const GRACE: Span = Span::from_ms(10);
 
 /// A receive's place, from its posting until its completion is taken.
 #[derive(Clone, Default)]
-struct Place {
+struct Posted {
     wr_id: u64,
     pieces: Vec<Sge>,
     /// Which of all that were posted it is; none if nobody has the place.
@@ -47,7 +47,7 @@ struct Receives {
     /// Where they go from there.
     leaving_for: Option<usize>,
     members: BTreeMap<u32, Stay>,
-    places: Vec<Place>,
+    places: Vec<Posted>,
     free: Vec<u32>,
     next: u64,
     limit: u32,
@@ -71,7 +71,7 @@ impl SrqInner {
             lane: shared.next_lane(),
             leaving_for: None,
             members: BTreeMap::new(),
-            places: vec![Place::default(); init.max_wr as usize],
+            places: vec![Posted::default(); init.max_wr as usize],
             free: (0..init.max_wr).rev().collect(),
             next: 0,
             limit: 0,
@@ -176,7 +176,7 @@ impl SrqInner {
         (receives.lane, receives.leaving_for) = (lane, None);
         let mut order: Vec<(u64, u32)> = (0..)
             .zip(&receives.places)
-            .filter_map(|(at, place): (u32, &Place)| Some((place.number?, at)))
+            .filter_map(|(at, place): (u32, &Posted)| Some((place.number?, at)))
             .collect();
         order.sort_unstable();
         for (_, at) in order {

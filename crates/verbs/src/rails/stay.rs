@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::completions::Sink;
+use super::connection::{Health, Phase};
 use super::inner::Inner;
-use super::link::{Health, Phase};
 use super::mend::lane_is_down;
 use super::outcome::end;
 use super::progress::take;

@@ -121,7 +121,7 @@ fn intact(bytes: &[u8]) -> Result<(), Fault> {
 
 /// One way to stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct Streaming {
     /// Of [`BUFFERS`].
     socket: usize,
     /// Bytes of a call; more than a message gathers several.
@@ -132,8 +132,8 @@ struct Way {
 /// One way, or both ways at once.
 pub(super) struct Streams {
     sockets: Vec<Tcp>,
-    ways: Vec<Way>,
-    way: Way,
+    ways: Vec<Streaming>,
+    way: Streaming,
     message: Vec<u8>,
     /// Gathered messages.
     out: Vec<u8>,
@@ -217,7 +217,7 @@ impl Streams {
     }
 
     /// Uses a way from now on.
-    fn choose(&mut self, way: Way) -> Result<(), Fault> {
+    fn choose(&mut self, way: Streaming) -> Result<(), Fault> {
         self.way = way;
         self.sockets[way.socket].set_sleeping(way.sleeps).map_err(machine("a TCP socket"))
     }
@@ -237,7 +237,7 @@ fn take_apart(from: &[u8], message: &mut [u8]) {
 }
 
 /// The ways that are tried for messages of `size`; the first is a good guess.
-fn ways(size: usize, both: bool) -> Vec<Way> {
+fn ways(size: usize, both: bool) -> Vec<Streaming> {
     // Of chunks that divide a message the larger ones matter little; of gathered ones they do not fit the caches.
     let gathers = CHUNKS.iter().map(|chunk| chunk / size * size).filter(|chunk| *chunk > size).take(2);
     let divides = CHUNKS.into_iter().filter(|chunk| *chunk < size);
@@ -248,7 +248,7 @@ fn ways(size: usize, both: bool) -> Vec<Way> {
         for socket in 0..BUFFERS.len() {
             // Both ways at once one cannot sleep for one of them.
             for sleeps in if both { &[false][..] } else { &[false, true] } {
-                all.push(Way { socket, chunk, sleeps: *sleeps });
+                all.push(Streaming { socket, chunk, sleeps: *sleeps });
             }
         }
     }
@@ -259,7 +259,7 @@ impl Side for Streams {
     /// Finds the best way; both sides then use it.
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let size = self.message.len();
-        let mut best: (f64, Way) = (f64::INFINITY, self.way);
+        let mut best: (f64, Streaming) = (f64::INFINITY, self.way);
         for way in self.ways.clone() {
             self.choose(way)?;
             let bytes = TRIAL_BYTES.min(TRIAL_CALLS.saturating_mul(way.chunk));
@@ -303,7 +303,7 @@ impl Side for Streams {
     }
 
     fn note(&self) -> Option<String> {
-        let Way { socket, chunk, sleeps } = self.way;
+        let Streaming { socket, chunk, sleeps } = self.way;
         let gathered = match chunk / self.message.len() {
             0 | 1 => String::new(),
             n => format!(", {n} messages gathered"),

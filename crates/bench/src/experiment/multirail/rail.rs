@@ -35,7 +35,7 @@ pub(super) struct Rail {
 
 /// Where a side's sink is, as it is told to the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Place {
+struct Sink {
     addr: u64,
     context: u32,
 }
@@ -140,11 +140,11 @@ impl Rail {
         let RemoteAddr { addr, rkey: context } = self.lmr.remote(size);
         let client = session.is_client();
         if client {
-            session.tell(&Place { addr, context })?;
+            session.tell(&Sink { addr, context })?;
         }
-        let theirs: Place = session.hear()?;
+        let theirs: Sink = session.hear()?;
         if !client {
-            session.tell(&Place { addr, context })?;
+            session.tell(&Sink { addr, context })?;
         }
         self.remote = RemoteAddr { addr: theirs.addr, rkey: theirs.context }.offset(self.at);
         Ok(())

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use portals::{
-    AckReq, Action, Entry, EntryOptions, Event, EventKind, Fail, Limits, List, Local, MdHandle, MdOptions,
-    Offload, Place, Process, PtOptions, Region, Source, Transfer,
+    AckReq, Action, Entry, EntryOptions, Event, EventKind, Fail, Limits, List, ListId, Local, MdHandle,
+    MdOptions, Offload, Process, PtOptions, Region, Source, Transfer,
 };
 use verbs::Buf;
 use verbs::host::{Host, Step, Time};
@@ -76,7 +76,7 @@ impl Port {
         let region = Region::new(self.memory.addr() + self.bytes + which * self.room, self.room);
         let options = EntryOptions::OP_PUT | EntryOptions::MANAGE_LOCAL | EntryOptions::EVENT_LINK_DISABLE;
         let entry = Entry { min_free: self.largest, ..Entry::taking_all(region, options) };
-        let place = Place { pt_index: PT, list: List::Overflow };
+        let place = ListId { pt_index: PT, list: List::Overflow };
         self.offload.append(place, &entry, OVERFLOW | which).map(drop).map_err(refused)
     }
 
@@ -91,7 +91,7 @@ impl Port {
     }
 
     /// Where receives are appended.
-    pub(super) const RECEIVES: Place = Place { pt_index: PT, list: List::Priority };
+    pub(super) const RECEIVES: ListId = ListId { pt_index: PT, list: List::Priority };
 
     /// Posts a receive of that name (`MPI_Irecv`), in one call (`PtlPost`).
     pub(super) fn post(&mut self, at: u64, len: u64, bits: u64, name: u64) -> Result<(), Fault> {

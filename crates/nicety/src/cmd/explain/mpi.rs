@@ -19,14 +19,14 @@ const MOST: u64 = 16 << 20;
 struct Document {
     schema: &'static str,
     ranks: u32,
-    messages: Vec<Way>,
+    messages: Vec<SizeBand>,
     costs: Assumed,
     collectives: Vec<Chosen>,
 }
 
 /// How messages go from some size on.
 #[derive(Serialize)]
-struct Way {
+struct SizeBand {
     device: String,
     from_bytes: u64,
     protocol: &'static str,
@@ -81,7 +81,7 @@ impl Document {
                 (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
             });
             let of_device = protocols(&attr, ranks, fabric::is_virtual(device));
-            messages.extend(of_device.into_iter().map(|protocol| Way::of(device, protocol)));
+            messages.extend(of_device.into_iter().map(|protocol| SizeBand::of(device, protocol)));
         }
         let (device, costs, shared) =
             first.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
@@ -133,7 +133,7 @@ impl Document {
     }
 }
 
-impl Way {
+impl SizeBand {
     fn of(device: &str, Protocol { from, name, why }: Protocol) -> Self {
         Self { device: device.to_owned(), from_bytes: from, protocol: name, why }
     }

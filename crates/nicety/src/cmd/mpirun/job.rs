@@ -8,7 +8,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pmi::server::{Event, Job as Ranks, Left, Place, RankId, Server};
+use pmi::server::{Event, Job as Ranks, Left, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use rustix::event::PollFlags;
 use rustix::stdio::{stderr, stdin, stdout};
@@ -20,7 +20,7 @@ use super::message::{Binding, End, News, Order, Start, Stream};
 use super::plan::Plan;
 use super::printer::Printer;
 use super::profile::Profiles;
-use super::remote::{Link, Remote};
+use super::remote::{Pipe, Remote};
 use super::wake::{Signals, Wanted, wait};
 use super::{program, words};
 use crate::error::{FAILED, Failure, OK, Outcome};
@@ -67,7 +67,7 @@ enum Watch {
     Input,
     Printer(Stream),
     Crew(usize, u32, Part),
-    Remote(usize, Link),
+    Remote(usize, Pipe),
 }
 
 /// All that runs.
@@ -167,7 +167,7 @@ impl Job {
         ranks: Vec<(usize, u32, Start)>,
         preput: Vec<(String, String)>,
     ) -> Result<(), String> {
-        let places = ranks.iter().map(|&(site, appnum, _)| Place { node: site as u32, appnum }).collect();
+        let places = ranks.iter().map(|&(site, appnum, _)| Placement { node: site as u32, appnum }).collect();
         let name = words::job_name(self.ranks.len());
         let job = Ranks { name, ranks: places, universe_size: None, preput };
         let ids = self.server.add_job(job).map_err(|why| why.to_string())?;

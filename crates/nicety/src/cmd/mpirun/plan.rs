@@ -8,7 +8,7 @@ use pmi::mapping::RANKS_MAX;
 
 use super::hosts::{self, Host};
 use super::message::{Binding, Library, Start};
-use super::remote::Way;
+use super::remote::Reach;
 use super::{line, program, topology};
 use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers, Target};
 use crate::beside;
@@ -46,7 +46,7 @@ pub(super) struct Plan {
     /// Where the page of the ranks' profiles goes, if they are wanted.
     pub(super) profile: Option<Target>,
     /// How another host is reached.
-    pub(super) way: Way,
+    pub(super) way: Reach,
 }
 
 impl Plan {
@@ -177,17 +177,17 @@ impl Plan {
 }
 
 /// How other hosts are reached.
-fn way(args: &MpirunArgs) -> Result<Way, Failure> {
+fn way(args: &MpirunArgs) -> Result<Reach, Failure> {
     if let Some(port) = args.via {
         let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
         args.token.read()?.ok_or_else(|| Failure::usage(none))?;
-        return Ok(Way::Server { port, token: args.token.words() });
+        return Ok(Reach::Server { port, token: args.token.words() });
     }
     let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
         return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
     }
-    Ok(Way::Shell(words))
+    Ok(Reach::Shell(words))
 }
 
 /// What the ranks of all programs have in common.

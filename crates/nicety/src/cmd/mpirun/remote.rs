@@ -36,14 +36,14 @@ pub(super) fn version() -> String {
 
 /// How the agents of other hosts are reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Reach {
     /// By these words, a host, and a command for its shell: this program, by the path that it has here.
     Shell(Vec<String>),
     /// Through the server at this port of each host; with options of this program that say where the secret is.
     Server { port: u16, token: Vec<OsString> },
 }
 
-impl Way {
+impl Reach {
     /// The command whose standard input and output are those of the agent of a host.
     pub(super) fn command(&self, host: &str) -> Vec<OsString> {
         let own = std::env::current_exe().unwrap_or_else(|_| "nicety".into()).into_os_string();
@@ -73,7 +73,7 @@ impl Way {
 
 /// Which of its descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Link {
+pub(super) enum Pipe {
     To,
     From,
     Errors,
@@ -105,7 +105,7 @@ impl Remote {
     ///
     /// # Errors
     /// If not even the program starts that should reach it.
-    pub(super) fn start(way: &Way, host: &str) -> Result<Self, String> {
+    pub(super) fn start(way: &Reach, host: &str) -> Result<Self, String> {
         let words = way.command(host);
         let name = Path::new(&words[0]).display().to_string();
         let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
@@ -143,20 +143,20 @@ impl Remote {
     }
 
     /// What to sleep on; what the host says only if there is room for output.
-    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, Link>> {
+    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, Pipe>> {
         let to = self.to.iter().filter(|_| !self.orders.is_empty());
-        let to = to.map(|pipe| (Link::To, pipe.as_fd(), PollFlags::OUT));
+        let to = to.map(|pipe| (Pipe::To, pipe.as_fd(), PollFlags::OUT));
         let from = self.from.iter().filter(move |_| with_output);
-        let from = from.map(|pipe| (Link::From, pipe.as_fd(), PollFlags::IN));
-        let errors = self.errors.iter().map(|pipe| (Link::Errors, pipe.as_fd(), PollFlags::IN));
+        let from = from.map(|pipe| (Pipe::From, pipe.as_fd(), PollFlags::IN));
+        let errors = self.errors.iter().map(|pipe| (Pipe::Errors, pipe.as_fd(), PollFlags::IN));
         to.chain(from).chain(errors)
     }
 
-    pub(super) fn ready(&mut self, link: Link) {
+    pub(super) fn ready(&mut self, link: Pipe) {
         match link {
-            Link::To => self.send(),
-            Link::From => self.receive(),
-            Link::Errors => self.listen(),
+            Pipe::To => self.send(),
+            Pipe::From => self.receive(),
+            Pipe::Errors => self.listen(),
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
     /// What comes from a host whose shell runs a script instead of an agent.
     fn last_news(script: &str) -> News {
         let mut remote =
-            Remote::start(&Way::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host").expect("sh");
+            Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host").expect("sh");
         loop {
             if let Some(news) = remote.news() {
                 return news;

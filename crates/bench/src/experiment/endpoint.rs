@@ -1,4 +1,4 @@
-//! [`Link`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
+//! [`Endpoint`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
 //! is small enough to travel within a request.
 
 use crate::variant::Factor;
@@ -15,7 +15,7 @@ use super::edge::{Edge, carry, carry_place};
 use super::{Fault, Session};
 
 /// A connection with a queue for each direction's completions.
-pub(super) struct Link {
+pub(super) struct Endpoint {
     pub(super) qp: Qp,
     pub(super) send_cq: Cq,
     pub(super) recv_cq: Cq,
@@ -44,7 +44,7 @@ impl Depth {
     }
 }
 
-impl Link {
+impl Endpoint {
     /// An unconnected link: receives may be posted.
     pub(super) fn create(device: &Device, depth: Depth) -> Result<Self, Fault> {
         Shared::new(&device.alloc_pd()?, depth, 1, None)?.link()
@@ -123,11 +123,11 @@ impl Shared {
         })
     }
 
-    fn link(&self) -> Result<Link, Fault> {
+    fn link(&self) -> Result<Endpoint, Fault> {
         let Self { pd, send_cq, recv_cq, cm, cap, mtu } = self;
         let init = QpInit { mtu: *mtu, ..QpInit::new(send_cq) };
         let qp = pd.create_qp(&init.recv_cq(recv_cq).cap(*cap))?;
-        Ok(Link {
+        Ok(Endpoint {
             qp,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
@@ -139,7 +139,7 @@ impl Shared {
 }
 
 /// Makes the connection of an edge; `link` is this rank's end of it, if it has one.
-pub(super) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Link>) -> Result<(), Fault> {
+pub(super) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Endpoint>) -> Result<(), Fault> {
     let (ends, passive) = ((edge.to, edge.from), session.rank as usize == edge.to);
     let Some(link) = link else { return carry::<SocketAddr>(session, ends, None).map(drop) };
     if passive {
@@ -157,7 +157,7 @@ pub(super) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Link
 }
 
 /// Connects all of several links, which share a connection manager, to those of the other side, one after the other.
-pub(super) fn join_all(session: &mut Session<'_>, links: &mut [Link]) -> Result<(), Fault> {
+pub(super) fn join_all(session: &mut Session<'_>, links: &mut [Endpoint]) -> Result<(), Fault> {
     let Some(first) = links.first() else { return Ok(()) };
     let cm = first.cm.clone();
     if session.is_client() {
@@ -177,8 +177,8 @@ pub(super) fn join_all(session: &mut Session<'_>, links: &mut [Link]) -> Result<
 }
 
 /// Two links of this very device that are connected to each other.
-pub(super) fn loopback(session: &mut Session<'_>, pd: &Pd, depth: Depth) -> Result<Vec<Link>, Fault> {
-    let links = Link::several(pd, depth, 2)?;
+pub(super) fn loopback(session: &mut Session<'_>, pd: &Pd, depth: Depth) -> Result<Vec<Endpoint>, Fault> {
+    let links = Endpoint::several(pd, depth, 2)?;
     let (near, far) = (&links[0], &links[1]);
     let listener = far.cm.listen(session.listen_addr(0)?, 1)?;
     near.cm.connect(&near.qp, listener.addr(), &ConnParam::default())?;
@@ -285,7 +285,7 @@ impl Poster {
 
     /// Posts one request and does nothing else: the other side waits for it.
     #[inline]
-    pub(super) fn post(&mut self, link: &Link, mut wr: SendWr<'_>) -> Result<(), Fault> {
+    pub(super) fn post(&mut self, link: &Endpoint, mut wr: SendWr<'_>) -> Result<(), Fault> {
         self.since += 1;
         if self.since < self.every {
             wr = wr.unsignaled();
@@ -298,7 +298,7 @@ impl Poster {
 
     /// Takes the completion of the signal before the last: long there, so this is one look.
     #[inline]
-    pub(super) fn reap(&mut self, link: &Link, deadline: Option<Time>) -> Result<(), Fault> {
+    pub(super) fn reap(&mut self, link: &Endpoint, deadline: Option<Time>) -> Result<(), Fault> {
         if self.awaited > 1 {
             self.awaited -= 1;
             link.sent(deadline, "a send request")?;

@@ -7,11 +7,14 @@ fn token(text: &str) -> Token {
     Token::new(text).expect("long enough")
 }
 
-fn against(ours: Option<&Token>, peer: impl FnOnce(TcpStream) + Send + 'static) -> Result<Way, WireError> {
+fn against(
+    ours: Option<&Token>,
+    peer: impl FnOnce(TcpStream) + Send + 'static,
+) -> Result<ControlStream, WireError> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
     let thread = std::thread::spawn(move || peer(listener.accept().expect("a client").0));
-    let way = Way::greet(TcpStream::connect(addr).expect("listening"), ours, Party::Client);
+    let way = ControlStream::greet(TcpStream::connect(addr).expect("listening"), ours, Party::Client);
     thread.join().expect("no panic");
     way
 }
@@ -21,7 +24,7 @@ fn two_sides_find_each_other_and_know_their_numbers() {
     let secret = token("0123456789abcdef");
     let theirs = secret.clone();
     let way = against(Some(&secret), move |s| {
-        let mut way = Way::greet(s, Some(&theirs), Party::Server).expect("greeted");
+        let mut way = ControlStream::greet(s, Some(&theirs), Party::Server).expect("greeted");
         way.tell(&Word::Ready).expect("told");
     });
     let mut way = way.expect("greeted");
@@ -41,7 +44,7 @@ fn without_the_same_token_nobody_goes_on() {
         (Some(&a), None, "has no token"),
     ] {
         let way = against(ours, move |s| {
-            assert!(Way::greet(s, theirs.as_ref(), Party::Server).is_err(), "the server goes on");
+            assert!(ControlStream::greet(s, theirs.as_ref(), Party::Server).is_err(), "the server goes on");
         });
         let Err(why) = way else { panic!("the client goes on: {said}") };
         // The server may have hung up before it was understood.
@@ -95,13 +98,13 @@ fn a_frame_that_is_dribbled_is_given_up() {
 }
 
 /// Two ends that have greeted each other; the far one as a bare socket.
-fn pair() -> (Way, TcpStream) {
+fn pair() -> (ControlStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let far = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
     let (near, _) = listener.accept().expect("a client");
     let there = far.try_clone().expect("a descriptor");
-    let greeted = std::thread::spawn(move || Way::greet(there, None, Party::Client).map(drop));
-    let near = Way::greet(near, None, Party::Server).expect("greeted");
+    let greeted = std::thread::spawn(move || ControlStream::greet(there, None, Party::Client).map(drop));
+    let near = ControlStream::greet(near, None, Party::Server).expect("greeted");
     greeted.join().expect("no panic").expect("greeted");
     far.set_nonblocking(false).expect("a socket");
     (near, far)
@@ -112,8 +115,9 @@ fn nobody_there_is_said_with_advice() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound").to_string();
     drop(listener);
-    let why = Way::dial(&addr, None, Duration::from_secs(5)).err().expect("refused").to_string();
+    let why = ControlStream::dial(&addr, None, Duration::from_secs(5)).err().expect("refused").to_string();
     assert!(why.contains(&addr) && why.contains("nicety serve"), "{why}");
-    let why = Way::dial("no.such.host.invalid:1", None, Duration::from_secs(5)).err().expect("unknown");
+    let why =
+        ControlStream::dial("no.such.host.invalid:1", None, Duration::from_secs(5)).err().expect("unknown");
     assert!(why.to_string().contains("no.such.host.invalid"), "{why}");
 }

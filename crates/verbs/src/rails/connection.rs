@@ -54,7 +54,7 @@ pub(super) struct LaneLink {
 
 /// The connection of a queue pair.
 #[derive(Default)]
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) phase: Phase,
     /// Where its events go.
     pub(super) cm: Option<Arc<CmEvents>>,
@@ -76,7 +76,7 @@ pub(super) struct Link {
     pub(super) lanes: [LaneLink; RAILS_MAX],
 }
 
-impl Link {
+impl Connection {
     /// Whether all of its so many lanes have been asked for or accepted.
     pub(super) fn has_begun(&self, lanes: usize) -> bool {
         self.begun.count_ones() as usize == lanes

@@ -20,7 +20,7 @@ use crate::sync::guard::Busy;
 use crate::sync::ring;
 
 /// The peer's queue pair of a connection, as this side uses it.
-pub(super) struct Link {
+pub(super) struct PeerQp {
     pub(super) peer: Arc<Peer>,
     pub(super) qp: Ref<QpShared>,
     /// Its index in the peer's device.
@@ -52,7 +52,7 @@ pub(super) struct SrqLink {
     pub(super) store: Slots,
 }
 
-impl Link {
+impl PeerQp {
     /// The queue pair that said hello, every offset of which is checked here once.
     pub(super) fn new(
         peer: Arc<Peer>,

@@ -1,4 +1,4 @@
-//! [`Way`]: the control connection as an experiment sees it.
+//! [`ControlStream`]: the control connection as an experiment sees it.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -24,7 +24,7 @@ const CALLS: u32 = 5;
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
 
 /// A control connection after both hellos.
-pub(super) struct Way {
+pub(super) struct ControlStream {
     stream: BufReader<Patient>,
     patience: Duration,
     local: IpAddr,
@@ -100,7 +100,7 @@ impl Write for Patient {
     }
 }
 
-impl Way {
+impl ControlStream {
     /// Connects to `HOST:PORT`, trying all of its addresses.
     pub(super) fn dial(to: &str, token: Option<&Token>, patience: Duration) -> Result<Self, Fault> {
         let addrs = to.to_socket_addrs().map_err(|e| {
@@ -224,11 +224,15 @@ impl Way {
 }
 
 /// Connects and greets. The outer error is that nobody is there.
-fn call(addr: SocketAddr, token: Option<&Token>, patience: Duration) -> io::Result<Result<Way, WireError>> {
+fn call(
+    addr: SocketAddr,
+    token: Option<&Token>,
+    patience: Duration,
+) -> io::Result<Result<ControlStream, WireError>> {
     let mut calls = 1;
     loop {
         let stream = TcpStream::connect_timeout(&addr, patience)?;
-        match Way::greet(stream, token, Party::Client) {
+        match ControlStream::greet(stream, token, Party::Client) {
             Err(WireError::Gone(_)) if calls < CALLS => {
                 std::thread::sleep(BETWEEN_CALLS * calls);
                 calls += 1;
@@ -242,7 +246,7 @@ fn lost(peer: &str, why: &WireError) -> Fault {
     Fault::Control(format!("{peer}: {why}"))
 }
 
-impl Control for Way {
+impl Control for ControlStream {
     fn tell(&mut self, word: &Word) -> Result<(), Fault> {
         self.write(&Frame::Word { word: word.clone() }).map_err(|e| self.lost(&e))
     }
@@ -277,5 +281,5 @@ impl Control for Way {
 }
 
 #[cfg(test)]
-#[path = "way_tests.rs"]
+#[path = "control_stream_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! [`Link`]: a queue pair to or from another process, and its flow control. Messages arrive in order, and nobody sends what the peer has
+//! [`Connection`]: a queue pair to or from another process, and its flow control. Messages arrive in order, and nobody sends what the peer has
 //! no room for.
 //!
 //! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
@@ -22,7 +22,7 @@ use crate::process::Process;
 use crate::region::Region;
 use crate::ring::{Inbox, LINE_AT, Outbox, Record};
 use crate::wire::{
-    Credits, HEAD_MAX, LINE_DATA, Message, Offers, Way, arrival, fits_line, half_of, parse_half,
+    Credits, HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, half_of, parse_half,
 };
 
 /// Bytes of data that come along with a message at most; others are fetched.
@@ -136,10 +136,10 @@ enum Held {
 /// Where the data of a message lie that has come, until it is passed.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// Where the data begin in [`Link::memory`], and how many bytes they are.
+    /// Where the data begin in [`Connection::memory`], and how many bytes they are.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    way: Way,
+    way: VirtualChannel,
     held: Held,
 }
 
@@ -167,7 +167,7 @@ impl Room {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     /// The process at the other end.
     pub(crate) peer: Process,
     /// Whether this process asked for it.
@@ -196,7 +196,7 @@ pub(crate) struct Link {
     signalled: VecDeque<(u64, Option<u64>)>,
 }
 
-impl Link {
+impl Connection {
     /// A queue pair with its receives posted. `number` is its own for ever.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
         let (qp, slots) = nic.create_qp()?;
@@ -332,24 +332,24 @@ impl Link {
     /// Reads or writes the peer's memory, now or when there is room.
     pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
         // An answer comes of it, before which it waits.
-        if self.room(Way::Answer).queue.is_empty() && self.is_open && self.has_room() {
+        if self.room(VirtualChannel::Answer).queue.is_empty() && self.is_open && self.has_room() {
             return self.post_move(it);
         }
-        self.room(Way::Answer).queue.push_back(Task::Move(it));
+        self.room(VirtualChannel::Answer).queue.push_back(Task::Move(it));
         Ok(())
     }
 
     #[inline]
-    fn room(&mut self, way: Way) -> &mut Room {
+    fn room(&mut self, way: VirtualChannel) -> &mut Room {
         &mut self.rooms[way as usize]
     }
 
     /// Sends what waits, as far as it goes; what has left that somebody is told of.
     pub(crate) fn pump(&mut self, told: &mut Vec<(u8, u64)>) -> Result<()> {
-        Way::ALL.into_iter().try_for_each(|way| self.pump_way(way, told))
+        VirtualChannel::ALL.into_iter().try_for_each(|way| self.pump_way(way, told))
     }
 
-    fn pump_way(&mut self, way: Way, told: &mut Vec<(u8, u64)>) -> Result<()> {
+    fn pump_way(&mut self, way: VirtualChannel, told: &mut Vec<(u8, u64)>) -> Result<()> {
         while let Some(task) = self.room(way).queue.pop_front() {
             match task {
                 Task::Say { ref message, ref payload, told: whose } if self.may_say(message, payload) => {
@@ -487,12 +487,12 @@ impl Link {
         }
     }
 
-    /// The next message that has come one way; it stays the next one until [`Link::pass`].
+    /// The next message that has come one way; it stays the next one until [`Connection::pass`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for what no process says.
     #[inline]
-    pub(crate) fn look(&mut self, way: Way) -> Result<Option<(Message, Arrived)>> {
+    pub(crate) fn look(&mut self, way: VirtualChannel) -> Result<Option<(Message, Arrived)>> {
         if self.is_deaf {
             return Ok(None);
         }
@@ -501,7 +501,7 @@ impl Link {
         if let Some(inbox) = &mut room.inbox {
             // Whoever finds a record finds in the line what was put there before.
             let has_record = inbox.has_record();
-            if way == Way::Request
+            if way == VirtualChannel::Request
                 && let Some(line) = &self.line
                 && let Some(half) = line.look(inbox.records)
             {
@@ -523,7 +523,7 @@ impl Link {
         Ok(Some((message, Arrived { at: begin + behind, len: total - behind, way, held })))
     }
 
-    /// The message that [`Link::look`] has found is no more needed.
+    /// The message that [`Connection::look`] has found is no more needed.
     #[inline]
     pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
         let room = self.room(arrived.way);
@@ -540,7 +540,7 @@ impl Link {
         }
     }
 
-    fn pass_slot(&mut self, slot: u32, way: Way) -> Result<()> {
+    fn pass_slot(&mut self, slot: u32, way: VirtualChannel) -> Result<()> {
         let room = self.room(way);
         room.arrived.pop_front();
         room.owed += 1;
