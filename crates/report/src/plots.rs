@@ -30,8 +30,10 @@ pub(super) fn charts(figure: &Figure<'_>, runs: &[Run]) -> Vec<Option<Chart>> {
             figure.unit,
             plural(panel.curves.len(), "curve")
         );
-        let x = Axis { title: "message size".to_owned(), log: true, bytes: true, range: x };
-        Some(Chart { label, x, y: Axis { title: title.clone(), log: true, bytes: false, range: y }, traces })
+        let x =
+            Axis { title: "message size".to_owned(), log: true, bytes: true, range: x, names: Vec::new() };
+        let y = Axis { title: title.clone(), log: true, bytes: false, range: y, names: Vec::new() };
+        Some(Chart { label, x, y, traces })
     };
     traces.into_iter().zip(&figure.panels).map(chart).collect()
 }

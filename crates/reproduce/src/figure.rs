@@ -39,6 +39,9 @@ pub struct Axis {
     pub log: bool,
     /// Whether it counts bytes.
     pub bytes: bool,
+    /// What stands at 1, 2 and so on, if it does not count: names of bars.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub names: &'static [&'static str],
 }
 
 /// One curve of the model.
@@ -87,10 +90,17 @@ pub(super) struct Plan {
     marks: Vec<(&'static str, End, usize, Option<f64>)>,
 }
 
-pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true };
-pub(super) const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false };
-pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false };
-pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false };
+impl Axis {
+    /// Of bars, by name.
+    pub(super) const fn named(title: &'static str, names: &'static [&'static str]) -> Self {
+        Self { title, log: false, bytes: false, names }
+    }
+}
+
+pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true, names: &[] };
+pub(super) const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false, names: &[] };
+pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false, names: &[] };
+pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false, names: &[] };
 pub(super) const US_LOG: Axis = Axis { log: true, ..US };
 
 impl Plan {

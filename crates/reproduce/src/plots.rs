@@ -3,7 +3,7 @@
 
 use super::figure::{Axis, Curve, Figure, Mark};
 use super::judge::Row;
-use report::number::{sig, size};
+use report::number::{group, sig, size};
 use report::svg::{self, Chart, Line, Point, Trace};
 
 /// What all published numbers are called in a legend.
@@ -26,25 +26,45 @@ pub(super) fn chart(figure: &Figure) -> Option<Chart> {
     let y = range(tops.chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
     // A linear axis begins at nothing, unless there is something below.
     let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
-    let axis = |axis: Axis, range: [f64; 2]| svg::Axis {
+    let svg_axis = |axis: Axis, range: [f64; 2], names| svg::Axis {
         title: axis.title.to_owned(),
         log: axis.log,
         bytes: axis.bytes,
         range,
+        names,
     };
     let mut traces: Vec<Trace> = figure.marks.iter().map(|mark| reference(figure, mark, x)).collect();
     traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model(figure, i, curve)));
     let label =
         format!("Plot of {}, {} curves; the rows are in the table", figure.title, figure.curves.len());
-    Some(Chart { label, x: axis(figure.x, x), y: axis(figure.y, y), traces })
+    let (x, y) = (svg_axis(figure.x, x, places(figure)), svg_axis(figure.y, y, Vec::new()));
+    Some(Chart { label, x, y, traces })
+}
+
+/// What stands below a figure that has bars, or that counts by steps of a factor: names, and what was counted.
+fn places(figure: &Figure) -> Vec<(f64, String)> {
+    let Axis { log, bytes, names, .. } = figure.x;
+    if !log || bytes {
+        return (1u32..).map(f64::from).zip(names.iter().map(|name| (*name).to_owned())).collect();
+    }
+    let mut counted: Vec<f64> =
+        figure.curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).collect();
+    counted.sort_by(f64::total_cmp);
+    counted.dedup();
+    counted.into_iter().map(|x| (x, group(&x.to_string()))).collect()
 }
 
 fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
-    let at = |x: f64| match figure.x.bytes {
-        true => size(x as u64),
+    let at = |x: f64| match figure.x {
+        Axis { bytes: true, .. } => size(x as u64),
+        Axis { names: [_, ..], .. } => figure
+            .x
+            .names
+            .get((x as usize).wrapping_sub(1))
+            .map_or_else(String::new, |name| (*name).to_owned()),
         // Numbers of things are whole.
-        false if x.fract() == 0.0 => format!("{x:.0} {}", figure.x.title),
-        false => format!("{} {}", sig(x, 2), figure.x.title),
+        _ if x.fract() == 0.0 => format!("{x:.0} {}", figure.x.title),
+        _ => format!("{} {}", sig(x, 2), figure.x.title),
     };
     let point = |[x, y]: &[f64; 2]| {
         let low = foot(figure, i, *x);
@@ -133,7 +153,13 @@ pub(super) fn residuals(rows: &[Row]) -> Option<Chart> {
             .map(|x| Point { at: [x, at], interval: None, text: String::new(), cell: None })
             .into(),
     };
-    let axis = |title: &str, log, range| svg::Axis { title: title.to_owned(), log, bytes: false, range };
+    let axis = |title: &str, log, range| svg::Axis {
+        title: title.to_owned(),
+        log,
+        bytes: false,
+        range,
+        names: Vec::new(),
+    };
     let y = range(scored.iter().map(|row| ratio(row)).chain([0.5, 2.0]), true)?;
     let traces = papers.iter().enumerate().map(of).chain([0.9, 1.1].map(bound)).collect();
     let label =

@@ -96,6 +96,30 @@ fn figures_are_in_order_and_have_rows() {
     assert!(!page::names("Figure 3.12(b,d)", "3.12(a)") && !page::names("Table 3.1", "3.1"));
 }
 
+/// Goal: each bar has its name below it, wherever bars stand beside each other, and each number of processes its tick.
+#[test]
+fn bars_and_counts_are_named() {
+    let source = quantity::made_up::Made(|_: &Probe| Ok(2.0));
+    let (mut bars, mut counts) = (0, Vec::new());
+    for plan in figures::plans(&select(None).expect("all rows")) {
+        let figure = plan.draw(&source);
+        let chart = plots::chart(&figure).expect("a chart");
+        let mut at: Vec<f64> =
+            figure.curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).collect();
+        at.sort_by(f64::total_cmp);
+        at.dedup();
+        let named: Vec<f64> = chart.x.names.iter().map(|(x, _)| *x).collect();
+        if figure.bars {
+            bars += 1;
+            assert_eq!(named, at, "bars of figure {} of {}", figure.number, figure.paper);
+        }
+        if figure.number == "8(a)" && figure.paper == "mpi-iwarp" {
+            counts = chart.x.names.iter().map(|(_, text)| text.clone()).collect();
+        }
+    }
+    assert_eq!((bars, counts.join(" ").as_str()), (4, "4 8 16 32"));
+}
+
 /// Goal: every cell that is asked for exists.
 #[test]
 fn every_cell_is_of_a_known_experiment() {

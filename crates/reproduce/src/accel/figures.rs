@@ -8,8 +8,8 @@ use super::setups::{HOST, HOST_COP, HOST_CORPSE, Measured, NIC, NIC_CORPSE, NODE
 const FOUR: [(&str, Setup); 4] =
     [("card", NIC), ("card, corpse", NIC_CORPSE), ("kernel", HOST), ("kernel, corpse", HOST_CORPSE)];
 const TWO: [(&str, Setup); 2] = [("kernel, corpse", HOST_CORPSE), ("kernel, cop", HOST_COP)];
-const COUNT: Axis = Axis { title: "nodes", log: true, bytes: false };
-const ENTRIES: Axis = Axis { title: "receives before the own one", log: false, bytes: false };
+const COUNT: Axis = Axis { title: "nodes", log: true, bytes: false, names: &[] };
+const ENTRIES: Axis = Axis { title: "receives before the own one", log: false, bytes: false, names: &[] };
 
 fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> Plan {
     Plan::new(ACCEL, number, experiment, title)
@@ -70,7 +70,7 @@ pub(crate) fn plans() -> Vec<Plan> {
 
 /// Figure 4: a bar for each system, of a component for each curve.
 fn profile() -> Plan {
-    const SYSTEMS: Axis = Axis { title: "1: card, 2: kernel", log: false, bytes: false };
+    const SYSTEMS: Axis = Axis::named("what the library drives", &["card", "kernel"]);
     let of = |system: u64| if system == 1 { NIC } else { HOST };
     let empty = figure("4", "profile", "Where the time of 8 B goes").axes(SYSTEMS, US).stacked();
     let parts = ["library"].into_iter().chain(fabric::COMPONENTS);

@@ -67,7 +67,8 @@ fn breakdowns() -> [Plan; 2] {
 
 /// A figure of bars: for each, posting and waiting.
 fn bars(plan: Plan, size: u64, posts: [Option<&'static str>; 3], waits: [&'static str; 3]) -> Plan {
-    let x = Axis { title: "1: single rail, 2: threads, 3: one thread", log: false, bytes: false };
+    let x =
+        Axis::named("rails, and what serves them", &["one rail", "two, a thread each", "two, one thread"]);
     let y = Axis { title: "time of 20 writes (µs)", ..US };
     let mut plan = plan
         .axes(x, y)

@@ -19,7 +19,7 @@ fn figure(number: &'static str, experiment: &'static str, title: &'static str) -
 }
 
 fn count(title: &'static str) -> Axis {
-    Axis { title, log: false, bytes: false }
+    Axis { title, log: false, bytes: false, names: &[] }
 }
 
 /// All of them.
