@@ -9,7 +9,7 @@ use super::machine::{Machines, Origin};
 use super::moves::Moves;
 use super::quantity::Source;
 use super::rows::GROUPS;
-use super::sensitivity::{is_counted, is_tried};
+use super::sensitivity::{is_counted, is_tried, times_calls};
 
 /// Numbers of the model that differ by less are the same.
 const SAME: f64 = 0.005;
@@ -55,11 +55,10 @@ impl Flow<'_> {
             return Some((Class::Undecided, "the largest that was tried: it could not be more".to_owned()));
         }
         let movers = self.moves.movers(&row.id);
-        let of = |origin: &[Origin]| {
-            movers.iter().all(|(card, key)| {
-                self.machines.find(card, key).is_some_and(|value| origin.contains(&value.origin))
-            })
-        };
+        let origin = |(card, key): &(&str, &str)| self.machines.find(card, key).map(|value| value.origin);
+        let of =
+            |all: &[Origin]| movers.iter().all(|mover| origin(mover).is_some_and(|one| all.contains(&one)));
+        let is_fitted = || movers.iter().any(|mover| origin(mover) == Some(Origin::Fitted));
         let names = || movers.iter().map(|(_, key)| *key).collect::<Vec<_>>().join(", ");
         match () {
             () if !is_tried(&claim.answer) || !self.knows(claim) => None,
@@ -73,7 +72,16 @@ impl Flow<'_> {
             () if of(&[Origin::Published, Origin::Derived]) => {
                 Some((Class::Input, format!("decided by inputs alone: {}", names())))
             }
-            () if of(&[Origin::Published, Origin::Derived, Origin::Fitted]) => {
+            // A sum of what the file says of calls, whoever says it: there is no mechanism in between.
+            () if times_calls(&claim.answer)
+                && of(&[Origin::Published, Origin::Derived, Origin::Assumed]) =>
+            {
+                Some((Class::Input, format!("arithmetic on what a machine file says of calls: {}", names())))
+            }
+            // Data sheets leave nothing open; without a fitted value what follows from them is a prediction.
+            () if of(&[Origin::Published, Origin::Derived, Origin::Datasheet, Origin::Fitted])
+                && is_fitted() =>
+            {
                 Some((Class::Fitted, format!("decided by fitted values and inputs alone: {}", names())))
             }
             () => None,
@@ -155,15 +163,16 @@ mod tests {
             value("a.published", Origin::Published, "NM-002"),
             value("a.fitted", Origin::Fitted, "NM-030"),
             value("a.assumed", Origin::Assumed, "nobody says (NM-031)"),
+            value("a.sheet", Origin::Datasheet, "a specification"),
         ];
         Machines::new([Machine { card: CARD.to_owned(), values }])
     }
 
-    /// The classes of these rows, each of one number that these keys move.
-    fn classes(rows: &[(&'static str, f64, &[&str])]) -> Vec<Class> {
+    /// The classes of these rows, each of one number of this experiment that these keys move.
+    fn classes(experiment: &str, rows: &[(&'static str, f64, &[&str])]) -> Vec<Class> {
         let cell = |size| {
             let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
-            Quantity::cell(CARD, tuning, "latency", &[("op", "write")], size)
+            Quantity::cell(CARD, tuning, experiment, &[("op", "write")], size)
         };
         let mut table = Table::default();
         for (id, value, _) in rows {
@@ -185,7 +194,7 @@ mod tests {
             let rows = moved.map(|(id, ..)| ((*id).to_owned(), Effect::Factor(1.1))).collect();
             Move { card: CARD.to_owned(), key: key.to_owned(), to: 2.0, assumed: false, rows }
         };
-        let moves = Moves::of(["a.published", "a.fitted", "a.assumed"].map(moved).into());
+        let moves = Moves::of(["a.published", "a.fitted", "a.assumed", "a.sheet"].map(moved).into());
         let flow = Flow { machines: &machines(), moves: &moves, source: &source };
         flow.classify(&mut judged);
         judged.into_iter().map(|(row, _)| row.class).collect()
@@ -194,25 +203,43 @@ mod tests {
     /// Goal: what a row is follows from where the values come from that name it or move it.
     #[test]
     fn classes_follow_from_the_values_that_name_and_move_a_row() {
-        let all = classes(&[
-            ("NM-030", 900.0, &["a.assumed"]),
-            ("NM-031", 901.0, &["a.assumed"]),
-            ("NM-043", 902.0, &["a.published"]),
-            ("NM-054", 903.0, &["a.published", "a.fitted"]),
-            ("NM-055", 904.0, &["a.fitted", "a.assumed"]),
-            ("NM-056", 905.0, &[]),
-        ]);
+        let all = classes(
+            "latency",
+            &[
+                ("NM-030", 900.0, &["a.assumed"]),
+                ("NM-031", 901.0, &["a.assumed"]),
+                ("NM-043", 902.0, &["a.published"]),
+                ("NM-054", 903.0, &["a.published", "a.fitted"]),
+                ("NM-055", 904.0, &["a.fitted", "a.assumed"]),
+                ("NM-056", 905.0, &[]),
+                ("NM-057", 906.0, &["a.sheet", "a.published"]),
+                ("NM-067", 907.0, &["a.sheet", "a.fitted"]),
+            ],
+        );
         use Class::{Fitted, Input, Predicted, Undecided};
-        assert_eq!(all, [Fitted, Fitted, Input, Fitted, Predicted, Undecided]);
+        assert_eq!(all, [Fitted, Fitted, Input, Fitted, Predicted, Undecided, Predicted, Fitted]);
+    }
+
+    /// Goal: what the processor's calls take is a sum of what the file says of them, and no prediction, also where it is assumed.
+    #[test]
+    fn sums_of_calls_are_no_predictions() {
+        let rows: [(&str, f64, &[&str]); 3] = [
+            ("NM-043", 902.0, &["a.published", "a.assumed"]),
+            ("NM-056", 903.0, &["a.published"]),
+            ("NM-054", 904.0, &["a.published", "a.fitted"]),
+        ];
+        assert_eq!(classes("post", &rows), [Class::Input, Class::Input, Class::Fitted]);
+        assert_eq!(classes("latency", &rows), [Class::Predicted, Class::Input, Class::Fitted]);
     }
 
     /// Goal: a number that is printed twice counts once. NM-067 and NM-070 are 855 both; NM-056 is not.
     #[test]
     fn a_number_that_is_printed_again_repeats() {
         let (one, two): (&[&str], &[&str]) = (&["a.assumed"], &["a.fitted", "a.assumed"]);
-        let all = classes(&[("NM-056", 855.0, one), ("NM-067", 855.0, two), ("NM-070", 856.0, one)]);
+        let all =
+            classes("latency", &[("NM-056", 855.0, one), ("NM-067", 855.0, two), ("NM-070", 856.0, one)]);
         assert_eq!(all, [Class::Predicted, Class::Predicted, Class::Repeats]);
-        let apart = classes(&[("NM-067", 855.0, two), ("NM-070", 955.0, one)]);
+        let apart = classes("latency", &[("NM-067", 855.0, two), ("NM-070", 955.0, one)]);
         assert_eq!(apart, [Class::Predicted; 2], "the model does not give the same");
     }
 }

@@ -480,7 +480,9 @@ fn freed(all: &Reproduction) -> Markup {
             h3 { "Fitted once" }
             p.hint {
                 "Values that were fitted to rows of these papers and are not any more: the rows count as predictions now, unless \
-                 another value is fitted to them. All of this was decided after results had been seen."
+                 another value is fitted to them. It stands where the value that is there now follows from a source of its own, or \
+                 the row is within 10 % whatever the value is within its range. Elsewhere, or where the number is what it was, the \
+                 rows are fitted again. All of this was decided after results had been seen."
             }
             div.scroll tabindex="0" role="region" aria-label="Fitted once" {
                 table.plain {

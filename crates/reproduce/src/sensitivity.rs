@@ -179,20 +179,28 @@ fn is_about(claim: &Claim, cards: &[&str]) -> bool {
 
 /// Whether rows with such an answer are tried: numbers, and claims about calls.
 pub(super) fn is_tried(answer: &Answer) -> bool {
-    let mut probes = BTreeSet::new();
-    answer.probes(&mut probes);
     match answer {
         Answer::Input(_) => false,
-        Answer::Check(_) => probes.iter().all(|probe| CALLS.contains(&probe.cell.experiment.as_str())),
+        Answer::Check(_) => is_of(answer, &CALLS),
         _ => true,
     }
 }
 
+/// Whether an answer times the processor's calls and nothing else, which no mechanism of a card decides.
+pub(super) fn times_calls(answer: &Answer) -> bool {
+    is_of(answer, &CALLS)
+}
+
 /// Whether an answer counts what our library does, which no value of a machine decides.
 pub(super) fn is_counted(answer: &Answer) -> bool {
+    is_of(answer, &COUNTS)
+}
+
+/// Whether an answer needs measurements, and all of them are of these experiments.
+fn is_of(answer: &Answer, experiments: &[&str]) -> bool {
     let mut probes = BTreeSet::new();
     answer.probes(&mut probes);
-    !probes.is_empty() && probes.iter().all(|probe| COUNTS.contains(&probe.cell.experiment.as_str()))
+    !probes.is_empty() && probes.iter().all(|probe| experiments.contains(&probe.cell.experiment.as_str()))
 }
 
 /// What a value is changed to.
