@@ -50,7 +50,7 @@ pub(crate) const EAGER_LOOKS: u32 = 32;
 pub struct Turn {
     /// How many turns this wait has taken so far.
     pub count: u32,
-    /// When the wait began, but for its first looks, or was last woken; zero until they are over, because reading the clock costs a
+    /// When the wait began, but for its first looks, or was last woken, or something last stirred; zero until they are over, because reading the clock costs a
     /// good part of what a short message takes.
     pub began: Time,
     /// When it must end, if ever.
@@ -276,9 +276,14 @@ impl Host {
             return Some(found);
         }
         let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: false };
-        let mut slept = Span::ZERO;
+        let (mut slept, mut stirs) = (Span::ZERO, 0);
         let found = loop {
-            let check = if turn.count > EAGER_LOOKS && self.ops.tired(&turn) {
+            let mut is_tired = turn.count > EAGER_LOOKS && self.ops.tired(&turn);
+            if is_tired && std::mem::replace(&mut stirs, source.stirs()) != stirs {
+                // It was not idle: who slept would leave to others what its looks do.
+                (is_tired, turn.began) = (false, self.now());
+            }
+            let check = if is_tired {
                 let mut wakes = Wakes::default();
                 source.prepare_wait(&mut wakes);
                 let found = progress();
@@ -303,7 +308,7 @@ impl Host {
             }
             turn.count = turn.count.saturating_add(1);
             if turn.count == EAGER_LOOKS {
-                turn.began = self.now();
+                (turn.began, stirs) = (self.now(), source.stirs());
             }
             if (check || slept > Span::ZERO) && self.overdue(deadline) {
                 break None;

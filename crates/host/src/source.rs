@@ -59,6 +59,12 @@ pub trait Source {
     /// what. Hardware is armed here (`ibv_req_notify_cq`, `fi_trywait`). The caller looks once more before it sleeps, as what
     /// came before this call wakes nobody.
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>);
+
+    /// A number that changes with whatever the caller's looks move for it, though it be a part only of what is waited for: a large
+    /// message that is read from a socket bit by bit. A wait does not take for idle what stirs.
+    fn stirs(&self) -> u64 {
+        0
+    }
 }
 
 impl Source for Bell {
@@ -71,11 +77,19 @@ impl<S: Source + ?Sized> Source for &S {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         S::prepare_wait(self, wakes);
     }
+
+    fn stirs(&self) -> u64 {
+        S::stirs(self)
+    }
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         S::prepare_wait(self, wakes);
+    }
+
+    fn stirs(&self) -> u64 {
+        S::stirs(self)
     }
 }
 
@@ -83,6 +97,10 @@ impl<A: Source, B: Source> Source for (A, B) {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.0.prepare_wait(wakes);
         self.1.prepare_wait(wakes);
+    }
+
+    fn stirs(&self) -> u64 {
+        self.0.stirs().wrapping_add(self.1.stirs())
     }
 }
 
@@ -158,5 +176,9 @@ impl WaitSet {
 impl Source for WaitSet {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.sources.iter().for_each(|source| source.prepare_wait(wakes));
+    }
+
+    fn stirs(&self) -> u64 {
+        self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.stirs()))
     }
 }

@@ -366,6 +366,10 @@ impl Source for Sources<'_> {
         self.all.prepare_wait(wakes);
         self.armed.set(true);
     }
+
+    fn stirs(&self) -> u64 {
+        self.all.stirs()
+    }
 }
 
 /// The first serial number of a communicator that is made; 0 and 1 are those of the first two.

@@ -53,8 +53,8 @@ pub struct Config {
     /// Addresses of this host, of which the first six count: for ports whose address is that of all of them (`0.0.0.0`).
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
-    /// for longer where each has one ([`Host::expect_crowd`]). The latter where devices map peers' memory: elsewhere their threads
-    /// need cores, too. Where Portals carries messages neither.
+    /// for longer where each has one ([`Host::expect_crowd`]): who looks does a NIC's work by itself. Where Portals carries messages
+    /// neither, as its NIC's thread needs cores, too.
     pub is_crowd: Option<bool>,
     /// What carries messages. All processes of a job say the same.
     pub lane: Lane,
@@ -87,9 +87,7 @@ impl Process {
         if rank >= size || size > i32::MAX as u32 {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
         }
-        let is_mapped = config.ports.iter().all(|port| port.device.attr().maps_peers);
-        let counts = |is_crowd: &bool| (is_mapped || *is_crowd) && config.lane == Lane::Verbs;
-        let is_crowd = config.is_crowd.filter(counts);
+        let is_crowd = config.is_crowd.filter(|_| config.lane == Lane::Verbs);
         is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
         config.tuning.tell(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);

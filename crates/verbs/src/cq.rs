@@ -125,6 +125,10 @@ impl Source for Cq {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         wakes.push(self.ops.prepare_wait());
     }
+
+    fn stirs(&self) -> u64 {
+        self.ops.stirs()
+    }
 }
 
 /// A channel that completion queues report to (`ibv_comp_channel`); cheap to clone.

@@ -120,6 +120,10 @@ pub trait CqOps: Any + Send + Sync {
     /// Has every completion from now on, and every write that rings, wake whoever sleeps on what is returned. A NIC with a bell
     /// says [`Wake::by`] and rings it after publishing; hardware is armed here and gives its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
+    /// As [`host::Source::stirs`].
+    fn stirs(&self) -> u64 {
+        0
+    }
 }
 
 /// A completion channel.

@@ -290,6 +290,41 @@ mod tests {
         }
     }
 
+    /// Goal: a wait does not sleep while something moves for it, and does afterwards. Method: a source that stirs at each look for
+    /// several times what a wait looks before it sleeps, and counts the sleeps that it is asked to prepare for; then one that does not stir.
+    #[test]
+    fn what_stirs_is_not_slept_on() {
+        struct Stirring {
+            bell: Bell,
+            looks: std::cell::Cell<u64>,
+            sleeps: std::cell::Cell<u32>,
+            last: u64,
+        }
+        impl crate::Source for Stirring {
+            fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+                self.sleeps.set(self.sleeps.get() + 1);
+                self.bell.prepare_wait(wakes);
+            }
+            fn stirs(&self) -> u64 {
+                self.looks.get().min(self.last)
+            }
+        }
+        for last in [u64::MAX, 0] {
+            let host = host();
+            host.expect_crowd(false);
+            let (bell, looks, sleeps) = (Bell::new(), Default::default(), Default::default());
+            let source = Stirring { bell, looks, sleeps, last };
+            let (began, long) = (host.now(), Span::from_ns(5 * LOOK_NS_ALONE));
+            let look = || {
+                source.looks.set(source.looks.get() + 1);
+                let is_over = if last == 0 { source.sleeps.get() > 0 } else { host.now() - began >= long };
+                is_over.then_some(())
+            };
+            assert!(host.wait("test", &source, host.after(Span::from_secs(20)), look).is_some());
+            assert_eq!(source.sleeps.get(), u32::from(last == 0), "it slept");
+        }
+    }
+
     /// Goal: a set of nothing, and one where nothing comes, end at their deadline.
     #[test]
     fn a_silent_set_ends_at_its_deadline() {

@@ -78,6 +78,7 @@ pub(super) struct Completions {
     len: AtomicUsize,
     armed: AtomicU32,
     dead: AtomicBool,
+    stirs: AtomicU64,
 }
 
 impl Completions {
@@ -93,6 +94,7 @@ impl Completions {
             len: AtomicUsize::new(0),
             armed: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            stirs: AtomicU64::new(0),
         }
     }
 
@@ -185,21 +187,45 @@ impl Completions {
         // Pairs with the fences of `arm` and of the bell's sleeper: the looks at both must not move before the completion's
         // length. Either they see the completion, or this sees them.
         fence(Ordering::SeqCst);
-        self.bell.ring_after_fence();
+        self.ring();
         let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
         let armed = self.armed.load(Ordering::Relaxed);
         if armed >= wanted
             && self.armed.compare_exchange(armed, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && let Some(reports) = &self.reports
         {
+            self.shared.count_woken();
             reports.add(self.id);
+        }
+    }
+
+    /// Rings for who sleeps, behind a full fence.
+    #[inline]
+    fn ring(&self) {
+        if self.bell.is_awaited() {
+            self.shared.count_woken();
+            self.bell.ring_after_fence();
         }
     }
 
     /// Wakes who sleeps, after a write that no completion follows.
     #[inline]
     pub(super) fn wake(&self) {
-        self.bell.ring();
+        // Pairs with the fence of the bell's sleeper: the look for one must not move before what was written.
+        fence(Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// A turn has moved something for whoever polls here. Counted roughly: what matters is whether it stands still.
+    #[inline]
+    pub(super) fn stir(&self) {
+        self.stirs.store(self.stirs().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Changes with every turn that has moved something.
+    #[inline]
+    pub(super) fn stirs(&self) -> u64 {
+        self.stirs.load(Ordering::Relaxed)
     }
 
     /// More completions than entries (IBA 11.6.3.1): the queue and its queue pairs are dead. They are failed by the device's

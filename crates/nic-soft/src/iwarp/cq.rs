@@ -137,6 +137,10 @@ impl CqOps for CqInner {
         self.hand_over();
         wake
     }
+
+    fn stirs(&self) -> u64 {
+        self.ring.stirs()
+    }
 }
 
 impl Drop for CqInner {

@@ -171,6 +171,7 @@ impl Link {
         let result = self.receive_turn(queues);
         let any = self.receiving.end_turn(queues);
         if any {
+            queues.stir_receives();
             // There may be more.
             self.polls_left = queues.shared.news.polls_after_news();
         }

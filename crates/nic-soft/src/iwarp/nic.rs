@@ -46,7 +46,7 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
             return;
         }
         let Some(device) = device.upgrade() else { return };
-        let began = host.now();
+        let (began, woken) = (host.now(), shared.woken());
         device.thread.is_me();
         for event in &events {
             rounds.on_event(&device, &meaning(event));
@@ -54,7 +54,7 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
         let next = rounds.round(&device);
         let now = host.now();
         pause = next.map(|at| at.since(now));
-        awake_until = pace.on_work(began, now);
+        awake_until = pace.on_work(began, now, shared.woken() != woken);
     }
 }
 
@@ -66,7 +66,8 @@ const SOON: Span = Span::from_us(200);
 const STAY: Span = Span::from_us(50);
 
 /// How soon work follows on work. While much comes soon, the thread looks again for a while before it sleeps: waking it would
-/// take longer than what is to come, and whoever sends would pay for it, too.
+/// take longer than what is to come, and whoever sends would pay for it, too. Not if it has woken somebody: who was works on what is to
+/// come, and often on this very core.
 #[derive(Default)]
 struct Pace {
     /// When the last work ended.
@@ -74,11 +75,11 @@ struct Pace {
 }
 
 impl Pace {
-    /// Something was worked on; until when to stay awake for more.
-    fn on_work(&mut self, began: Time, ended: Time) -> Option<Time> {
+    /// Something was worked on, and perhaps somebody `woken` for it; until when to stay awake for more.
+    fn on_work(&mut self, began: Time, ended: Time, woken: bool) -> Option<Time> {
         let before = self.ended.replace(ended);
         let is_soon = before.is_some_and(|before| began.since(before) <= SOON);
-        (is_soon && ended.since(began) >= MUCH).then(|| ended + STAY)
+        (is_soon && !woken && ended.since(began) >= MUCH).then(|| ended + STAY)
     }
 }
 
@@ -197,10 +198,28 @@ mod tests {
     fn the_thread_stays_awake_while_much_comes_soon() {
         let at = |us| Time::ZERO + Span::from_us(us);
         let mut pace = Pace::default();
-        assert_eq!(pace.on_work(at(1000), at(1020)), None, "the first");
-        assert_eq!(pace.on_work(at(1040), at(1060)), Some(at(1110)));
-        assert_eq!(pace.on_work(at(1080), at(1083)), None, "little");
-        assert_eq!(pace.on_work(at(1283), at(1303)), Some(at(1353)));
-        assert_eq!(pace.on_work(at(1504), at(1604)), None, "late");
+        assert_eq!(pace.on_work(at(1000), at(1020), false), None, "the first");
+        assert_eq!(pace.on_work(at(1040), at(1060), false), Some(at(1110)));
+        assert_eq!(pace.on_work(at(1080), at(1083), false), None, "little");
+        assert_eq!(pace.on_work(at(1283), at(1303), false), Some(at(1353)));
+        assert_eq!(pace.on_work(at(1504), at(1604), false), None, "late");
+        assert_eq!(pace.on_work(at(1624), at(1644), true), None, "somebody was woken, who needs a core");
+        assert_eq!(pace.on_work(at(1664), at(1684), false), Some(at(1734)));
+    }
+
+    /// Goal: the thread learns that it has woken somebody. Method: a completion and a write without one, with a sleeper and without.
+    #[test]
+    fn who_was_woken_is_counted() {
+        let birth = crate::fork::Birth::here().expect("handlers");
+        let config = IwarpConfig::default();
+        let shared = Arc::new(Shared::new(&host::real::host(), birth, &config).expect("descriptors"));
+        let ring = super::super::completions::Completions::new(&shared, 0, 16, None);
+        ring.wake();
+        assert_eq!(shared.woken(), 0, "nobody sleeps");
+        ring.bell().announce();
+        ring.wake();
+        ring.bell().retract();
+        ring.wake();
+        assert_eq!(shared.woken(), 1);
     }
 }

@@ -282,6 +282,18 @@ impl Queues {
         self.recv_ring.push(&self.slots, Wc { qp_num: self.num, ..wc }, Frees::Receive, solicited);
     }
 
+    /// Bytes have come: whoever polls for receives is not idle.
+    #[inline]
+    pub(super) fn stir_receives(&self) {
+        self.recv_ring.stir();
+    }
+
+    /// Bytes have gone: whoever polls for requests is not idle.
+    #[inline]
+    pub(super) fn stir_sends(&self) {
+        self.send_ring.stir();
+    }
+
     /// A peer's write has been placed: wakes who sleeps on the queue of receives. RDMAP carries no wish for that, so all do.
     #[inline]
     pub(super) fn wake_for_write(&self) {

@@ -342,6 +342,9 @@ impl Sending {
         if let Some(upto) = self.outbox.advance(n, &lent.queues.shared.staging) {
             self.sent = upto;
         }
+        if n > 0 {
+            lent.queues.stir_sends();
+        }
         *turn += n;
         self.blocked = n < total || *turn >= TURN_BYTES;
         Ok(if n == total { Sent::All } else { Sent::Part })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use host::{Host, Time};
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) events: Events<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
+    /// How often somebody who slept was woken.
+    woken: AtomicU32,
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
     /// Queue pairs whose connections were worked on since deregistering last waited; see [`crate::sync::roll`].
@@ -58,6 +60,7 @@ impl Shared {
             crowded: AtomicBool::new(false),
             events: Events::asynchronous()?,
             condemned: Mutex::default(),
+            woken: AtomicU32::new(0),
             parted: Mutex::default(),
             visited: Spin::default(),
         })
@@ -72,6 +75,16 @@ impl Shared {
     pub(super) fn condemn_users_of(&self, cq: u32) {
         unpoisoned(&self.condemned).push(cq);
         self.reactor.wake();
+    }
+
+    /// How often somebody who slept on completions was woken.
+    pub(super) fn woken(&self) -> u32 {
+        self.woken.load(Ordering::Relaxed)
+    }
+
+    /// Somebody who slept on completions is woken.
+    pub(super) fn count_woken(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Completion queues that have overrun since the last call.
