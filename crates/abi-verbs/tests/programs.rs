@@ -253,6 +253,57 @@ fn a_device_connects_from_its_own_address() {
     }
 }
 
+/// Listens where devices of shared memory would, and says `words` to whoever connects; `None` ends without a word.
+fn false_listener(port: u16, words: Option<&'static [u8]>) -> std::thread::JoinHandle<()> {
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+        listen, recv, send, socket_with,
+    };
+    let flags = SocketFlags::CLOEXEC;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+    let name = format!("nicety-shm/{}/{port}", rustix::process::geteuid().as_raw());
+    bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name")).expect("a port");
+    listen(&listener, 1).expect("a listener");
+    std::thread::spawn(move || {
+        let peer = accept_with(&listener, flags).expect("the program connects");
+        let mut heard = [0; 4096];
+        let (_, n) = recv(&peer, &mut heard, RecvFlags::empty()).expect("the program speaks first");
+        assert!(n > 0, "the program speaks first");
+        if let Some(words) = words {
+            send(&peer, words, SendFlags::NOSIGNAL).expect("said");
+            // Until the program has gone: what it makes of the words is asked, not of the end.
+            while recv(&peer, &mut heard, RecvFlags::empty()).is_ok_and(|(_, n)| n > 0) {}
+        }
+    })
+}
+
+/// Goal: who connects on shared memory to something that is not ours hears of it by an event, soon, and ends. Method: rping meets a
+/// listener that speaks another protocol, one of a later version, and one that hangs up.
+#[test]
+fn a_peer_on_shm_that_is_not_ours_is_an_error() {
+    if !has("rping", "rdmacm-utils") {
+        return;
+    }
+    let cases: [(Option<&[u8]>, &str); 3] = [
+        (Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "RDMA_CM_EVENT_CONNECT_ERROR"),
+        (Some(b"nSHM\xff\xff\x02\0 of another version"), "RDMA_CM_EVENT_CONNECT_ERROR"),
+        (None, "RDMA_CM_EVENT_"),
+    ];
+    for (words, event) in cases {
+        let (names, port) = (Names::new(), free_port());
+        let listener = false_listener(port, words);
+        let mut command = names.command("rping", "shm");
+        command.args(["-c", "-a", "127.0.0.1", "-v", "-p", &port.to_string()]);
+        let output = common::end(command.spawn().expect("it starts"), "rping");
+        listener.join().expect("it was spoken to");
+        let said = common::said(&output);
+        assert!(
+            !output.status.success() && said.contains(&format!("cma event {event}")),
+            "{words:?}: {said}"
+        );
+    }
+}
+
 /// Goal: whoever waits for a peer that was killed ends, and says why.
 #[test]
 fn a_server_whose_client_is_killed_ends() {
