@@ -32,6 +32,10 @@ const LONGS: u64 = 100;
 const IDLE: &str = "--idle";
 /// Puts under way at a time, where their rate is measured.
 const WINDOW: u64 = 64;
+/// Windows of a turn: so many that the start of the other thread does not count, and their events have room in a queue.
+const SHORTS: u64 = 1_000;
+const EVENTS: u64 = 1 << 16;
+const _: () = assert!(SHORTS * WINDOW < EVENTS);
 
 /// One side's interface: an entry for all of its memory, and a descriptor of it.
 struct Side {
@@ -50,7 +54,7 @@ impl Side {
         let ni = node.interface(Kind { is_matching: true, is_logical: false }, Limits::default());
         let region = Region::new(memory.addr(), LONG as u64);
         let open = |engine: &mut Engine| {
-            let eq = engine.eq_alloc(1 << 16).expect("the first");
+            let eq = engine.eq_alloc(EVENTS as usize).expect("the first");
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
             let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
             let place = ListId { pt_index: 0, list: List::Priority };
@@ -408,7 +412,7 @@ struct Found {
 fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
     let put_ns = both(host, puts, ROUNDS, ping);
     let long_ns = both(host, puts, LONGS, long);
-    let short_ns = both(host, puts, 200 * WINDOW, short);
+    let short_ns = both(host, puts, SHORTS * WINDOW, short);
     let (worked, took) = computing(host, puts, steps, 16);
     Found { put_ns, long_ns, short_ns, worked, took_ns: took / 16.0 }
 }

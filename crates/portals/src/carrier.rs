@@ -230,15 +230,21 @@ impl Carrier {
         self.heard.get(place).copied()
     }
 
-    /// The next message that has come by a link one way; it stays the next one until [`Carrier::pass`].
+    /// Writes the next message that has come by a link one way to where the caller keeps it; it stays the next one until
+    /// [`Carrier::pass`].
     #[inline]
-    pub(crate) fn look(&mut self, number: usize, way: VirtualChannel) -> Option<(Message, Arrived)> {
+    pub(crate) fn look(
+        &mut self,
+        number: usize,
+        way: VirtualChannel,
+        message: &mut Message,
+    ) -> Option<Arrived> {
         let link = self.links.get_mut(number)?.as_mut()?;
         if link.has_queue() {
             // No completion tells of room in a ring.
             self.pump(number);
         }
-        self.links[number].as_mut()?.look(way).unwrap_or_else(|_| {
+        self.links[number].as_mut()?.look(way, message).unwrap_or_else(|_| {
             self.lose(number, false);
             None
         })
@@ -512,7 +518,9 @@ mod tests {
         carrier.poll(false);
         let numbers: Vec<usize> = carrier.heard.clone();
         let (number, message, arrived) = numbers.into_iter().find_map(|number| {
-            carrier.look(number, VirtualChannel::Answer).map(|(message, arrived)| (number, message, arrived))
+            let mut message = Message::Credit;
+            let arrived = carrier.look(number, VirtualChannel::Answer, &mut message)?;
+            Some((number, message, arrived))
         })?;
         carrier.pass(number, &arrived);
         Some(message)

@@ -44,6 +44,7 @@ impl Completions {
     }
 
     /// Takes the oldest event of a queue, and whether some before it were lost.
+    #[inline]
     pub(crate) fn eq_get(&mut self, eq: EqHandle) -> Result<Option<(Event, bool)>> {
         Ok(self.queues.get_mut(eq.0).ok_or(Error::ArgInvalid)?.pop())
     }
@@ -54,6 +55,7 @@ impl Completions {
     }
 
     /// Tells of an event; nobody, if there is no such queue.
+    #[inline]
     pub(crate) fn post(&mut self, eq: Option<EqHandle>, event: Event) {
         if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
             queue.push(event);

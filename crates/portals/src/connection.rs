@@ -487,12 +487,12 @@ impl Connection {
         }
     }
 
-    /// The next message that has come one way; it stays the next one until [`Connection::pass`].
+    /// Writes the next message that has come one way to where the caller keeps it; it stays the next one until [`Connection::pass`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for what no process says.
     #[inline]
-    pub(crate) fn look(&mut self, way: VirtualChannel) -> Result<Option<(Message, Arrived)>> {
+    pub(crate) fn look(&mut self, way: VirtualChannel, message: &mut Message) -> Result<Option<Arrived>> {
         if self.is_deaf {
             return Ok(None);
         }
@@ -505,12 +505,12 @@ impl Connection {
                 && let Some(line) = &self.line
                 && let Some(half) = line.look(inbox.records)
             {
-                let ((message, len), at) = (parse_half(&half), line.place_of(LINE_DATA));
-                return Ok(Some((message, Arrived { at, len, way, held: Held::Line })));
+                let (len, at) = (parse_half(&half, message), line.place_of(LINE_DATA));
+                return Ok(Some(Arrived { at, len, way, held: Held::Line }));
             }
-            if has_record && let Some(Record { message, at, len, upto }) = inbox.look()? {
+            if has_record && let Some(Record { at, len, upto }) = inbox.look(message)? {
                 let arrived = Arrived { at, len, way, held: Held::Record(upto) };
-                return if message.way() == way { Ok(Some((message, arrived))) } else { Err(nonsense()) };
+                return if message.way() == way { Ok(Some(arrived)) } else { Err(nonsense()) };
             }
         }
         let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
@@ -518,9 +518,8 @@ impl Connection {
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
         self.slots.buf().read(begin, &mut head[..known])?;
-        let (message, behind) = Message::parse(&head[..known], total).ok_or_else(nonsense)?;
-        let held = Held::Slot(slot);
-        Ok(Some((message, Arrived { at: begin + behind, len: total - behind, way, held })))
+        let behind = message.read(&head[..known], total).ok_or_else(nonsense)?;
+        Ok(Some(Arrived { at: begin + behind, len: total - behind, way, held: Held::Slot(slot) }))
     }
 
     /// The message that [`Connection::look`] has found is no more needed.

@@ -87,6 +87,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no queue.
+    #[inline]
     pub fn eq_get(&mut self, eq: EqHandle) -> Result<Option<(Event, bool)>> {
         self.completions.eq_get(eq)
     }

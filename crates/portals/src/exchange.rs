@@ -271,8 +271,9 @@ impl Exchange {
     /// behind it: so that the peer stops when it has no more room.
     #[inline]
     fn hear_way(&mut self, number: usize, way: VirtualChannel, most: u32) -> Heard {
+        let mut message = Message::Credit;
         for _ in 0..most {
-            let Some((mut message, arrived)) = self.carrier.look(number, way) else { return Heard::All };
+            let Some(arrived) = self.carrier.look(number, way, &mut message) else { return Heard::All };
             if self.take(number, &mut message, &arrived).is_none() {
                 self.has_waiting = true;
                 return Heard::Waits;
@@ -386,7 +387,8 @@ impl Exchange {
     #[inline]
     fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
         let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
-        let (message, arrived) = self.carrier.look(link, VirtualChannel::Request)?;
+        let mut message = Message::Credit;
+        let arrived = self.carrier.look(link, VirtualChannel::Request, &mut message)?;
         let Message::Request { interface, request, exposed: None } = message else { return None };
         let is_it = interface == number && engine.would_take(pt_index, entry, &request);
         if !is_it || arrived.len as u64 != request.length {

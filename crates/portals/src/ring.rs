@@ -62,10 +62,9 @@ fn nonsense() -> Error {
     Error::Invalid("the peer stored what no process of this version stores".into())
 }
 
-/// A message that has been found, and where its data lie until it is passed.
+/// Where the data of a message lie that has been found, until it is passed.
 #[derive(Debug)]
 pub(crate) struct Record {
-    pub(crate) message: Message,
     pub(crate) at: usize,
     pub(crate) len: usize,
     /// The line behind it.
@@ -116,12 +115,12 @@ impl Inbox {
         self.first_word() != 0
     }
 
-    /// The next message, if there is one; it stays the next one until [`Inbox::pass`].
+    /// Writes the next message to where the caller keeps it, if there is one; it stays the next one until [`Inbox::pass`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for what no process says.
     #[inline]
-    pub(crate) fn look(&mut self) -> Result<Option<Record>> {
+    pub(crate) fn look(&mut self, message: &mut Message) -> Result<Option<Record>> {
         let mut first = self.first_word();
         if first == MARK {
             self.next += self.shape.ahead(self.next);
@@ -139,8 +138,8 @@ impl Inbox {
         let known = len.min(HEAD_MAX);
         self.buf().read(at, &mut head[..known])?;
         head[..8].copy_from_slice(&first.to_le_bytes());
-        let (message, behind) = Message::parse(&head[..known], len).ok_or_else(nonsense)?;
-        Ok(Some(Record { message, at: at + behind, len: len - behind, upto: self.next + lines(len) }))
+        let behind = message.read(&head[..known], len).ok_or_else(nonsense)?;
+        Ok(Some(Record { at: at + behind, len: len - behind, upto: self.next + lines(len) }))
     }
 
     /// The lines before this one, to which a message goes that [`Inbox::look`] has found, are no more needed; whether the sender, who
@@ -325,7 +324,7 @@ mod tests {
     fn records_come_in_order() {
         let (_device, mut inbox, mut outbox) = boxes();
         let (mut rng, mut sent, mut number) = (Rng::new(3), VecDeque::new(), 0);
-        let (mut full, mut taken) = (0, 0);
+        let (mut full, mut taken, mut said) = (0, 0, Message::Credit);
         while taken < 20_000 {
             let most = if rng.one_in(3) { EAGER_MAX + 1 } else { 40 };
             let (turn, len, times) = (rng.one_in(2), rng.next_u64() % most, rng.next_u64() % 40);
@@ -339,10 +338,11 @@ mod tests {
                     } else {
                         full += 1;
                     }
-                } else if let Some(record) = inbox.look().expect("sense") {
-                    assert_eq!(inbox.look().expect("sense").map(|again| again.upto), Some(record.upto));
+                } else if let Some(record) = inbox.look(&mut said).expect("sense") {
+                    let again = inbox.look(&mut said).expect("sense");
+                    assert_eq!(again.map(|again| again.upto), Some(record.upto));
                     let data = inbox.buf().to_vec(record.at..record.at + record.len).expect("inside");
-                    assert_eq!(sent.pop_front(), Some((record.message.clone(), data)));
+                    assert_eq!(sent.pop_front(), Some((said.clone(), data)));
                     inbox.pass(record.upto);
                     taken += 1;
                 } else {
@@ -360,11 +360,11 @@ mod tests {
         let data = vec![7; EAGER_MAX as usize];
         for number in 0..3000 {
             assert!(put(&mut outbox, &message(number, 0), &[]), "{number}");
-            let upto = inbox.look().expect("sense").expect("a record").upto;
+            let upto = inbox.look(&mut Message::Credit).expect("sense").expect("a record").upto;
             inbox.pass(upto);
             if number % 7 == 0 {
                 assert!(put(&mut outbox, &message(1, data.len()), &data), "{number}");
-                let upto = inbox.look().expect("sense").expect("a record").upto;
+                let upto = inbox.look(&mut Message::Credit).expect("sense").expect("a record").upto;
                 inbox.pass(upto);
             }
         }
@@ -384,7 +384,7 @@ mod tests {
                 _ => 2 | (rng.next_u64() & 0xff) << 16,
             };
             word(inbox.buf(), inbox.shape.at(inbox.next)).store(lie, Ordering::Relaxed);
-            match inbox.look() {
+            match inbox.look(&mut Message::Credit) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.len <= inbox.buf().len());
                     inbox.pass(record.upto);

@@ -260,10 +260,17 @@ impl Message {
         }
     }
 
-    /// The message that bytes begin with, and how many bytes come before its data: of a message of `total` bytes, of which these are
+    /// The message that bytes begin with, and how many bytes come before its data: see [`Message::read`].
+    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
+        let mut message = Self::Credit;
+        let behind = message.read(bytes, total)?;
+        Some((message, behind))
+    }
+
+    /// Becomes the message that bytes begin with: how many bytes come before its data, of a message of `total` bytes, of which these are
     /// the first. `None` for what no process says.
     #[inline]
-    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
+    pub(crate) fn read(&mut self, bytes: &[u8], total: usize) -> Option<usize> {
         let mut reader = Reader(bytes);
         let [kind, interface, _, _, what @ ..] = reader.take::<8>()?;
         let operation = reader.u64()?;
@@ -271,7 +278,7 @@ impl Message {
             return None;
         }
         let behind = total.checked_sub(bytes.len())?;
-        let message = match kind {
+        *self = match kind {
             REQUEST => parse_request(&mut reader, interface, (what, operation), behind)?,
             ANSWER => {
                 let [flags, fail, list, _] = what;
@@ -284,7 +291,7 @@ impl Message {
             CREDIT => Self::Credit,
             _ => return None,
         };
-        Some((message, bytes.len() - reader.0.len()))
+        Some(bytes.len() - reader.0.len())
     }
 }
 
@@ -419,9 +426,9 @@ pub(crate) fn half_of(
     Some(Half { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
 }
 
-/// What a half says, and how many bytes of data it has. More than there can be are as many: what a peer says that lies harms nobody else.
+/// Writes what a half says to where the caller keeps it; how many bytes of data it has. More than there can be are as many: what a peer says that lies harms nobody else.
 #[inline]
-pub(crate) fn parse_half(half: &Half) -> (Message, usize) {
+pub(crate) fn parse_half(half: &Half, message: &mut Message) -> usize {
     let (interface, len) = (half.kind >> 4 & 3, usize::from(half.kind & 15).min(LINE_MAX));
     let [match_bits, who, _] = half.words;
     let request = Request {
@@ -436,7 +443,8 @@ pub(crate) fn parse_half(half: &Half) -> (Message, usize) {
         length: len as u64,
         hdr_data: 0,
     };
-    (Message::Request { interface, request, exposed: None }, len)
+    *message = Message::Request { interface, request, exposed: None };
+    len
 }
 
 #[cfg(test)]
@@ -467,12 +475,14 @@ mod tests {
             let (message, len) = (short_put(number), (number % 9) as usize);
             let half = half_of(&message, len, 3, |data| data.fill(number as u8)).expect("a request");
             assert!(fits_line(&message, len) && half.records == 3 && half.kind < 128);
-            assert_eq!(parse_half(&half), (message, len));
+            let mut said = Message::Credit;
+            assert_eq!((parse_half(&half, &mut said), said), (len, message));
             assert_eq!(half.words[LINE_DATA].to_ne_bytes()[..len], vec![number as u8; len]);
         }
         for kind in 0..128 {
-            let (message, len) =
-                parse_half(&Half { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] });
+            let mut message = Message::Credit;
+            let half = Half { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] };
+            let len = parse_half(&half, &mut message);
             assert!(len <= LINE_MAX && fits_line(&message, len));
         }
     }
