@@ -26,7 +26,6 @@ use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::limits::{half_of_memory, raise_file_limit};
 use crate::sg_list::SGE_MAX;
-use crate::sync::fence;
 
 /// Opens an iWARP device.
 ///
@@ -34,7 +33,6 @@ use crate::sync::fence;
 /// [`verbs::Error::System`] when descriptors or a thread cannot be had; [`verbs::Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = Birth::here()?;
-    fence::register();
     config.bind.map_or(Ok(()), check_own)?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);

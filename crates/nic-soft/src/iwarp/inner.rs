@@ -13,8 +13,8 @@ use super::qp::QpInner;
 use super::ready::{By, TURNS};
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
+use crate::sync::Spin;
 use crate::sync::roll::Suspects;
-use crate::sync::{Spin, fence};
 use crate::thread::Thread;
 
 pub(super) const QP_MAX: usize = 8192;
@@ -134,8 +134,8 @@ impl Inner {
         let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
         let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
         let round = self.visitors.begin(taken, erase);
-        fence::heavy();
-        // All can be passed in the end; of a queue pair that is gone, nobody works on a connection.
+        // No fence: a stage is a lock. Who held it before this turn on it has let go, and who holds it later sees the mark erased and the tag
+        // gone. All can be passed in the end; of a queue pair that is gone, nobody works on a connection.
         let pass = |num| self.qp(num as u32).map(|qp| qp.with(|_| {})).is_none_or(|()| true);
         let _ = self.visitors.each(round, pass);
     }

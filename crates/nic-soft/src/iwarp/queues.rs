@@ -12,8 +12,8 @@ use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
 use super::receives::{Receives, SharedReceives};
 use super::regions::Domain;
 use super::shared::Shared;
+use crate::sync::Spin;
 use crate::sync::roll::Mark;
-use crate::sync::{Spin, fence};
 
 /// Bytes of a message, at most.
 pub(super) const MAX_MSG_SIZE: u64 = 1 << 30;
@@ -170,9 +170,6 @@ impl Queues {
     /// Whoever holds the stage is going to look tags up: deregistering waits for it from now on.
     #[inline]
     pub(super) fn enter(&self) {
-        // Partner: the heavy fence in `Inner::pass_stages`. That the stage is held has to stand before the mark and the tags
-        // are looked at.
-        fence::light();
         self.mark.sign(|| {
             self.shared.visited.lock().insert(self.num);
         });

@@ -194,3 +194,102 @@ mod tests {
         assert_eq!(suspects.each(second, |member| member != 1), Err(1));
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use std::collections::BTreeSet;
+
+    /// Memory to which a right can be taken away, and a lock under which it is touched.
+    struct Place {
+        right: AtomicBool,
+        memory: UnsafeCell<u32>,
+        lock: Spin<()>,
+        mark: Mark,
+        roll: Spin<BTreeSet<usize>>,
+        suspects: Suspects,
+    }
+
+    // SAFETY: what the models look into.
+    unsafe impl Sync for Place {}
+
+    impl Place {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                right: AtomicBool::new(true),
+                memory: UnsafeCell::new(0),
+                lock: Spin::new(()),
+                mark: Mark::default(),
+                roll: Spin::default(),
+                suspects: Suspects::default(),
+            })
+        }
+
+        /// Touches the memory if there is a right to.
+        fn touch(&self) {
+            let held = self.lock.lock();
+            self.mark.sign(|| {
+                self.roll.lock().insert(0);
+            });
+            if self.right.load(Ordering::Relaxed) {
+                self.memory.with(|_| {});
+            }
+            drop(held);
+        }
+
+        /// Waits until nobody touches it by a right from before.
+        fn pass(&self) {
+            let taken = std::iter::from_fn(|| self.roll.lock().pop_first());
+            let erase = |_| {
+                self.mark.erase();
+                true
+            };
+            let round = self.suspects.begin(taken, erase);
+            let pass = |_| {
+                drop(self.lock.lock());
+                true
+            };
+            assert!(self.suspects.each(round, pass).is_ok());
+        }
+
+        /// Takes the right away; the memory is the owner's then.
+        fn retire(&self) {
+            self.right.store(false, Ordering::Relaxed);
+            self.pass();
+            self.memory.with_mut(|_| {});
+        }
+    }
+
+    /// Goal: where a lock says who is inside, nobody touches memory that was taken back, and no heavy fence is needed. Method: one who
+    /// touches it twice against the owner; loom objects to accesses at the same time.
+    #[test]
+    fn loom_who_is_in_a_lock_is_waited_for() {
+        loom::model(|| {
+            let place = Place::new();
+            let other = place.clone();
+            let thread = loom::thread::spawn(move || {
+                other.touch();
+                other.touch();
+            });
+            place.retire();
+            thread.join().unwrap();
+        });
+    }
+
+    /// Goal: the same where the name is taken off the roll and put there again. Method: one who stands there already touches it while the
+    /// owner waits for something else before.
+    #[test]
+    fn loom_who_signs_again_is_waited_for() {
+        loom::model(|| {
+            let place = Place::new();
+            place.touch();
+            let other = place.clone();
+            let thread = loom::thread::spawn(move || other.touch());
+            place.pass();
+            place.retire();
+            thread.join().unwrap();
+        });
+    }
+}
