@@ -66,20 +66,25 @@ const SOON: Span = Span::from_us(200);
 const STAY: Span = Span::from_us(50);
 
 /// How soon work follows on work. While much comes soon, the thread looks again for a while before it sleeps: waking it would
-/// take longer than what is to come, and whoever sends would pay for it, too. Not if it has woken somebody: who was works on what is to
-/// come, and often on this very core.
+/// take longer than what is to come, and whoever sends would pay for it, too. A stream may come in pieces of one segment each,
+/// none of which is much by itself: so work counts together with what came shortly before. Not if it has woken somebody: who
+/// was works on what is to come, and often on this very core.
 #[derive(Default)]
 struct Pace {
     /// When the last work ended.
     ended: Option<Time>,
+    /// How long the thread worked of late: what lies back counts less, and nothing after [`STAY`].
+    busy: Span,
 }
 
 impl Pace {
     /// Something was worked on, and perhaps somebody `woken` for it; until when to stay awake for more.
     fn on_work(&mut self, began: Time, ended: Time, woken: bool) -> Option<Time> {
-        let before = self.ended.replace(ended);
-        let is_soon = before.is_some_and(|before| began.since(before) <= SOON);
-        (is_soon && !woken && ended.since(began) >= MUCH).then(|| ended + STAY)
+        let gap = self.ended.replace(ended).map(|before| began.since(before));
+        let left = STAY.as_ps().saturating_sub(gap.unwrap_or(STAY).as_ps());
+        let of_late = (u128::from(self.busy.as_ps()) * u128::from(left) / u128::from(STAY.as_ps())) as u64;
+        self.busy = if woken { Span::ZERO } else { (Span::from_ps(of_late) + ended.since(began)).min(STAY) };
+        (gap.is_some_and(|gap| gap <= SOON) && self.busy >= MUCH).then(|| ended + STAY)
     }
 }
 
@@ -200,11 +205,24 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.on_work(at(1000), at(1020), false), None, "the first");
         assert_eq!(pace.on_work(at(1040), at(1060), false), Some(at(1110)));
-        assert_eq!(pace.on_work(at(1080), at(1083), false), None, "little");
+        assert_eq!(pace.on_work(at(1080), at(1083), false), Some(at(1133)), "little, right after much");
         assert_eq!(pace.on_work(at(1283), at(1303), false), Some(at(1353)));
         assert_eq!(pace.on_work(at(1504), at(1604), false), None, "late");
         assert_eq!(pace.on_work(at(1624), at(1644), true), None, "somebody was woken, who needs a core");
         assert_eq!(pace.on_work(at(1664), at(1684), false), Some(at(1734)));
+    }
+
+    /// Goal: a stream keeps the thread awake though each segment is little work, and messages that answer each other do not.
+    #[test]
+    fn little_that_comes_at_once_is_much_together() {
+        let at = |us| Time::ZERO + Span::from_us(us);
+        let mut pace = Pace::default();
+        let stream = [10, 20, 30].map(|us| pace.on_work(at(us), at(us + 6), us == 30));
+        assert_eq!(stream, [None, Some(at(76)), None], "somebody was woken by the last");
+        assert_eq!(pace.on_work(at(40), at(46), false), None, "what came before is forgotten then");
+        let mut pace = Pace::default();
+        let mut ping_pong = |k: u64| pace.on_work(at(k * 30), at(k * 30 + 4), false).is_none();
+        assert!((0..100).all(&mut ping_pong), "a ping-pong");
     }
 
     /// Goal: the thread learns that it has woken somebody. Method: a completion and a write without one, with a sleeper and without.
