@@ -1,8 +1,9 @@
 //! `rate`: how many small messages one queue pair carries in a second, with selective signalling.
 
 use super::stream::{Flow, Stream};
-use super::variants::{FOUR, TWO, placements};
+use super::variants::usual;
 use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct Rate;
 
@@ -12,7 +13,7 @@ impl Experiment for Rate {
     }
 
     fn about(&self) -> &'static str {
-        "8-byte writes in a second over one queue pair, one in W/2 signalled"
+        "8-byte writes or sends in a second over one queue pair, one in W/2 signalled"
     }
 
     fn explain(&self) -> &'static str {
@@ -20,7 +21,9 @@ impl Experiment for Rate {
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
-        placements("write", if quick { &TWO } else { &FOUR })
+        let mut all = usual("write", quick);
+        all.extend(usual("send", quick));
+        all
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
@@ -31,7 +34,7 @@ impl Experiment for Rate {
         Metric {
             name: "message_rate",
             unit: "1/s",
-            about: "messages of a burst over the time from its first post to its last completion",
+            about: "messages of a burst over the time from its first post to its last completion, of sends to the acknowledgement of the last",
             scale: Scale::Rate,
         }
     }
@@ -41,6 +44,8 @@ impl Experiment for Rate {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        Ok(Box::new(Stream::prepare(session, Flow::Local)?))
+        // Sends take receives, which the other side posts again as long as it takes part.
+        let flow = if session.cell.variant.is(factor::OP, "send") { Flow::Push } else { Flow::Local };
+        Ok(Box::new(Stream::prepare(session, flow)?))
     }
 }
