@@ -701,4 +701,8 @@ impl Source for EvdInner {
         self.bell.prepare_wait(wakes);
         self.cq.iter().for_each(|cq| cq.prepare_wait(wakes));
     }
+
+    fn stirs(&self) -> u64 {
+        self.cq.as_ref().map_or(0, Source::stirs)
+    }
 }

@@ -10,6 +10,8 @@ mod cuts;
 mod links;
 #[path = "rails/sockets.rs"]
 mod sockets;
+#[path = "rails/stirs.rs"]
+mod stirs;
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -321,6 +321,10 @@ impl Source for Node {
         self.0.inner.source().prepare_wait(wakes);
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }
+
+    fn stirs(&self) -> u64 {
+        self.0.inner.source().stirs()
+    }
 }
 
 /// An open interface. Calls on one that has been closed do nothing.

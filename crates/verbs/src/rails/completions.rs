@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::Bell;
+use host::{Bell, Source as _};
 
 use super::announced::Announced;
 use super::lock::unpoisoned;
@@ -279,6 +279,11 @@ impl Completions {
                 let _ = of_rail.cq.req_notify(solicited_only);
             }
         }
+    }
+
+    /// Changes with whatever looks move on a rail.
+    pub(super) fn stirs(&self) -> u64 {
+        self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
     }
 
     /// Has the service look after the rails' queues, for somebody who is about to sleep, or for requests that wait for

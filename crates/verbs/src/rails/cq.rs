@@ -106,4 +106,8 @@ impl CqOps for CqHandle {
     fn prepare_wait(&self) -> Wake<'_> {
         Wake::by(&self.polling.completions.bell)
     }
+
+    fn stirs(&self) -> u64 {
+        self.polling.completions.stirs()
+    }
 }
