@@ -67,7 +67,7 @@ fn verdicts(compared: &Comparison) -> String {
 
 fn table(cells: &[&CellComparison], old: &Run) -> Markup {
     html! {
-        table.plain.compared {
+        table.plain.cards {
             thead { tr { @for head in ["verdict", "cell", "before", "after", "ratio"] { th scope="col" { (head) } } } }
             tbody {
                 @for cell in cells {

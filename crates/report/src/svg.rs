@@ -19,7 +19,7 @@ const CHARACTER: f64 = 9.0;
 /// Characters below an axis that fit on a phone beside each other.
 const NARROW: usize = 16;
 /// Colours of curves.
-pub const COLOURS: usize = 8;
+pub const COLOURS: usize = 10;
 
 /// An axis: what it counts, and from where to where.
 #[derive(Clone, Debug, PartialEq)]
@@ -307,6 +307,8 @@ pub fn symbols() -> Markup {
         "M0 4.2L3.8 -3H-3.8Z",
         "M0 -4.4L1.2 -1.4L4.4 -1.4L1.9 .7L2.8 3.9L0 2L-2.8 3.9L-1.9 .7L-4.4 -1.4L-1.2 -1.4Z",
         "M-1.3 -3.9H1.3V-1.3H3.9V1.3H1.3V3.9H-1.3V1.3H-3.9V-1.3H-1.3Z",
+        "M-4 0L-2 -3.4H2L4 0L2 3.4H-2Z",
+        "M-4 -1.7H4V1.7H-4Z",
     ];
     html! {
         svg.symbols width="0" height="0" aria-hidden="true" {
@@ -387,8 +389,13 @@ mod tests {
             cell: Some((0, 7)),
         };
         let points = vec![point(1.0, 1.0), point(1024.0, 100.0), point(2.0, 0.0)];
-        let trace =
-            Trace { name: "n".to_owned(), curve: Some(9), line: Line::Solid, mark: Mark::Hollow, points };
+        let trace = Trace {
+            name: "n".to_owned(),
+            curve: Some(COLOURS + 1),
+            line: Line::Solid,
+            mark: Mark::Hollow,
+            points,
+        };
         let (x, y) = (axis(true, true, [1.0, 1024.0]), axis(true, false, [1.0, 100.0]));
         let chart = Chart { label: "plot".to_owned(), x, y, traces: vec![trace] };
         let text = chart.markup().into_string();

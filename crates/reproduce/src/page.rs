@@ -1,5 +1,6 @@
 //! The reproduction as a page: what was found in words, the papers' figures, every row, contradictions, fitted values.
 
+use super::criteria::Change;
 use super::figure::Figure;
 use super::judge::{Class, Row};
 use super::plots::{FAR, chart, entries, residuals};
@@ -450,7 +451,7 @@ fn fitted(all: &Reproduction) -> Markup {
         section #fitted {
             h2 { "Fitted values" }
             @if all.fitted.is_empty() { p { "None." } } @else {
-                table.plain {
+                table.plain.cards {
                     thead {
                         tr {
                             @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } }
@@ -461,8 +462,8 @@ fn fitted(all: &Reproduction) -> Markup {
                             tr {
                                 td { (one.card) }
                                 td { code { (one.key) } }
-                                td.number { (sig(one.value, 4)) }
-                                td { (one.rows.join(" ")) }
+                                td.number data-l="is" { (sig(one.value, 4)) }
+                                td data-l="fitted to" { (one.rows.join(" ")) }
                             }
                         }
                     }
@@ -485,14 +486,17 @@ fn freed(all: &Reproduction) -> Markup {
                  rows are fitted again. All of this was decided after results had been seen."
             }
             div.scroll tabindex="0" role="region" aria-label="Fitted once" {
-                table.plain {
+                table.plain.cards {
                     thead { tr { @for h in ["card", "value", "rows", "before", "now", "why"] { th scope="col" { (h) } } } }
                     tbody {
                         @for one in &all.fit_changes {
                             tr {
                                 td { (one.card) }
                                 td { code { (one.key) } }
-                                td { (one.rows) } td { (one.before) } td { (one.after) } td { (one.why) }
+                                td data-l="rows" { (one.rows) }
+                                td data-l="before" { (one.before) }
+                                td data-l="now" { (one.after) }
+                                td data-l="why" { (one.why) }
                             }
                         }
                     }
@@ -513,13 +517,15 @@ fn criteria(all: &Reproduction) -> Markup {
             }
             @if all.criteria_changes.is_empty() { p { "None of these rows." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Changed criteria" {
-                    table.plain {
-                        thead { tr { @for h in ["row", "before", "after", "why"] { th scope="col" { (h) } } } }
+                    table.plain.cards {
+                        thead { tr { @for h in ["rows", "before", "after", "why"] { th scope="col" { (h) } } } }
                         tbody {
-                            @for change in &all.criteria_changes {
+                            @for (rows, change) in alike(&all.criteria_changes) {
                                 tr {
-                                    th scope="row" { (change.row) }
-                                    td { (change.before) } td { (change.after) } td { (change.why) }
+                                    td { (rows.join(" ")) }
+                                    td data-l="before" { (change.before) }
+                                    td data-l="after" { (change.after) }
+                                    td data-l="why" { (change.why) }
                                 }
                             }
                         }
@@ -528,6 +534,19 @@ fn criteria(all: &Reproduction) -> Markup {
             }
         }
     }
+}
+
+/// Changes of the same words, with the rows that they are of.
+fn alike(changes: &[Change]) -> Vec<(Vec<&str>, &Change)> {
+    let mut groups: Vec<(Vec<&str>, &Change)> = Vec::new();
+    for change in changes {
+        let words = |of: &Change| [of.before.clone(), of.after.clone(), of.why.clone()];
+        match groups.iter_mut().find(|(_, first)| words(first) == words(change)) {
+            Some((rows, _)) => rows.push(&change.row),
+            None => groups.push((vec![&change.row], change)),
+        }
+    }
+    groups
 }
 
 /// Values that nobody states and that move scored rows, with what their ranges do to the score.
@@ -541,7 +560,7 @@ fn assumed(all: &Reproduction) -> Markup {
             }
             @if all.assumed.is_empty() { p { "None." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Assumed values" {
-                    table.plain {
+                    table.plain.cards {
                         thead {
                             tr {
                                 @for h in ["card", "value", "is", "from", "to", "rows", "near", "fewest", "most", "why"] {
@@ -562,10 +581,12 @@ fn assumed_line(one: &Assumed) -> Markup {
         tr {
             td { (one.card) }
             td { code { (one.key) } }
-            @for value in [one.value, one.range[0], one.range[1]] { td.number { (sig(value, 4)) } }
-            td.number title=(one.rows.join(" ")) { (one.rows.len()) }
-            @for near in one.near { td.number { (near) } }
-            td { (one.why) }
+            @for (name, value) in [("is", one.value), ("from", one.range[0]), ("to", one.range[1])] {
+                td.number data-l=(name) { (sig(value, 4)) }
+            }
+            td.number data-l="rows" title=(one.rows.join(" ")) { (one.rows.len()) }
+            @for (name, near) in ["near", "fewest", "most"].into_iter().zip(one.near) { td.number data-l=(name) { (near) } }
+            td data-l="why" { (one.why) }
         }
     }
 }

@@ -12,6 +12,13 @@ use browser::{CUT, TRACES, WIDE, browser, file, quiet};
 use reproduce::{Moves, Probe, Request, html, reproduce, select};
 use serde_json::json;
 
+/// Cells of tables that are so narrow that words are spelled downwards.
+const SPELLED: &str = "[...document.querySelectorAll('td, th')].filter(cell => { \
+                       const text = document.createRange(); text.selectNodeContents(cell); \
+                       const height = text.getBoundingClientRect().height; \
+                       const lines = height / (parseFloat(getComputedStyle(cell).fontSize) * 1.55); \
+                       return lines > 3 && cell.textContent.length / lines < 4; }).map(cell => cell.textContent)";
+
 /// Goal: the papers' figures are drawn, on their axes, with the published points in their curve's colour.
 #[test]
 fn the_reproduction_shows_the_papers_figures() {
@@ -23,7 +30,7 @@ fn the_reproduction_shows_the_papers_figures() {
         rows: rows.clone(),
         figures: true,
         machines: Vec::new(),
-        moves: Moves::default(),
+        moves: Moves::stored(),
         changes: Vec::new(),
         measure: &made_up,
         threads: 2,
@@ -67,5 +74,6 @@ fn the_reproduction_shows_the_papers_figures() {
     browser.look(390, 844, "light");
     browser.screenshot(&page.with_file_name("reproduction-phone.png"));
     assert_eq!(browser.eval(WIDE), json!([]), "the page is wider than a phone");
+    assert_eq!(browser.eval(SPELLED), json!([]), "cells of which a line holds hardly a letter");
     quiet(&browser);
 }
