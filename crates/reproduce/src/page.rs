@@ -3,6 +3,7 @@
 use super::criteria::Change;
 use super::figure::Figure;
 use super::judge::{Class, Row};
+use super::machine::Fitted;
 use super::plots::{FAR, chart, entries, residuals};
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
 use super::real::{Comparison, OTHERS, OURS};
@@ -454,16 +455,16 @@ fn fitted(all: &Reproduction) -> Markup {
                 table.plain.cards {
                     thead {
                         tr {
-                            @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } }
+                            @for h in ["cards", "value", "is", "fitted to"] { th scope="col" { (h) } }
                         }
                     }
                     tbody {
-                        @for one in &all.fitted {
+                        @for group in alike(&all.fitted, same_value) {
                             tr {
-                                td { (one.card) }
-                                td { code { (one.key) } }
-                                td.number data-l="is" { (sig(one.value, 4)) }
-                                td data-l="fitted to" { (one.rows.join(" ")) }
+                                td { (words(&group, |fitted| &fitted.card)) }
+                                td { code { (group[0].key) } }
+                                td.number data-l="is" { (sig(group[0].value, 4)) }
+                                td data-l="fitted to" { (group[0].rows.join(" ")) }
                             }
                         }
                     }
@@ -472,6 +473,11 @@ fn fitted(all: &Reproduction) -> Markup {
             (freed(all))
         }
     }
+}
+
+/// Whether two cards of one family share a value.
+fn same_value(one: &Fitted, other: &Fitted) -> bool {
+    (&one.key, sig(one.value, 4), &one.rows) == (&other.key, sig(other.value, 4), &other.rows)
 }
 
 /// Fit lists that have become shorter, after results had been seen.
@@ -506,6 +512,11 @@ fn freed(all: &Reproduction) -> Markup {
     }
 }
 
+/// Whether two changes differ in nothing but their rows.
+fn same_words(one: &Change, other: &Change) -> bool {
+    (&one.before, &one.after, &one.why) == (&other.before, &other.after, &other.why)
+}
+
 /// What was asked of a row before and since, of those whose criterion has changed after it was frozen.
 fn criteria(all: &Reproduction) -> Markup {
     html! {
@@ -520,12 +531,12 @@ fn criteria(all: &Reproduction) -> Markup {
                     table.plain.cards {
                         thead { tr { @for h in ["rows", "before", "after", "why"] { th scope="col" { (h) } } } }
                         tbody {
-                            @for (rows, change) in alike(&all.criteria_changes) {
+                            @for group in alike(&all.criteria_changes, same_words) {
                                 tr {
-                                    td { (rows.join(" ")) }
-                                    td data-l="before" { (change.before) }
-                                    td data-l="after" { (change.after) }
-                                    td data-l="why" { (change.why) }
+                                    td { (words(&group, |change| &change.row)) }
+                                    td data-l="before" { (group[0].before) }
+                                    td data-l="after" { (group[0].after) }
+                                    td data-l="why" { (group[0].why) }
                                 }
                             }
                         }
@@ -536,17 +547,21 @@ fn criteria(all: &Reproduction) -> Markup {
     }
 }
 
-/// Changes of the same words, with the rows that they are of.
-fn alike(changes: &[Change]) -> Vec<(Vec<&str>, &Change)> {
-    let mut groups: Vec<(Vec<&str>, &Change)> = Vec::new();
-    for change in changes {
-        let words = |of: &Change| [of.before.clone(), of.after.clone(), of.why.clone()];
-        match groups.iter_mut().find(|(_, first)| words(first) == words(change)) {
-            Some((rows, _)) => rows.push(&change.row),
-            None => groups.push((vec![&change.row], change)),
+/// What says the same is one line: groups of them, in the order in which the first of each came.
+fn alike<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| same(group[0], one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
         }
     }
     groups
+}
+
+/// One word of each of them.
+fn words<'a, T>(group: &[&'a T], word: impl Fn(&'a T) -> &'a str) -> String {
+    group.iter().map(|one| word(one)).collect::<Vec<_>>().join(" ")
 }
 
 /// Values that nobody states and that move scored rows, with what their ranges do to the score.

@@ -42,6 +42,11 @@ fn the_reproduction_shows_the_papers_figures() {
     let items: Vec<&str> = furthest.expect("a list").split("</b> ").skip(1).collect();
     let names = |item: &&str| item.split(", ").next().is_some_and(|name| experiments.contains(name));
     assert!(!items.is_empty() && items.iter().all(names), "{items:?}");
+    let fitted = text.split("id=\"fitted\"").nth(1).and_then(|rest| rest.split("</section>").next());
+    let lines = fitted.map(|table| table.matches("<code>host.wake_ns</code>").count());
+    let values: BTreeSet<_> =
+        all.fitted.iter().filter(|one| one.key == "host.wake_ns").map(|one| &one.rows).collect();
+    assert_eq!(lines, Some(values.len()), "what cards of one family share is one line");
     let page = file("reproduction.html", &text);
     browser.look(1280, 900, "light");
     browser.open(&page);
