@@ -91,16 +91,26 @@ pub(super) struct Plan {
 }
 
 impl Axis {
+    /// Of numbers, none of which counts bytes.
+    pub(super) const fn linear(title: &'static str) -> Self {
+        Self { title, log: false, bytes: false, names: &[] }
+    }
+
+    /// Of numbers over several orders of magnitude, none of which counts bytes.
+    pub(super) const fn logarithmic(title: &'static str) -> Self {
+        Self { log: true, ..Self::linear(title) }
+    }
+
     /// Of bars, by name.
     pub(super) const fn named(title: &'static str, names: &'static [&'static str]) -> Self {
-        Self { title, log: false, bytes: false, names }
+        Self { names, ..Self::linear(title) }
     }
 }
 
-pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true, names: &[] };
-pub(super) const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false, names: &[] };
-pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false, names: &[] };
-pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false, names: &[] };
+pub(super) const BYTES: Axis = Axis { bytes: true, ..Axis::logarithmic("message size") };
+pub(super) const MB: Axis = Axis::linear("bandwidth (MB/s)");
+pub(super) const MIB: Axis = Axis::linear("bandwidth (2^20 B/s)");
+pub(super) const US: Axis = Axis::linear("latency (µs)");
 pub(super) const US_LOG: Axis = Axis { log: true, ..US };
 
 impl Plan {

@@ -89,7 +89,7 @@ fn nicmem_streams() -> Vec<Plan> {
 }
 
 fn nicmem_patterns() -> Vec<Plan> {
-    let slaves = Axis { title: "slaves", log: false, bytes: false, names: &[] };
+    let slaves = Axis::linear("slaves");
     let block = Axis { title: "block size", ..BYTES };
     let cpu = Axis { title: "processor time of the sender (µs)", ..US };
     let mut spot = Plan::new(NICMEM, "9", "hotspot_write", "Hotspot: writes of 2 KiB to several slaves")
@@ -112,7 +112,7 @@ fn nicmem_patterns() -> Vec<Plan> {
 }
 
 fn nicmem_chains() -> Vec<Plan> {
-    let nodes = Axis { title: "nodes", log: false, bytes: false, names: &[] };
+    let nodes = Axis::linear("nodes");
     let by_nodes = |number, experiment, title, ports| {
         let mut plan = Plan::new(NICMEM, number, experiment, title).axes(nodes, US_LOG);
         for n in nic::CHAIN_SIZES {

@@ -8,8 +8,8 @@ use super::setups::{HOST, HOST_COP, HOST_CORPSE, Measured, NIC, NIC_CORPSE, NODE
 const FOUR: [(&str, Setup); 4] =
     [("card", NIC), ("card, corpse", NIC_CORPSE), ("kernel", HOST), ("kernel, corpse", HOST_CORPSE)];
 const TWO: [(&str, Setup); 2] = [("kernel, corpse", HOST_CORPSE), ("kernel, cop", HOST_COP)];
-const COUNT: Axis = Axis { title: "nodes", log: true, bytes: false, names: &[] };
-const ENTRIES: Axis = Axis { title: "receives before the own one", log: false, bytes: false, names: &[] };
+const COUNT: Axis = Axis::logarithmic("nodes");
+const ENTRIES: Axis = Axis::linear("receives before the own one");
 
 fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> Plan {
     Plan::new(ACCEL, number, experiment, title)

@@ -108,7 +108,7 @@ fn gets() -> [Plan; 2] {
 /// Figures 7 and 8(a).
 fn collectives() -> [Plan; 3] {
     let small = super::setups::SMALL;
-    let processes = Axis { title: "processes of four nodes", log: true, bytes: false, names: &[] };
+    let processes = Axis::logarithmic("processes of four nodes");
     let vectors = |number, experiment, title, call: &'static str| {
         Plan::new(IWARP, number, experiment, title)
             .axes(BYTES, US_LOG)
@@ -132,7 +132,7 @@ fn collectives() -> [Plan; 3] {
 /// Figure 8(b), as gains.
 fn kernels() -> Plan {
     let x = Axis::named("kernel", &["IS", "CG"]);
-    let y = Axis { title: "gain over MPICH2 (%)", log: false, bytes: false, names: &[] };
+    let y = Axis::linear("gain over MPICH2 (%)");
     let gain = |bar| {
         let kernel = if bar == 1 { "nas-is" } else { "nas-cg" };
         MPICH2.kernel(kernel, 16).above(RING.kernel(kernel, 16))

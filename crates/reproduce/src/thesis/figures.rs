@@ -18,10 +18,6 @@ fn figure(number: &'static str, experiment: &'static str, title: &'static str) -
     Plan::new(THESIS, number, experiment, title)
 }
 
-fn count(title: &'static str) -> Axis {
-    Axis { title, log: false, bytes: false, names: &[] }
-}
-
 /// All of them.
 pub(crate) fn plans() -> Vec<Plan> {
     let mut all = basic();
@@ -65,7 +61,7 @@ fn basic() -> Vec<Plan> {
 /// Computation, and what is left of the bandwidth.
 fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> Plan {
     let title = "Bandwidth both ways beside computation";
-    let x = count("% of an undisturbed iteration computed");
+    let x = Axis::linear("% of an undisturbed iteration computed");
     of.iter().fold(figure(number, "cpu_util_bandwidth", title).axes(x, MIB), |plan, (name, setup)| {
         plan.curve(*name, COMPUTED, |percent| in_mib(setup.busy(percent, 1 << 20)))
     })
@@ -98,7 +94,8 @@ fn fast(setup: Setup, reuse: Reuse) -> Quantity {
 
 /// Figure 3.7: buffers and their use.
 fn buffers() -> Vec<Plan> {
-    let (sets, shares) = (count("buffers in turn"), count("% of messages from and to one buffer"));
+    let (sets, shares) =
+        (Axis::linear("buffers in turn"), Axis::linear("% of messages from and to one buffer"));
     let mut plans = [
         figure("3.7(a)", "buffer_reuse_s1", "Latency of 64 B by buffers").axes(sets, US),
         figure("3.7(b)", "buffer_reuse_s1", "Bandwidth of 512 KiB by buffers").axes(sets, MIB),
@@ -119,7 +116,7 @@ fn buffers() -> Vec<Plan> {
 
 /// Figures 3.8 to 3.12.
 fn shapes() -> Vec<Plan> {
-    let room = count("pieces that requests may have");
+    let room = Axis::linear("pieces that requests may have");
     let (mut lates, mut fasts, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     let mut rooms_plan = figure("3.10", "max_sge", "Latency of 64 B by room for pieces").axes(room, US);
     let mut pieces = figure("3.11", "multi_segments", "Latency of messages in pieces").axes(BYTES, US);
@@ -135,7 +132,7 @@ fn shapes() -> Vec<Plan> {
     let numbers = [["3.8(a)", "3.9(a)", "3.12(a)", "3.12(b)"], ["3.8(b)", "3.9(b)", "3.12(c)", "3.12(d)"]];
     for ((_, setup), [late, fast, mtu_late, mtu_fast]) in BOTH.into_iter().zip(numbers) {
         let connections = |quantity, size| move |q| setup.level("connections", quantity, ("qps", q), size);
-        let qps = count("queue pairs");
+        let qps = Axis::linear("queue pairs");
         lates.push(figure(late, "multi_connections", "Latency of 64 B by queue pairs").axes(qps, US).curve(
             "64 B",
             [1, 8, 64],
@@ -218,7 +215,8 @@ fn three_host() -> Vec<Plan> {
 
 /// Figures 4.10 to 4.12.
 fn three_buffers() -> Vec<Plan> {
-    let (sets, shares) = (count("buffers in turn"), count("% of messages from and to one buffer"));
+    let (sets, shares) =
+        (Axis::linear("buffers in turn"), Axis::linear("% of messages from and to one buffer"));
     let mut plans = [
         figure("4.10", "buffer_reuse_s1", "Bandwidth of 512 KiB by buffers").axes(sets, MIB),
         figure("4.11", "buffer_reuse_s2", "Latency of 4 KiB by reuse").axes(shares, US_LOG),
@@ -240,7 +238,7 @@ fn spots() -> Vec<Plan> {
     let plan = |number, experiment, title, op| {
         THREE
             .into_iter()
-            .fold(figure(number, experiment, title).axes(count("slaves"), US), |plan, (name, s)| {
+            .fold(figure(number, experiment, title).axes(Axis::linear("slaves"), US), |plan, (name, s)| {
                 plan.curve(name, 1..=7, |k| s.spot(op, k as u32, SPOT))
             })
     };
