@@ -106,10 +106,14 @@ fn headline(score: &Score) -> String {
     }
 }
 
+/// The papers of the rows: `one`, `one and another`, `one, another and a third`.
 fn papers(all: &Reproduction) -> String {
     let mut names: Vec<&str> = all.rows.iter().map(|row| name(&row.paper)).collect();
     names.dedup();
-    names.join(" and ")
+    match names.split_last() {
+        Some((last, others @ [_, ..])) => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// A paper in words.

@@ -31,6 +31,7 @@ pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
     for rows in by_experiment(&all.rows) {
         experiment(&mut out, &rows, width, colour);
     }
+    ranges(&mut out, &all.rows, width);
     unmodelled(&mut out, &all.rows, width);
     tables(&mut out, all, width, colour);
     scores(&mut out, all, width, colour);
@@ -107,8 +108,8 @@ fn cells(row: &Row) -> Vec<Cell> {
         Some(false) => "no",
         None => "–",
     };
-    let what = match (row.evidence.as_deref(), row.size_bytes) {
-        (Some(evidence), _) if row.holds == Some(false) => format!("{}: {evidence}", row.variant),
+    let what = match &row.evidence {
+        Some(evidence) if row.holds == Some(false) => format!("{} – {evidence}", row.variant),
         _ => row.variant.clone(),
     };
     let mark = if row.contradictions.is_empty() { "" } else { "*" };
@@ -151,6 +152,14 @@ pub(super) fn modelled(row: &Row) -> String {
 /// A number with all of its digits.
 fn exact(value: f64) -> String {
     group(&value.to_string())
+}
+
+/// Which end of a range the ratio is of, where there is one.
+fn ranges(out: &mut String, rows: &[Row], width: usize) {
+    if rows.iter().any(|row| row.modelled_low.is_some()) {
+        let text = "Where the model has a range, the ratio is of the end that is further off.";
+        let _ = writeln!(out, "{}\n", wrapped(text, width));
+    }
 }
 
 /// Why rows have no value, by reason.

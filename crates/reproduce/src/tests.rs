@@ -288,10 +288,41 @@ fn the_terminal_says_what_matters() {
     assert!(ranges.contains("what") && ranges.contains("single-rail"), "words are whole:\n{ranges}");
 }
 
+/// Goal: a reader finds where a claim ends and its evidence begins, and which end of a range a ratio is of.
+#[test]
+fn the_terminal_sets_evidence_apart() {
+    let all = run("mt23108-nicmem", false);
+    let text = terminal(&all, 1000, false);
+    let failed = |row: &&Row| row.holds == Some(false);
+    let evidence = |row: &Row| row.evidence.as_ref().map(|text| format!("{} – {text}", row.variant));
+    let shown: Vec<String> = all.rows.iter().filter(failed).filter_map(evidence).collect();
+    assert!(!shown.is_empty());
+    for one in shown {
+        assert!(text.contains(&one), "no {one} in:\n{text}");
+    }
+    assert!(all.rows.iter().any(|row| row.modelled_low.is_some()) && text.contains("further off"), "{text}");
+}
+
 #[test]
 fn the_page_is_one_file_with_everything() {
     let page = html(&run("mt23108-nicmem", true)).expect("a page");
     for part in ["Figure 14", "NM-137", "<svg", "Content-Security-Policy", "nicety-reproduction/2"] {
         assert!(page.contains(part), "no {part}");
+    }
+}
+
+#[test]
+fn the_page_names_its_papers() {
+    let mut all = run("NM-038", false);
+    let row = all.rows[0].clone();
+    let of = |paper: &&str| Row { paper: (*paper).to_owned(), ..row.clone() };
+    for (papers, said) in [
+        (&["one"][..], "one"),
+        (&["one", "two"][..], "one and two"),
+        (&["one", "two", "three"][..], "one, two and three"),
+    ] {
+        all.rows = papers.iter().map(of).collect();
+        let page = html(&all).expect("a page");
+        assert!(page.contains(&format!("facts of {said}, beside")), "{said}");
     }
 }
