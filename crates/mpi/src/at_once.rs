@@ -5,10 +5,10 @@ use crate::comm::Comm;
 use crate::context::Plane;
 use crate::matching::{Match, Wanted};
 use crate::memory::Piece;
-use crate::operation::Plain;
+use crate::operation::{Plain, PlainNames};
 use crate::point::With;
 use crate::request::RequestId;
-use crate::status::ANY_TAG;
+use crate::status::{ANY_SOURCE, ANY_TAG};
 use crate::wire::Label;
 
 /// Looks for a message before a receive begins. Others that wait for the state wait hardly longer for them than for a short message.
@@ -40,10 +40,15 @@ impl Comm {
     /// otherwise.
     #[inline]
     pub fn begin_receive_at_once(&self, into: Piece, from: With) -> Option<RequestId> {
-        let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::Point).ok()?);
-        let wanted = Wanted { context, source: Some(process), tag: wanted_tag(from.tag)? };
-        let plain = Plain { wanted, into, rank: from.rank };
-        self.core().with(|engine| engine.post_plain(plain, self.id())).map(RequestId::operation)
+        let (source, names) = match from.rank {
+            ANY_SOURCE if self.peers().is_numbered() => {
+                (None, PlainNames::Numbers(self.peers().size() as u32))
+            }
+            rank => (Some(self.peers().process(rank)?), PlainNames::One(rank)),
+        };
+        let wanted = Wanted { context: self.context(Plane::Point).ok()?, source, tag: wanted_tag(from.tag)? };
+        let plain = Plain { into, names };
+        self.core().with(|engine| engine.post_plain(wanted, plain, self.id())).map(RequestId::operation)
     }
 
     /// Receives bytes as [`Comm::receive`], if the next message that the source stores soon is the one, and not too long: its tag, and

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use verbs::{Buf, Data, Line, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Half, Line, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
@@ -24,7 +24,7 @@ use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
 use crate::share::{Copying, Share, Words};
 use crate::table::Key;
 use crate::tool::{Carrier, Traffic};
-use crate::wire::{HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, Offer, half_of, parse_half};
+use crate::wire::{HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, Offer, half_of, parse_half};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -140,6 +140,19 @@ pub(crate) enum Copied {
     Nothing,
     /// The send queue has no room; a completion makes some.
     NoRoom,
+}
+
+/// Takes the message that a line has, if it is wanted and there is room for all of it.
+#[inline(always)]
+fn take_half(line: &mut Line, half: &Half, wanted: &Match, into: Piece) -> Taken {
+    match parse_half(half) {
+        Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
+            into.put_words([half.words[LINE_PAYLOAD], half.words[LINE_PAYLOAD + 1]], len);
+            line.pass();
+            Taken::Message { tag: label.tag, len }
+        }
+        _ => Taken::Unknown,
+    }
 }
 
 #[cold]
@@ -380,8 +393,7 @@ impl Connection {
         {
             line.put(&half_of(label, piece.words(), len, outbox.records));
             self.traffic.count(Carrier::Line, len);
-        } else if outbox.has_room(HEAD + len) {
-            outbox.put_piece(label, piece)?;
+        } else if outbox.put_piece(label, piece)? {
             self.traffic.count(Carrier::Ring, len);
         } else {
             return Ok(false);
@@ -397,34 +409,37 @@ impl Connection {
     #[inline]
     pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
+        if let Some(half) = line.look(inbox.records) {
+            return Ok(take_half(line, &half, wanted, into));
+        }
+        if !inbox.has_news() {
+            return Ok(Taken::Nothing);
+        }
+        self.take_next(wanted, into)
+    }
+
+    /// As [`Connection::take_piece`], for who expects several, which come by the ring.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn take_next(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+        let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         // As in `next`: what came by the line before a record of the ring is seen there when the record is.
-        let mut found = line.look(inbox.records);
-        if found.is_none() {
-            if !inbox.has_news() {
-                return Ok(Taken::Nothing);
-            }
-            found = line.look(inbox.records);
+        let found = inbox.peek();
+        if line.has_news()
+            && let Some(half) = line.look(inbox.records)
+        {
+            return Ok(take_half(line, &half, wanted, into));
         }
-        match found {
-            Some(half) => match parse_half(&half) {
-                Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
-                    into.put_words([half.words[LINE_PAYLOAD], half.words[LINE_PAYLOAD + 1]], len);
-                    line.pass();
-                    Ok(Taken::Message { tag: label.tag, len })
-                }
-                _ => Ok(Taken::Unknown),
-            },
-            None => match inbox.look()? {
-                Some((label, at, len)) if wanted.takes(&label) && len <= into.len() => {
-                    inbox.load((at, len), into)?;
-                    if inbox.pass(len) {
-                        self.qp.ring()?;
-                    }
-                    Ok(Taken::Message { tag: label.tag, len })
-                }
-                _ => Ok(Taken::Unknown),
-            },
+        let Some(found) = found else { return Ok(Taken::Nothing) };
+        let Some((tag, len, tells)) = inbox.take_piece(found, wanted, into)? else {
+            return Ok(Taken::Unknown);
+        };
+        if tells {
+            self.qp.ring()?;
         }
+        Ok(Taken::Message { tag, len })
     }
 
     /// Writes a message to the peer's memory.

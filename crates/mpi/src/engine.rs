@@ -231,6 +231,7 @@ impl Engine {
     }
 
     /// What matches messages of a context, if not this engine.
+    #[inline]
     fn portals(&mut self, context: u64) -> Option<&mut Portals> {
         self.portals.as_deref_mut().filter(|_| over_portals::carries(context))
     }
@@ -379,7 +380,7 @@ impl Engine {
         if let Begun::Under(key) = self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), false)?
             && let Some(operation) = self.operations.get_mut(key)
         {
-            (operation.free, operation.buffered) = (true, Some(share));
+            (operation.free, operation.buffered) = (true, Some(Box::new(share)));
             self.spaces.take(share);
         }
         Ok(Begun::Over(Status::empty()))
@@ -399,14 +400,13 @@ impl Engine {
 
     /// Begins a receive of bytes in one piece, where nothing waits for it; nothing has happened otherwise.
     #[inline]
-    pub(crate) fn post_plain(&mut self, plain: Plain, comm: u64) -> Option<Key> {
-        let wanted = plain.wanted;
-        if self.portals.is_some() || self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+    pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<Key> {
+        if self.portals.is_some() || self.lost(&wanted).is_some() {
             return None;
         }
-        let (work, comm) = (Work::Plain(plain), Some(comm));
-        let key = self.operations.insert(Operation { work, free: false, buffered: None, comm });
-        self.matching.post(wanted, key);
+        let receives = self.matching.receives(wanted.context)?;
+        let key = self.operations.insert_with(|| Operation::of(Work::Plain(plain), comm));
+        receives.push_back((wanted, key));
         Some(key)
     }
 
@@ -447,7 +447,11 @@ impl Engine {
     #[inline(always)]
     fn await_message(&mut self, receive: Receive) -> Begun {
         let wanted = receive.wanted;
-        let key = self.operations.insert(Operation::new(Work::Receive(receive)));
+        let work = match receive.plain() {
+            Some(plain) => Work::Plain(plain),
+            None => Work::Receive(Box::new(receive)),
+        };
+        let key = self.operations.insert(Operation::new(work));
         self.matching.post(wanted, key);
         Begun::Under(key)
     }
@@ -514,7 +518,7 @@ impl Engine {
                 Begun::Over(status)
             }
             Body::There { id, at } => {
-                let key = self.operations.insert(Operation::new(Work::Receive(receive)));
+                let key = self.operations.insert(Operation::new(Work::Receive(Box::new(receive))));
                 self.fetch(key, envelope, id, at);
                 Begun::Under(key)
             }
@@ -644,7 +648,7 @@ impl Engine {
     /// Whom a send or a receive waits for.
     pub(crate) fn awaited(&mut self, key: Key) -> Option<u32> {
         match &self.operations.get_mut(key)?.work {
-            Work::Receive(receive) => receive.wanted.source,
+            Work::Receive(_) | Work::Plain(_) => self.matching.wanted_by(&key)?.source,
             Work::Send { to, .. } => Some(*to),
             _ => None,
         }
@@ -701,31 +705,31 @@ impl Engine {
     /// How the operation of a request ended, which has; `None` if there is none. It is forgotten then.
     #[inline(always)]
     pub(crate) fn collect(&mut self, key: Key) -> Option<Ended> {
-        let Operation { work: Work::Over(status), comm, .. } = self.operations.get_mut(key)? else {
-            return None;
-        };
-        let ended =
-            Ended { status: std::mem::replace(status, Status::empty()), comm: *comm, is_persistent: false };
-        self.operations.forget(key);
-        Some(ended)
+        self.operations.retire(key, |operation| {
+            let comm = operation.comm();
+            let Work::Over(status) = &mut operation.work else { return None };
+            // All that one holds which is over.
+            let status = std::mem::replace(status, Status::empty());
+            Some(Ended { status, comm, is_persistent: false })
+        })
     }
 
     /// Says whose an operation is.
     #[inline]
     pub(crate) fn belongs(&mut self, key: Key, comm: u64) {
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.comm = Some(comm);
+            operation.belongs(comm);
         }
     }
 
     /// Whose it is.
     pub(crate) fn comm(&mut self, key: Key) -> Option<u64> {
-        self.operations.get_mut(key)?.comm
+        self.operations.get_mut(key)?.comm()
     }
 
     /// Whether an operation is under way that belongs to a communicator.
     pub(crate) fn is_busy(&self, comm: u64) -> bool {
-        let is_of = |operation: &Operation| operation.comm == Some(comm);
+        let is_of = |operation: &Operation| operation.comm() == Some(comm);
         self.operations
             .iter()
             .any(|(_, operation)| is_of(operation) && !matches!(operation.work, Work::Over(_)))
@@ -769,9 +773,7 @@ impl Engine {
     /// Cancels a receive that no message has matched. Sends are beyond it: they complete.
     pub(crate) fn cancel(&mut self, key: Key) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
-            Some(Work::Receive(Receive { wanted, .. }) | Work::Plain(Plain { wanted, .. })) => {
-                self.matching.cancel(wanted.context, &key)
-            }
+            Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
             Some(Work::Portals(name)) => {
                 let name = *name;
                 self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
@@ -874,25 +876,41 @@ impl Engine {
 
     /// Takes what a peer has stored, for as long as the receives that were posted first are plain ones for it: each message is the first
     /// receive's then.
+    #[inline(never)] // where it has all registers for itself
     fn take_posted(&mut self, number: usize) {
-        let from = self.transport.process_of(number);
-        for _ in 0..STORED_MAX {
-            let Some((wanted, key)) = self.matching.first().filter(|(wanted, _)| wanted.source == Some(from))
-            else {
-                return;
-            };
-            let Some(Operation { work: Work::Plain(plain), .. }) = self.operations.get_mut(key) else {
-                return;
-            };
-            let (into, rank) = (plain.into, plain.rank);
-            let wanted = Match { context: wanted.context, tag: wanted.tag };
-            let Taken::Message { tag, len } = self.transport.take_piece(number, &wanted, into) else {
-                return;
-            };
-            self.matching.take_first();
-            self.host.charge_copy(len as u64);
-            let status = Status { source: rank, tag, bytes: len as u64, cancelled: false, error: None };
-            self.end(key, status);
+        let Self { transport, matching, operations, host, .. } = self;
+        let mut count = 0;
+        transport.take_from(number, |connection| {
+            let (from, mut failed) = (connection.process, None);
+            matching.each_first(|wanted, key| {
+                let Some(Operation { work, free: false, .. }) = operations.get_mut(*key) else {
+                    return false;
+                };
+                let Work::Plain(plain) = work else { return false };
+                if count == STORED_MAX || wanted.source.is_some_and(|source| source != from) {
+                    return false;
+                }
+                let wanted = Match { context: wanted.context, tag: wanted.tag };
+                match connection.take_next(&wanted, plain.into) {
+                    Ok(Taken::Message { tag, len }) => {
+                        host.charge_copy(len as u64);
+                        let status = plain.status(from, tag, len);
+                        // A plain receive holds nothing: nobody need look what to drop.
+                        std::mem::forget(std::mem::replace(work, Work::Over(status)));
+                        count += 1;
+                        true
+                    }
+                    Ok(Taken::Nothing | Taken::Unknown) => false,
+                    Err(error) => {
+                        failed = Some(error);
+                        false
+                    }
+                }
+            });
+            failed.map_or(Ok(()), Err)
+        });
+        if count > 0 {
+            (self.news, self.stirred) = (true, true);
         }
     }
 
@@ -923,14 +941,9 @@ impl Engine {
         self.host.charge_copy(short.len as u64);
         let brought = Brought::Slot(buf, short.at, short.len);
         if let Some(key) = self.matching.arrive(&envelope) {
-            if let Some(operation) = self.operations.get_mut(key) {
-                let plain = match &operation.work {
-                    Work::Plain(plain) => plain.take(short.label.tag, (buf, short.at, short.len)),
-                    _ => None,
-                };
-                let status = plain.or_else(|| Some(operation.receive()?.take(&envelope, brought)));
-                status.into_iter().for_each(|status| self.end(key, status));
-            }
+            let status =
+                self.operations.get_mut(key).and_then(|operation| operation.take(&envelope, brought));
+            status.into_iter().for_each(|status| self.end(key, status));
         } else if let Ok(bytes) = brought.to_vec() {
             self.keep(envelope, Body::Here { bytes, answer: None });
         }
@@ -962,10 +975,9 @@ impl Engine {
                 self.host.charge_copy(range.len() as u64);
                 let answer = answer.map(Answer::Peer);
                 if let Some(key) = self.matching.arrive(&envelope) {
-                    if let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive) {
-                        let status = receive.take(&envelope, brought);
-                        self.end(key, status);
-                    }
+                    let operation = self.operations.get_mut(key);
+                    let status = operation.and_then(|operation| operation.take(&envelope, brought));
+                    status.into_iter().for_each(|status| self.end(key, status));
                     self.answer(from, answer);
                 } else if let Ok(bytes) = brought.to_vec() {
                     self.keep(envelope, Body::Here { bytes, answer });
@@ -1006,9 +1018,8 @@ impl Engine {
 
     /// Gives a receive its data.
     fn take_in(&mut self, key: Key, envelope: &Envelope, data: Brought<'_>) {
-        let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive) else { return };
-        let status = receive.take(envelope, data);
-        self.end(key, status);
+        let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
+        status.into_iter().for_each(|status| self.end(key, status));
     }
 
     /// Tells who wants to know that a message was matched.
@@ -1027,9 +1038,8 @@ impl Engine {
 
     /// Begins to read the data of a message that a receive has matched.
     fn fetch(&mut self, key: Key, envelope: Envelope, id: u64, at: Exposed) {
-        let Some(receive) = self.operations.get_mut(key).and_then(Operation::receive).cloned() else {
-            return;
-        };
+        let operation = self.operations.get_mut(key);
+        let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         if at.length.min(receive.buffer.len()) == 0 {
             self.tell(envelope.source, id, true);
             return self.end(key, receive.status(&envelope, at.length));
@@ -1284,6 +1294,7 @@ impl Engine {
             Some(source) => source == process,
             None => operations.get_mut(*key).is_some_and(|operation| match &operation.work {
                 Work::Receive(receive) => receive.names.contain(process),
+                Work::Plain(plain) => plain.names.contain(process),
                 _ => false,
             }),
         }));
@@ -1300,7 +1311,7 @@ impl Engine {
         operation.work = Work::Over(status);
         (self.news, self.stirred) = (true, true);
         if let Some(share) = operation.buffered.take() {
-            self.spaces.give_back(share);
+            self.spaces.give_back(*share);
         }
         if operation.free {
             self.operations.forget(key);

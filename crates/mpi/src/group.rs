@@ -95,6 +95,12 @@ impl Group {
         }
     }
 
+    /// Whether each member's rank is its process's number.
+    #[inline]
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.0.ranks.is_none()
+    }
+
     /// The process of a rank; `None` if there is no such rank.
     #[inline]
     pub fn process(&self, rank: i32) -> Option<u32> {

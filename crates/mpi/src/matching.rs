@@ -92,7 +92,9 @@ impl<R: PartialEq, M> Matching<R, M> {
 
     #[inline]
     fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
-        if self.known(context).is_none() {
+        if self.queues.get(self.last).is_none_or(|queue| queue.context != context)
+            && self.known(context).is_none()
+        {
             self.begin(context);
         }
         &mut self.queues[self.last]
@@ -121,20 +123,14 @@ impl<R: PartialEq, M> Matching<R, M> {
         found
     }
 
-    /// The receive that was posted first, of the context that was asked for last.
+    /// Has receives of the context that was asked for last take what has come, in the order in which they were posted, until `take`
+    /// denies that there is something for one: that one waits on.
     #[inline]
-    pub(crate) fn first(&self) -> Option<(Wanted, R)>
-    where
-        R: Copy,
-    {
-        self.queues.get(self.last)?.receives.front().copied()
-    }
-
-    /// A message has come for that receive; it waits no more.
-    #[inline]
-    pub(crate) fn take_first(&mut self) {
-        if let Some(queue) = self.queues.get_mut(self.last) {
-            self.looked += u64::from(queue.receives.pop_front().is_some());
+    pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
+        let Some(queue) = self.queues.get_mut(self.last) else { return };
+        while queue.receives.front().is_some_and(|(wanted, receive)| take(wanted, receive)) {
+            queue.receives.pop_front();
+            self.looked += 1;
         }
     }
 
@@ -190,11 +186,25 @@ impl<R: PartialEq, M> Matching<R, M> {
         self.queue(wanted.context).receives.push_back((wanted, receive));
     }
 
+    /// Where receives of a context wait, unless messages of it wait.
+    #[inline]
+    pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(Wanted, R)>> {
+        let queue = self.queue(context);
+        if queue.messages.is_empty() { Some(&mut queue.receives) } else { None }
+    }
+
+    /// What a receive is for that waits.
+    pub(crate) fn wanted_by(&self, receive: &R) -> Option<&Wanted> {
+        let mut all = self.queues.iter().flat_map(|queue| &queue.receives);
+        all.find(|(_, waiting)| waiting == receive).map(|(wanted, _)| wanted)
+    }
+
     /// Takes a receive back; false if it does not wait (any more).
-    pub(crate) fn cancel(&mut self, context: u64, receive: &R) -> bool {
-        let Some(queue) = self.known(context) else { return false };
-        let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
-        at.is_some_and(|at| queue.receives.remove(at).is_some())
+    pub(crate) fn cancel(&mut self, receive: &R) -> bool {
+        self.queues.iter_mut().any(|queue| {
+            let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
+            at.is_some_and(|at| queue.receives.remove(at).is_some())
+        })
     }
 
     /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
@@ -327,10 +337,11 @@ mod tests {
                     }
                     Event::Cancel(which) if !plain.receives.is_empty() => {
                         let (wanted, receive) = plain.receives.remove(usize::from(which) % plain.receives.len());
-                        prop_assert!(matching.cancel(wanted.context, &receive));
-                        prop_assert!(!matching.cancel(wanted.context, &receive));
+                        prop_assert_eq!(matching.wanted_by(&receive), Some(&wanted));
+                        prop_assert!(matching.cancel(&receive));
+                        prop_assert!(!matching.cancel(&receive));
                     }
-                    Event::Cancel(_) => prop_assert!(!matching.cancel(0, &number)),
+                    Event::Cancel(_) => prop_assert!(!matching.cancel(&number)),
                     Event::Lose(source) => {
                         let mut lost = matching.give_up(|wanted, _| wanted.source == Some(source));
                         let gone = plain.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));

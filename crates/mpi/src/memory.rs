@@ -401,7 +401,7 @@ impl Buffer {
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
-    /// The bytes, where they lie in one piece or there are none, for a call that returns before the operation is over.
+    /// The bytes, where they lie in one piece or there are none. Memory of this library's is there as long as the buffer.
     #[inline]
     pub(crate) fn piece(&self) -> Option<Piece> {
         match self.one_piece() {
@@ -409,6 +409,12 @@ impl Buffer {
             None if self.len == 0 => Some(Piece::nothing()),
             None => None,
         }
+    }
+
+    /// As [`Buffer::piece`], where that is all there is to know of it: not for memory that the buffer keeps.
+    #[inline]
+    pub(crate) fn bare_piece(&self) -> Option<Piece> {
+        if self.own.is_none() { self.piece() } else { None }
     }
 
     /// Whether there are bytes that a device reaches only by a copy in one piece.

@@ -44,6 +44,18 @@ impl Brought<'_> {
         }
     }
 
+    /// As [`Brought::store`], into one piece.
+    #[inline]
+    fn store_in(self, piece: Piece) -> verbs::Result<()> {
+        match self {
+            Self::Slot(buf, at, len) => piece.store_from(buf, at, len),
+            Self::Bytes(bytes) => {
+                piece.store(bytes);
+                Ok(())
+            }
+        }
+    }
+
     /// Copies the data.
     pub(crate) fn to_vec(self) -> verbs::Result<Vec<u8>> {
         match self {
@@ -93,7 +105,51 @@ pub(crate) enum Names {
     Of(Group),
 }
 
+/// What ranks those have that a plain receive may hear from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlainNames {
+    /// This one, as there is one alone.
+    One(i32),
+    /// Their numbers, which are less than this.
+    Numbers(u32),
+}
+
+impl PlainNames {
+    /// The rank of a process that was heard.
+    #[inline]
+    fn rank_of(self, process: u32) -> i32 {
+        match self {
+            Self::One(rank) => rank,
+            Self::Numbers(count) if process < count => process as i32,
+            Self::Numbers(_) => UNDEFINED,
+        }
+    }
+
+    /// As [`Names::contain`].
+    pub(crate) fn contain(self, process: u32) -> bool {
+        matches!(self, Self::Numbers(count) if process < count)
+    }
+}
+
+impl From<PlainNames> for Names {
+    fn from(names: PlainNames) -> Self {
+        match names {
+            PlainNames::One(rank) => Self::One(rank),
+            PlainNames::Numbers(count) => Self::Of(Group::of_all(count)),
+        }
+    }
+}
+
 impl Names {
+    /// These, if they can be those of a plain receive.
+    #[inline]
+    fn plain(&self) -> Option<PlainNames> {
+        match self {
+            Self::One(rank) => Some(PlainNames::One(*rank)),
+            Self::Of(group) => group.is_numbered().then(|| PlainNames::Numbers(group.size() as u32)),
+        }
+    }
+
     /// The rank of a process that was heard.
     #[inline]
     fn rank_of(&self, process: u32) -> Option<i32> {
@@ -121,14 +177,14 @@ impl Receive {
     /// The status of a message of `len` bytes for this receive.
     #[inline]
     pub(crate) fn status(&self, envelope: &Envelope, len: u64) -> Status {
-        let room = self.buffer.len();
-        Status {
-            source: self.names.rank_of(envelope.source).unwrap_or(UNDEFINED),
-            tag: envelope.label.tag,
-            error: (len > room).then(|| cut(len, room).into()),
-            bytes: len.min(room),
-            cancelled: false,
-        }
+        let source = self.names.rank_of(envelope.source).unwrap_or(UNDEFINED);
+        received(source, envelope.label.tag, len, self.buffer.len())
+    }
+
+    /// This one, if it can be a plain receive.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<Plain> {
+        Some(Plain { into: self.buffer.bare_piece()?, names: self.names.plain()? })
     }
 
     /// Takes a message's data; the receive is over then.
@@ -139,6 +195,13 @@ impl Receive {
             Err(error) => Status::failed(error.into()),
         }
     }
+}
+
+/// The status of a message of `len` bytes, where there was room for so many.
+#[inline]
+fn received(source: i32, tag: i32, len: u64, room: u64) -> Status {
+    let error = (len > room).then(|| cut(len, room).into());
+    Status { source, tag, error, bytes: len.min(room), cancelled: false }
 }
 
 #[cold]
@@ -238,27 +301,31 @@ pub(crate) struct Helping {
     pub(crate) copied: u32,
 }
 
-/// A receive of bytes in one piece from one source, as its rank is called: most are such.
+/// A receive of bytes of the program's in one piece: most are such. What it is for stands where receives wait. It holds nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
-    pub(crate) wanted: Wanted,
     pub(crate) into: Piece,
-    pub(crate) rank: i32,
+    pub(crate) names: PlainNames,
 }
 
 impl Plain {
-    /// A receive like this one that takes whatever can come.
-    fn receive(&self) -> Receive {
-        Receive { wanted: self.wanted, buffer: self.into.buffer(), names: Names::One(self.rank) }
+    /// Takes a message's data; the receive is over then.
+    #[inline]
+    fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
+        match data.store_in(self.into) {
+            Ok(()) => {
+                let source = self.names.rank_of(envelope.source);
+                received(source, envelope.label.tag, data.len() as u64, self.into.len() as u64)
+            }
+            Err(error) => Status::failed(error.into()),
+        }
     }
 
-    /// Takes a message's data at a place of a NIC's memory, if there is room for all of them; the receive is over then.
+    /// The status of a message of which it has got all `len` bytes.
     #[inline]
-    pub(crate) fn take(&self, tag: i32, (buf, at, len): (&Buf, usize, usize)) -> Option<Status> {
-        if len > self.into.len() || self.into.store_from(buf, at, len).is_err() {
-            return None;
-        }
-        Some(Status { source: self.rank, tag, bytes: len as u64, cancelled: false, error: None })
+    pub(crate) fn status(&self, source: u32, tag: i32, len: usize) -> Status {
+        let source = self.names.rank_of(source);
+        Status { source, tag, bytes: len as u64, cancelled: false, error: None }
     }
 }
 
@@ -267,8 +334,8 @@ impl Plain {
 pub(crate) enum Work {
     /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
     Send { to: u32, answered: bool, held: Option<Box<Sending>> },
-    /// A receive waits for its message.
-    Receive(Receive),
+    /// A receive waits for its message. Those that are not plain are few, and large.
+    Receive(Box<Receive>),
     /// Likewise.
     Plain(Plain),
     /// A receive has its message, and reads the data.
@@ -283,32 +350,67 @@ pub(crate) enum Work {
     Over(Status),
 }
 
-/// An operation under way.
+/// An operation under way. It is small, as each message has one.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Nobody asks for its status: it goes when it is over.
     pub(crate) free: bool,
     /// What it takes of a space for buffered sends.
-    pub(crate) buffered: Option<Share>,
-    /// The number of its communicator, if a request names it.
-    pub(crate) comm: Option<u64>,
+    pub(crate) buffered: Option<Box<Share>>,
+    comm: u64,
 }
+
+// With its place in the table it is one cache line.
+const _: () = assert!(size_of::<Operation>() <= 56);
+
+/// In the place of a communicator's number: a number that none has.
+const NO_COMM: u64 = u64::MAX;
 
 impl Operation {
     /// An operation that somebody will ask for.
     #[inline]
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, free: false, buffered: None, comm: None }
+        Self { work, free: false, buffered: None, comm: NO_COMM }
     }
 
-    /// The receive that waits, if it is one.
-    pub(crate) fn receive(&mut self) -> Option<&mut Receive> {
-        if let Work::Plain(plain) = self.work {
-            self.work = Work::Receive(plain.receive());
+    /// As [`Operation::new`], one of a communicator's.
+    #[inline]
+    pub(crate) fn of(work: Work, comm: u64) -> Self {
+        Self { comm, ..Self::new(work) }
+    }
+
+    /// The number of its communicator, if a request names it.
+    #[inline]
+    pub(crate) fn comm(&self) -> Option<u64> {
+        (self.comm != NO_COMM).then_some(self.comm)
+    }
+
+    /// Says whose it is.
+    #[inline]
+    pub(crate) fn belongs(&mut self, comm: u64) {
+        self.comm = comm;
+    }
+
+    /// The receive of a message for which it has waited, if it is one.
+    pub(crate) fn receive(&self, envelope: &Envelope) -> Option<Receive> {
+        match &self.work {
+            Work::Receive(receive) => Some(Receive::clone(receive)),
+            Work::Plain(Plain { into, names }) => {
+                let Envelope { source, label } = *envelope;
+                let wanted = Wanted { context: label.context, source: Some(source), tag: Some(label.tag) };
+                Some(Receive { wanted, buffer: into.buffer(), names: (*names).into() })
+            }
+            _ => None,
         }
-        match &mut self.work {
-            Work::Receive(receive) => Some(receive),
+    }
+
+    /// Gives a receive the data of a message for which it has waited: how it ends; nothing if it is none.
+    #[inline]
+    pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Option<Status> {
+        match &self.work {
+            Work::Plain(plain) => Some(plain.take(envelope, data)),
+            Work::Receive(receive) => Some(receive.take(envelope, data)),
             _ => None,
         }
     }

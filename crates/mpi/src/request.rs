@@ -57,6 +57,12 @@ impl RequestId {
         Self(key.number() << 2 | 3)
     }
 
+    /// The operation that it is, if it is no more than that.
+    #[inline]
+    fn key(self) -> Option<Key> {
+        (self.0 & 3 == 1 && self != Self::OVER).then(|| Key::from_number(self.0 >> 2))
+    }
+
     #[inline]
     fn named(self) -> Named {
         let key = Key::from_number(self.0 >> 2);
@@ -347,19 +353,22 @@ impl<'a> Requests<'a> {
         }
         self.0.wait("MPI_Waitall", |engine| {
             while over < count {
-                match id(over).named() {
-                    Named::Null | Named::Over => {}
-                    Named::Operation(key) if engine.has_ended_well(key)? => {}
-                    _ => return Some(false),
+                let id = id(over);
+                let is_well = match id.key() {
+                    Some(key) => engine.has_ended_well(key)?,
+                    None => matches!(id.named(), Named::Null | Named::Over),
+                };
+                if !is_well {
+                    return Some(false);
                 }
                 over += 1;
             }
             for at in 0..count {
-                let ended = match id(at).named() {
-                    Named::Operation(key) => engine.collect(key),
-                    _ => None,
-                };
-                put(at, ended.as_ref().map_or(&nothing, |ended| &ended.status));
+                match id(at).key().and_then(|key| engine.collect(key)) {
+                    Some(ended) => put(at, &ended.status),
+                    // One that was over before, or that is there twice.
+                    None => put(at, &nothing),
+                }
             }
             Some(true)
         })

@@ -16,6 +16,7 @@ use verbs::{Access, Buf, Line, Mr, Pd, Qp, RemoteAddr, Words};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};
+use crate::matching::Match;
 use crate::memory::Piece;
 use crate::wire::{
     HEAD, HEAD_MAX, Label, MARK, Message, Offer, eager_words, is_eager, length_of, parse_eager,
@@ -40,24 +41,29 @@ fn lines(bytes: usize) -> u64 {
 /// Where a ring's lines are.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Lines of the ring: a power of two.
-    count: u64,
+    /// Lines of the ring, a power of two, less one.
+    mask: u64,
 }
 
 impl Shape {
     /// Of memory of so many bytes.
     fn of(bytes: usize) -> Self {
-        Self { count: lines(bytes) - BEFORE as u64 }
+        Self { mask: lines(bytes) - BEFORE as u64 - 1 }
+    }
+
+    /// Lines of the ring.
+    fn count(self) -> u64 {
+        self.mask + 1
     }
 
     /// Where a line is in the memory; lines are counted on, lap by lap.
     fn at(self, line: u64) -> usize {
-        (BEFORE + (line & (self.count - 1)) as usize) * LINE
+        (BEFORE + (line & self.mask) as usize) * LINE
     }
 
     /// Lines between a place and the ring's end.
     fn ahead(self, line: u64) -> u64 {
-        self.count - (line & (self.count - 1))
+        self.count() - (line & self.mask)
     }
 }
 
@@ -83,6 +89,13 @@ fn nonsense() -> Error {
 /// Bytes of the memory of a ring that has so many.
 pub(crate) fn memory_len(ring: usize) -> usize {
     BEFORE * LINE + ring
+}
+
+/// A record that has come: where it begins, and its first word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    at: usize,
+    first: u64,
 }
 
 /// Where a peer's messages come: memory of this process's NIC.
@@ -123,14 +136,26 @@ impl Inbox {
     /// Whether there is another message.
     #[inline]
     pub(crate) fn has_news(&mut self) -> bool {
-        match self.first_word() {
-            0 => false,
-            MARK => {
-                self.next += self.shape.ahead(self.next);
-                self.first_word() != 0
-            }
-            _ => true,
+        self.peek().is_some()
+    }
+
+    /// Where the next message is, if there is one.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<Found> {
+        let at = self.shape.at(self.next);
+        match self.words[at / WORD].load(Ordering::Acquire) {
+            0 => None,
+            MARK => self.peek_at_begin(),
+            first => Some(Found { at, first }),
         }
+    }
+
+    /// As [`Inbox::peek`], where a mark leads to the ring's begin.
+    #[cold]
+    fn peek_at_begin(&mut self) -> Option<Found> {
+        self.next += self.shape.ahead(self.next);
+        let (at, first) = (self.shape.at(self.next), self.first_word());
+        (first != 0).then_some(Found { at, first })
     }
 
     /// The next message, if it [`Inbox::has_news`] and is a short one whose payload is here: what it matches, and where its payload
@@ -152,15 +177,37 @@ impl Inbox {
         Ok(Some((label, at + HEAD, len - HEAD)))
     }
 
-    /// Copies the payload of the message that [`Inbox::look`] has found, which there is room for.
+    /// Takes the message that [`Inbox::peek`] has found, if it is a short one, and wanted, and there is room for all of its payload. Its
+    /// tag, the payload's length, and whether the sender may wait for its lines.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
     #[inline]
-    pub(crate) fn load(&self, (at, len): (usize, usize), into: Piece) -> Result<()> {
-        if len > 2 * WORD {
-            return Ok(into.store_from(self.buf(), at, len)?);
+    pub(crate) fn take_piece(
+        &mut self,
+        Found { at, first }: Found,
+        wanted: &Match,
+        into: Piece,
+    ) -> Result<Option<(i32, usize, bool)>> {
+        if !is_eager(first) {
+            return Ok(None);
         }
-        let [.., one, two] = begin_of(&self.words, at - HEAD);
-        into.put_words([one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)], len);
-        Ok(())
+        let [_, second, one, two] = begin_of(&self.words, at).map(|word| word.load(Ordering::Relaxed));
+        let (label, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
+        let (lines, len) = (lines(whole), whole - HEAD);
+        if lines > self.shape.ahead(self.next) {
+            return Err(nonsense());
+        }
+        if !wanted.takes(&label) || len > into.len() {
+            return Ok(None);
+        }
+        if len > 2 * WORD {
+            into.store_from(self.buf(), at + HEAD, len)?;
+        } else {
+            into.put_words([one, two], len);
+        }
+        (self.next, self.records) = (self.next + lines, self.records.wrapping_add(1));
+        Ok(Some((label.tag, len, self.release(self.next))))
     }
 
     /// Takes the message that [`Inbox::look`] has found, with so many bytes of payload, and gives its lines back as
@@ -198,7 +245,7 @@ impl Inbox {
     #[inline]
     pub(crate) fn release(&mut self, upto: u64) -> bool {
         self.done = upto;
-        let tells = self.done - self.told >= self.shape.count / PARTS;
+        let tells = self.done - self.told >= self.shape.count() / PARTS;
         if tells {
             self.told = self.done;
             self.words[0].store(self.done, Ordering::Release);
@@ -246,14 +293,17 @@ impl Outbox {
         let lines = lines(len);
         let ahead = self.shape.ahead(self.next);
         let lost = if lines > ahead { ahead } else { 0 };
-        let wanted = lost + lines + 1;
-        if self.next + wanted <= self.free + self.shape.count {
-            return true;
-        }
+        let end = self.next + lost + lines + 1;
+        end <= self.free + self.shape.count() || self.has_room_by_now(end)
+    }
+
+    /// Whether there is room up to a line, by what the receiver tells now.
+    #[cold]
+    fn has_room_by_now(&mut self, end: u64) -> bool {
         let told = self.words[0].load(Ordering::Acquire);
         // What a peer says that lies harms nobody else.
         self.free = told.clamp(self.free, self.next);
-        self.next + wanted <= self.free + self.shape.count
+        end <= self.free + self.shape.count()
     }
 
     /// Stores a message, if there [`Outbox::has_room`]. The payload may be used again when this returns.
@@ -267,13 +317,16 @@ impl Outbox {
         Ok(())
     }
 
-    /// Stores a short message as [`Outbox::put`].
+    /// Stores a short message as [`Outbox::put`], if there is room. Whether it has.
     #[inline]
-    pub(crate) fn put_piece(&mut self, label: Label, piece: Piece) -> Result<()> {
+    pub(crate) fn put_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
         let len = HEAD + piece.len();
-        let at = self.begin(len);
+        if !self.has_room(len) {
+            return Ok(false);
+        }
+        let (at, next) = (self.begin(len), self.next + lines(len));
         let [first, second] = eager_words(label, len as u16);
-        let [_, context, one, two] = begin_of(&self.words, at);
+        let [begin, context, one, two] = begin_of(&self.words, at);
         context.store(second, Ordering::Relaxed);
         if piece.len() <= 2 * WORD {
             let words = piece.words();
@@ -282,8 +335,9 @@ impl Outbox {
         } else {
             piece.load_to(&self.memory, at + HEAD)?;
         }
-        self.end(first, len);
-        Ok(())
+        begin.store(first, Ordering::Release);
+        (self.next, self.records) = (next, self.records.wrapping_add(1));
+        Ok(true)
     }
 
     /// Where the next record goes: at the ring's begin, if it does not fit in front of its end. The place behind it is cleared.
@@ -291,12 +345,18 @@ impl Outbox {
     fn begin(&mut self, len: usize) -> usize {
         let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
         if lines > ahead {
-            self.first_word(self.next + ahead).store(0, Ordering::Relaxed);
-            self.first_word(self.next).store(MARK, Ordering::Release);
-            self.next += ahead;
+            self.begin_anew(ahead);
         }
         self.first_word(self.next + lines).store(0, Ordering::Relaxed);
         self.shape.at(self.next)
+    }
+
+    /// The next record goes at the ring's begin, as a mark says.
+    #[cold]
+    fn begin_anew(&mut self, ahead: u64) {
+        self.first_word(self.next + ahead).store(0, Ordering::Relaxed);
+        self.first_word(self.next).store(MARK, Ordering::Release);
+        self.next += ahead;
     }
 
     /// The next record is there.

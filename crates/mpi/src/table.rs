@@ -28,6 +28,11 @@ impl Key {
 /// The last lap; then a place's names come again. Two bits of a name are free, and a name is more than any place.
 const LAP_MAX: u32 = (1 << 30) - 1;
 
+#[inline]
+fn next_lap(lap: u32) -> u32 {
+    if lap == LAP_MAX { 1 } else { lap + 1 }
+}
+
 #[derive(Debug)]
 struct Lapped<T> {
     /// Which thing of the place's this is.
@@ -50,14 +55,21 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     /// Takes a thing in.
-    #[inline(always)] // a large one is then made where it stays
+    #[inline(always)]
     pub(crate) fn insert(&mut self, thing: T) -> Key {
+        self.insert_with(|| thing)
+    }
+
+    /// Takes in what is made, where it stays.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Key {
         let place = match self.free.pop() {
             Some(place) => place,
             None => self.grow(),
         };
         let at = &mut self.places[place as usize];
-        at.thing.get_or_insert(thing);
+        // In a free place there is nothing to drop.
+        std::mem::forget(at.thing.replace(make()));
         Key(u64::from(at.lap) << 32 | u64::from(place))
     }
 
@@ -79,7 +91,7 @@ impl<T> Table<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get_mut(key)?;
         let place = &mut self.places[key.place()];
-        place.lap = place.lap % LAP_MAX + 1;
+        place.lap = next_lap(place.lap);
         self.free.push(key.place() as u32);
         place.thing.take()
     }
@@ -87,12 +99,19 @@ impl<T> Table<T> {
     /// Gives the thing of this name up.
     #[inline]
     pub(crate) fn forget(&mut self, key: Key) {
-        if self.get_mut(key).is_some() {
-            let place = &mut self.places[key.place()];
-            place.lap = place.lap % LAP_MAX + 1;
-            place.thing = None;
-            self.free.push(key.place() as u32);
-        }
+        drop(self.remove(key));
+    }
+
+    /// Takes out of the thing of this name all that it holds, and gives it up, unless `take` gives nothing. What is left of it is not
+    /// dropped, so that nobody need look whether there is something to drop.
+    #[inline(always)]
+    pub(crate) fn retire<R>(&mut self, key: Key, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        let place = self.places.get_mut(key.place()).filter(|place| u64::from(place.lap) == key.0 >> 32)?;
+        let taken = take(place.thing.as_mut()?)?;
+        place.lap = next_lap(place.lap);
+        std::mem::forget(place.thing.take());
+        self.free.push(key.place() as u32);
+        Some(taken)
     }
 
     /// The name of the thing at a place.
@@ -111,6 +130,8 @@ impl<T> Table<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -131,5 +152,23 @@ mod tests {
         assert_eq!(table.get_mut(Key::from_number(7)), None);
         assert_eq!(table.get_mut(Key::from_number(u64::MAX)), None);
         table.forget(Key::from_number(u64::MAX));
+    }
+
+    /// Goal: what is taken out of a thing is all that is left of it, and a thing of which nothing is taken stays. Method: things that
+    /// count their holders.
+    #[test]
+    fn a_thing_is_given_up_when_something_is_taken_of_it() {
+        let (mut table, held) = (Table::default(), Arc::new(()));
+        let key = table.insert_with(|| Some(held.clone()));
+        assert_eq!(table.retire(key, |_| None::<()>), None);
+        assert_eq!((Arc::strong_count(&held), table.at(0)), (2, Some(key)));
+        drop(table.retire(key, Option::take).expect("there"));
+        assert_eq!((Arc::strong_count(&held), table.at(0)), (1, None));
+        assert!(table.retire(key, Option::take).is_none(), "its name is good no more");
+        let last = Key::from_number(u64::from(LAP_MAX) << 32);
+        table.places[0].lap = LAP_MAX;
+        assert_eq!(table.insert(None), last);
+        table.forget(last);
+        assert_eq!(table.insert(None).parts(), (0, 1), "laps come again");
     }
 }

@@ -144,6 +144,8 @@ pub(crate) struct Transport {
     pub(crate) chosen: Chosen,
     /// How often memory was reached by the region of all memory, and by one of its own.
     pub(crate) reached: [u64; 2],
+    /// Somebody is lost.
+    has_lost: bool,
 }
 
 impl std::fmt::Debug for Transport {
@@ -197,6 +199,7 @@ impl Transport {
             near: BTreeMap::new(),
             chosen: Chosen::default(),
             reached: [0; 2],
+            has_lost: false,
             bootstrap,
         })
     }
@@ -309,6 +312,9 @@ impl Transport {
     /// Whether a process is lost, and why.
     #[inline]
     pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
+        if !self.has_lost {
+            return None;
+        }
         match &self.peers.get(self.known.get(process))?.way {
             PeerState::Lost(error) => Some(error),
             _ => None,
@@ -533,12 +539,6 @@ impl Transport {
         }
     }
 
-    /// Who is at the other end of a connection.
-    #[inline]
-    pub(crate) fn process_of(&self, number: usize) -> u32 {
-        self.connections[number].process
-    }
-
     /// Who is at the other end of a connection, and the memory that a short message's payload lies in.
     #[inline]
     pub(crate) fn origin(&self, number: usize, short: &Short) -> (u32, &Buf) {
@@ -614,6 +614,14 @@ impl Transport {
             self.lose(self.known.get(self.connections[number].process), error);
             Taken::Unknown
         })
+    }
+
+    /// Takes what a peer has stored, message by message, for as long as they are what `take` wants from the peer's connection.
+    #[inline(always)]
+    pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
+        if let Err(error) = take(&mut self.connections[number]) {
+            self.lose(self.known.get(self.connections[number].process), error);
+        }
     }
 
     /// Sends what waited for room in a peer's memory, of which nothing tells.
@@ -738,6 +746,7 @@ impl Transport {
             self.stored_to.retain(|other| *other != number);
         }
         self.peers[at].way = PeerState::Lost(error.clone());
+        self.has_lost = true;
         self.peers[at].queue.clear();
         self.events.push_back(Event::Lost { process, error: error.clone() });
         error
