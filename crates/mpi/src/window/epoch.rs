@@ -93,6 +93,7 @@ impl Default for Grant {
 
 impl EpochNumber {
     /// The number to grant something by that is asked for next.
+    #[inline]
     pub(super) fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
