@@ -714,6 +714,20 @@ impl Engine {
         })
     }
 
+    /// Shows how the operation of a request ended, which has, and well; whether there is such a one. It is forgotten then.
+    #[inline(always)]
+    pub(crate) fn hand_out(&mut self, key: Key, show: impl FnOnce(&Status)) -> bool {
+        let shown = self.operations.retire(key, |operation| match &operation.work {
+            // It holds nothing.
+            Work::Over(status) if status.error.is_none() => {
+                show(status);
+                Some(())
+            }
+            _ => None,
+        });
+        shown.is_some()
+    }
+
     /// Says whose an operation is.
     #[inline]
     pub(crate) fn belongs(&mut self, key: Key, comm: u64) {

@@ -92,15 +92,21 @@ impl<R: PartialEq, M> Matching<R, M> {
 
     #[inline]
     fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
-        if self.queues.get(self.last).is_none_or(|queue| queue.context != context)
-            && self.known(context).is_none()
-        {
+        let last = self.last;
+        if self.queues.get(last).is_some_and(|queue| queue.context == context) {
+            return &mut self.queues[last];
+        }
+        self.another(context)
+    }
+
+    #[cold]
+    fn another(&mut self, context: u64) -> &mut Queue<R, M> {
+        if self.known(context).is_none() {
             self.begin(context);
         }
         &mut self.queues[self.last]
     }
 
-    #[cold]
     fn begin(&mut self, context: u64) {
         self.last = self.queues.partition_point(|queue| queue.context < context);
         let queue = Queue { context, receives: VecDeque::new(), messages: VecDeque::new() };
@@ -128,10 +134,15 @@ impl<R: PartialEq, M> Matching<R, M> {
     #[inline]
     pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
         let Some(queue) = self.queues.get_mut(self.last) else { return };
-        while queue.receives.front().is_some_and(|(wanted, receive)| take(wanted, receive)) {
-            queue.receives.pop_front();
-            self.looked += 1;
+        let mut taken = 0;
+        for (wanted, receive) in &queue.receives {
+            if !take(wanted, receive) {
+                break;
+            }
+            taken += 1;
         }
+        queue.receives.drain(..taken);
+        self.looked += taken as u64;
     }
 
     /// Keeps a message that no receive waits for.

@@ -364,10 +364,10 @@ impl<'a> Requests<'a> {
                 over += 1;
             }
             for at in 0..count {
-                match id(at).key().and_then(|key| engine.collect(key)) {
-                    Some(ended) => put(at, &ended.status),
+                let is_given = id(at).key().is_some_and(|key| engine.hand_out(key, |status| put(at, status)));
+                if !is_given {
                     // One that was over before, or that is there twice.
-                    None => put(at, &nothing),
+                    put(at, &nothing);
                 }
             }
             Some(true)
