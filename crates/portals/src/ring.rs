@@ -10,11 +10,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Error, Line, Mr, Pd, Qp, Result};
+use verbs::{Access, Buf, Error, Line, Mr, Pd, Qp, Result, Words};
 
-use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
+use crate::wire::{HEAD_MAX, LINE_WORDS, MARK, Message, Offer, length_of};
 
 const LINE: usize = Line::LEN;
+const WORD: usize = size_of::<u64>();
+const _: () = assert!(LINE_WORDS * WORD == LINE);
 /// How many lines are before the ring.
 const BEFORE: usize = 2;
 /// Where the line of both ends is.
@@ -51,10 +53,15 @@ impl Shape {
     }
 }
 
-/// A word of a line at a place that the [`Shape`] of this memory gives.
+/// The words of a line at a place that the [`Shape`] of this memory gives.
 #[inline]
-fn word(memory: &Buf, at: usize) -> &AtomicU64 {
-    memory.word(at).expect("all lines are in the memory, whose begin is aligned")
+fn line(words: &Words, at: usize) -> &[AtomicU64; LINE_WORDS] {
+    words[at / WORD..].first_chunk().expect("all lines are in the memory")
+}
+
+/// All words of memory for a ring.
+fn words(memory: &Buf) -> Result<Words> {
+    memory.words(0, memory.len() / WORD)
 }
 
 #[cold]
@@ -75,6 +82,7 @@ pub(crate) struct Record {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     memory: Mr,
+    words: Words,
     shape: Shape,
     /// The next record; what is before it is done with.
     next: u64,
@@ -87,10 +95,10 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) fn new(pd: &Pd) -> Result<Self> {
         let memory = pd.device().alloc_dm(BEFORE * LINE + RING)?;
-        memory.word(0)?;
+        let words = words(&memory)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = pd.reg_mr(&memory, access)?;
-        Ok(Self { memory, shape: Shape { count: lines(RING) }, next: 0, told: 0, records: 0 })
+        Ok(Self { memory, words, shape: Shape { count: lines(RING) }, next: 0, told: 0, records: 0 })
     }
 
     /// What the peer needs to map it.
@@ -106,7 +114,7 @@ impl Inbox {
 
     #[inline]
     fn first_word(&self) -> u64 {
-        word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
+        line(&self.words, self.shape.at(self.next))[0].load(Ordering::Acquire)
     }
 
     /// Whether the next word is one that somebody stored.
@@ -134,6 +142,10 @@ impl Inbox {
             return Err(nonsense());
         }
         // Read once: what the peer stores meanwhile is as if it had come later.
+        let words = line(&self.words, at).each_ref().map(|word| word.load(Ordering::Relaxed));
+        if let Some(behind) = message.read_line(first, &words, len) {
+            return Ok(Some(Record { at: at + behind, len: len - behind, upto: self.next + lines(len) }));
+        }
         let mut head = [0; HEAD_MAX];
         let known = len.min(HEAD_MAX);
         self.buf().read(at, &mut head[..known])?;
@@ -151,7 +163,7 @@ impl Inbox {
         let tells = self.next - self.told >= self.shape.count / PARTS;
         if tells {
             self.told = self.next;
-            word(self.buf(), 0).store(self.next, Ordering::Release);
+            self.words[0].store(self.next, Ordering::Release);
         }
         tells
     }
@@ -161,6 +173,7 @@ impl Inbox {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     memory: Buf,
+    words: Words,
     shape: Shape,
     /// Where the next record goes.
     next: u64,
@@ -187,9 +200,9 @@ impl Outbox {
 
     /// The ring in memory of one's length.
     fn at(memory: Buf) -> Option<Self> {
-        memory.word(0).ok()?;
+        let words = words(&memory).ok()?;
         let shape = Shape { count: lines(memory.len()) - BEFORE as u64 };
-        Some(Self { memory, shape, next: 0, cleared: shape.count, free: 0, records: 0 })
+        Some(Self { memory, words, shape, next: 0, cleared: shape.count, free: 0, records: 0 })
     }
 
     /// The memory, which is the receiver's.
@@ -206,7 +219,7 @@ impl Outbox {
         if end <= self.free + self.shape.count {
             return true;
         }
-        let told = word(&self.memory, 0).load(Ordering::Acquire);
+        let told = self.words[0].load(Ordering::Acquire);
         // What a peer says that lies harms nobody else.
         self.free = told.clamp(self.free, self.next);
         end <= self.free + self.shape.count
@@ -220,12 +233,25 @@ impl Outbox {
         data: usize,
         load: impl FnOnce(&Buf, usize) -> Result<()>,
     ) -> Result<()> {
-        let head = message.record();
-        let behind = head.as_slice().len();
-        let at = self.begin(behind + data);
-        let (first, rest) = head.as_record(behind + data);
-        self.memory.write(at + 8, rest)?;
-        load(&self.memory, at + behind)?;
+        let (first, behind) = match message.line_head(data) {
+            Some(head) => {
+                let at = self.begin(size_of_val(&head) + data);
+                let [first, rest @ ..] = head;
+                let [_, words @ ..] = line(&self.words, at);
+                words.iter().zip(rest).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+                load(&self.memory, at + size_of_val(&head))?;
+                (first, size_of_val(&head))
+            }
+            None => {
+                let head = message.record();
+                let behind = head.as_slice().len();
+                let at = self.begin(behind + data);
+                let (first, rest) = head.as_record(behind + data);
+                self.memory.write(at + WORD, rest)?;
+                load(&self.memory, at + behind)?;
+                (first, behind)
+            }
+        };
         self.first_word(self.next).store(first, Ordering::Release);
         self.next += lines(behind + data);
         self.records = self.records.wrapping_add(1);
@@ -265,7 +291,7 @@ impl Outbox {
 
     #[inline]
     fn first_word(&self, line: u64) -> &AtomicU64 {
-        word(&self.memory, self.shape.at(line))
+        &self::line(&self.words, self.shape.at(line))[0]
     }
 }
 
@@ -383,7 +409,7 @@ mod tests {
                 2 => 1 | (rng.next_u64() & 0xffff) << 16,
                 _ => 2 | (rng.next_u64() & 0xff) << 16,
             };
-            word(inbox.buf(), inbox.shape.at(inbox.next)).store(lie, Ordering::Relaxed);
+            line(&inbox.words, inbox.shape.at(inbox.next))[0].store(lie, Ordering::Relaxed);
             match inbox.look(&mut Message::Credit) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.len <= inbox.buf().len());
@@ -394,7 +420,7 @@ mod tests {
             }
             inbox.next += rng.next_u64() % 3;
             let shift = rng.next_u64() % 64;
-            word(&outbox.memory, 0).store(rng.next_u64() >> shift, Ordering::Relaxed);
+            outbox.words[0].store(rng.next_u64() >> shift, Ordering::Relaxed);
             let (message, data) = (message(2, 100), [1; 100]);
             put(&mut outbox, &message, &data);
             assert!(outbox.free <= outbox.next && outbox.next <= outbox.free + outbox.shape.count);

@@ -18,6 +18,11 @@ use verbs::{Half, RemoteAddr};
 /// Bytes of the longest message without data.
 pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
 
+/// Words of a cache line.
+pub(crate) const LINE_WORDS: usize = 8;
+/// Words of a put in a ring before its data, which come along: with 8 bytes of them they fill a line.
+const LINE_HEAD: usize = LINE_WORDS - 1;
+
 /// One of a process's interfaces: whether it matches, and whether it is logical.
 pub(crate) const INTERFACES: usize = 4;
 
@@ -86,6 +91,7 @@ pub(crate) const fn length_of(first: u64) -> usize {
 const EXPOSED: u8 = 1;
 const OPERAND: u8 = 2;
 const ACK_SHIFT: u32 = 2;
+const ACK_BITS: u8 = 3 << ACK_SHIFT;
 const UNSAID: u8 = 16;
 const ASKED: u8 = 1;
 const QUIET: u8 = 2;
@@ -260,6 +266,38 @@ impl Message {
         }
     }
 
+    /// The words of a put in a ring before its data, of which so many bytes come along; `None` for any other message.
+    #[inline]
+    pub(crate) fn line_head(&self, data: usize) -> Option<[u64; LINE_HEAD]> {
+        let Self::Request { interface, request, exposed: None } = self else { return None };
+        if request.action != Action::Put {
+            return None;
+        }
+        let len = (LINE_HEAD * size_of::<u64>() + data) as u64;
+        let what = [(request.ack as u8) << ACK_SHIFT | UNSAID, 0, 0, 0];
+        let first = u64::from(REQUEST) | u64::from(*interface) << 8 | (len & 0xffff) << 16;
+        let first = first | pair(0, u32::from_le_bytes(what));
+        let [who, from, bits, offset] = fixed(request).map(u64::to_le);
+        Some([first, request.operation.to_le(), who, from, bits, offset, request.hdr_data.to_le()])
+    }
+
+    /// Becomes the put that a ring has whose record begins with this word and this line: as [`Message::read`], for what
+    /// [`Message::line_head`] gives.
+    #[inline]
+    pub(crate) fn read_line(&mut self, first: u64, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+        let [kind, interface, _, _, flags, action, ..] = first.to_le_bytes();
+        let behind = LINE_HEAD * size_of::<u64>();
+        let is_put = kind == REQUEST && flags & !ACK_BITS == UNSAID && action == 0;
+        if !is_put || usize::from(interface) >= INTERFACES || total < behind {
+            return None;
+        }
+        let [_, operation, who, from, bits, offset, hdr_data, _] = line.map(u64::from_le);
+        let (action, ack) = (Action::Put, ack_of(flags));
+        let said = Said { operation, action, ack, length: (total - behind) as u64, hdr_data };
+        *self = Self::Request { interface, request: said.with([who, from, bits, offset]), exposed: None };
+        Some(behind)
+    }
+
     /// The message that bytes begin with, and how many bytes come before its data: see [`Message::read`].
     pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let mut message = Self::Credit;
@@ -295,6 +333,53 @@ impl Message {
     }
 }
 
+/// What a flag byte says of acknowledgements.
+#[inline]
+const fn ack_of(flags: u8) -> AckReq {
+    match (flags & ACK_BITS) >> ACK_SHIFT {
+        0 => AckReq::None,
+        1 => AckReq::Full,
+        2 => AckReq::Counting,
+        _ => AckReq::Completed,
+    }
+}
+
+/// The words that all requests have behind the first two.
+#[inline]
+const fn fixed(request: &Request) -> [u64; 4] {
+    let Request { uid, pt_index, initiator: Process { nid, pid }, match_bits, remote_offset, .. } = *request;
+    [pair(uid, pt_index), pair(nid, pid), match_bits, remote_offset]
+}
+
+/// What a request says beside the words that all have.
+struct Said {
+    operation: u64,
+    action: Action,
+    ack: AckReq,
+    length: u64,
+    hdr_data: u64,
+}
+
+impl Said {
+    /// The request, with those words.
+    #[inline]
+    const fn with(self, [who, from, match_bits, remote_offset]: [u64; 4]) -> Request {
+        let Self { operation, action, ack, length, hdr_data } = self;
+        Request {
+            operation,
+            action,
+            ack,
+            initiator: Process { nid: from as u32, pid: (from >> 32) as u32 },
+            uid: who as u32,
+            pt_index: (who >> 32) as u32,
+            match_bits,
+            remote_offset,
+            length,
+            hdr_data,
+        }
+    }
+}
+
 /// The bytes of a request; `first` has kind, interface and credits.
 #[inline]
 fn request_bytes(
@@ -311,15 +396,15 @@ fn request_bytes(
     flags |= if says_length { 0 } else { UNSAID };
     let (op, datatype) = request.action.atomic().map_or((0, 0), |(op, datatype)| (op as u8, datatype as u8));
     let what = u32::from_le_bytes([flags, action_number(&request.action), op, datatype]);
-    let Process { nid, pid } = request.initiator;
     let (length, hdr_data) = (request.length, request.hdr_data);
+    let [who, from, bits, offset] = fixed(request);
     let mut bytes = Bytes::of([
         first | pair(0, what),
         request.operation,
-        pair(request.uid, request.pt_index),
-        pair(nid, pid),
-        request.match_bits,
-        request.remote_offset,
+        who,
+        from,
+        bits,
+        offset,
         if says_length { length } else { hdr_data },
         hdr_data,
     ]);
@@ -343,11 +428,7 @@ fn parse_request(
     behind: usize,
 ) -> Option<Message> {
     let [flags, action, op, datatype] = what;
-    let fixed = reader.take::<32>()?;
-    let mut fixed = Reader(&fixed);
-    let (uid, pt_index) = (fixed.u32()?, fixed.u32()?);
-    let initiator = Process { nid: fixed.u32()?, pid: fixed.u32()? };
-    let (match_bits, remote_offset) = (fixed.u64()?, fixed.u64()?);
+    let fixed = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
     let said = if flags & UNSAID == 0 { Some(reader.u64()?) } else { None };
     let hdr_data = reader.u64()?;
     let mut exposed = None;
@@ -372,29 +453,12 @@ fn parse_request(
             .map(|(op, datatype)| Action::Swap(op, datatype, operand))?,
         _ => return None,
     };
-    let ack = match flags >> ACK_SHIFT & 3 {
-        0 => AckReq::None,
-        1 => AckReq::Full,
-        2 => AckReq::Counting,
-        _ => AckReq::Completed,
-    };
     if said.is_none() && (exposed.is_some() || !action.brings()) {
         return None;
     }
     let length = said.unwrap_or((behind + reader.0.len()) as u64);
-    let request = Request {
-        operation,
-        action,
-        ack,
-        initiator,
-        uid,
-        pt_index,
-        match_bits,
-        remote_offset,
-        length,
-        hdr_data,
-    };
-    Some(Message::Request { interface, request, exposed })
+    let said = Said { operation, action, ack: ack_of(flags), length, hdr_data };
+    Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
 /// Bytes of data that go by a line, and the word of a half that has them.
@@ -587,9 +651,18 @@ mod tests {
             assert_ne!(first, MARK);
             let bytes = [&first.to_le_bytes(), rest].concat();
             assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), head)));
-            if matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put)
-            {
-                assert_eq!(head + 8, 64);
+            let is_put = |message: &Message| matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put);
+            // A put is written and read by the line, which says the same.
+            let line: [u64; LINE_WORDS] = std::array::from_fn(|at| {
+                bytes.as_chunks().0.get(at).map_or(0, |word| u64::from_le_bytes(*word))
+            });
+            let mut read = Message::Credit;
+            assert_eq!(read.read_line(first, &line, head + 8).is_some(), is_put(&message));
+            assert_eq!(message.line_head(8).is_some(), is_put(&message));
+            if is_put(&message) {
+                assert_eq!((head + 8, &read), (64, &message));
+                assert_eq!(message.line_head(8).as_ref(), line.first_chunk());
+                assert!((0..head).all(|len| read.read_line(first, &line, len).is_none()), "there is less");
             }
         }
     }
