@@ -16,10 +16,16 @@ impl<K> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq + Copy> Buckets<K> {
+    /// Whether there is no chain.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The chain of a key.
     #[inline]
     pub(crate) fn get(&self, key: K) -> Chain {
-        if self.0.is_empty() { Chain::default() } else { self.0.get(&key).copied().unwrap_or_default() }
+        self.0.get(&key).copied().unwrap_or_default()
     }
 
     /// Puts a place at the end of a key's chain.

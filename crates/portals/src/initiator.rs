@@ -209,15 +209,19 @@ impl Initiator {
     /// and for one that cannot begin. Nothing is remembered of it.
     #[inline]
     pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<(Request, &Region, u64)> {
-        if transfer.action != Action::Put || transfer.ack != AckReq::None || self.has_outgoing() {
+        let Transfer { action: Action::Put, put: Some(local), get: None, ack: AckReq::None, length, .. } =
+            *transfer
+        else {
             return None;
-        }
-        let (Some(Side { local, options, .. }), _) = self.check(transfer, limits).ok()? else { return None };
+        };
+        let MemoryDescriptor { region, options, .. } = &self.mds.get(local.md.0)?.md;
+        let is_inside = local.offset.checked_add(length).is_some_and(|end| end <= region.len());
         let silent = MdOptions::EVENT_SUCCESS_DISABLE | MdOptions::EVENT_SEND_DISABLE;
-        if !options.intersects(silent) || options.contains(MdOptions::EVENT_CT_SEND) {
+        let is_silent = options.intersects(silent) && !options.contains(MdOptions::EVENT_CT_SEND);
+        if !is_inside || !is_silent || length > limits.max_msg_size || self.has_outgoing() {
             return None;
         }
-        Some((self.request(transfer), &self.mds.get(local.md.0)?.md.region, local.offset))
+        Some((self.request(&Transfer { action: Action::Put, ..*transfer }), region, local.offset))
     }
 
     /// Begins a transfer that is held.

@@ -145,19 +145,25 @@ impl MatchList {
             return None;
         }
         let Envelope { initiator, match_bits, .. } = *envelope;
-        let chains = [
-            self.others,
-            self.by_both.get((match_bits, initiator)),
-            self.by_bits.get(match_bits),
-            self.by_source.get(initiator),
-        ];
-        let order = |place: u32| entries.table.at(place).order;
-        let mut best: Option<u32> = None;
-        for chain in chains {
-            let Some(place) = first(entries, CLASS, chain, envelope) else { continue };
-            if best.is_none_or(|before| order(place) < order(before)) {
-                best = Some(place);
-            }
+        let mut best = first(entries, CLASS, self.others, envelope);
+        let mut look = |chain: Chain| {
+            let order = |place: u32| entries.table.at(place).order;
+            let found = first(entries, CLASS, chain, envelope);
+            best = match (best, found) {
+                (Some(before), Some(place)) if order(before) < order(place) => best,
+                (before, None) => before,
+                (_, found) => found,
+            };
+        };
+        // Most lists have entries of one class only.
+        if !self.by_both.is_empty() {
+            look(self.by_both.get((match_bits, initiator)));
+        }
+        if !self.by_bits.is_empty() {
+            look(self.by_bits.get(match_bits));
+        }
+        if !self.by_source.is_empty() {
+            look(self.by_source.get(initiator));
         }
         best.map(|place| entries.table.key_at(place))
     }

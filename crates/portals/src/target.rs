@@ -675,8 +675,10 @@ fn place(listed: &Listed, request: &Request) -> (u64, u64) {
     let offset = if entry.is(EntryOptions::MANAGE_LOCAL) { listed.local } else { request.remote_offset };
     let room = entry.region.len().saturating_sub(offset);
     let mlength = request.length.min(room);
-    let size = request.action.atomic().map_or(1, |(_, datatype)| datatype.size() as u64);
-    (offset, mlength - mlength % size)
+    match request.action.atomic() {
+        Some((_, datatype)) => (offset, mlength - mlength % datatype.size() as u64),
+        None => (offset, mlength),
+    }
 }
 
 /// Whether an entry leaves its list with a message of so many bytes.
