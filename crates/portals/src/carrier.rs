@@ -72,6 +72,8 @@ pub(crate) struct Carrier {
     told: Vec<(u8, u64)>,
     /// Polls until the next that looks at queues.
     polls: u32,
+    /// Messages that had to wait may have left.
+    has_pumped: bool,
 }
 
 impl Carrier {
@@ -83,7 +85,8 @@ impl Carrier {
         let me = Process { nid: address.to_bits(), pid: pid_of(nic.addr().port()) };
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { nic, me, links, to, last: None, heard, events, replaced, told, polls: 0 })
+        let (last, polls, has_pumped) = (None, 0, false);
+        Ok(Self { nic, me, links, to, last, heard, events, replaced, told, polls, has_pumped })
     }
 
     /// Who this process is.
@@ -172,7 +175,7 @@ impl Carrier {
 
     /// A link by which something can go.
     #[inline]
-    fn link(&mut self, number: usize) -> Option<&mut Connection> {
+    pub(crate) fn link(&mut self, number: usize) -> Option<&mut Connection> {
         self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
     }
 
@@ -295,38 +298,51 @@ impl Carrier {
         self.events.pop_front()
     }
 
+    /// Whether messages that had to wait may have left since the last time it was asked.
+    #[inline]
+    pub(crate) fn take_pumped(&mut self) -> bool {
+        std::mem::take(&mut self.has_pumped)
+    }
+
     /// Whether there is another one.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Looks for news at queues; with `brief`, where peers store their messages, only once in a while.
+    /// Looks for news at queues; with `brief`, where peers store their messages, only once in a while. Whether there were any.
     #[inline]
-    pub(crate) fn poll(&mut self, brief: bool) {
+    pub(crate) fn poll(&mut self, brief: bool) -> bool {
         if brief && self.polls > 0 && self.nic.maps_peers {
             self.polls -= 1;
-            return;
+            return false;
         }
         self.polls = QUEUES_EVERY;
-        self.poll_completions();
-        while let Some(event) = self.nic.cm.poll_event() {
-            self.connection_event(event);
-        }
+        self.poll_queues()
     }
 
-    fn poll_completions(&mut self) {
-        let mut wcs = [Wc::default(); BATCH];
+    fn poll_queues(&mut self) -> bool {
+        let mut took = self.poll_completions();
+        while let Some(event) = self.nic.cm.poll_event() {
+            took = true;
+            self.connection_event(event);
+        }
+        took
+    }
+
+    fn poll_completions(&mut self) -> bool {
+        let (mut wcs, mut took) = ([Wc::default(); BATCH], false);
         loop {
             match self.nic.cq.poll(&mut wcs) {
                 Ok(count) => {
                     wcs[..count].iter().for_each(|wc| self.completed(wc));
+                    took |= count > 0;
                     if count < BATCH {
-                        return;
+                        return took;
                     }
                 }
                 Err(_) => {
                     (0..self.links.len()).for_each(|number| self.lose(number, true));
-                    return;
+                    return true;
                 }
             }
         }
@@ -361,6 +377,7 @@ impl Carrier {
     fn pump(&mut self, number: usize) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
         let pumped = link.pump(&mut self.told);
+        self.has_pumped = true;
         self.events
             .extend(self.told.drain(..).map(|(interface, operation)| Event::Left(interface, operation)));
         if pumped.is_err() {

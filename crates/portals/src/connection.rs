@@ -470,6 +470,22 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether there is more to be done here than to take requests: an answer has come, or something waits to be sent.
+    #[inline]
+    pub(crate) fn has_more_than_requests(&self) -> bool {
+        let [_, answers] = &self.rooms;
+        answers.inbox.as_ref().is_some_and(Inbox::has_record)
+            || !answers.arrived.is_empty()
+            || self.has_queue()
+    }
+
+    /// Whether a request has come.
+    #[inline]
+    pub(crate) fn has_request(&self) -> bool {
+        let [requests, _] = &self.rooms;
+        self.has_record() || !requests.arrived.is_empty()
+    }
+
     /// Whether a request may have been stored.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {

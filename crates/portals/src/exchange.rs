@@ -167,6 +167,15 @@ pub enum Taken {
     Other,
 }
 
+/// What a look for news has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Something may be otherwise than before.
+    pub(crate) changed: bool,
+    /// There is more that has come.
+    pub(crate) more: bool,
+}
+
 /// How far messages of a link were taken.
 enum Heard {
     /// There are no more.
@@ -219,6 +228,7 @@ impl Exchange {
     }
 
     /// Whether something has happened since the last time it was asked.
+    #[inline]
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
@@ -230,15 +240,20 @@ impl Exchange {
             && self.carrier.is_drained()
     }
 
-    /// Looks for news, with `brief` only where news come most, and does what follows. Whether there is more that has come.
-    pub(crate) fn progress(&mut self, brief: bool) -> bool {
-        self.carrier.poll(brief);
+    /// Looks for news, with `brief` only where news come most, and does what follows.
+    #[inline]
+    pub(crate) fn progress(&mut self, brief: bool) -> Progress {
+        let took = self.carrier.poll(brief);
         while let Some((link, by)) = self.carrier.next_replaced() {
             self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
         }
         let more = self.hear();
-        self.flush();
-        more
+        // Whatever has brought the interfaces something to say has carried it.
+        if self.news || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
+            self.flush();
+        }
+        let pumped = self.carrier.take_pumped();
+        Progress { changed: took || pumped || self.news, more }
     }
 
     /// Takes messages that have come, of each link a few. Whether there are more.
@@ -246,7 +261,8 @@ impl Exchange {
     fn hear(&mut self) -> bool {
         let (mut more, mut place) = (false, 0);
         while let Some(number) = self.carrier.heard_at(place) {
-            match self.hear_link(number, SLOTS) {
+            let heard = self.hear_puts(number, SLOTS).unwrap_or_else(|| self.hear_link(number, SLOTS));
+            match heard {
                 Heard::All => place += usize::from(self.carrier.is_mapped(place, number)),
                 Heard::Some => {
                     more = true;
@@ -265,6 +281,43 @@ impl Exchange {
             [Heard::Some, _] | [_, Heard::Some] => Heard::Some,
             [_, heard] => heard,
         }
+    }
+
+    /// Takes requests that have come by a link, so many at most, as long as they are puts whose data come along and of which nobody wants
+    /// to hear: the most frequent ones, in few steps. `None` if there is something else to be done, or something wrong: that is for
+    /// [`Exchange::hear_link`], which finds all there that was not taken here.
+    #[inline]
+    fn hear_puts(&mut self, number: usize, most: u32) -> Option<Heard> {
+        let Self { interfaces, carrier, news, .. } = self;
+        let link = carrier.link(number).filter(|link| !link.has_more_than_requests())?;
+        let mut message = Message::Credit;
+        for _ in 0..most {
+            if !link.has_request() {
+                return Some(Heard::All);
+            }
+            let arrived = link.look(VirtualChannel::Request, &mut message).ok()??;
+            let Message::Request { interface, request, exposed: None } = &mut message else { return None };
+            let is_silent = request.action == Action::Put && !request.is_answered();
+            let Interface { engine, map } = interfaces[usize::from(*interface)].as_mut()?;
+            if !is_silent || arrived.len as u64 != request.length {
+                return None;
+            }
+            if map.is_none() {
+                request.initiator = link.peer;
+            }
+            let memory = link.memory(&arrived);
+            let mover = |region: &Region, offset: u64, len: u64| {
+                let moved = memory::store_from(region, offset, len as usize, (memory, arrived.at));
+                if moved.is_ok() { Fail::Ok } else { Fail::Segv }
+            };
+            engine.arrive_whole(request, mover)?;
+            *news = true;
+            if link.pass(&arrived).is_err() {
+                carrier.lose(number, false);
+                return None;
+            }
+        }
+        Some(Heard::Some)
     }
 
     /// Takes messages that have come by a link one way. One that waits for a place at a patient interface stays where it is, and all

@@ -3,6 +3,7 @@
 //! Where messages are matched is one choice, [`Matcher`]: in the caller, or in a thread that stands for the NIC. The engine, and what
 //! carries for it, is the same object in all of them, behind the same lock; what differs is who looks at the device.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,7 +79,7 @@ struct Inner {
     sources: WaitSet,
     /// Rung by a thread whose progress has found something that another one may wait for.
     bell: Arc<Bell>,
-    /// Threads that wait.
+    /// Threads that sleep, or are about to; in virtual time, where nobody sleeps, ranks that wait.
     waiting: AtomicU32,
     /// Somebody is about to sleep on the node as a [`Source`].
     is_armed: AtomicBool,
@@ -113,19 +114,19 @@ impl Inner {
     /// Wakes who waits for news, beside so many.
     #[inline]
     fn tell(&self, but: u32) {
+        // Whoever sleeps has said so before its last look, and if that was too early for the news, the lock has ordered what it said
+        // before this.
         let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > but || is_armed() {
+        if self.waiting.load(Ordering::Relaxed) > but || is_armed() {
             self.host.ring(&self.bell);
         }
     }
 
-    /// Looks at the device, if that is for callers to do.
+    /// Looks at the device, if that is for callers to do. Whether that has changed something.
     #[inline]
-    fn progress(&self, exchange: &mut Exchange, brief: bool) {
-        if self.matcher == Matcher::Caller {
-            // Of more than it took, the news tell who is about to sleep.
-            exchange.progress(brief);
-        }
+    fn progress(&self, exchange: &mut Exchange, brief: bool) -> bool {
+        // Of more than it took, the news tell who is about to sleep.
+        self.matcher == Matcher::Caller && exchange.progress(brief).changed
     }
 
     /// What a caller sleeps on.
@@ -133,39 +134,43 @@ impl Inner {
         if self.matcher == Matcher::Caller { &self.sources } else { &self.bell }
     }
 
-    /// Makes progress until `look` has found something, or the deadline has passed.
-    fn wait<T>(
+    /// Makes progress until `look` says that it has seen what it wants; whether that is so, or the deadline has passed.
+    #[inline]
+    fn wait(
         &self,
         call: &'static str,
         deadline: Option<Time>,
-        mut look: impl FnMut(&mut Exchange) -> Option<T>,
-    ) -> Option<T> {
-        let mut step = |brief: bool, waiting: u32| {
+        mut look: impl FnMut(&mut Exchange) -> bool,
+    ) -> bool {
+        let mut step = |brief: bool, waiting: bool| {
             self.looked();
-            let (found, has_news) = self.enter(|exchange| {
-                // What is there already needs no look at the device.
-                look(exchange).or_else(|| {
-                    self.progress(exchange, brief);
-                    look(exchange)
-                })
-            });
+            let mut exchange = self.exchange.lock(&self.host);
+            // What is there already needs no look at the device.
+            let mut is_over = look(&mut exchange);
+            if !is_over && self.progress(&mut exchange, brief) {
+                is_over = look(&mut exchange);
+            }
+            let has_news = exchange.take_news();
+            drop(exchange);
             if has_news {
                 // Whoever has found what it waits for need not be woken.
-                self.tell(if found.is_some() { waiting } else { 0 });
+                self.tell(u32::from(is_over && waiting));
             }
-            found
+            is_over.then_some(())
         };
-        if let Some(found) = step(true, 0) {
-            return Some(found);
+        if step(true, false).is_some() {
+            return true;
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let sleeper = Sleeper { inner: self, waits: Cell::new(false) };
+        if self.host.node().is_some() {
+            sleeper.wait();
+        }
         let mut looks = 0;
-        let found = self.host.wait(call, self.source(), deadline, || {
+        let step = || {
             looks += 1;
-            step(looks < BRIEF_LOOKS, 1)
-        });
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        found
+            step(looks < BRIEF_LOOKS, sleeper.waits.get())
+        };
+        self.host.wait(call, &sleeper, deadline, step).is_some()
     }
 
     /// The program has looked for itself. That another look is lost here does no harm.
@@ -176,7 +181,12 @@ impl Inner {
 
     /// Takes all that has come.
     fn look_at_all(&self) {
-        while self.with(|exchange| exchange.progress(false)) && !self.is_over.load(Ordering::SeqCst) {}
+        loop {
+            let more = self.with(|exchange| exchange.progress(false).more);
+            if !more || self.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+        }
     }
 
     /// The thread's life.
@@ -214,6 +224,40 @@ impl Inner {
                 let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
                 (!goes_on).then_some(())
             });
+        }
+    }
+}
+
+/// What a wait of a thread sleeps on. Most waits end before they would sleep, and whoever has news need not hear of those.
+struct Sleeper<'a> {
+    inner: &'a Inner,
+    /// It is among those that wait.
+    waits: Cell<bool>,
+}
+
+impl Sleeper<'_> {
+    fn wait(&self) {
+        if !self.waits.replace(true) {
+            self.inner.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Source for Sleeper<'_> {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.inner.source().prepare_wait(wakes);
+        self.wait();
+    }
+
+    fn stirs(&self) -> u64 {
+        self.inner.source().stirs()
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if self.waits.get() {
+            self.inner.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -439,11 +483,16 @@ impl Ni {
         mut look: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Option<T> {
         let number = self.kind.number();
-        let found = self.inner().wait(call, deadline, |exchange| match exchange.interface(number) {
-            Some(interface) => look(&mut interface.engine).map(Some),
-            None => Some(None),
+        // What is found may be large, and is put where it stays.
+        let mut found = None;
+        self.inner().wait(call, deadline, |exchange| match exchange.interface(number) {
+            Some(interface) => {
+                found = look(&mut interface.engine);
+                found.is_some()
+            }
+            None => true,
         });
-        found.flatten()
+        found
     }
 
     /// Whether no operation is under way, neither of this process nor at it, and all that was said has left.
@@ -496,9 +545,9 @@ impl Ni {
     pub fn close(&self) {
         let (inner, number) = (self.inner(), self.kind.number());
         let deadline = inner.host.after(LINGER);
-        inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number).then_some(()));
+        inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number));
         inner.with(|exchange| exchange.carrier.ask_idle());
-        inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle().then_some(()));
+        inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle());
         inner.with(|exchange| {
             exchange.close(number);
             exchange.has_news();
