@@ -2,7 +2,8 @@
 //! ones go in a second, and what it costs a process that computes to be put to meanwhile, by who matches.
 //!
 //! Beside each device stands what it is made of: on `shm` verbs' sends, and process_vm_writev(2), which private memory needs; on `iwarp`
-//! a plain TCP connection.
+//! a plain TCP connection. What two threads take to hand one word to each other, by a cache line for each way, tells what state the
+//! processors are in: how near the two are to each other changes between runs on virtual machines, and all short figures with it.
 //!
 //! `cargo run --release -p portals --example put_speed [DEVICE...]`
 
@@ -12,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nic_soft::floor::{PeerMemory, Region as FloorRegion, Tcp, nonces};
+use nic_soft::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
 use portals::{
     AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, ListId, Local,
     Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions, Region, Transfer,
@@ -400,8 +401,27 @@ impl Floor for Stream {
     }
 }
 
+/// Nanoseconds of a word by a line for each way, there and back.
+fn mailbox_ns(host: &Host, rounds: u64) -> f64 {
+    let region = Arc::new(FloorRegion::private(4096).expect("memory"));
+    region.fill(0);
+    let other = region.clone();
+    let pong = move || {
+        other.bounce((Role::Pong, Lines::Two), 0, rounds, 0, &never).expect("answered");
+    };
+    let task = host.spawn("other", None, pong).expect("a thread");
+    // Until the other one has begun, it is the start of a thread that is measured.
+    let begun = region.bounce((Role::Ping, Lines::Two), 0, 1, 0, &never).expect("answered");
+    let began = host.now();
+    region.bounce((Role::Ping, Lines::Two), begun, rounds - 1, 0, &never).expect("answered");
+    let took = host.now().since(began);
+    task.join();
+    took.as_ps() as f64 / 1000.0 / (rounds - 1) as f64
+}
+
 /// What one turn finds of one way to match.
 struct Found {
+    mailbox_ns: f64,
     put_ns: f64,
     long_ns: f64,
     short_ns: f64,
@@ -410,18 +430,19 @@ struct Found {
 }
 
 fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
+    let mailbox_ns = mailbox_ns(host, ROUNDS);
     let put_ns = both(host, puts, ROUNDS, ping);
     let long_ns = both(host, puts, LONGS, long);
     let short_ns = both(host, puts, SHORTS * WINDOW, short);
     let (worked, took) = computing(host, puts, steps, 16);
-    Found { put_ns, long_ns, short_ns, worked, took_ns: took / 16.0 }
+    Found { mailbox_ns, put_ns, long_ns, short_ns, worked, took_ns: took / 16.0 }
 }
 
 fn compare(host: &Host, device: &str) {
     let floor: Box<dyn Floor> =
         if device.starts_with("shm") { Box::new(Memory::new(host, device)) } else { Box::new(Stream::new()) };
     let mut floors = [Vec::new(), Vec::new()];
-    let mut found: [[Vec<f64>; 6]; Matcher::ALL.len()] = Default::default();
+    let mut found: [[Vec<f64>; 7]; Matcher::ALL.len()] = Default::default();
     let steps = 2_000_000;
     for ((matcher, _), found) in Matcher::ALL.into_iter().zip(&mut found) {
         // One pair at a time: threads of others that spin would take the processors.
@@ -435,6 +456,7 @@ fn compare(host: &Host, device: &str) {
             // The first turn makes connections and touches memory.
             if turn > 0 {
                 let all = [
+                    one.mailbox_ns / 2.0,
                     one.put_ns / 2.0,
                     one.put_ns / short_floor,
                     long_floor / one.long_ns,
@@ -454,12 +476,12 @@ fn compare(host: &Host, device: &str) {
     );
     println!("medians of {TURNS} turns:");
     println!(
-        "  matched by   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
+        "  matched by   mailbox, ns   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
     );
     for ((_, name), found) in Matcher::ALL.into_iter().zip(found) {
-        let [put, latency, bandwidth, rate, loss, late] = found.map(median);
+        let [mailbox, put, latency, bandwidth, rate, loss, late] = found.map(median);
         println!(
-            "  {name:<12} {put:>14.0}  {latency:>14.2}  {bandwidth:>24.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
+            "  {name:<12} {mailbox:>11.0}  {put:>14.0}  {latency:>14.2}  {bandwidth:>24.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
         );
     }
 }
