@@ -24,6 +24,7 @@ pub use checked::{CheckedPlan, Chosen};
 pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
+pub use only::Only;
 pub use time::Time;
 pub(crate) use time::WALL;
 #[cfg(test)]
@@ -67,8 +68,8 @@ pub struct Plan {
     pub against: Option<PathBuf>,
     /// Values of [`keys::KEYS`].
     pub set: BTreeMap<String, String>,
-    /// Levels that a variant must have to be measured, by factor; none for all variants.
-    pub only: BTreeMap<String, String>,
+    /// Levels of which a variant must have one of each factor to be measured; none for all variants.
+    pub only: Only,
 }
 
 impl Plan {

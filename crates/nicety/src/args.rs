@@ -123,7 +123,7 @@ pub(crate) struct BenchArgs {
     /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
     #[arg(short, long, value_name = "LIST", value_parser = sizes::parse, allow_negative_numbers = true)]
     pub(crate) size: Option<Sizes>,
-    /// Only variants with these levels, such as op=write,source=host,sink=host
+    /// Only variants with these levels, such as op=write,op=send,source=host: either op, that source
     #[arg(long, value_name = "FACTOR=LEVEL[,...]", value_delimiter = ',', value_parser = setting)]
     pub(crate) only: Vec<(String, String)>,
     /// Of nas-...: how large the problem is, as --only class=CLASS

@@ -8,38 +8,60 @@ use super::words::{did_you_mean, join};
 use crate::experiment::{Experiment, Variant};
 use crate::schema::{Origin, Parameter};
 
-/// Levels by factor.
-pub(super) type Only = BTreeMap<String, String>;
+/// Levels by factor; of several of one factor a variant has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only(BTreeMap<String, BTreeSet<String>>);
 
-/// Whether a variant has all these levels.
+impl FromIterator<(String, String)> for Only {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        let mut only = Self::default();
+        for (factor, level) in pairs {
+            only.0.entry(factor).or_default().insert(level);
+        }
+        only
+    }
+}
+
+impl Only {
+    /// Whether nothing is left out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether a variant has one of the levels of each factor.
 pub(super) fn has(variant: &Variant, only: &Only) -> bool {
-    only.iter().all(|(factor, level)| variant.iter().any(|(f, l)| f == factor && l == level))
+    only.0.iter().all(|(factor, levels)| variant.iter().any(|(f, l)| f == factor && levels.contains(l)))
 }
 
 /// What was asked for, among the parameters of the run.
 pub(super) fn parameter(only: &Only) -> Option<Parameter> {
-    let value = text(only.iter());
+    let value = text(only);
     (!only.is_empty()).then(|| Parameter { key: "only".to_owned(), value, unit: None, origin: Origin::Flag })
 }
 
-fn text<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    pairs.map(|(factor, level)| format!("{factor}={level}")).collect::<Vec<_>>().join(",")
+fn pairs(only: &Only) -> impl Iterator<Item = (&str, &str)> {
+    only.0.iter().flat_map(|(factor, levels)| levels.iter().map(|level| (factor.as_str(), level.as_str())))
+}
+
+fn text(only: &Only) -> String {
+    pairs(only).map(|(factor, level)| format!("{factor}={level}")).collect::<Vec<_>>().join(",")
 }
 
 /// Factors and levels that no variant of these experiments has, or no variant has together.
 pub(super) fn mistakes(of: &[&'static dyn Experiment], levels: &Levels, only: &Only) -> Vec<PlanError> {
     let all: Vec<Variant> = of.iter().flat_map(|e| replaced(e.variants(false), levels)).collect();
     // Without experiments there is a mistake already.
-    if all.is_empty() || only.is_empty() || all.iter().any(|variant| has(variant, only)) {
+    if all.is_empty() || only.is_empty() {
         return Vec::new();
     }
     let alone: Vec<PlanError> =
-        only.iter().filter_map(|(factor, level)| unknown(&all, factor, level)).collect();
-    if !alone.is_empty() {
+        pairs(only).filter_map(|(factor, level)| unknown(&all, factor, level)).collect();
+    if !alone.is_empty() || all.iter().any(|variant| has(variant, only)) {
         return alone;
     }
     let known = "each of these exists, but not together; leave one away".to_owned();
-    vec![PlanError::Only { asked: text(only.iter()), hint: String::new(), known }]
+    vec![PlanError::Only { asked: text(only), hint: String::new(), known }]
 }
 
 fn unknown(all: &[Variant], factor: &str, level: &str) -> Option<PlanError> {

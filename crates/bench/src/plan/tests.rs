@@ -30,8 +30,8 @@ fn every_mistake_is_named_with_what_exists_instead() {
     assert!(all.iter().all(|line| !line.contains('\n')));
 }
 
-/// Goal: of all variants those with the levels asked for, also such as a short overview leaves out; levels that there are
-/// not are named with those that there are.
+/// Goal: of all variants those with the levels asked for, of one factor either, also such as a short overview leaves out; levels
+/// that there are not are named with those that there are.
 #[test]
 fn only_some_variants() {
     let only =
@@ -47,8 +47,14 @@ fn only_some_variants() {
     let measured: Vec<&Cell> = cells.iter().filter(|c| c.experiment != FLOOR).collect();
     assert_eq!(measured.len(), 1, "{measured:?}");
     assert!(measured[0].variant.is(factor::OP, "send") && measured[0].variant.is(factor::SINK, "nic"));
+    let either = only(&[("op", "send"), ("op", "write"), ("source", "host"), ("sink", "nic")]);
+    let cells = Plan { only: either, ..asked.clone() }.check().expect("a plan").cells;
+    let ops: BTreeSet<&str> =
+        cells.iter().filter(|c| c.experiment != FLOOR).filter_map(|c| c.variant.get(factor::OP)).collect();
+    assert_eq!(ops, BTreeSet::from(["send", "write"]));
     for (pairs, part) in [
         (&[("op", "sned")][..], "no variant has op=sned, did you mean \"send\"?; op can be cas, fadd, read,"),
+        (&[("op", "send"), ("op", "wriet")], "no variant has op=wriet, did you mean \"write\"?"),
         (&[("opp", "send")], "did you mean \"op\"?; these experiments have the factors op, sink, source"),
         (&[("op", "cas"), ("sink", "host"), ("source", "nic")], "not together"),
     ] {

@@ -7,7 +7,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};
-use bench::plan::{Plan, PlanError};
+use bench::plan::{Only, Plan, PlanError};
 use bench::schema::Run;
 use bench::variant::factor;
 
@@ -100,8 +100,8 @@ fn plan(args: &BenchArgs, config: &Config) -> Plan {
     }
 }
 
-/// Levels that variants must have.
-fn only(args: &BenchArgs) -> BTreeMap<String, String> {
+/// Levels of which variants must have one of each factor.
+fn only(args: &BenchArgs) -> Only {
     let class = args.class.iter().map(|class| (factor::CLASS.name().to_owned(), class.clone()));
     args.only.iter().cloned().chain(class).collect()
 }
