@@ -21,6 +21,34 @@ pub struct Algorithm {
     plan: Option<fn(&Task) -> Schedule>,
 }
 
+/// Why an algorithm that was asked for by name cannot carry out a call.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unfit {
+    /// The kind has none of that name.
+    #[error("{} has no algorithm `{name}`: it has {}", .kind.name(), names(*.kind))]
+    Unknown {
+        /// What was to be carried out.
+        kind: Kind,
+        /// The name asked for.
+        name: String,
+    },
+    /// It asks more of a call.
+    #[error("{} by `{name}` is not possible: {why}", .kind.name())]
+    Refuses {
+        /// What was to be carried out.
+        kind: Kind,
+        /// Its name.
+        name: &'static str,
+        /// What the call lacks.
+        why: &'static str,
+    },
+}
+
+/// The names of a kind's algorithms.
+fn names(kind: Kind) -> String {
+    Algorithm::of(kind).map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
+}
+
 /// What an algorithm asks of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Needs {
@@ -114,18 +142,13 @@ impl Algorithm {
     /// The one of a kind with a name, if it can carry out a call.
     ///
     /// # Errors
-    /// With a text if there is none, or it cannot.
-    pub fn named(name: &str, case: &Case) -> Result<&'static Self, String> {
-        let Some(found) = Self::of(case.kind).find(|algorithm| algorithm.name == name) else {
-            let names: Vec<_> = Self::of(case.kind).map(|algorithm| algorithm.name).collect();
-            return Err(format!(
-                "{} has no algorithm `{name}`: it has {}",
-                case.kind.name(),
-                names.join(", ")
-            ));
-        };
+    /// [`Unfit`] if there is none, or it cannot.
+    pub fn named(name: &str, case: &Case) -> Result<&'static Self, Unfit> {
+        let kind = case.kind;
+        let found = Self::of(kind).find(|algorithm| algorithm.name == name);
+        let found = found.ok_or_else(|| Unfit::Unknown { kind, name: name.to_owned() })?;
         match found.refuses(case) {
-            Some(why) => Err(format!("{} by `{name}` is not possible: {why}", case.kind.name())),
+            Some(why) => Err(Unfit::Refuses { kind, name: found.name, why }),
             None => Ok(found),
         }
     }

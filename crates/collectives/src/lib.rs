@@ -50,7 +50,7 @@ mod task;
 mod tree;
 mod vector;
 
-pub use choose::{Algorithm, Choice, choose, explain};
+pub use choose::{Algorithm, Choice, Unfit, choose, explain};
 pub use cost::{Case, Cost, Costs};
 pub use inter::plan as plan_inter;
 pub use neighbour::{Neighbours, plan as plan_neighbours};

@@ -65,7 +65,7 @@ pub use moves::{Effect, Move, Moves};
 pub use page::html;
 pub use published::{ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select};
 pub use quantity::{Probe, Tuning};
-pub use real::{Comparison, OTHERS, OURS, Real};
+pub use real::{Comparison, OTHERS, OURS, Real, RealError};
 pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
 pub use rows::{GROUPS, cards};
 pub use run::{Options, machines, run};

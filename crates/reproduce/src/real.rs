@@ -68,6 +68,35 @@ pub struct Real {
     pub comparisons: Vec<Comparison>,
 }
 
+/// What is wrong with a file of real measurements.
+#[derive(Debug, thiserror::Error)]
+pub enum RealError {
+    /// Its first line says nothing of how it was measured.
+    #[error("it does not begin with the conditions; is it from `cargo xtask peers --paper`?")]
+    Conditions,
+    /// A line that cannot be read.
+    #[error(transparent)]
+    Line(#[from] csv::Error),
+    /// No time that anything can take.
+    #[error("{library} takes {ns} ns for {cell} in turn {turn}")]
+    Time {
+        /// The library's name.
+        library: String,
+        /// What was measured, and at which size.
+        cell: String,
+        /// The turn.
+        turn: u32,
+        /// Nanoseconds.
+        ns: f64,
+    },
+    /// A library of another name than those that are compared.
+    #[error("no library is called {0:?} here")]
+    Library(String),
+    /// Nothing was measured.
+    #[error("it has no line")]
+    Empty,
+}
+
 /// Nanoseconds of each cell of a library, by turn.
 type Times = BTreeMap<(String, String), BTreeMap<u32, f64>>;
 
@@ -75,26 +104,25 @@ impl Real {
     /// Reads a file of `cargo xtask peers --paper`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn read(text: &str) -> Result<Self, String> {
+    /// What is wrong with it.
+    pub fn read(text: &str) -> Result<Self, RealError> {
         let conditions = text.lines().next().and_then(|line| line.strip_prefix("# "));
-        let wrong = "it does not begin with the conditions; is it from `cargo xtask peers --paper`?";
-        let conditions = conditions.ok_or(wrong)?.to_owned();
+        let conditions = conditions.ok_or(RealError::Conditions)?.to_owned();
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let mut times = Times::new();
         for line in reader.deserialize() {
-            let Line { library, cell, turn, ns } = line.map_err(|error| error.to_string())?;
+            let Line { library, cell, turn, ns } = line?;
             if !(ns.is_finite() && ns > 0.0) {
-                return Err(format!("{library} takes {ns} ns for {cell} in turn {turn}"));
+                return Err(RealError::Time { library, cell, turn, ns });
             }
             let known = OURS.iter().chain(&OTHERS).any(|(word, _)| *word == library);
             if !known {
-                return Err(format!("no library is called {library:?} here"));
+                return Err(RealError::Library(library));
             }
             times.entry((library, cell)).or_default().insert(turn, ns);
         }
         if times.is_empty() {
-            return Err("it has no line".to_owned());
+            return Err(RealError::Empty);
         }
         Ok(Self { conditions, comparisons: COMPARISONS.iter().map(|one| compared(one, &times)).collect() })
     }
@@ -211,7 +239,7 @@ mod tests {
             ("# here\nlibrary,cell,turn,ns\nlam,latency:4,1,5\n", "lam"),
             ("# here\nlibrary,cell,turn,ns\nring,latency:4,one,5\n", "one"),
         ] {
-            let said = Real::read(text).expect_err(text);
+            let said = Real::read(text).expect_err(text).to_string();
             assert!(said.contains(why) || why == "one", "{said}");
         }
     }

@@ -1,5 +1,6 @@
 //! `nicety reproduce`: the papers' published numbers beside the modelled cards.
 
+use std::fmt;
 use std::path::Path;
 
 use report::number::plural;
@@ -37,9 +38,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
 
 /// A file of real measurements.
 fn real(path: &Path) -> Result<Real, Failure> {
-    let wrong = |why: String| Failure::usage(format!("--real {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    Real::read(&text).map_err(wrong)
+    let wrong = |why: &dyn fmt::Display| Failure::usage(format!("--real {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    Real::read(&text).map_err(|error| wrong(&error))
 }
 
 fn wanted(args: &ReproduceArgs) -> Vec<Wanted<'_>> {

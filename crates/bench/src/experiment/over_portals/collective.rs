@@ -148,7 +148,8 @@ impl Plan {
             segment: u64::MAX,
             shared: 0,
         };
-        let algorithm = Algorithm::named(algorithm(kind, ranks), &case).map_err(Fault::Meaningless)?;
+        let algorithm = Algorithm::named(algorithm(kind, ranks), &case);
+        let algorithm = algorithm.map_err(|unfit| Fault::Meaningless(unfit.to_string()))?;
         let one = |buffer| {
             let count = if kind.reduces() { size / NUMBER } else { size };
             let each = if kind.reduces() { NUMBER } else { 1 };
