@@ -240,29 +240,48 @@ impl Default for Receive {
     }
 }
 
+/// Slots of a queue of receives at first.
+const FIRST_LAP: usize = 16;
+
 /// A queue of receives, a queue pair's own or a shared one.
+///
+/// Its slots are a ring of no more than there were ever receives in it at once, and not of as many as may be posted: where a program
+/// has many posted at a time it goes round in all of them, and else in a few lines that stay in the cache.
 pub(super) struct ReceiveQueue {
     name: &'static str,
-    /// For each of at most `depth` slots, as many as were ever used at once: a head with the receive's identifier as its address
-    /// and the number of its SGEs as its length, then these. Side by side: of a deep queue, a post brings one line, not two.
+    /// For each slot a head with the receive's identifier as its address and the number of its SGEs as its length, then these. Side by
+    /// side: of a deep queue, a post brings one line, not two.
     slots: Vec<Sge>,
     depth: usize,
     max_sge: usize,
+    /// Slots of the ring.
+    lap: usize,
+    /// The slot of the next receive.
+    first: usize,
+    /// Receives that nobody has taken.
+    left: usize,
     posted: u64,
-    taken: u64,
 }
 
 impl ReceiveQueue {
     pub(super) fn new(name: &'static str, depth: u32, max_sge: u32) -> Self {
         let (depth, max_sge) = (depth as usize, max_sge as usize);
         let slots = Vec::with_capacity(depth * (1 + max_sge));
-        Self { name, slots, depth, max_sge, posted: 0, taken: 0 }
+        Self { name, slots, depth, max_sge, lap: 0, first: 0, left: 0, posted: 0 }
     }
 
-    /// Where the slot of a receive begins.
+    /// What is in a slot.
     #[inline]
-    fn slot(&self, number: u64) -> usize {
-        (number % self.depth as u64) as usize * (1 + self.max_sge)
+    fn slot(&mut self, number: usize) -> &mut [Sge] {
+        let len = 1 + self.max_sge;
+        &mut self.slots[number * len..][..len]
+    }
+
+    /// The slot so many behind the first one.
+    #[inline]
+    fn behind_first(&self, steps: usize) -> usize {
+        let number = self.first + steps;
+        if number < self.lap { number } else { number - self.lap }
     }
 
     /// Posts a receive, if there is a slot.
@@ -273,34 +292,46 @@ impl ReceiveQueue {
         if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
             return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
         }
-        let at = self.slot(self.posted);
-        if self.slots.len() == at {
-            // The first time round, slots come in order. Within the capacity: nothing is allocated.
-            self.slots.resize(at + 1 + self.max_sge, Sge::default());
+        if self.left == self.lap {
+            self.lengthen();
         }
-        self.slots[at] = Sge { addr: wr.wr_id, length: wr.sges.len() as u32, lkey: 0 };
-        self.slots[at + 1..][..wr.sges.len()].copy_from_slice(wr.sges);
+        let number = self.behind_first(self.left);
+        let slot = self.slot(number);
+        slot[0] = Sge { addr: wr.wr_id, length: wr.sges.len() as u32, lkey: 0 };
+        slot[1..][..wr.sges.len()].copy_from_slice(wr.sges);
+        self.left += 1;
         self.posted += 1;
         Ok(())
+    }
+
+    /// Makes more slots. Within the capacity: nothing is allocated.
+    #[cold]
+    fn lengthen(&mut self) {
+        let len = 1 + self.max_sge;
+        self.slots.rotate_left(self.first * len);
+        self.first = 0;
+        self.lap = (self.lap * 2).max(FIRST_LAP).min(self.depth);
+        self.slots.resize(self.lap * len, Sge::default());
     }
 
     /// Takes the next receive, if there is one.
     #[inline]
     pub(super) fn take(&mut self, into: &mut Receive) -> bool {
-        if self.taken == self.posted {
+        if self.left == 0 {
             return false;
         }
-        let at = self.slot(self.taken);
-        let head = self.slots[at];
-        self.taken += 1;
+        let slot = self.slot(self.first);
+        let head = slot[0];
         into.wr_id = head.addr;
-        into.sges.set(&self.slots[at + 1..][..head.length as usize]);
+        into.sges.set(&slot[1..][..head.length as usize]);
+        self.first = self.behind_first(1);
+        self.left -= 1;
         true
     }
 
     /// Receives that nobody has taken.
     pub(super) fn left(&self) -> u64 {
-        self.posted - self.taken
+        self.left as u64
     }
 }
 
@@ -348,5 +379,36 @@ mod tests {
             assert_eq!((receive.wr_id, receive.sges.total()), (wr_id, total));
         }
         assert!(!queue.take(&mut receive) && queue.left() == 0);
+    }
+
+    /// Goal: the ring gives what was posted, in order, however full it is and wherever it is made longer, and is no longer than it has
+    /// to be. Method: posts and takes at random, ever more of them posted at once, beside a plain queue.
+    #[test]
+    fn a_ring_of_receives_grows_with_what_is_posted() {
+        const DEPTH: usize = 100;
+        let (mut queue, reclaimed) = (ReceiveQueue::new("receive", DEPTH as u32, 2), AtomicU64::new(0));
+        let (mut plain, mut receive) = (std::collections::VecDeque::new(), Receive::default());
+        let (mut random, mut number) = (1_u64, 0);
+        for step in 0..40_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Some laps with each filling, as low as one and as high as there is room.
+            let most = 1 + step / 400;
+            if random >> 63 == 0 && plain.len() < most {
+                number += 1;
+                let sges = &[sge(number), sge(number + 1)][..(number % 3) as usize];
+                queue.post(&RecvWr::new(number, sges), &reclaimed).expect("room");
+                plain.push_back((number, sges.len()));
+            } else if let Some((wr_id, count)) = plain.pop_front() {
+                assert!(queue.take(&mut receive));
+                assert_eq!((receive.wr_id, receive.sges.as_slice().len()), (wr_id, count));
+                assert!(receive.sges.as_slice().first().is_none_or(|sge| sge.addr == wr_id));
+                reclaimed.fetch_add(1, Ordering::Relaxed);
+            } else {
+                assert!(!queue.take(&mut receive));
+            }
+            assert_eq!(queue.left(), plain.len() as u64);
+            assert!(queue.lap <= (2 * most).clamp(FIRST_LAP, DEPTH), "{} slots for {most}", queue.lap);
+        }
+        assert!(queue.lap > DEPTH / 2, "it was filled");
     }
 }
