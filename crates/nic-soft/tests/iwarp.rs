@@ -4,6 +4,8 @@
 
 #[path = "iwarp/clients.rs"]
 mod clients;
+#[path = "iwarp/crowd.rs"]
+mod crowd;
 #[path = "iwarp/handover.rs"]
 mod handover;
 #[path = "iwarp/killed.rs"]

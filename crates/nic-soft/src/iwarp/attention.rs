@@ -23,6 +23,9 @@ const POLLS_OF_A_POLLER: u32 = 8;
 /// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
+/// Polls with news, each soon after the one before, after which epoll is muted: enough to pay for it.
+const POLLS_TO_MUTE: u32 = 16;
+
 /// What the thread finds when it looks at a connection that it watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -45,6 +48,10 @@ pub(super) struct Attention {
     polls_when_looked: u32,
     /// Pollers are told of the socket: see [`super::ready`]. Every one of their polls is one of this connection then.
     listed: bool,
+    /// There was memory for that.
+    has_place: bool,
+    /// How often something has come in polls that follow each other; epoll is muted once that was often.
+    streak: u32,
 }
 
 impl Attention {
@@ -126,7 +133,7 @@ impl Attention {
         let reactor = &queues.shared.reactor;
         if !self.listed && queues.shared.is_crowded() {
             self.listed = true;
-            queues.shared.news.list(socket, queues.num);
+            self.has_place = queues.shared.news.list(socket, queues.num);
         }
         if self.watched && !rnr {
             if self.armed.take().is_some() {
@@ -144,10 +151,31 @@ impl Attention {
         }
     }
 
+    /// Something has come in a poll, and the next ones look here, too.
+    #[inline]
+    pub(super) fn on_news(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        if self.has_place && self.streak < POLLS_TO_MUTE {
+            self.streak += 1;
+            if self.streak == POLLS_TO_MUTE {
+                queues.shared.news.mute(socket);
+            }
+        }
+    }
+
+    /// The next poll looks here only if it is told of the socket.
+    #[inline]
+    pub(super) fn on_calm(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        let streak = std::mem::take(&mut self.streak);
+        if streak == POLLS_TO_MUTE && !queues.shared.news.unmute(socket, queues.num) {
+            self.has_place = false;
+            queues.shared.news.unlist(socket);
+        }
+    }
+
     /// Nobody is to look any more.
     pub(super) fn leave(&self, socket: BorrowedFd<'_>, shared: &Shared) {
         shared.reactor.unwatch(socket);
-        if self.listed {
+        if self.has_place {
             shared.news.unlist(socket);
         }
     }

@@ -75,7 +75,7 @@ impl CqInner {
         let count = users.list.len();
         let turns = if count > TURNS && self.device.shared.is_crowded() {
             self.device.drive_ready();
-            usize::from(self.device.shared.news.is_turn())
+            usize::from(self.device.shared.is_turn())
         } else {
             count.min(TURNS)
         };

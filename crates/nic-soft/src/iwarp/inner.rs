@@ -153,7 +153,7 @@ impl Inner {
     pub(super) fn drive_ready(&self) {
         self.shared.news.take(|num, by| {
             if self.qp(num).is_some_and(|qp| !qp.poll(by)) {
-                self.shared.news.again(num);
+                self.shared.news.again(num, by);
             }
         });
     }
@@ -180,7 +180,7 @@ impl Chore for Inner {
                 qp.poll(By::Poller);
             });
         }
-        let turns = if count > TURNS { usize::from(self.shared.news.is_turn()) } else { count };
+        let turns = if count > TURNS { usize::from(self.shared.is_turn()) } else { count };
         let mut some = [const { None }; TURNS];
         for (step, place) in some.iter_mut().take(turns).enumerate() {
             *place = Some(connected.list[(connected.turn + step) % count].clone());

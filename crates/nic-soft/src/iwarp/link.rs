@@ -138,14 +138,20 @@ impl Link {
     /// Receives what has come and sends what waits.
     pub(super) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
         let polls = by != By::Other;
-        if by == By::Reminded {
-            self.has_next_poll = false;
+        match by {
+            By::Reminded => self.has_next_poll = false,
+            // It is in the next poll by itself, and whoever looks then finds what epoll tells of.
+            By::Told if self.has_next_poll => return Ok(()),
+            By::Told | By::Poller | By::Other => {}
         }
         if polls {
             self.polls_left = self.polls_left.saturating_sub(1);
             self.attention.on_poll(self.socket.as_fd(), queues);
         }
         let any = self.receive(queues)?;
+        if any && polls && self.polls_left > 1 {
+            self.attention.on_news(self.socket.as_fd(), queues);
+        }
         if polls && self.is_tended() && self.sending.may_wait(queues, any) {
             return Ok(());
         }
@@ -169,13 +175,14 @@ impl Link {
     pub(super) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
-        let any = self.receiving.end_turn(queues);
-        if any {
+        let bytes = self.receiving.end_turn(queues);
+        if bytes > 0 {
             queues.stir_receives();
             // There may be more.
             self.polls_left = queues.shared.news.polls_after_news();
+            queues.shared.news.heard(bytes);
         }
-        result.map(|()| any)
+        result.map(|()| bytes > 0)
     }
 
     fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
@@ -227,9 +234,14 @@ impl Link {
     pub(super) fn settle(&mut self, queues: &Queues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
         self.attention.settle(self.socket.as_fd(), queues, rnr, blocked);
-        if self.attention.is_listed() && (self.polls_left > 0 || blocked) && !self.has_next_poll {
+        if !self.attention.is_listed() || self.has_next_poll {
+            return;
+        }
+        if self.polls_left > 0 || blocked {
             self.has_next_poll = true;
-            queues.shared.news.again(queues.num);
+            queues.shared.news.again(queues.num, By::Reminded);
+        } else {
+            self.attention.on_calm(self.socket.as_fd(), queues);
         }
     }
 

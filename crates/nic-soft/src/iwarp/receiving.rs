@@ -144,14 +144,14 @@ impl Receiving {
         }
     }
 
-    /// Ends a turn: whoever sleeps hears of what was written. Whether anything has come in it.
+    /// Ends a turn: whoever sleeps hears of what was written. How many bytes have come in it.
     #[inline]
-    pub(super) fn end_turn(&mut self, queues: &Queues) -> bool {
+    pub(super) fn end_turn(&mut self, queues: &Queues) -> usize {
         if std::mem::take(&mut self.wrote) {
             queues.wake_for_write();
         }
         self.ahead.shrink(&queues.shared.staging);
-        self.turn > 0
+        self.turn
     }
 
     /// The fast path of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.

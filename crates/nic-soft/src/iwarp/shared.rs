@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use host::{Host, Time};
@@ -31,8 +31,8 @@ pub(super) struct Shared {
     pub(super) news: News,
     pub(super) tide: Tide,
     lingering: Lingering,
-    /// Connections are too many to look at each.
-    crowded: AtomicBool,
+    /// How many connections there are.
+    connections: AtomicUsize,
     pub(super) events: Events<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
@@ -57,7 +57,7 @@ impl Shared {
             news: News::new().map_err(refused)?,
             tide: Tide::default(),
             lingering: Lingering::default(),
-            crowded: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
             events: Events::asynchronous()?,
             condemned: Mutex::default(),
             woken: AtomicU32::new(0),
@@ -118,13 +118,19 @@ impl Shared {
 
     /// So many connections there are now.
     pub(super) fn set_connections(&self, count: usize) {
-        self.crowded.store(count > TURNS, Ordering::Relaxed);
+        self.connections.store(count, Ordering::Relaxed);
     }
 
     /// Whether there are more connections than whoever polls looks at one by one.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
-        self.crowded.load(Ordering::Relaxed)
+        self.connections.load(Ordering::Relaxed) > TURNS
+    }
+
+    /// Whether this poll looks at the next connection in turn, whatever is new.
+    #[inline]
+    pub(super) fn is_turn(&self) -> bool {
+        self.news.is_turn(self.connections.load(Ordering::Relaxed))
     }
 
     /// Closes a connection such that the peer hears what was said last.
