@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use host::{Bell, Wake};
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,6 +23,8 @@ const KEPT: usize = 256;
 pub(crate) struct Events<T> {
     /// Each in a box: one large block, given back, would raise the size from which malloc(3) gives blocks back to the system.
     queue: Mutex<VecDeque<Box<T>>>,
+    /// How many there are, for who looks again and again where there are none. Changed under the queue's lock.
+    len: AtomicUsize,
     max: usize,
     bell: Bell,
     /// Counts the events.
@@ -46,7 +49,7 @@ impl<T> Events<T> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let hint = "cannot create a queue of events (if descriptors ran out, raise the limit with ulimit -n)";
         let fd = eventfd(0, flags).map_err(|e| Error::system(hint, e))?;
-        Ok(Self { queue: Mutex::default(), max, bell: Bell::new(), fd: fd.into() })
+        Ok(Self { queue: Mutex::default(), len: AtomicUsize::new(0), max, bell: Bell::new(), fd: fd.into() })
     }
 
     /// Adds an event and wakes who waits for one.
@@ -64,6 +67,9 @@ impl<T> Events<T> {
             return drop(event);
         }
         queue.push_back(event);
+        // Before the descriptor and the bell tell of it. Who is about to sleep looks behind the fence of its announcement, whose
+        // partner is that of the ring: either it sees this, or it is seen.
+        self.len.store(queue.len(), Ordering::Release);
         // Under the lock, so that the descriptor tells the truth. The counter cannot fill up before memory does.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(queue);
@@ -71,9 +77,15 @@ impl<T> Events<T> {
     }
 
     /// Takes the first event; `on_ebb` is called if that has emptied the room of a crowd, which is given back.
+    #[inline]
     pub(crate) fn pop(&self, on_ebb: impl FnOnce()) -> Option<T> {
+        if self.len.load(Ordering::Acquire) == 0 { None } else { self.pop_some(on_ebb) }
+    }
+
+    fn pop_some(&self, on_ebb: impl FnOnce()) -> Option<T> {
         let mut queue = unpoisoned(&self.queue);
         let event = queue.pop_front()?;
+        self.len.store(queue.len(), Ordering::Release);
         self.lower();
         if queue.is_empty() && queue.capacity() > KEPT {
             *queue = VecDeque::new();
@@ -88,6 +100,7 @@ impl<T> Events<T> {
         let mut queue = unpoisoned(&self.queue);
         let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| of(event));
         *queue = stay;
+        self.len.store(queue.len(), Ordering::Release);
         out.iter().for_each(|_| self.lower());
         drop(queue);
         out.into_iter().map(|event| *event).collect()
