@@ -70,6 +70,8 @@ pub(crate) struct Carrier {
     /// Links whose messages go by other ones, the second ones, to the same processes: known before anything comes by these.
     replaced: Vec<(usize, usize)>,
     told: Vec<(u8, u64)>,
+    /// Where a poll puts completions: looks that find none are many, and need not clear the place first.
+    completions: [Wc; BATCH],
     /// Polls until the next that looks at queues.
     polls: u32,
     /// Messages that had to wait may have left.
@@ -86,7 +88,8 @@ impl Carrier {
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
         let (last, polls, has_pumped) = (None, 0, false);
-        Ok(Self { nic, me, links, to, last, heard, events, replaced, told, polls, has_pumped })
+        let completions = [Wc::default(); BATCH];
+        Ok(Self { nic, me, links, to, last, heard, events, replaced, told, completions, polls, has_pumped })
     }
 
     /// Who this process is.
@@ -330,11 +333,14 @@ impl Carrier {
     }
 
     fn poll_completions(&mut self) -> bool {
-        let (mut wcs, mut took) = ([Wc::default(); BATCH], false);
+        let mut took = false;
         loop {
-            match self.nic.cq.poll(&mut wcs) {
+            match self.nic.cq.poll(&mut self.completions) {
                 Ok(count) => {
-                    wcs[..count].iter().for_each(|wc| self.completed(wc));
+                    for place in 0..count {
+                        let wc = self.completions[place];
+                        self.completed(&wc);
+                    }
                     took |= count > 0;
                     if count < BATCH {
                         return took;
