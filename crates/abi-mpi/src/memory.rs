@@ -67,7 +67,13 @@ pub(crate) fn pieces<N: Number>(
 ) -> Option<mpi::Piece> {
     let (each, count) = (Datatype::predefined_dense(datatype.value()), count.wide());
     let len = usize::try_from(each.checked_mul(count)?.checked_mul(times.into())?).ok()?;
-    let is_there = each > 0 && address.0 != 0 && address.0 != c::MPI_IN_PLACE;
+    if each > 0 { bytes_at(address, len) } else { None }
+}
+
+/// So many bytes at an address of a program's, if that is one, for a call that returns when it is done with them.
+#[inline(always)]
+pub(crate) fn bytes_at(address: Address, len: usize) -> Option<mpi::Piece> {
+    let is_there = address.0 != 0 && address.0 != c::MPI_IN_PLACE;
     // SAFETY: what `Piece::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
     is_there.then(|| unsafe { mpi::Piece::new(address.0, len) })
 }

@@ -143,16 +143,17 @@ pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<
 /// Does something with an object that calls nothing of the program's. Nothing for what is none, and where others may end it meanwhile.
 #[inline(always)]
 pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object) -> R) -> Option<R> {
-    if handle.is_predefined() {
-        return K::predefined(handle.value()).ok().flatten().map(act);
-    }
-    if !state::is_one_thread() {
+    let object = if handle.is_predefined() {
+        K::predefined(handle.value()).ok().flatten()?
+    } else if state::is_one_thread() {
+        let table = table()?;
+        // SAFETY: no other thread calls anything meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
+        K::of(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
+    } else {
         return None;
-    }
-    let table = table()?;
-    let act = |object: &Object| K::of(object).map(act);
-    // SAFETY: no other thread calls anything meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
-    unsafe { table.glance(table.handle(handle.value() as u64), act) }.flatten()
+    };
+    // Called in one place, so that it becomes part of the caller.
+    Some(act(object))
 }
 
 /// As [`at_once`], with a communicator, which most often is the first one.

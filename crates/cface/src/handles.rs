@@ -120,19 +120,19 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
         names(counted, generation).then_some(look)
     }
 
-    /// Does something with what a handle names, as [`Table::look`] has it, and counts nobody.
+    /// What a handle names, as [`Table::look`] has it, with nobody counted.
     ///
     /// # Safety
-    /// From before this call until it returns no handle of this table is removed, and no look at a stale one ends.
-    #[inline]
-    pub unsafe fn glance<R>(&self, handle: Handle, act: impl FnOnce(&T) -> R) -> Option<R> {
+    /// As long as what this returns is used, no handle of this table is removed, and no look at a stale one ends.
+    #[inline(always)]
+    pub unsafe fn glance(&self, handle: Handle) -> Option<&T> {
         let (at, generation) = Self::find(handle.addr().wrapping_sub(self.words.addr().get()))?;
         let place = &self.places[at];
         if !names(place.word.load(Ordering::Acquire), generation) {
             return None;
         }
-        // SAFETY: live now, and until this returns, as the caller promises, so that nobody writes it. Test: `a_glance_finds_what_a_look_does`.
-        place.object.with(|slot| unsafe { &*slot }.as_ref().map(act))
+        // SAFETY: live now, and as long as it is used, as the caller promises, so that nobody writes it. Test: `a_glance_finds_what_a_look_does`.
+        place.object.with(|slot| unsafe { &*slot }).as_ref()
     }
 
     /// Makes a handle stale, once; its object ends with the last that looks at it, which may be this call. Whether it was one.
@@ -356,7 +356,7 @@ mod tests {
         let table = small();
         let handle = table.insert(7, null_mut()).expect("room");
         // SAFETY: this thread alone has the table.
-        let glance = |handle| unsafe { table.glance(handle, |object| *object) };
+        let glance = |handle| unsafe { table.glance(handle) }.copied();
         assert_eq!((glance(handle), glance(null_mut())), (Some(7), None));
         table.remove(handle);
         assert_eq!(glance(handle), None);

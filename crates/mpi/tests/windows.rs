@@ -3,9 +3,12 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use datatypes::{Basic, Datatype, Op, Operator};
 use mpi::{
-    Assert, At, Buffer, Class, Comm, Connect, Flavor, Group, Info, LockKind, PROC_NULL, Process, Window,
+    Assert, At, Buffer, Change, Class, Comm, Connect, Flavor, Group, Info, LockKind, PROC_NULL, Piece,
+    Process, Window,
 };
 use support::{Body, Play, buffer, in_threads, receive, send, typed, with};
 use verbs::host::Span;
@@ -792,6 +795,157 @@ fn threads_add_at_once(process: &Process) {
     fence(&window);
     assert_eq!(word(&window, 8), 2 * TIMES);
     window.free().expect("an end");
+}
+
+/// Memory of a test's for a call that returns when it is done with it.
+fn piece(bytes: &mut [u8]) -> Piece {
+    // SAFETY: the calls that it is for return before the test uses the memory again.
+    unsafe { Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
+}
+
+/// Goal: integers that are changed at once are so among each other and among all other accumulates. Method: both members add in all
+/// ways, of which one reduces two words together; none is lost, and nobody else's are touched.
+fn integers_are_added_in_all_ways(process: &Process) {
+    const TIMES: u64 = 3000;
+    let (window, mut at_once) = (allocated(process.world(), 32, 8), 0);
+    window.lock_all(Assert::default()).expect("idle");
+    for time in 0..TIMES {
+        let (mut one, mut was) = ([1_u64.to_ne_bytes(); 2].concat(), [0; 8]);
+        let single = piece(&mut one[..8]);
+        let fetches = time.is_multiple_of(2).then(|| piece(&mut was));
+        if time.is_multiple_of(5) {
+            let (both, there) = (u64_buffer(&mut one), at(1, 1, 2, &Basic::Uint64.into()));
+            window.accumulate(&both, &there, &sum()).expect("inside");
+        } else if time.is_multiple_of(3) {
+            loop {
+                let (mut expected, mut found) = ([0; 8], [0; 8]);
+                let read = piece(&mut expected);
+                if !window.change_at_once(Change::None, (None, Some(read)), 8, 1, 1) {
+                    continue;
+                }
+                let mut next = (u64::from_ne_bytes(expected) + 1).to_ne_bytes();
+                let pieces = (piece(&mut next), piece(&mut expected), piece(&mut found));
+                if window.swap_at_once(pieces, 1, 1) && found == expected {
+                    break;
+                }
+            }
+        } else if window.change_at_once(Change::Add, (Some(single), fetches), 8, 1, 1) {
+            at_once += 1;
+        } else {
+            window.accumulate(&u64_buffer(&mut one[..8]), &u64_at(1, 1), &sum()).expect("inside");
+        }
+        assert!(window.is_flushed_at_once(1) || window.flush(1).is_ok());
+    }
+    window.unlock_all().expect("locked");
+    fence(&window);
+    assert!(at_once > 0, "none went at once");
+    let all = [0, 1, 2, 3].map(|place| word(&window, 8 * place));
+    let sums = [0, 2 * TIMES, 2 * TIMES.div_ceil(5), 0];
+    assert_eq!(all, if process.world().rank() == 1 { sums } else { [0; 4] });
+    window.free().expect("an end");
+}
+
+#[test]
+fn integers_are_added_by_members_at_once() {
+    in_threads("shm", 2, Connect::OnDemand, integers_are_added_in_all_ways);
+}
+
+/// Goal: each change at once does what its operator says, to as many bytes as it was told. Method: all of them on halves of words, with
+/// what is beside them as it was.
+fn changes_are_those_of_operators(process: &Process) {
+    let window = allocated(process.world(), 16, 4);
+    window.lock_all(Assert::default()).expect("idle");
+    let put = |place: usize, value: i32| set(&window, 4 * place, &value.to_ne_bytes());
+    let get = |place: usize| own(&window, 4 * place, 4).try_into().map(i32::from_ne_bytes).expect("four");
+    (0..4).for_each(|place| put(place, -1));
+    window.put(&buffer(&mut [0; 4]), &bytes_at(0, 0, 4)).expect("inside");
+    for (change, now) in [
+        (Change::None, 12),
+        (Change::Replace, -6),
+        (Change::Add, 6),
+        (Change::And, 12 & -6),
+        (Change::Or, 12 | -6),
+        (Change::Xor, 12 ^ -6),
+    ] {
+        put(1, 12);
+        let (mut with, mut was) = ((-6_i32).to_ne_bytes(), [0; 4]);
+        let pieces = (Some(piece(&mut with)), Some(piece(&mut was)));
+        assert!(window.change_at_once(change, pieces, 4, 0, 1), "{change:?}");
+        assert_eq!((i32::from_ne_bytes(was), get(1)), (12, now), "{change:?}");
+    }
+    put(1, 3);
+    for (expected, now) in [(4, 3), (3, 7)] {
+        let (mut with, mut expected, mut was) = (7_i32.to_ne_bytes(), i32::to_ne_bytes(expected), [0; 4]);
+        assert!(window.swap_at_once((piece(&mut with), piece(&mut expected), piece(&mut was)), 0, 1));
+        assert_eq!((i32::from_ne_bytes(was), get(1)), (3, now));
+    }
+    assert_eq!((get(2), get(3)), (-1, -1), "beside it");
+    let mut one = 1_i32.to_ne_bytes();
+    for (rank, place) in [(0, 4), (0, -1), (1, 0), (-1, 0)] {
+        let is_done = window.change_at_once(Change::Add, (Some(piece(&mut one)), None), 4, rank, place);
+        assert!(!is_done, "rank {rank}, place {place}");
+    }
+    window.unlock_all().expect("locked");
+    let is_done = window.change_at_once(Change::Add, (Some(piece(&mut one)), None), 4, 0, 1);
+    assert!(!is_done, "no epoch");
+    window.free().expect("an end");
+}
+
+#[test]
+fn changes_at_once_are_those_of_operators() {
+    in_threads("shm", 1, Connect::OnDemand, changes_are_those_of_operators);
+}
+
+/// Goal: what a flush says is at the target is there before anything is loaded behind it, also where the flush was short. Method: both
+/// members store in each other's memory, flush, and load from their own: one of them finds what the other has stored.
+fn flushes_come_before_loads(process: &Process) {
+    const ROUNDS: usize = 20_000;
+    const SLOW: usize = 24;
+    const LINE: usize = 65;
+    static COME: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    let (window, me) = (allocated(process.world(), 8, 8), process.world().rank() as usize);
+    let other = 1 - me as i32;
+    let far: Vec<AtomicU64> = (0..1 << 20).map(AtomicU64::new).collect();
+    let meet = |turn: usize| {
+        COME[me].store(turn, Ordering::SeqCst);
+        for look in 1_u32.. {
+            if COME[1 - me].load(Ordering::SeqCst) >= turn {
+                break;
+            }
+            if look.is_multiple_of(1 << 14) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    };
+    window.lock_all(Assert::default()).expect("idle");
+    window.put(&buffer(&mut [0; 8]), &bytes_at(other, 0, 8)).expect("inside");
+    for round in 1..=ROUNDS {
+        let mut number = (round as u64).to_ne_bytes();
+        let number = piece(&mut number);
+        meet(3 * round);
+        // Stores that take long, behind which the one that counts waits.
+        for line in 0..SLOW {
+            far[(round * SLOW + line) * LINE % far.len()].store(round as u64, Ordering::Relaxed);
+        }
+        let is_done = match round % 2 {
+            0 => window.put_at_once(number, other, 0),
+            _ => window.change_at_once(Change::Replace, (Some(number), None), 8, other, 0),
+        };
+        assert!(is_done, "the memory is mapped, and nobody else changes this one");
+        assert!(window.is_flushed_at_once(other) || window.flush(other).is_ok());
+        SEEN[me].store(word(&window, 0), Ordering::Relaxed);
+        meet(3 * round + 1);
+        let seen = [0, 1].map(|member| SEEN[member].load(Ordering::Relaxed));
+        assert!(seen.contains(&(round as u64)), "in round {round} both saw {seen:?}");
+        meet(3 * round + 2);
+    }
+    window.unlock_all().expect("locked");
+    fence(&window);
+    window.free().expect("an end");
+}
+
+#[test]
+fn flushed_stores_come_before_loads() {
+    in_threads("shm", 2, Connect::OnDemand, flushes_come_before_loads);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::datatype::datatype;
 use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, named_buffer, piece};
+use crate::memory::{Names, bytes_at, named_buffer, piece};
 use crate::objects::{self, at_once};
 use crate::types::{self, Address, Number, Win};
 
@@ -34,41 +34,103 @@ fn operator(op: types::Op) -> Answer<(Op, bool)> {
 }
 
 /// Whether so many elements have as many bytes.
-#[inline]
+#[inline(always)]
 fn has_as_many<N: Number>(piece: Piece, count: N, handle: types::Datatype) -> bool {
     Datatype::predefined_dense(handle.value()).checked_mul(count.wide()) == i64::try_from(piece.len()).ok()
 }
 
-/// What becomes of an element that is changed at once, where both handles are those of integers of a word or half of one, and of what
-/// needs to know no more of them.
-#[inline]
-fn change_of(op: types::Op, datatype: types::Datatype) -> Option<Change> {
-    let is_integer = matches!(
-        datatype.value(),
-        c::MPI_INT
-            | c::MPI_UNSIGNED
-            | c::MPI_LONG
-            | c::MPI_UNSIGNED_LONG
-            | c::MPI_LONG_LONG
-            | c::MPI_UNSIGNED_LONG_LONG
-            | c::MPI_INT32_T
-            | c::MPI_UINT32_T
-            | c::MPI_INT64_T
-            | c::MPI_UINT64_T
-            | c::MPI_AINT
-            | c::MPI_COUNT
-            | c::MPI_OFFSET
-    );
-    let change = match op.value() {
-        c::MPI_SUM => Change::Add,
-        c::MPI_REPLACE => Change::Replace,
-        c::MPI_NO_OP => Change::None,
-        c::MPI_BAND => Change::And,
-        c::MPI_BOR => Change::Or,
-        c::MPI_BXOR => Change::Xor,
-        _ => return None,
-    };
-    is_integer.then_some(change)
+/// Where the handles of predefined datatypes and of predefined operators begin.
+const DATATYPES: usize = 0x200;
+const OPS: usize = 0x20;
+
+/// Bytes of the predefined integers of a word or half of one, by handle; 0 for all else.
+static INTEGERS: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let words = [
+        c::MPI_LONG,
+        c::MPI_UNSIGNED_LONG,
+        c::MPI_LONG_LONG,
+        c::MPI_UNSIGNED_LONG_LONG,
+        c::MPI_INT64_T,
+        c::MPI_UINT64_T,
+        c::MPI_AINT,
+        c::MPI_COUNT,
+        c::MPI_OFFSET,
+    ];
+    let halves = [c::MPI_INT, c::MPI_UNSIGNED, c::MPI_INT32_T, c::MPI_UINT32_T];
+    let mut at = 0;
+    while at < words.len() {
+        bytes[words[at] - DATATYPES] = 8;
+        at += 1;
+    }
+    at = 0;
+    while at < halves.len() {
+        bytes[halves[at] - DATATYPES] = 4;
+        at += 1;
+    }
+    bytes
+};
+
+/// What becomes of an integer by a predefined operator, by handle; nothing for those that need to know more of it.
+static CHANGES: [Option<Change>; 32] = {
+    let mut changes = [None; 32];
+    changes[c::MPI_SUM - OPS] = Some(Change::Add);
+    changes[c::MPI_REPLACE - OPS] = Some(Change::Replace);
+    changes[c::MPI_NO_OP - OPS] = Some(Change::None);
+    changes[c::MPI_BAND - OPS] = Some(Change::And);
+    changes[c::MPI_BOR - OPS] = Some(Change::Or);
+    changes[c::MPI_BXOR - OPS] = Some(Change::Xor);
+    changes
+};
+
+/// Bytes of the integers of a datatype that are changed at once; nothing for other types.
+#[inline(always)]
+fn integer(datatype: types::Datatype) -> Option<usize> {
+    let bytes = INTEGERS.get(datatype.value().wrapping_sub(DATATYPES)).copied().unwrap_or(0);
+    (bytes > 0).then_some(bytes.into())
+}
+
+/// As [`is_changed_by`], for calls that need not be as short as can be.
+#[inline(never)]
+fn is_changed(
+    pieces: (Address, Option<Address>),
+    datatype: types::Datatype,
+    place: (i32, i64),
+    op: types::Op,
+    win: Win,
+) -> bool {
+    is_changed_by::<false>(pieces, datatype, place, op, win)
+}
+
+/// Changes an integer of a member's at once, and reads what it was if there is a place for that. Whether it was done. Each of the two
+/// forms has one caller, which the compiler makes all of it a part of.
+#[inline(always)]
+fn is_changed_by<const IS_FETCH: bool>(
+    (origin, result): (Address, Option<Address>),
+    datatype: types::Datatype,
+    (rank, displacement): (i32, i64),
+    op: types::Op,
+    win: Win,
+) -> bool {
+    let Some(bytes) = integer(datatype) else { return false };
+    let Some(change) = CHANGES.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
+    let from = bytes_at(origin, bytes);
+    let into = result.and_then(|result| bytes_at(result, bytes));
+    // Without a place for what it was, `MPI_NO_OP` is wrong; with one, the origin may be missing.
+    let is_complete = if change == Change::None { into.is_some() } else { from.is_some() };
+    if !is_complete || into.is_some() != result.is_some() {
+        return false;
+    }
+    let from = if change == Change::None { None } else { from };
+    let act = |win: &WinObject| win.window.change_at_once(change, (from, into), bytes, rank, displacement);
+    at_once(win, act) == Some(true)
+}
+
+/// What is not done at once, apart from what is: that needs no room on the stack for it.
+#[cold]
+#[inline(never)]
+fn long_way(act: impl FnOnce() -> Answer) -> Answer {
+    act()
 }
 
 /// The calls that move elements, in both forms.
@@ -76,6 +138,7 @@ macro_rules! transfers {
     ($($name:ident, $requested:ident, $at_once:ident;)*) => {
         $(
             #[allow(clippy::too_many_arguments)] // as many as the standard has
+            #[inline(always)]
             pub(crate) fn $name<N: Number>(
                 origin_addr: Address,
                 origin_count: N,
@@ -86,16 +149,22 @@ macro_rules! transfers {
                 target_datatype: types::Datatype,
                 win: Win,
             ) -> Answer {
+                let is_alike = |piece: Piece| {
+                    (target_datatype == origin_datatype && target_count.wide() == origin_count.wide())
+                        || has_as_many(piece, target_count, target_datatype)
+                };
                 if let Some(piece) = piece(origin_addr, origin_count, origin_datatype)
-                    && has_as_many(piece, target_count, target_datatype)
+                    && is_alike(piece)
                     && at_once(win, |win| win.window.$at_once(piece, target_rank, target_disp)) == Some(true)
                 {
                     return Ok(());
                 }
-                let win = objects::get(win, "win")?;
-                let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-                let target = at(target_rank, target_disp, target_count, target_datatype)?;
-                Ok(win.window.$name(&origin, &target)?)
+                long_way(move || {
+                    let win = objects::get(win, "win")?;
+                    let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
+                    let target = at(target_rank, target_disp, target_count, target_datatype)?;
+                    Ok(win.window.$name(&origin, &target)?)
+                })
             }
 
             #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -125,6 +194,7 @@ transfers! {
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
+#[inline(always)]
 pub(crate) fn accumulate<N: Number>(
     origin_addr: Address,
     origin_count: N,
@@ -136,10 +206,16 @@ pub(crate) fn accumulate<N: Number>(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    let (win, (op, _)) = (objects::get(win, "win")?, operator(op)?);
-    let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-    let target = at(target_rank, target_disp, target_count, target_datatype)?;
-    Ok(win.window.accumulate(&origin, &target, &op)?)
+    let is_one = origin_count.wide() == 1 && target_count.wide() == 1 && origin_datatype == target_datatype;
+    if is_one && is_changed((origin_addr, None), origin_datatype, (target_rank, target_disp), op, win) {
+        return Ok(());
+    }
+    long_way(move || {
+        let (win, (op, _)) = (objects::get(win, "win")?, operator(op)?);
+        let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
+        let target = at(target_rank, target_disp, target_count, target_datatype)?;
+        Ok(win.window.accumulate(&origin, &target, &op)?)
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -167,6 +243,7 @@ fn origin_of<N: Number>(looks: bool, address: Address, count: N, handle: types::
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
+#[inline(always)]
 pub(crate) fn get_accumulate<N: Number>(
     origin_addr: Address,
     origin_count: N,
@@ -181,11 +258,20 @@ pub(crate) fn get_accumulate<N: Number>(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
-    let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
-    let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
-    let target = at(target_rank, target_disp, target_count, target_datatype)?;
-    Ok(win.window.get_accumulate(&origin, &result, &target, &op)?)
+    let is_one = result_count.wide() == 1 && target_count.wide() == 1 && result_datatype == target_datatype;
+    let is_alike = origin_count.wide() == 1 && origin_datatype == target_datatype;
+    let at_target = (target_rank, target_disp);
+    if is_one && is_alike && is_changed((origin_addr, Some(result_addr)), target_datatype, at_target, op, win)
+    {
+        return Ok(());
+    }
+    long_way(move || {
+        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
+        let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
+        let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
+        let target = at(target_rank, target_disp, target_count, target_datatype)?;
+        Ok(win.window.get_accumulate(&origin, &result, &target, &op)?)
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -211,6 +297,7 @@ pub(crate) fn rget_accumulate<N: Number>(
     new_request(win.window.rget_accumulate(&origin, &result, &target, &op)?, request)
 }
 
+#[inline(always)]
 pub(crate) fn fetch_and_op(
     origin_addr: Address,
     result_addr: Address,
@@ -220,21 +307,19 @@ pub(crate) fn fetch_and_op(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    if let (Some(change), Some(result)) = (change_of(op, datatype), piece(result_addr, 1, datatype)) {
-        let origin = if change == Change::None { None } else { piece(origin_addr, 1, datatype) };
-        let is_complete = origin.is_some() || change == Change::None;
-        let fetch =
-            |win: &WinObject| win.window.fetch_at_once(change, (origin, result), target_rank, target_disp);
-        if is_complete && at_once(win, fetch) == Some(true) {
-            return Ok(());
-        }
+    let pieces = (origin_addr, Some(result_addr));
+    if is_changed_by::<true>(pieces, datatype, (target_rank, target_disp), op, win) {
+        return Ok(());
     }
-    let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
-    let origin = origin_of(looks, origin_addr, 1, datatype)?;
-    let result = named_buffer(RESULT, result_addr, 1, datatype)?;
-    Ok(win.window.get_accumulate(&origin, &result, &at(target_rank, target_disp, 1, datatype)?, &op)?)
+    long_way(move || {
+        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
+        let origin = origin_of(looks, origin_addr, 1, datatype)?;
+        let result = named_buffer(RESULT, result_addr, 1, datatype)?;
+        Ok(win.window.get_accumulate(&origin, &result, &at(target_rank, target_disp, 1, datatype)?, &op)?)
+    })
 }
 
+#[inline(always)]
 pub(crate) fn compare_and_swap(
     origin_addr: Address,
     compare_addr: Address,
@@ -244,12 +329,25 @@ pub(crate) fn compare_and_swap(
     target_disp: i64,
     win: Win,
 ) -> Answer {
-    let win = objects::get(win, "win")?;
-    let origin = named_buffer(ORIGIN, origin_addr, 1, datatype)?;
-    let compare = named_buffer(COMPARED, compare_addr, 1, datatype)?;
-    let result = named_buffer(RESULT, result_addr, 1, datatype)?;
-    let target = at(target_rank, target_disp, 1, datatype)?;
-    Ok(win.window.compare_and_swap(&origin, &compare, &result, &target)?)
+    if let Some(bytes) = integer(datatype)
+        && let Some(origin) = bytes_at(origin_addr, bytes)
+        && let Some(compare) = bytes_at(compare_addr, bytes)
+        && let Some(result) = bytes_at(result_addr, bytes)
+    {
+        let pieces = (origin, compare, result);
+        let swap = |win: &WinObject| win.window.swap_at_once(pieces, target_rank, target_disp);
+        if at_once(win, swap) == Some(true) {
+            return Ok(());
+        }
+    }
+    long_way(move || {
+        let win = objects::get(win, "win")?;
+        let origin = named_buffer(ORIGIN, origin_addr, 1, datatype)?;
+        let compare = named_buffer(COMPARED, compare_addr, 1, datatype)?;
+        let result = named_buffer(RESULT, result_addr, 1, datatype)?;
+        let target = at(target_rank, target_disp, 1, datatype)?;
+        Ok(win.window.compare_and_swap(&origin, &compare, &result, &target)?)
+    })
 }
 
 pub(crate) fn win_fence(assert: i32, win: Win) -> Answer {
@@ -305,11 +403,12 @@ pub(crate) fn win_unlock_all(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.unlock_all()?)
 }
 
+#[inline(always)]
 pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
-    if at_once(win, |win| win.window.is_flushed(rank)) == Some(true) {
+    if at_once(win, |win| win.window.is_flushed_at_once(rank)) == Some(true) {
         return Ok(());
     }
-    Ok(objects::get(win, "win")?.window.flush(rank)?)
+    long_way(move || Ok(objects::get(win, "win")?.window.flush(rank)?))
 }
 
 pub(crate) fn win_flush_all(win: Win) -> Answer {

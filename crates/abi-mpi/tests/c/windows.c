@@ -107,6 +107,52 @@ static void counters(MPI_Win win, int *mine) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Single integers, of which most are changed at once: what each call does, and says was there before. */
+static void integers(MPI_Win win, int *mine) {
+    static const struct {
+        MPI_Op op;
+        int now;
+    } ops[] = {{MPI_SUM, 17}, {MPI_REPLACE, 5}, {MPI_NO_OP, 12},   {MPI_BAND, 12 & 5}, {MPI_BOR, 12 | 5},
+               {MPI_BXOR, 12 ^ 5}, {MPI_MAX, 12},  {MPI_PROD, 60}};
+    int with = 5, expected = 12, was;
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Win_lock_all(0, win));
+    OK(MPI_Get(&was, 1, MPI_INT, rank, 5, 1, MPI_INT, win));
+    OK(MPI_Win_flush(rank, win));
+    for (int i = 0; i < (int)(sizeof ops / sizeof *ops); i++) {
+        mine[4] = mine[6] = -1;
+        mine[5] = 12, was = 0;
+        OK(MPI_Fetch_and_op(&with, &was, MPI_INT, rank, 5, ops[i].op, win));
+        OK(MPI_Win_flush(rank, win));
+        CHECK(was == 12 && mine[5] == ops[i].now);
+        mine[5] = 12, was = 0;
+        OK(MPI_Get_accumulate(&with, 1, MPI_INT, &was, 1, MPI_INT, rank, 5, 1, MPI_INT, ops[i].op, win));
+        OK(MPI_Win_flush(rank, win));
+        CHECK(was == 12 && mine[5] == ops[i].now);
+        mine[5] = 12;
+        if (ops[i].op != MPI_NO_OP) {
+            OK(MPI_Accumulate(&with, 1, MPI_INT, rank, 5, 1, MPI_INT, ops[i].op, win));
+            OK(MPI_Win_flush(rank, win));
+            CHECK(mine[5] == ops[i].now);
+        }
+        CHECK(mine[4] == -1 && mine[6] == -1);
+    }
+    mine[5] = 12;
+    OK(MPI_Compare_and_swap(&with, &expected, &was, MPI_INT, rank, 5, win));
+    CHECK(was == 12);
+    OK(MPI_Compare_and_swap(&expected, &expected, &was, MPI_INT, rank, 5, win));
+    CHECK(was == 5);
+    OK(MPI_Win_flush(rank, win));
+    CHECK(mine[5] == 5 && mine[4] == -1 && mine[6] == -1);
+    OK(MPI_Fetch_and_op(NULL, &was, MPI_INT, rank, 5, MPI_NO_OP, win));
+    CHECK(was == 5);
+    FAILS(MPI_ERR_OP, MPI_Accumulate(&with, 1, MPI_INT, rank, 5, 1, MPI_INT, MPI_NO_OP, win));
+    FAILS(MPI_ERR_RMA_RANGE, MPI_Fetch_and_op(&with, &was, MPI_INT, rank, 10, MPI_SUM, win));
+    FAILS(MPI_ERR_RANK, MPI_Compare_and_swap(&with, &expected, &was, MPI_INT, size, 5, win));
+    OK(MPI_Win_unlock_all(win));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 /* Rank 0 puts into the others. */
 static void posts(MPI_Win win, int *mine) {
     MPI_Group all, group;
@@ -138,6 +184,7 @@ static void all_of(MPI_Win win, int *mine, int flavor) {
     attributes(win, mine, 10 * sizeof(int), sizeof(int), flavor);
     ring(win, mine);
     counters(win, mine);
+    integers(win, mine);
     posts(win, mine);
     objects(win);
     deleted = 0;

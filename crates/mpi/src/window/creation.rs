@@ -21,7 +21,7 @@ use crate::window::object::{Belongings, Flavor, Inner, Kept, State, Window};
 use crate::window::segment::Segment;
 use crate::window::served::Service;
 use crate::window::target::Target;
-use crate::window::words::Words;
+use crate::window::words::{Mark, Words};
 
 /// Memory of a window to be made: an address, and who keeps it.
 struct Part {
@@ -161,7 +161,7 @@ impl Window {
             let nonsense = "a member told of its memory what no process of this version tells";
             let card = Card::parse(card).ok_or_else(|| Error::new(Class::OTHER, nonsense))?;
             targets.push(if rank == me {
-                Target::own((rank as i32, *process), card, part.address, Words::Near(control.buf().clone()))
+                Target::own((rank as i32, *process), card, part.address, Words::near(control.buf().clone())?)
             } else {
                 Target::new((rank as i32, *process), card, block, places.map(|places| places[rank]))
             });
@@ -192,6 +192,8 @@ impl Window {
             epoch: EpochNumber::default(),
             is_pending: AtomicBool::new(false),
             flushes: AtomicU32::new(0),
+            is_ordered: AtomicBool::new(false),
+            mark: Mark::of(core.bootstrap().rank()),
             belongings: Lock::new(Belongings { info, ..Belongings::default() }),
             comm,
         };

@@ -7,7 +7,8 @@ use datatypes::{Op, Operator};
 
 use crate::memory::{Buffer, Piece};
 use crate::window::object::Window;
-use crate::window::target::{At, Target};
+use crate::window::target::At;
+use crate::window::words::{Turn, Words};
 
 /// So many flushes with nothing to wait for make progress once: who waits for others' stores in a loop of its own flushes in it, and
 /// others may wait for its answers.
@@ -21,6 +22,7 @@ impl Window {
     #[inline]
     pub(super) fn put_near(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
+        self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         let is_done = unsafe { origin.copy_to(there.address) };
         self.charge_done(origin, is_done);
@@ -69,7 +71,8 @@ impl Window {
         let (mut with, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
         let (with, bytes) = (&mut with[..len as usize], &mut bytes[..len as usize]);
         self.core().host().charge_copy(len);
-        let _turn = near.target.known_words()?.turn_at_once(self.core())?;
+        self.0.is_ordered.store(false, Ordering::Relaxed);
+        let _turn = near.words.turn_at_once(self.0.mark)?;
         there.load(bytes);
         result.iter().for_each(|result| result.store(bytes));
         if !is_read {
@@ -83,22 +86,50 @@ impl Window {
     /// Whether a rank's operations are over, both here and there, without a look at anything: then there is nothing to do in a flush.
     #[inline]
     pub fn is_flushed(&self, rank: i32) -> bool {
-        let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
-        let is_granted = target.is_some_and(|target| self.0.epoch.has_passively(&target.grant));
-        if !is_granted || self.0.is_pending.load(Ordering::Relaxed) {
+        if !self.is_idle(rank) {
             return false;
         }
-        // What was put before is there before anything is loaded behind this. Where a changed word orders all memory, that costs half of
-        // what a fence does.
-        let flushes = self.0.flushes.fetch_add(1, Ordering::SeqCst);
-        if cfg!(not(target_arch = "x86_64")) {
-            fence(Ordering::SeqCst);
-        }
-        if flushes.is_multiple_of(FLUSHES_WITHOUT_PROGRESS) {
+        if self.order().is_multiple_of(FLUSHES_WITHOUT_PROGRESS) {
             return false;
         }
         self.core().host().glance();
         true
+    }
+
+    /// As [`Window::is_flushed`], for faces in real time of programs whose calls come one behind the other: nothing is ordered twice.
+    #[inline(always)]
+    pub fn is_flushed_at_once(&self, rank: i32) -> bool {
+        if !self.is_idle(rank) {
+            return false;
+        }
+        let flushes = if self.0.is_ordered.load(Ordering::Relaxed) {
+            let flushes = self.0.flushes.load(Ordering::Relaxed);
+            self.0.flushes.store(flushes.wrapping_add(1), Ordering::Relaxed);
+            flushes
+        } else {
+            self.0.is_ordered.store(true, Ordering::Relaxed);
+            self.order()
+        };
+        !flushes.is_multiple_of(FLUSHES_WITHOUT_PROGRESS)
+    }
+
+    /// Whether this process may flush a rank, and nothing is under way.
+    #[inline(always)]
+    fn is_idle(&self, rank: i32) -> bool {
+        let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
+        let is_granted = target.is_some_and(|target| self.0.epoch.has_passively(&target.grant));
+        is_granted && !self.0.is_pending.load(Ordering::Relaxed)
+    }
+
+    /// What was put before is there before anything is loaded behind this. Where a changed word orders all memory, that costs half of
+    /// what a fence does. How many flushes there were before this one.
+    #[inline(always)]
+    fn order(&self) -> u32 {
+        let flushes = self.0.flushes.fetch_add(1, Ordering::SeqCst);
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
+        flushes
     }
 
     /// Elements of so many bytes that may be reached at once.
@@ -109,7 +140,7 @@ impl Window {
     }
 
     /// So many bytes that may be reached at once.
-    #[inline]
+    #[inline(always)]
     fn near_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<Near<'_>> {
         let target = self.0.targets.get(usize::try_from(rank).ok()?)?;
         if !self.0.epoch.has(&target.grant) {
@@ -120,14 +151,16 @@ impl Window {
         if bytes == 0 || !is_inside {
             return None;
         }
-        Some(Near { target, address: target.near_address()? + begin as usize })
+        let (address, words) = target.known_near()?;
+        Some(Near { address: address + begin as usize, words })
     }
 
     /// Writes bytes into a member's memory as [`Window::put`] does, if that is possible at once. Whether it was; nothing has happened
     /// otherwise. For faces in real time: nothing is charged.
-    #[inline]
+    #[inline(always)]
     pub fn put_at_once(&self, from: Piece, rank: i32, displacement: i64) -> bool {
         let Some(there) = self.near_bytes(from.len() as u64, rank, displacement) else { return false };
+        self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         unsafe { from.copy_to(there.address) };
         // Behind it a program may store a flag that another process looks at.
@@ -136,7 +169,7 @@ impl Window {
     }
 
     /// Reads bytes of a member's memory as [`Window::get`] does; likewise.
-    #[inline]
+    #[inline(always)]
     pub fn get_at_once(&self, into: Piece, rank: i32, displacement: i64) -> bool {
         let Some(there) = self.near_bytes(into.len() as u64, rank, displacement) else { return false };
         // SAFETY: as above.
@@ -144,29 +177,58 @@ impl Window {
         true
     }
 
-    /// Changes an integer of a member's with one of this process's, and reads what it was, as [`Window::get_accumulate`] does;
-    /// likewise. All three have as many bytes.
-    #[inline]
-    pub fn fetch_at_once(
+    /// Changes an integer of a member's with one of this process's, and reads what it was if that is wanted, as
+    /// [`Window::get_accumulate`] and [`Window::accumulate`] do; likewise. All have `len` bytes, 4 or 8.
+    #[inline(always)]
+    pub fn change_at_once(
         &self,
         change: Change,
-        (from, into): (Option<Piece>, Piece),
+        (from, into): (Option<Piece>, Option<Piece>),
+        len: usize,
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        self.in_turn(len, rank, displacement, |there| {
+            let was = there.words();
+            let with = from.map_or(0, |from| from.words()[0]);
+            if let Some(into) = into {
+                into.put_words(was, len);
+            }
+            if let Some(now) = change.of(was[0], with) {
+                there.put_words([now, 0], len);
+            }
+        })
+    }
+
+    /// Puts an integer of this process's in the place of a member's that is equal to another one, and reads what it was, as
+    /// [`Window::compare_and_swap`] does; likewise.
+    #[inline(always)]
+    pub fn swap_at_once(
+        &self,
+        (from, compare, into): (Piece, Piece, Piece),
         rank: i32,
         displacement: i64,
     ) -> bool {
         let len = into.len();
+        self.in_turn(len, rank, displacement, |there| {
+            let (was, expected, with) = (there.words(), compare.words(), from.words());
+            into.put_words(was, len);
+            if was == expected {
+                there.put_words(with, len);
+            }
+        })
+    }
+
+    /// Does something with so many bytes of a member's at once while nobody else accumulates there. Whether it was done.
+    #[inline(always)]
+    fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece)) -> bool {
         let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
-        let Some(_turn) = near.target.known_words().and_then(|words| words.turn_at_once(self.core())) else {
-            return false;
-        };
-        // SAFETY: as above; for as long as this call takes. Test: accumulating_is_atomic.
-        let there = unsafe { Piece::new(near.address, len) };
-        let was = there.words();
-        let with = from.map_or(0, |from| from.words()[0]);
-        into.put_words(was, len);
-        if let Some(now) = change.of(was[0], with) {
-            there.put_words([now, 0], len);
-        }
+        let Some(turn) = near.words.turn_at_once(self.0.mark) else { return false };
+        // SAFETY: within the member's part, which is mapped here until the window is freed; for as long as this call takes. Test:
+        // accumulating_is_atomic.
+        act(unsafe { Piece::new(near.address, len) });
+        drop(turn);
+        self.0.is_ordered.store(Turn::ORDERS, Ordering::Relaxed);
         true
     }
 }
@@ -190,7 +252,7 @@ pub enum Change {
 
 impl Change {
     /// What becomes of it. Of a shorter one the lower bytes count, which come first where this runs.
-    #[inline]
+    #[inline(always)]
     fn of(self, was: u64, with: u64) -> Option<u64> {
         Some(match self {
             Self::None => return None,
@@ -205,6 +267,6 @@ impl Change {
 
 /// Elements in memory of this process.
 pub(super) struct Near<'a> {
-    pub(super) target: &'a Target,
     pub(super) address: usize,
+    pub(super) words: &'a Words,
 }

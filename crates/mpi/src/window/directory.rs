@@ -155,7 +155,7 @@ impl Known {
 
 impl Block<'_> {
     fn read(&self, core: &Core, at: usize, len: usize) -> Result<Vec<u8>> {
-        if let Words::Near(block) = self.words {
+        if let Words::Near(block, _) = self.words {
             let load = |at| Ok(block.word(at)?.load(Ordering::Acquire).to_ne_bytes());
             let words = (at..at + len).step_by(8).map(load);
             return words.collect::<Result<Vec<_>>>().map(|words| words.concat());
@@ -223,7 +223,7 @@ mod tests {
                 host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
                 word(VERSION, 8);
             });
-            let words = Words::Near(memory.clone());
+            let words = Words::near(memory.clone()).expect("words");
             let block = Block { process: 0, words: &words, at: RemoteAddr { addr: 0, rkey: 0 }, port: 0 };
             is_looked_at.store(true, Ordering::SeqCst);
             assert_eq!(Known::default().key(process.core(), &block, 1000, 1100), Ok(Some(70)));

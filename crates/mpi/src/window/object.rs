@@ -22,6 +22,7 @@ use crate::window::directory::Attached;
 use crate::window::epoch::{EpochNumber, Epochs};
 use crate::window::served::Stop;
 use crate::window::target::Target;
+use crate::window::words::Mark;
 
 /// How a window got its memory (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,11 @@ pub(super) struct Inner {
     pub(super) is_pending: AtomicBool,
     /// Flushes that had nothing to wait for.
     pub(super) flushes: AtomicU32,
+    /// Whether all that was stored in members' memory is there before whatever is loaded next, so that a flush needs no fence. It says
+    /// so to callers whose calls come one behind the other.
+    pub(super) is_ordered: AtomicBool,
+    /// What this process writes into words that it has alone.
+    pub(super) mark: Mark,
     pub(super) belongings: Lock<Belongings>,
 }
 

@@ -104,19 +104,14 @@ impl Target {
         Ok(self.way.get_or_init(|| found))
     }
 
-    /// Where its part is mapped here, if its way is known already.
-    #[inline]
-    pub(super) fn near_address(&self) -> Option<usize> {
-        match self.way.get()?.data {
-            Data::Near { address, .. } => Some(address),
+    /// Where its part is mapped here, and its words, if its way is known already.
+    #[inline(always)]
+    pub(super) fn known_near(&self) -> Option<(usize, &Words)> {
+        let way = self.way.get()?;
+        match way.data {
+            Data::Near { address, .. } => Some((address, &way.words)),
             Data::Far(_) => None,
         }
-    }
-
-    /// Its words, if its way is known already.
-    #[inline]
-    pub(super) fn known_words(&self) -> Option<&Words> {
-        self.way.get().map(|way| &way.words)
     }
 
     fn find_way(&self, comm: &Comm) -> Result<Reach> {
@@ -142,7 +137,7 @@ impl Target {
                 None => Data::Far(data),
             };
             let words = match mapped(self.card.control_port, control, self.block) {
-                Some(block) => Words::Near(block),
+                Some(block) => Words::near(block)?,
                 None if engine.transport.nics()[near].has_atomics() => Words::far(process, control),
                 None => Words::Asked(Asking::new(comm, process)?),
             };

@@ -117,6 +117,7 @@ impl Window {
     /// epoch wants that.
     pub(super) fn reach(&self, origin: &Buffer, at: &At, form: Form) -> Result<Option<(&Target, Elements)>> {
         self.enter()?;
+        self.0.is_ordered.store(false, Ordering::Relaxed);
         if at.rank == PROC_NULL {
             return Ok(None);
         }

@@ -22,8 +22,8 @@ use crate::window::served::Asking;
 
 /// A member's block, as this process reaches it.
 pub(super) enum Words {
-    /// In memory of this process, or mapped here.
-    Near(Buf),
+    /// In memory of this process, or mapped here; and the word of the turn in it.
+    Near(Buf, verbs::Words),
     /// By atomics of the device, whose results come into memory that is used again.
     Far { process: u32, at: RemoteAddr, results: Lock<Vec<(Buf, Reach)>> },
     /// By questions, where the device has no atomics.
@@ -36,6 +36,12 @@ const PAUSE_LEAST: Span = Span::from_us(1);
 const PAUSE_MOST: Span = Span::from_us(200);
 
 impl Words {
+    /// Those in a block of this process's, or mapped here.
+    pub(super) fn near(block: Buf) -> Result<Self> {
+        let turn = block.words(TURN, 1)?;
+        Ok(Self::Near(block, turn))
+    }
+
     /// Those of a process, by its device.
     pub(super) fn far(process: u32, at: RemoteAddr) -> Self {
         Self::Far { process, at, results: Lock::default() }
@@ -44,7 +50,7 @@ impl Words {
     /// Changes a word; what it was.
     fn change(&self, core: &Core, change: &Change) -> Result<u64> {
         match self {
-            Self::Near(block) => change.carry_out(block),
+            Self::Near(block, _) => change.carry_out(block),
             Self::Asked(asking) => asking.ask(core, change),
             Self::Far { process, at, results } => {
                 let known = results.lock(core.host()).pop();
@@ -105,12 +111,12 @@ impl Words {
         })
     }
 
-    /// Takes the turn at once, where it is free and this process reaches the word.
-    #[inline]
-    pub(super) fn turn_at_once(&self, core: &Core) -> Option<Turn<'_>> {
-        let Self::Near(block) = self else { return None };
-        let (turn, me) = (block.word(TURN).ok()?, alone(core.bootstrap().rank()));
-        turn.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+    /// Takes the turn for a process at once, where it is free and this process reaches the word.
+    #[inline(always)]
+    pub(super) fn turn_at_once(&self, me: Mark) -> Option<Turn<'_>> {
+        let Self::Near(_, words) = self else { return None };
+        let turn = words.first()?;
+        turn.compare_exchange(0, me.0, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         Some(Turn(turn))
     }
 
@@ -144,10 +150,32 @@ impl Words {
 /// A turn that [`Words::turn_at_once`] took; it ends when this is dropped.
 pub(super) struct Turn<'a>(&'a AtomicU64);
 
+impl Turn<'_> {
+    /// Whether [`Drop`] also orders all that this process stores before with what it loads behind.
+    pub(super) const ORDERS: bool = cfg!(target_arch = "x86_64");
+}
+
 impl Drop for Turn<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        // Nobody changes it meanwhile: others wait for 0. What was stored in the turn comes before.
-        self.0.store(0, Ordering::Release);
+        // Nobody changes it meanwhile: others wait for 0. What was stored in the turn comes before. Where a word that is exchanged
+        // orders all memory, the flush behind it needs no fence of its own, and the loads of the next call wait for no second one.
+        if Self::ORDERS {
+            self.0.swap(0, Ordering::SeqCst);
+        } else {
+            self.0.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// What a process writes into a word that it has alone.
+#[derive(Clone, Copy)]
+pub(super) struct Mark(u64);
+
+impl Mark {
+    /// That of a process.
+    pub(super) fn of(process: u32) -> Self {
+        Self(alone(process))
     }
 }
 
