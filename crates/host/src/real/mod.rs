@@ -71,6 +71,16 @@ struct Real {
 }
 
 impl Real {
+    /// Yields the core, and notes it if somebody who computes has got it.
+    fn yield_watchfully(&self) {
+        let before = self.now();
+        std::thread::yield_now();
+        let after = self.now();
+        if after.since(before).as_ns() > CROWDED_NS {
+            self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
+        }
+    }
+
     /// Does every chore once; takes about as long as a look should wait for the next.
     #[cold]
     fn do_chores(&self) {
@@ -113,12 +123,12 @@ impl HostOps for Real {
             }
             turn.looked = clock::idle(turn.looked, LOOK_PERIOD_CYCLES);
         } else {
-            // The other process may be waiting for this very core.
-            let before = self.now();
-            std::thread::yield_now();
-            let after = self.now();
-            if after.since(before).as_ns() > CROWDED_NS {
-                self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
+            // The other process may be waiting for this very core. Who knows of a crowd need not find out: looks at the clock were half
+            // of what ranks that shared cores did while they waited.
+            if self.crowd.load(Ordering::Relaxed) == CROWD {
+                std::thread::yield_now();
+            } else {
+                self.yield_watchfully();
             }
             if turn.polls {
                 // A yield may take milliseconds: so many of them would be seconds after the deadline.
