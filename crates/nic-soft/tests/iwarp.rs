@@ -12,6 +12,8 @@ mod handover;
 mod killed;
 #[path = "iwarp/limits.rs"]
 mod limits;
+#[path = "iwarp/local.rs"]
+mod local;
 #[path = "iwarp/memory.rs"]
 mod memory;
 #[path = "iwarp/mixer.rs"]

@@ -48,6 +48,10 @@ bitflags! {
         /// sleeps. It is not reported to a completion channel, and other operations ignore it, as they ring by their
         /// completion. Where [`crate::DeviceAttr::write_ring`] denies it, posting answers [`crate::Error::Unsupported`].
         const RING = 8;
+        /// Completes as soon as its memory may be used again, whether or not it has arrived (`FI_INJECT_COMPLETE` of libfabric):
+        /// for who is told by the peer. All requests before it that are not to be told of are then over in the same sense. A NIC
+        /// that learns of both at once, and an operation that returns data, ignore it.
+        const LOCAL = 16;
     }
 }
 

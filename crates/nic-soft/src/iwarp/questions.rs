@@ -50,6 +50,8 @@ pub(super) struct Questions {
     bytes: u64,
     /// A request since the last question is to be told of.
     expected: bool,
+    /// Requests that are not over, and are when TCP has them.
+    locals: u32,
     /// Questions that are open.
     asked: u32,
     /// Reads, atomics and questions that are open, in order, and the number of the first one's message.
@@ -70,6 +72,7 @@ impl Questions {
             covered: 0,
             bytes: 0,
             expected: false,
+            locals: 0,
             asked: 0,
             open: VecDeque::with_capacity(ord.into()),
             first_open_request: 1,
@@ -82,6 +85,12 @@ impl Questions {
     #[inline]
     pub(super) fn are_asked(&self) -> bool {
         self.asks
+    }
+
+    /// Whether requests are under way that are over when TCP has them.
+    #[inline]
+    pub(super) fn has_locals(&self) -> bool {
+        self.locals > 0
     }
 
     /// The next request to be made into messages.
@@ -100,6 +109,12 @@ impl Questions {
     #[inline]
     pub(super) fn begun(&mut self, request: &Request, signals: bool) {
         self.next += 1;
+        if request.is_local() {
+            // Nobody asks for it; a question that is asked for others covers it, too.
+            self.locals += 1;
+            self.covered += u64::from(self.covered + 1 == self.next);
+            return;
+        }
         self.bytes += u64::from(request.len);
         self.expected |= signals;
         if request.op.fetches() {
@@ -174,6 +189,7 @@ impl Questions {
     /// The first open request is over.
     #[inline]
     pub(super) fn finished(&mut self, request: &Request) {
+        self.locals -= u32::from(request.is_local());
         let sends = sends(&request.op);
         self.first_open_send = self.first_open_send.wrapping_add(sends);
         let is_send = matches!(request.op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_));
@@ -234,6 +250,19 @@ mod tests {
         assert!(questions.are_due(true, false), "much more has begun");
         assert_eq!(questions.answered(question.id), 2);
         assert!(questions.are_due(false, true));
+    }
+
+    /// Nobody asks about what is over when it has left; what stands behind it is asked about.
+    #[test]
+    fn local_requests_are_not_asked_about() {
+        let mut questions = Questions::new(true, 4, 1);
+        let local = Request::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
+        questions.begun(&local, true);
+        assert!(questions.has_locals() && !questions.are_due(false, true));
+        questions.begun(&request(SendOp::Send, 8), true);
+        assert!(questions.are_due(false, false));
+        questions.finished(&local);
+        assert!(!questions.has_locals());
     }
 
     /// An answer to a read tells of all before it, and nothing is asked where nobody is to be.

@@ -50,6 +50,14 @@ pub(super) struct Request {
     sges: usize,
 }
 
+impl Request {
+    /// Whether it is over when TCP has it, whatever has arrived.
+    #[inline]
+    pub(super) fn is_local(&self) -> bool {
+        self.flags.contains(SendFlags::LOCAL) && !self.op.fetches()
+    }
+}
+
 #[cfg(test)]
 impl Request {
     /// One that was not posted.

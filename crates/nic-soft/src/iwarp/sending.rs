@@ -365,19 +365,30 @@ impl Sending {
         Ok(())
     }
 
-    /// Where nobody is asked, requests are over when TCP has them.
+    /// Where nobody is asked, requests are over when TCP has them; elsewhere those are that want no more, and with them what stands
+    /// before and nobody is to be told of.
+    #[inline]
     fn complete_sent(&mut self, queues: &Queues) {
-        if self.questions.are_asked() {
+        if self.questions.are_asked() && !self.questions.has_locals() {
             return;
         }
-        loop {
-            let queue = queues.sends.lock();
-            if queue.over() >= self.sent || queue.get(queue.over()).op.fetches() {
-                return;
+        let upto = self.over_when_sent(queues);
+        self.arrived(queues, upto);
+    }
+
+    /// Up to which request all are over as TCP has them.
+    fn over_when_sent(&self, queues: &Queues) -> u64 {
+        let (queue, asks) = (queues.sends.lock(), self.questions.are_asked());
+        let mut upto = queue.over();
+        for number in queue.over()..self.sent {
+            let request = queue.get(number);
+            let is_over = !asks || request.is_local();
+            if request.op.fetches() || !is_over && queues.signals(request.flags) {
+                break;
             }
-            drop(queue);
-            self.finish_first(queues);
+            upto = if is_over { number + 1 } else { upto };
         }
+        upto
     }
 
     /// The message with which the connection began has been answered.

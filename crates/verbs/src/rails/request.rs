@@ -152,6 +152,13 @@ pub(super) fn key_of(op: SendOp) -> Option<u32> {
     }
 }
 
+/// A request's flags as one lane has them: its end is told of, and it has arrived by then, as whoever replays what a lane has lost
+/// must know.
+#[inline]
+pub(super) fn of_rail(flags: SendFlags) -> SendFlags {
+    (flags | SendFlags::SIGNALED) - SendFlags::LOCAL
+}
+
 /// The request as one lane has it: with its keys, from `at` bytes on.
 #[inline]
 pub(super) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {

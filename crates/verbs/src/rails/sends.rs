@@ -10,7 +10,7 @@ use super::lent::Lent;
 use super::mail::Letter;
 use super::pace::Pace;
 use super::request::{
-    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, part, remote_of,
+    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, of_rail, part, remote_of,
     takes_a_receive,
 };
 use super::shared::Shared;
@@ -266,7 +266,7 @@ impl Sends {
         };
         let sges = [sge];
         let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
-        let (op, flags) = (of_lane(wr.op, lane, keys, 0), wr.flags | SendFlags::SIGNALED);
+        let (op, flags) = (of_lane(wr.op, lane, keys, 0), of_rail(wr.flags));
         self.expect(lane);
         if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
             return false;
@@ -401,7 +401,7 @@ impl Sends {
         let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
         let is_stripe = slot.lanes.is_striped();
         let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
-        let flags = slot.flags | SendFlags::SIGNALED;
+        let flags = of_rail(slot.flags);
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);

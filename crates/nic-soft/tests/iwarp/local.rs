@@ -1,0 +1,49 @@
+//! Requests that are over when they have left.
+
+use verbs::{Data, MemoryKind, SendFlags, SendOp, SendWr};
+
+use crate::raw::{device, join};
+use crate::support::end::End;
+use crate::support::one_at_a_time;
+
+/// So little that TCP has all of it while the peer takes nothing.
+const LEN: u32 = 4000;
+
+fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
+    let sge = [end.host.sge(0, LEN)];
+    end.qp.post_send(&SendWr { wr_id, op, data: Data::Sges(&sge), flags }).expect("posted");
+}
+
+/// Goal: a request that is to be over when it has left waits for nobody, takes along what nobody is told of, and not what somebody is;
+/// all arrive. Method: sends to a peer that has no receive until they are told of; the last ones behind one whose arrival is told of.
+#[test]
+fn a_local_request_waits_for_nobody() {
+    let _gate = one_at_a_time();
+    let (mut near, mut far) = (End::on(&device(), LEN as usize), End::on(&device(), LEN as usize));
+    join(&mut near, &mut far);
+    let told = SendFlags::SIGNALED;
+    for (wr_id, op, flags) in [
+        (1, SendOp::Write(near.peer.host), SendFlags::empty()),
+        (2, SendOp::Send, SendFlags::empty()),
+        (3, SendOp::Send, told | SendFlags::LOCAL),
+        (4, SendOp::WriteImm(near.peer.host, 5), told | SendFlags::LOCAL),
+    ] {
+        post(&near, wr_id, op, flags);
+    }
+    near.sent_ok(3);
+    near.sent_ok(4);
+    post(&near, 5, SendOp::Send, told);
+    post(&near, 6, SendOp::Send, told | SendFlags::LOCAL);
+    assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "nobody has received the fifth");
+    for wr_id in 0..5 {
+        far.post_recv(wr_id, MemoryKind::Host, 0, LEN);
+    }
+    for wr_id in 0..5 {
+        let wc = far.received();
+        assert_eq!((wc.is_ok(), wc.wr_id, wc.byte_len), (true, wr_id, LEN), "{wc:?}");
+    }
+    near.sent_ok(5);
+    near.sent_ok(6);
+    near.check_canaries();
+    far.check_canaries();
+}
