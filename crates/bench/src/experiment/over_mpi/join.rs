@@ -44,7 +44,10 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
         state: Lock::default(),
         bell: Bell::new(),
     });
-    let config = Config { connect, ..config(session)? };
+    // As a launcher tells its ranks, or they wait as processes do that may have no core.
+    let is_real = session.device.host().node().is_none();
+    let is_crowd = if is_real { verbs::host::real::is_crowd(ranks as usize) } else { None };
+    let config = Config { connect, is_crowd, ..config(session)? };
     let starting = relay.clone();
     let body = move || {
         let started = Process::start(&starting.host, &config, starting.clone());
