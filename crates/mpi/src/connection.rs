@@ -35,6 +35,9 @@ pub(crate) enum Payload<'a> {
     User(Cow<'a, Buffer>),
     /// A copy.
     Own(Vec<u8>),
+    /// The program's, in one piece, which the device sends from. They stay as they are until that is done: a request says so that comes
+    /// behind it, or this one, of which the key comes back with its completion.
+    Lent { bytes: Piece, from: Sge, key: Option<Key> },
 }
 
 impl Payload<'_> {
@@ -45,7 +48,13 @@ impl Payload<'_> {
             Self::None => 0,
             Self::User(buffer) => buffer.len() as usize,
             Self::Own(bytes) => bytes.len(),
+            Self::Lent { bytes, .. } => bytes.len(),
         }
+    }
+
+    /// Whose key comes back when what is lent has left.
+    fn key(&self) -> Option<Key> {
+        if let Self::Lent { key, .. } = self { *key } else { None }
     }
 
     /// Copies them to a place in a NIC's memory.
@@ -55,6 +64,7 @@ impl Payload<'_> {
             Self::None => Ok(()),
             Self::User(buffer) => Ok(buffer.load_to(buf, at)?),
             Self::Own(bytes) => Ok(buf.write(at, bytes)?),
+            Self::Lent { bytes, .. } => Ok(bytes.load_to(buf, at)?),
         }
     }
 
@@ -72,6 +82,7 @@ impl Payload<'_> {
             Self::None => {}
             Self::User(buffer) => buffer.load(into),
             Self::Own(bytes) => into.copy_from_slice(bytes),
+            Self::Lent { bytes, .. } => bytes.buffer().load(into),
         }
     }
 }
@@ -199,6 +210,8 @@ pub(crate) struct Connection {
     /// Bytes of payload of the longest message to the peer's slots.
     slot_payload: usize,
     number: u64,
+    /// Its messages are over when they have left: the peer tells of those that matter.
+    lends: bool,
     /// Requests that were posted to the send queue, and those of them known to be over.
     posted: u64,
     completed: u64,
@@ -242,6 +255,7 @@ impl Connection {
             sizes,
             slot_payload: nic.slot_payload_to(process),
             number: (number as u64) << 32,
+            lends: nic.lends(),
             posted: 0,
             completed: 0,
             signalled: VecDeque::new(),
@@ -315,6 +329,11 @@ impl Connection {
         if self.outbox.is_some() { self.sizes.record_payload() } else { self.slot_payload }
     }
 
+    /// Whether long messages are lent to its device.
+    pub(crate) fn lends(&self) -> bool {
+        self.lends
+    }
+
     /// Whether a message can be sent now.
     #[inline]
     pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
@@ -328,9 +347,9 @@ impl Connection {
         }
     }
 
-    /// Whether a request for the peer's memory can be posted now.
-    pub(crate) fn may_access(&self) -> bool {
-        self.open && self.has_room()
+    /// Whether a request for the peer's memory can be posted now. One that the peer is told of takes a credit, as a message does.
+    pub(crate) fn may_access(&self, op: SendOp) -> bool {
+        self.open && self.has_room() && (self.credits > 0 || !matches!(op, SendOp::WriteImm(..)))
     }
 
     fn has_room(&self) -> bool {
@@ -348,6 +367,8 @@ impl Connection {
     }
 
     /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
+    ///
+    /// Of what is [lent](Payload::Lent) that is told otherwise.
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
             let len = payload.len();
@@ -377,7 +398,10 @@ impl Connection {
     fn count(&mut self, by: Carrier, message: &Message, len: usize) {
         match message {
             Message::Eager { .. } => self.traffic.count(by, len),
-            Message::Request { at, .. } => self.traffic.count(Carrier::Rendezvous, at.length as usize),
+            Message::Request { at, brings, .. } => {
+                let by = if u64::from(*brings) == at.length { by } else { Carrier::Rendezvous };
+                self.traffic.count(by, at.length as usize);
+            }
             _ => {}
         }
     }
@@ -490,10 +514,14 @@ impl Connection {
             let mut bytes = [0; INLINE];
             bytes[..head.len()].copy_from_slice(head);
             payload.load(&mut bytes[head.len()..total]);
-            return self.post(SendOp::Send, Data::Inline(&bytes[..total]), None);
+            return self.post(SendOp::Send, Data::Inline(&bytes[..total]), payload.key());
         }
         let at = self.slots.send(slot);
         self.slots.buf().write(at, head)?;
+        if let Payload::Lent { from, .. } = payload {
+            let sges = [self.slots.sge(at, head.len()), *from];
+            return self.post(SendOp::Send, Data::Sges(&sges), payload.key());
+        }
         payload.load_to(self.slots.buf(), at + head.len())?;
         host.charge_copy(len as u64);
         let sge = [self.slots.sge(at, total)];
@@ -502,6 +530,10 @@ impl Connection {
 
     /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
     pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: Key) -> Result<()> {
+        if let SendOp::WriteImm(..) = op {
+            self.messages += 1;
+            self.credits -= 1;
+        }
         self.post(op, Data::Sges(&[piece]), Some(key))
     }
 
@@ -535,7 +567,7 @@ impl Connection {
             (false, _, Some(outbox)) => outbox.buf(),
             _ => return Ok(Copied::Nothing),
         };
-        if !self.may_access() {
+        if !(self.open && self.has_room()) {
             return Ok(Copied::NoRoom);
         }
         let Some(piece) = copying.share.claim(memory, WORDS, copying.receives) else {
@@ -553,6 +585,9 @@ impl Connection {
         let step = u64::from(self.sizes.slots / 2);
         let signal = access.is_some() || self.posted % step == step - 1;
         let mut flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        if self.lends && (access.is_none() || matches!(op, SendOp::Send | SendOp::WriteImm(..))) {
+            flags |= SendFlags::LOCAL;
+        }
         if self.rings && matches!(op, SendOp::Write(_)) {
             // A message by the fast path, or word of its lines, wakes a peer that sleeps.
             flags |= SendFlags::RING;
@@ -587,6 +622,13 @@ impl Connection {
         }
         let head_len = message.head_len();
         Ok(Received { message, at: at + head_len, len: len - head_len })
+    }
+
+    /// The peer has written the rest of a message, which took a slot's receive.
+    pub(crate) fn landed(&mut self, host: &Host, slot: u32) -> Result<()> {
+        self.post_receive(slot)?;
+        self.owed += 1;
+        self.grant(host)
     }
 
     /// Whether the peer may have stored another message, or nonsense.

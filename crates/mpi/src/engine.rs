@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use host::{Host, Step};
-use verbs::{Buf, SendOp, Sge};
+use verbs::{Buf, RemoteAddr, SendOp, Sge};
 
 use crate::connection::{Next, Payload, Received, Short, Taken};
 use crate::doubt::Ledger;
@@ -14,10 +14,11 @@ use crate::group::Group;
 use crate::matching::{Envelope, Match, Matching, Wanted};
 use crate::memory::{Buffer, Piece};
 use crate::operation::{
-    Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Plain, Reading, Receive, Sending, Work,
-    envelope_status,
+    Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Plain, Reading, Receive, Sending, There,
+    Work, Writing, envelope_status,
 };
 use crate::over_portals::{self, Portals, Started};
+use crate::parts::Parts;
 use crate::share::{Copying, Share};
 use crate::space::Spaces;
 use crate::status::{Ended, Status};
@@ -102,6 +103,8 @@ pub(crate) struct Engine {
     host: Host,
     rank: u32,
     matching: Matching<Key, Body>,
+    /// The first parts of long messages, which come by themselves.
+    parts: Parts,
     operations: Table<Operation>,
     tasks: Vec<(Key, Box<dyn Task>)>,
     /// A task may be able to go on.
@@ -130,6 +133,9 @@ pub(crate) struct Engine {
     hasty: u32,
 }
 
+/// Bytes of the longest write.
+const WRITE_MAX: u64 = 1 << 30;
+
 /// Of so many of them one makes progress first.
 const HASTE_MAX: u32 = 256;
 /// Looks in a row for what a process may have stored by Portals, which takes more to ask.
@@ -150,6 +156,7 @@ impl Engine {
             host: host.clone(),
             rank,
             matching: Matching::default(),
+            parts: Parts::default(),
             operations: Table::default(),
             tasks: Vec::new(),
             stirred: false,
@@ -177,13 +184,27 @@ impl Engine {
     /// # Errors
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
+        self.send_for(to, label, buffer, (mode, false))
+    }
+
+    /// Begins a send, for whose end the caller may wait at once: then this process answers the receiver.
+    ///
+    /// # Errors
+    /// As [`Engine::send`].
+    pub(crate) fn send_for(
+        &mut self,
+        to: u32,
+        label: Label,
+        buffer: &Buffer,
+        (mode, waits): (Mode, bool),
+    ) -> Result<Begun> {
         self.host.charge_step(Step::Call, 1);
         if let Some(piece) = buffer.piece().filter(|_| mode.is_plain())
             && self.send_piece(to, label, piece)
         {
             return Ok(Begun::Over(Status::empty()));
         }
-        self.send_on(to, label, buffer, mode)
+        self.send_on(to, label, buffer, (mode, waits))
     }
 
     /// Sends a short message, if it can be stored at once in the receiver's memory. Whether it has left; nothing has happened otherwise.
@@ -263,11 +284,17 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::send`].
-    pub(crate) fn send_on(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
+    fn send_on(
+        &mut self,
+        to: u32,
+        label: Label,
+        buffer: &Buffer,
+        (mode, waits): (Mode, bool),
+    ) -> Result<Begun> {
         if mode == Mode::Buffered {
             return self.send_buffered(to, label, buffer);
         }
-        self.dispatch(to, label, Cow::Borrowed(buffer), None, mode == Mode::Synchronous)
+        self.dispatch(to, label, Cow::Borrowed(buffer), None, (mode == Mode::Synchronous, waits))
     }
 
     /// Sends data of the program's, or a copy of them.
@@ -277,7 +304,7 @@ impl Engine {
         label: Label,
         buffer: Cow<'_, Buffer>,
         copy: Option<Vec<u8>>,
-        answered: bool,
+        (answered, waits): (bool, bool),
     ) -> Result<Begun> {
         if let Some(portals) = self.portals(label.context) {
             let copy = copy.map(|bytes| Buffer::own(&bytes)).transpose()?;
@@ -289,7 +316,15 @@ impl Engine {
             return self.send_to_self(label, copy.unwrap_or_else(|| buffer.to_vec()), answered);
         }
         if len > self.transport.payload_max(to)? as u64 {
-            return self.send_long(to, label, &buffer, copy);
+            if !answered
+                && copy.is_none()
+                && !buffer.is_scattered()
+                && let Some(cut) = self.transport.cut_to(to)?
+                && len <= cut.whole
+            {
+                return self.send_in_parts(to, label, &buffer, cut.part);
+            }
+            return self.send_long(to, label, &buffer, (copy, waits));
         }
         let payload = match copy {
             Some(bytes) => Payload::Own(bytes),
@@ -310,7 +345,7 @@ impl Engine {
                 Payload::User(buffer) if answered => Payload::Own(buffer.to_vec()),
                 Payload::User(buffer) => Payload::User(Cow::Owned(buffer.into_owned())),
                 Payload::Own(bytes) => Payload::Own(bytes),
-                Payload::None => Payload::None,
+                Payload::None | Payload::Lent { .. } => Payload::None,
             };
             engine.transport.send(to, message, payload, (!answered).then_some(key))
         })
@@ -327,8 +362,58 @@ impl Engine {
         }
     }
 
+    /// Sends data in parts, from where the program has them.
+    fn send_in_parts(&mut self, to: u32, label: Label, buffer: &Buffer, part: usize) -> Result<Begun> {
+        self.host.charge_step(Step::Request, 1);
+        let bytes = buffer.piece().unwrap_or(Piece::nothing());
+        let (address, len) = bytes.place();
+        let reach = self.transport.reach(to, address as usize, len as usize, false)?;
+        let held = Sending { reach, staging: None, buffer: buffer.clone(), helping: None, writing: None };
+        let work = Work::Send { to, answered: false, held: Some(Box::new(held)) };
+        let key = self.operations.insert(Operation::new(work));
+        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let message = Message::Request { label, id: key.number(), at, brings: len as u32, waits: false };
+        let begun = self.started(key, |engine| engine.send_parts(to, message, bytes, part, Some(key)))?;
+        self.lent += 1;
+        Ok(begun)
+    }
+
+    /// Sends bytes of the program's, the first part with a message and the others behind it. When the last one has left, `key` comes out
+    /// as [`Event::Accessed`].
+    fn send_parts(
+        &mut self,
+        to: u32,
+        first: Message,
+        bytes: Piece,
+        part: usize,
+        key: Option<Key>,
+    ) -> Result<()> {
+        let (Message::Request { id, .. } | Message::Part { id }) = first else { return Ok(()) };
+        let (mut message, mut left) = (first, bytes);
+        while left.len() > 0 {
+            let [bytes, others] = left.split(part);
+            let (address, len) = bytes.place();
+            let reach = self.transport.reach(to, address as usize, len as usize, false)?;
+            let key = key.filter(|_| others.len() == 0);
+            let payload = Payload::Lent { bytes, from: reach.sge(address, len as u32), key };
+            self.transport.send(to, message, payload, None)?;
+            (message, left) = (Message::Part { id }, others);
+        }
+        Ok(())
+    }
+
     /// Tells the receiver where the data are. A copy, or what lies in pieces, lies in memory of the operation's own.
-    fn send_long(&mut self, to: u32, label: Label, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<Begun> {
+    ///
+    /// Who waits writes the data where the receiver wants them, on devices that send from all memory, and the first part goes at once, so
+    /// that something is on its way while the two agree on the rest: to read them would take another message. Who goes on need not be
+    /// asked for anything.
+    fn send_long(
+        &mut self,
+        to: u32,
+        label: Label,
+        buffer: &Buffer,
+        (copy, waits): (Option<Vec<u8>>, bool),
+    ) -> Result<Begun> {
         let len = buffer.len() as usize;
         let (addr, staging) = match (buffer.one_piece(), copy) {
             (Some((addr, _)), None) => (addr, None),
@@ -344,16 +429,27 @@ impl Engine {
         };
         self.host.charge_step(Step::Request, 1);
         let memory = if staging.is_none() { buffer.memory() } else { None };
-        let reach = self.transport.reach_in(to, (addr, len), memory, true)?;
-        let remote = reach.remote(addr as u64);
+        let cut = self.transport.cut_to(to)?.filter(|_| waits && staging.is_none());
+        let waits = cut.is_some();
+        let reach = self.transport.reach_in(to, (addr, len), memory, !waits)?;
+        let remote = if waits { RemoteAddr::default() } else { reach.remote(addr as u64) };
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
+        // Never all of it goes at once: who gets the rest answers.
+        let part = cut.map_or(0, |cut| cut.part.min(len / 2));
+        let whole = buffer.piece().filter(|_| waits).unwrap_or(Piece::nothing());
+        let [first, rest] = whole.split(part);
+        let writing = waits.then_some(Writing { rest, under_way: 0 });
         let key = self.operations.insert(Operation::new(Work::Send {
             to,
             answered: true,
-            held: Some(Box::new(Sending { reach, staging, buffer: buffer.clone(), helping: None })),
+            held: Some(Box::new(Sending { reach, staging, buffer: buffer.clone(), helping: None, writing })),
         }));
-        let message = Message::Request { label, id: key.number(), at };
-        let begun = self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
+        let id = key.number();
+        let message = Message::Request { label, id, at, brings: first.len() as u32, waits };
+        let begun = self.started(key, |engine| {
+            engine.transport.send(to, message, Payload::None, None)?;
+            engine.send_parts(to, Message::Part { id }, first, part, None)
+        })?;
         self.lent += 1;
         Ok(begun)
     }
@@ -377,7 +473,8 @@ impl Engine {
         let share = self.spaces.share(label.context, buffer.len())?;
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
-        if let Begun::Under(key) = self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), false)?
+        if let Begun::Under(key) =
+            self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), (false, false))?
             && let Some(operation) = self.operations.get_mut(key)
         {
             (operation.free, operation.buffered) = (true, Some(Box::new(share)));
@@ -517,9 +614,9 @@ impl Engine {
                 self.answer(envelope.source, answer);
                 Begun::Over(status)
             }
-            Body::There { id, at } => {
+            Body::There(there) => {
                 let key = self.operations.insert(Operation::new(Work::Receive(Box::new(receive))));
-                self.fetch(key, envelope, id, at);
+                self.fetch(key, envelope, there);
                 Begun::Under(key)
             }
             Body::Found(found) => match &mut self.portals {
@@ -837,7 +934,13 @@ impl Engine {
     pub(crate) fn forget(&mut self, context: u64) {
         match self.portals(context) {
             Some(portals) => portals.forget(context),
-            None => drop(self.matching.forget(context)),
+            None => {
+                for (envelope, body) in self.matching.forget(context) {
+                    if let Body::There(there) = body {
+                        self.parts.give_up(envelope.source, there.id);
+                    }
+                }
+            }
         }
     }
 
@@ -875,6 +978,7 @@ impl Engine {
                         self.transport.release(place, &what.message);
                     }
                     Event::Sent(key) => self.end(key, Status::empty()),
+                    Event::Landed { from, place } => self.landed(from, place),
                     Event::Accessed(key) => {
                         self.accessed(key);
                         self.resume();
@@ -997,13 +1101,21 @@ impl Engine {
                     self.keep(envelope, Body::Here { bytes, answer });
                 }
             }
-            Message::Request { label, id, at } => {
-                let envelope = Envelope { source: from, label };
+            Message::Request { label, id, at, brings, waits } => {
+                let (envelope, there) = (Envelope { source: from, label }, There { id, at, brings, waits });
+                if brings > 0 {
+                    self.parts.expect(from, id, brings);
+                }
                 match self.matching.arrive(&envelope) {
-                    Some(key) => self.fetch(key, envelope, id, at),
-                    None => self.keep(envelope, Body::There { id, at }),
+                    Some(key) => self.fetch(key, envelope, there),
+                    None => self.keep(envelope, Body::There(there)),
+                }
+                if what.len > 0 {
+                    self.part(from, id, what, place);
                 }
             }
+            Message::Part { id } => self.part(from, id, what, place),
+            Message::Clear { id, at, place } => self.write(from, Key::from_number(id), at, place),
             Message::Done { id, ok } => {
                 let key = Key::from_number(id);
                 // A name that is not that of a send to this peer is a lie, and means nothing; so is an end before this side's pieces
@@ -1051,37 +1163,129 @@ impl Engine {
     }
 
     /// Begins to read the data of a message that a receive has matched.
-    fn fetch(&mut self, key: Key, envelope: Envelope, id: u64, at: Exposed) {
+    fn fetch(&mut self, key: Key, envelope: Envelope, there: There) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
-        if at.length.min(receive.buffer.len()) == 0 {
-            self.tell(envelope.source, id, true);
-            return self.end(key, receive.status(&envelope, at.length));
+        let (from, id) = (envelope.source, there.id);
+        if there.at.length.min(receive.buffer.len()) == 0 && there.brings == 0 {
+            self.tell(from, id, true);
+            return self.end(key, receive.status(&envelope, there.at.length));
         }
-        if let Err(error) = self.read(key, receive, envelope, id, at) {
-            self.tell(envelope.source, id, false);
+        let here = self.parts.take(from, id, key);
+        if let Err(error) = self.read(key, receive, envelope, there) {
+            self.parts.give_up(from, id);
+            self.tell(from, id, false);
+            return self.end(key, Status::failed(error));
+        }
+        if !here.is_empty()
+            && let Some(operation) = self.operations.get_mut(key)
+        {
+            let is_there = operation.take_part(Brought::Bytes(&here));
+            self.took(key, is_there);
+        }
+        // Of a message that was kept, parts may be missing that come no more.
+        if let Some(error) = self.transport.lost(from).cloned()
+            && let Some(Operation { work: Work::Reading(_), .. }) = self.operations.get_mut(key)
+        {
             self.end(key, Status::failed(error));
         }
     }
 
-    fn read(&mut self, key: Key, receive: Receive, envelope: Envelope, id: u64, at: Exposed) -> Result<()> {
-        let (from, wanted) = (envelope.source, at.length.min(receive.buffer.len()));
+    /// The next part of a long message has come.
+    fn part(&mut self, from: u32, id: u64, what: &Received, place: HeldAt) {
+        let (buf, range) = self.transport.payload(what, place);
+        let brought = Brought::Slot(buf, range.start, range.len());
+        self.host.charge_copy(range.len() as u64);
+        if let Some(key) = self.parts.arrive(from, id, brought)
+            && let Some(operation) = self.operations.get_mut(key)
+        {
+            let is_there = operation.take_part(brought);
+            self.took(key, is_there);
+        }
+    }
+
+    /// A receive has got a part of its message, if it could take it, and perhaps all of it.
+    fn took(&mut self, key: Key, is_there: verbs::Result<bool>) {
+        match is_there {
+            Ok(false) => {}
+            Ok(true) => self.finish_reading(key),
+            Err(error) => self.end(key, Status::failed(error.into())),
+        }
+    }
+
+    /// Tells the sender of a message where the rest of it goes, if any is wanted.
+    fn ask_for_rest(
+        &mut self,
+        key: Key,
+        receive: Receive,
+        (envelope, there): (Envelope, There),
+        (addr, staging): (u64, Option<Buf>),
+    ) -> Result<()> {
+        let (from, wanted) = (envelope.source, there.at.length.min(receive.buffer.len()));
+        let (rest, at) = (there.rest(wanted), addr + u64::from(there.brings));
+        let reach = match rest {
+            0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
+            _ => self.transport.let_in(from, (at as usize, rest as usize))?,
+        };
+        let remote = reach.remote(at);
+        let (is_open, left) = (rest > 0, u64::from(rest > 0) + u64::from(there.brings > 0));
+        let reading = Reading {
+            receive,
+            envelope,
+            there,
+            is_open,
+            brought: 0,
+            left,
+            under_way: 0,
+            copying: None,
+            reach,
+            addr,
+            staging,
+        };
+        if let Some(operation) = self.operations.get_mut(key) {
+            operation.work = Work::Reading(Box::new(reading));
+        }
+        if rest == 0 {
+            return Ok(());
+        }
+        let (id, place) = (there.id, key.parts().0);
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
+        self.transport.send(from, Message::Clear { id, at, place }, Payload::None, None)
+    }
+
+    fn read(&mut self, key: Key, receive: Receive, envelope: Envelope, there: There) -> Result<()> {
+        let (from, wanted) = (envelope.source, there.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
             Some((addr, _)) => (addr as u64, None),
+            None if wanted == 0 => (0, None),
             None => {
                 let staging = Buf::alloc(wanted as usize)?;
                 (staging.addr(), Some(staging))
             }
         };
+        if there.waits {
+            return self.ask_for_rest(key, receive, (envelope, there), (addr, staging));
+        }
         let step = self.transport.nic_of(from)?.read_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
-        if self.lent == 0 && self.transport.may_share(from, wanted) {
+        if self.lent == 0 && there.brings == 0 && self.transport.may_share(from, wanted) {
             let (left, under_way, copying) = (wanted, 0, None);
-            let reading =
-                Reading { receive, envelope, id, at, left, under_way, copying, reach, addr, staging };
+            let reading = Reading {
+                receive,
+                envelope,
+                there,
+                is_open: false,
+                brought: 0,
+                left,
+                under_way,
+                copying,
+                reach,
+                addr,
+                staging,
+            };
             if let Some(operation) = self.operations.get_mut(key) {
                 operation.work = Work::Reading(Box::new(reading));
             }
@@ -1089,14 +1293,27 @@ impl Engine {
             self.share_on(from);
             return Ok(());
         }
-        let pieces = (0..wanted).step_by(step as usize).map(|begin| {
+        let (at, first) = (there.at, u64::from(there.brings).min(wanted));
+        let pieces = (first..wanted).step_by(step as usize).map(|begin| {
             let piece = Exposed { addr: at.addr + begin, ..at };
             (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
-        let (left, under_way) = (pieces.len() as u64, pieces.len() as u64);
-        let reading =
-            Reading { receive, envelope, id, at, left, under_way, copying: None, reach, addr, staging };
+        let under_way = pieces.len() as u64;
+        let left = under_way + u64::from(there.brings > 0);
+        let reading = Reading {
+            receive,
+            envelope,
+            there,
+            is_open: false,
+            brought: 0,
+            left,
+            under_way,
+            copying: None,
+            reach,
+            addr,
+            staging,
+        };
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
@@ -1111,10 +1328,10 @@ impl Engine {
                 self.transport.end_share(from, &share);
                 continue;
             };
-            let id = reading.id;
+            let id = reading.there.id;
             let rkey = reading.reach.remote(reading.addr).rkey;
             let into = Exposed { addr: reading.addr, rkey, length: share.length };
-            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.at));
+            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.there.at));
             reading.left = share.pieces();
             let (place, turn) = (share.place, share.turn);
             let message = Message::Share { id, key: key.number(), at: into, place, turn };
@@ -1137,6 +1354,50 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Writes the rest of a message of this process's where its receiver wants it.
+    fn write(&mut self, to: u32, id: Key, at: Exposed, place: u32) {
+        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let Sending { writing: Some(writing), reach, .. } = &mut **sending else { return };
+        let (from, len) = writing.rest.place();
+        if *known != to || writing.under_way > 0 || at.length == 0 || at.length > len {
+            return;
+        }
+        let begins = (0..at.length).step_by(WRITE_MAX as usize);
+        writing.under_way = at.length.div_ceil(WRITE_MAX) as u32;
+        let writes = begins.map(|begin| {
+            let there = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
+            let step = (at.length - begin).min(WRITE_MAX);
+            let op = match begin + step == at.length {
+                true => SendOp::WriteImm(there, place),
+                false => SendOp::Write(there),
+            };
+            (op, reach.sge(from + begin, step as u32))
+        });
+        let writes: Vec<_> = writes.collect();
+        for (op, piece) in writes {
+            // An error is a loss, of which an event tells.
+            drop(self.transport.access(to, op, piece, id));
+        }
+    }
+
+    /// The rest of a message has been written to this process.
+    fn landed(&mut self, from: u32, place: u32) {
+        let Some(key) = self.operations.at(place) else { return };
+        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+            && reading.envelope.source == from
+            && std::mem::take(&mut reading.is_open)
+        {
+            reading.left -= 1;
+            if reading.is_whole() {
+                self.finish_reading(key);
+            }
+        }
     }
 
     /// Copies pieces of a message of this process's, as its receiver invites it to.
@@ -1260,7 +1521,15 @@ impl Engine {
                     drop(self.copy_on(key));
                 }
             }
+            Some(Work::Send { answered: false, .. }) => self.end(key, Status::empty()),
             Some(Work::Send { held: Some(sending), .. }) => {
+                if let Some(writing) = &mut sending.writing {
+                    writing.under_way = writing.under_way.saturating_sub(1);
+                    if writing.under_way == 0 {
+                        self.end(key, Status::empty());
+                    }
+                    return;
+                }
                 if let Some(helping) = &mut sending.helping {
                     (helping.under_way, helping.copied) =
                         (helping.under_way.saturating_sub(1), helping.copied + 1);
@@ -1276,18 +1545,22 @@ impl Engine {
         let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
             return;
         };
-        let (from, id) = (reading.envelope.source, reading.id);
+        let (from, there) = (reading.envelope.source, reading.there);
         if let Some(copying) = &reading.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let mut status = reading.receive.status(&reading.envelope, reading.at.length);
+        let written = there.waits && there.rest(there.at.length.min(reading.receive.buffer.len())) > 0;
+        let mut status = reading.receive.status(&reading.envelope, there.at.length);
         if let Some(staging) = &reading.staging {
             self.host.charge_copy(staging.len() as u64);
             if let Err(error) = reading.receive.buffer.store_from(staging, 0, staging.len()) {
                 status = Status::failed(error.into());
             }
         }
-        self.tell(from, id, true);
+        // Who has written it, or has sent all of it, knows.
+        if !written && u64::from(there.brings) < there.at.length {
+            self.tell(from, there.id, true);
+        }
         self.end(key, status);
         self.share_on(from);
     }
@@ -1301,6 +1574,7 @@ impl Engine {
     /// A process is lost: nothing waits for it any more.
     fn lose(&mut self, process: u32, error: &Error) {
         self.note(Happening::Lost { process });
+        self.parts.lose(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
         let mut stuck: Vec<Key> = stuck.map(|(key, _)| key).collect();
         let operations = &mut self.operations;

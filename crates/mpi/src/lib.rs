@@ -73,6 +73,7 @@ mod one_sided;
 mod operation;
 mod over_portals;
 mod partitioned;
+mod parts;
 mod placement;
 mod places;
 mod point;

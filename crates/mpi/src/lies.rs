@@ -28,10 +28,15 @@ fn pair() -> [Process; 2] {
 
 /// Processes of which the first one is connected to each other one by shared memory.
 fn job<const SIZE: usize>() -> [Process; SIZE] {
+    job_on("shm")
+}
+
+/// As [`job`], by another device.
+fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
     let (host, board) = (host::real::host(), Board::new(SIZE as u32));
     let start = |seat: Arc<Seat>| {
-        let device = fabric::open("shm", &host).expect("a device");
-        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+        let device = fabric::open(name, &host).expect("a device");
+        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: name.into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
         Process::start(&host, &config, seat).expect("a job")
     };
@@ -157,6 +162,57 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
     assert!(got.to_vec() == data());
     say(&both[1], &[done]);
     move_until(&both, || is_over(&both[0], sending));
+}
+
+/// Goal: of a long message that is sent in parts, what its sender or its receiver says wrong means nothing. Method: over iWARP, parts that
+/// are too long or nobody's, and places for more than there is, or for what is no send; behind each, what is right.
+#[test]
+fn lies_about_parts_mean_nothing() {
+    let both = job_on::<2>("iwarp");
+    let say_with = |message, bytes: &[u8]| {
+        let payload = Payload::Own(bytes.to_vec());
+        both[1].core().with(|engine| engine.transport.send(0, message, payload, None)).expect("reached");
+    };
+    let heard = |what: &str| {
+        let flush = Buffer::own(&[0; 20]).expect("memory");
+        let receiving = begin_receive(&both[0], &flush);
+        say_with(Message::Eager { label: LABEL, answer: None }, b"that is all of it ok");
+        move_until(&both, || is_over(&both[0], receiving));
+        assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
+    };
+    let got = Buffer::own(&[0; 8]).expect("memory");
+    let receiving = begin_receive(&both[0], &got);
+    let at = Exposed { addr: 0, rkey: 0, length: 8 };
+    say(&both[1], &[Message::Request { label: LABEL, id: 9, at, brings: 8, waits: false }]);
+    say_with(Message::Part { id: 9 }, &[1; 16]);
+    say_with(Message::Part { id: 10 }, &[1; 8]);
+    heard("wrong parts");
+    assert!(!is_over(&both[0], receiving), "its part has not come");
+    say_with(Message::Part { id: 9 }, b"the part");
+    move_until(&both, || is_over(&both[0], receiving));
+    assert_eq!(got.to_vec(), b"the part");
+
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let begun = |engine: &mut crate::engine::Engine| {
+        let begun = engine.send_for(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
+        engine.under(begun)
+    };
+    let sending = both[0].core().with(begun);
+    let id = sending.number();
+    let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
+    say(
+        &both[1],
+        &[
+            Message::Clear { id, at: long, place: 0 },
+            Message::Clear { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
+            Message::Clear { id, at: Exposed { length: 0, ..long }, place: 0 },
+        ],
+    );
+    heard("wrong places");
+    assert!(!is_over(&both[0], sending), "nobody has said where to write");
+    let receiving = begin_receive(&both[1], &got);
+    move_until(&both, || is_over(&both[0], sending) && is_over(&both[1], receiving));
+    assert!(got.to_vec() == data());
 }
 
 /// Goal: in an exchange each reads for itself. Method: what a receiver says that sends as well, and what one says that does not.

@@ -66,6 +66,12 @@ impl Piece {
         (self.address as u64, self.len as u64)
     }
 
+    /// Its first bytes, and those behind them.
+    pub(crate) fn split(self, at: usize) -> [Self; 2] {
+        let at = at.min(self.len);
+        [Self { len: at, ..self }, Self { address: self.address + at, len: self.len - at }]
+    }
+
     /// A piece without bytes, for calls that bring none.
     #[inline]
     pub(crate) fn nothing() -> Self {

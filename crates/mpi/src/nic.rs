@@ -13,6 +13,7 @@ use crate::fast_path::FastPath;
 use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
+use crate::transport::{PART_MAX, WHOLE_PARTS};
 use crate::wire::HEAD_MAX;
 
 /// A device by which peers are reached.
@@ -204,6 +205,8 @@ pub(crate) struct Nic {
     room: u32,
     /// Messages are written to peers' memory.
     writes: bool,
+    /// The device sends from all memory, so that long messages may be [lent](Nic::lends) to it.
+    lends: bool,
     /// Processes of the job.
     size: u32,
 }
@@ -233,6 +236,7 @@ impl Nic {
         let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
         // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
         let kept = is_model.then(Kept::default);
+        let lends = all.is_some() && !attr.maps_peers && !writes && !is_model;
         Ok(Self {
             device,
             cq,
@@ -246,6 +250,7 @@ impl Nic {
             slab_connections,
             room,
             writes,
+            lends,
             size,
         })
     }
@@ -260,7 +265,7 @@ impl Nic {
         let cap = QpCap {
             max_send_wr: self.sizes.send_depth(),
             max_recv_wr: self.sizes.receive_depth(),
-            max_send_sge: 1,
+            max_send_sge: if self.lends { 2 } else { 1 },
             max_recv_sge: 1,
             max_inline: INLINE as u32,
         };
@@ -316,7 +321,23 @@ impl Nic {
 
     /// Bytes of payload of the longest message that may bring its data along.
     pub(crate) fn payload_max(&self) -> usize {
-        if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() }
+        match self.maps_peers() {
+            true => self.sizes.record_payload(),
+            false if self.lends => WHOLE_PARTS * self.sizes.slot_payload().min(PART_MAX),
+            false => self.sizes.slot_payload(),
+        }
+    }
+
+    /// Whether long messages go from where the program has them, and are written where the receiver wants them: on devices that send
+    /// from all memory, and where a peer's memory cannot be mapped.
+    pub(crate) fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// Opens memory of the program's to a peer's writes, until that is dropped.
+    pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Reach> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        Ok(Reach::Own(Arc::new(register(&self.pd, bytes, access, Arc::new(()))?)))
     }
 
     /// A connection has gone that will not be made again with the same memory.

@@ -74,13 +74,33 @@ pub(crate) enum Answer {
     Own(Key),
 }
 
+/// A long message, as its sender has announced it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There {
+    /// The sender's name for its request.
+    pub(crate) id: u64,
+    /// Where the data lie.
+    pub(crate) at: Exposed,
+    /// How many of the first bytes come by themselves.
+    pub(crate) brings: u32,
+    /// The sender writes the others where it is told to.
+    pub(crate) waits: bool,
+}
+
+impl There {
+    /// Bytes behind those that come by themselves, of as many as are wanted.
+    pub(crate) fn rest(&self, wanted: u64) -> u64 {
+        wanted.saturating_sub(self.brings.into())
+    }
+}
+
 /// What a message that nobody waited for has brought.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// Its data.
     Here { bytes: Vec<u8>, answer: Option<Answer> },
     /// Where its data are.
-    There { id: u64, at: Exposed },
+    There(There),
     /// What Portals has found.
     Found(Found),
 }
@@ -90,7 +110,7 @@ impl Body {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Here { bytes, .. } => bytes.len() as u64,
-            Self::There { at, .. } => at.length,
+            Self::There(there) => there.at.length,
             Self::Found(found) => found.len,
         }
     }
@@ -227,10 +247,12 @@ pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> S
 pub(crate) struct Reading {
     pub(crate) receive: Receive,
     pub(crate) envelope: Envelope,
-    /// The sender's name for its request.
-    pub(crate) id: u64,
-    /// Where the whole message lies.
-    pub(crate) at: Exposed,
+    /// The whole message.
+    pub(crate) there: There,
+    /// The sender is to write the rest of it, and has not yet.
+    pub(crate) is_open: bool,
+    /// How many of the bytes that come by themselves are there.
+    pub(crate) brought: u64,
     /// Pieces that are not there yet, or bytes while nobody copies, and pieces that this side copies now: until they are over, the
     /// memory is in use.
     pub(crate) left: u64,
@@ -281,13 +303,25 @@ pub(crate) struct Sending {
     pub(crate) buffer: Buffer,
     /// This side's part in copying them, if it has one.
     pub(crate) helping: Option<Helping>,
+    /// What this side writes to the receiver, if it does.
+    pub(crate) writing: Option<Writing>,
 }
 
 impl Sending {
     /// Whether this process's device copies pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
         self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)
+            || self.writing.as_ref().is_some_and(|writing| writing.under_way > 0)
     }
+}
+
+/// How the sender of a message writes the rest of it.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    /// The rest.
+    pub(crate) rest: Piece,
+    /// Writes that are not over.
+    pub(crate) under_way: u32,
 }
 
 /// How the sender of a message copies pieces of it.
@@ -413,6 +447,34 @@ impl Operation {
             Work::Receive(receive) => Some(receive.take(envelope, data)),
             _ => None,
         }
+    }
+
+    /// Gives a receive the next part of its message; whether it has all of it then.
+    ///
+    /// # Errors
+    /// The memory's.
+    pub(crate) fn take_part(&mut self, data: Brought<'_>) -> verbs::Result<bool> {
+        let Work::Reading(reading) = &mut self.work else { return Ok(false) };
+        let at = reading.brought as usize;
+        match (&reading.staging, reading.receive.buffer.piece()) {
+            (None, Some(all)) => {
+                let [_, behind] = all.split(at);
+                data.store_in(behind)?;
+            }
+            (Some(staging), _) if at < staging.len() => {
+                let bytes = data.to_vec()?;
+                staging.write(at, &bytes[..bytes.len().min(staging.len() - at)])?;
+            }
+            // There is no room for it.
+            _ => {}
+        }
+        let before = reading.brought;
+        reading.brought += data.len() as u64;
+        let all = u64::from(reading.there.brings);
+        if before < all && all <= reading.brought {
+            reading.left = reading.left.saturating_sub(1);
+        }
+        Ok(reading.is_whole())
     }
 
     /// Whether it can come to no good end without this process.

@@ -152,10 +152,11 @@ impl Comm {
         Ok(Some(Receive { wanted, buffer, names }))
     }
 
-    fn start_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Begun> {
+    /// As [`Engine::send_for`].
+    fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<Begun> {
         match self.destination(to)? {
             None => Ok(Begun::Over(Status::empty())),
-            Some((process, label)) => self.core().with(|engine| engine.send(process, label, buffer, mode)),
+            Some((process, label)) => self.core().with(|engine| engine.send_for(process, label, buffer, how)),
         }
     }
 
@@ -171,7 +172,7 @@ impl Comm {
     /// [`Class::PROC_ABORTED`] when the destination is lost.
     #[inline]
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
-        match self.begin_send(mode, buffer, to)? {
+        match self.begin_send_for((mode, true), buffer, to)? {
             RequestId::OVER => Ok(()),
             begun => Requests::of(self.core()).wait(begun)?.status.ok().map(drop),
         }
@@ -191,10 +192,16 @@ impl Comm {
     /// As [`Comm::send`].
     #[inline]
     pub fn begin_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<RequestId> {
+        self.begin_send_for((mode, false), buffer, to)
+    }
+
+    /// As [`Engine::send_for`].
+    #[inline]
+    fn begin_send_for(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<RequestId> {
         match self.destination(to)? {
             None => Ok(RequestId::OVER),
             Some((process, label)) => self.core().with(|engine| {
-                let begun = engine.send(process, label, buffer, mode)?;
+                let begun = engine.send_for(process, label, buffer, how)?;
                 Ok(Requests::begun(engine, begun, Some(self.id())))
             }),
         }
@@ -207,7 +214,7 @@ impl Comm {
     pub fn send_init(&self, mode: Mode, buffer: Buffer, to: With) -> Result<Request> {
         self.destination(to)?;
         let comm = self.clone();
-        Ok(Request::persistent(self, Arc::new(move || comm.start_send(mode, &buffer, to))))
+        Ok(Request::persistent(self, Arc::new(move || comm.start_send((mode, false), &buffer, to))))
     }
 
     /// Receives. The status has the error of a receive that failed: [`Class::TRUNCATE`] for a message that is longer than the buffer,
@@ -253,10 +260,16 @@ impl Comm {
         Ok(Request::persistent(self, Arc::new(move || comm.start_receive(buffer.clone(), from))))
     }
 
-    fn begin_pair(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Begun> {
+    fn begin_pair(
+        &self,
+        send: &Buffer,
+        to: With,
+        (receive, from): (Buffer, With),
+        waits: bool,
+    ) -> Result<Begun> {
         self.destination(to)?;
         let receiving = self.start_receive(receive, from)?;
-        let sending = match self.start_send(Mode::Standard, send, to) {
+        let sending = match self.start_send((Mode::Standard, waits), send, to) {
             Ok(sending) => sending,
             Err(error) => {
                 self.core().with(|engine| {
@@ -292,7 +305,7 @@ impl Comm {
         {
             return Ok(self.core().receive("MPI_Sendrecv", &receive));
         }
-        let begun = self.begin_pair(send, to, receive, from)?;
+        let begun = self.begin_pair(send, to, (receive, from), true)?;
         Ok(self.core().finish("MPI_Sendrecv", begun))
     }
 
@@ -301,7 +314,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::sendrecv`].
     pub fn isendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Request> {
-        self.begin_pair(send, to, receive, from).map(|begun| Request::new(self, begun))
+        self.begin_pair(send, to, (receive, from), false).map(|begun| Request::new(self, begun))
     }
 
     /// As [`Comm::sendrecv`], where what comes replaces what was sent.

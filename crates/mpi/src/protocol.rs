@@ -5,6 +5,7 @@ use verbs::{Access, DeviceAttr};
 
 use crate::nic::{INLINE, Sizes};
 use crate::share::SHARED_MIN;
+use crate::transport::{COPIED_MAX, PART_MAX, WHOLE_PARTS};
 use crate::wire::{HEAD, LINE_MAX};
 
 /// A protocol, and from which size on it carries messages.
@@ -60,7 +61,25 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
     let long = format!(
         "with its head a message has more than the {INLINE} B that go inline: copied into a slot, and out of one"
     );
-    vec![of(0, "eager, inline", short), of(inline + 1, "eager", long), read]
+    let eager_ones = [of(0, "eager, inline", short), of(inline + 1, "eager", long)];
+    let others = match attr.implicit_mr {
+        // As `Nic::lends`.
+        Some(_) if !is_model => {
+            let part = eager.min(PART_MAX);
+            let in_parts = format!(
+                "parts of {part} B leave from where the program has them, and the receiver copies one out of its slot while the next \
+                 one is on its way"
+            );
+            let begun = format!(
+                "the sender announces it. If it waits, the first {part} B come at once, while the receiver answers, and it writes the \
+                 rest where the receiver wants it; if it goes on, the receiver reads all"
+            );
+            let (copied, whole) = (eager.min(COPIED_MAX), WHOLE_PARTS * part);
+            vec![of(copied + 1, "eager, in parts", in_parts), of(whole + 1, "rendezvous", begun)]
+        }
+        _ => vec![read],
+    };
+    eager_ones.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
@@ -76,6 +95,13 @@ mod tests {
         assert!(limits(4096)[2] < limits(4)[2], "{:?}", limits(4096));
         let real = |ranks: u32| protocols(&attr, ranks, false).last().map(|read| read.from);
         assert_eq!([8, 9, 65].map(real), [(64 << 10) + 17, (8 << 10) + 17, limits(65)[2]].map(Some));
+        let lends = verbs::DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), ..attr.clone() };
+        let of =
+            |ranks| protocols(&lends, ranks, false).iter().map(|p| p.from).collect::<Vec<_>>()[2..].to_vec();
+        assert_eq!(
+            [8, 9].map(of),
+            [vec![(32 << 10) + 1, (128 << 10) + 1], vec![(8 << 10) + 17, (32 << 10) + 65]]
+        );
         let mapped = verbs::DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
         let reached = verbs::DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped.clone() };
         let limits_of = |attr| protocols(attr, 4, false).iter().map(|p| p.from).collect::<Vec<_>>();

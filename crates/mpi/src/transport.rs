@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use host::Host;
-use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
@@ -37,6 +37,13 @@ pub(crate) enum Event {
     },
     /// A message has left, and its payload may be used again.
     Sent(Key),
+    /// The rest of a message has been written where this process wants it.
+    Landed {
+        /// Who wrote it.
+        from: u32,
+        /// The number that this process has given for that.
+        place: u32,
+    },
     /// A request that reads or changes a peer's memory is over.
     Accessed(Key),
     /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
@@ -87,6 +94,23 @@ pub(crate) const STORED_MAX: u32 = 256;
 const QUEUES_EVERY: u32 = 8;
 /// Of a process that has not been heard of.
 const UNKNOWN: u32 = u32::MAX;
+/// The longest message that is copied into a slot and out of it, where longer ones are lent. Of so much a copy costs less than another
+/// message.
+pub(crate) const COPIED_MAX: usize = 32 << 10;
+/// Bytes of a part of a long message. The receiver copies one out of its slot while the next one is on its way.
+pub(crate) const PART_MAX: usize = 32 << 10;
+/// Parts of the longest message that comes by itself. To agree on where to write takes as long as to copy so many.
+pub(crate) const WHOLE_PARTS: usize = 4;
+
+/// How long messages are cut where they are lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Bytes of a part.
+    pub(crate) part: usize,
+    /// The longest message all of which comes in parts.
+    pub(crate) whole: u64,
+}
+
 /// Processes whose places are in one part.
 const PART: usize = 64;
 
@@ -274,14 +298,34 @@ impl Transport {
 
     /// Bytes of payload that a message to a process may bring along.
     pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
-        let most = match self.open_to(to) {
-            Some(connection) => connection.payload_max(),
-            None => {
-                let port = self.port_of(to)?;
-                self.nics[port].slot_payload_to(to)
-            }
-        };
+        let (most, lends) = self.room_at(to)?;
+        let most = if lends { most.min(COPIED_MAX) } else { most };
         Ok(most.min(self.chosen.eager_max as usize))
+    }
+
+    /// Bytes of payload that a message to a process has room for, and whether long ones are [lent](Nic::lends).
+    fn room_at(&mut self, to: u32) -> Result<(usize, bool)> {
+        if let Some(connection) = self.open_to(to) {
+            return Ok((connection.payload_max(), connection.lends()));
+        }
+        let port = self.port_of(to)?;
+        let nic = &self.nics[port];
+        Ok((nic.slot_payload_to(to), nic.lends()))
+    }
+
+    /// How long messages to a process are cut, if they are [lent](Nic::lends).
+    pub(crate) fn cut_to(&mut self, process: u32) -> Result<Option<Cut>> {
+        let (room, lends) = self.room_at(process)?;
+        let part = room.min(PART_MAX);
+        let whole = (WHOLE_PARTS * part) as u64;
+        Ok(lends.then(|| Cut { part, whole: whole.min(self.chosen.eager_max) }))
+    }
+
+    /// Opens memory to a process's writes, until that is dropped.
+    pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Reach> {
+        let port = self.port_of(process)?;
+        self.reached[1] += 1;
+        self.nics[port].let_in(bytes)
     }
 
     /// The device by which a process is reached.
@@ -679,6 +723,12 @@ impl Transport {
             return;
         }
         match slot {
+            Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
+                self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
+                if let Err(error) = connection.landed(&self.host, slot) {
+                    self.lose(at, error);
+                }
+            }
             Some(slot) => match connection.received(slot, wc.byte_len) {
                 Ok(what) => {
                     let place = HeldAt { connection: number, held: Held::Slot(slot) };
@@ -706,7 +756,7 @@ impl Transport {
                 Task::Send { message, payload, .. } if connection.may_send(message, payload) => {
                     connection.send(&self.host, message, payload)
                 }
-                Task::Access { op, piece, key } if connection.may_access() => {
+                Task::Access { op, piece, key } if connection.may_access(*op) => {
                     self.polls = 0;
                     connection.access(*op, *piece, *key)
                 }

@@ -53,7 +53,7 @@ pub(crate) enum Message {
         /// The sender's name for its request, if it wants an acknowledgement.
         answer: Option<u64>,
     },
-    /// The payload lies in the sender's memory, for the receiver to read.
+    /// The payload lies in the sender's memory, for the receiver to read, or to have it written.
     Request {
         /// What it matches.
         label: Label,
@@ -61,6 +61,24 @@ pub(crate) enum Message {
         id: u64,
         /// Where the payload lies.
         at: Exposed,
+        /// Bytes of it that come by themselves, with this and in [`Message::Part`]s behind it.
+        brings: u32,
+        /// The sender waits: it writes the rest where the receiver says by a [`Message::Clear`], and there is nothing to read.
+        waits: bool,
+    },
+    /// The next of the bytes that come by themselves.
+    Part {
+        /// The sender's name for its request.
+        id: u64,
+    },
+    /// The rest of the payload of such a request is to be written.
+    Clear {
+        /// The sender's name for its request.
+        id: u64,
+        /// Where the rest goes.
+        at: Exposed,
+        /// The number by which the sender tells that all is written.
+        place: u32,
     },
     /// The receiver copies the payload of such a request, and the sender may copy pieces of it, too (`share`).
     Share {
@@ -115,6 +133,11 @@ const SHARE: u8 = 7;
 const COPIED: u8 = 8;
 const ASK: u8 = 9;
 const DIFFERS: u8 = 10;
+const PART: u8 = 11;
+const CLEAR: u8 = 12;
+
+/// The bit that says that the sender of a request waits; the others are the bytes that it brings.
+const WAITS: u32 = 1 << 31;
 
 /// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
@@ -165,9 +188,12 @@ impl Message {
     pub(crate) fn head_len(&self) -> usize {
         match self {
             Self::Eager { answer: None, .. } | Self::Credit => HEAD,
-            Self::Eager { answer: Some(_), .. } | Self::Done { .. } | Self::Copied { .. } => HEAD + 8,
+            Self::Eager { answer: Some(_), .. }
+            | Self::Done { .. }
+            | Self::Copied { .. }
+            | Self::Part { .. } => HEAD + 8,
             Self::Ask { .. } | Self::Differs { .. } => HEAD + 16,
-            Self::Request { .. } | Self::Share { .. } => HEAD_MAX,
+            Self::Request { .. } | Self::Share { .. } | Self::Clear { .. } => HEAD_MAX,
         }
     }
 
@@ -182,12 +208,26 @@ impl Message {
                 put(HEAD, &id.to_le_bytes());
                 (EAGER_ANSWERED, label)
             }
-            Self::Request { label, id, at } => {
+            Self::Request { label, id, at, brings, waits } => {
+                let more = brings | if waits { WAITS } else { 0 };
                 put(HEAD, &id.to_le_bytes());
                 put(HEAD + 8, &at.length.to_le_bytes());
                 put(HEAD + 16, &at.addr.to_le_bytes());
                 put(HEAD + 24, &at.rkey.to_le_bytes());
+                put(HEAD + 28, &more.to_le_bytes());
                 (REQUEST, label)
+            }
+            Self::Part { id } => {
+                put(HEAD, &id.to_le_bytes());
+                (PART, Label::default())
+            }
+            Self::Clear { id, at, place } => {
+                put(HEAD, &id.to_le_bytes());
+                put(HEAD + 8, &at.length.to_le_bytes());
+                put(HEAD + 16, &at.addr.to_le_bytes());
+                put(HEAD + 24, &at.rkey.to_le_bytes());
+                put(HEAD + 28, &place.to_le_bytes());
+                (CLEAR, Label::default())
             }
             Self::Share { id, key, at, place, turn } => {
                 put(HEAD, &id.to_le_bytes());
@@ -227,7 +267,18 @@ impl Message {
         let message = match bytes[0] {
             EAGER => Self::Eager { label, answer: None },
             EAGER_ANSWERED => Self::Eager { label, answer: Some(id) },
-            REQUEST => Self::Request { label, id, at: exposed(bytes)? },
+            REQUEST => {
+                let more = u32::from_le_bytes(part(bytes, HEAD + 28));
+                let (at, brings, waits) = (exposed(bytes)?, more & !WAITS, more & WAITS != 0);
+                if u64::from(brings) > at.length {
+                    return None;
+                }
+                Self::Request { label, id, at, brings, waits }
+            }
+            PART => Self::Part { id },
+            CLEAR => {
+                Self::Clear { id, at: exposed(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) }
+            }
             SHARE => {
                 let turn = u32::from_le_bytes(part(bytes, HEAD + 28));
                 Self::Share { id, key: label.context, at: exposed(bytes)?, place: label.tag as u32, turn }
@@ -242,8 +293,12 @@ impl Message {
             CREDIT => Self::Credit,
             _ => return None,
         };
-        let carries = matches!(message, Self::Eager { .. });
-        let whole = if carries { len >= message.head_len() } else { len == message.head_len() };
+        let payload = len.checked_sub(message.head_len())?;
+        let whole = match message {
+            Self::Eager { .. } | Self::Part { .. } => true,
+            Self::Request { brings, .. } => payload <= brings as usize,
+            _ => payload == 0,
+        };
         let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Request { .. });
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
     }
@@ -300,7 +355,7 @@ pub(crate) struct Hello {
     pub(crate) to: Identity,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x05";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x06";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
 
@@ -379,7 +434,18 @@ mod tests {
         prop_oneof![
             (label.clone(), any::<Option<u64>>())
                 .prop_map(|(label, answer)| Message::Eager { label, answer }),
-            (label, any::<u64>(), at.clone()).prop_map(|(label, id, at)| Message::Request { label, id, at }),
+            (label, any::<u64>(), at.clone(), any::<u32>(), any::<bool>()).prop_map(
+                |(label, id, at, brings, waits)| {
+                    let brings = (u64::from(brings & !WAITS)).min(at.length) as u32;
+                    Message::Request { label, id, at, brings, waits }
+                }
+            ),
+            any::<u64>().prop_map(|id| Message::Part { id }),
+            (any::<u64>(), at.clone(), any::<u32>()).prop_map(|(id, at, place)| Message::Clear {
+                id,
+                at,
+                place
+            }),
             (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, place, turn), at)| Message::Share {
                 id,
                 key,
@@ -413,7 +479,12 @@ mod tests {
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len), Some((message, credits)));
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len - 1), None);
             let longer = Message::parse(&padded(bytes.as_slice()), len + 1);
-            prop_assert_eq!(longer.is_some(), matches!(message, Message::Eager { .. }));
+            let carries = match message {
+                Message::Eager { .. } | Message::Part { .. } => true,
+                Message::Request { brings, .. } => brings > 0,
+                _ => false,
+            };
+            prop_assert_eq!(longer.is_some(), carries);
         }
 
         /// Whatever comes, nothing panics, and what is understood would be said in the same way.
@@ -487,7 +558,7 @@ mod tests {
     #[test]
     fn exposed_memory_does_not_wrap() {
         let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };
-        let bytes = Message::Request { label: Label::default(), id: 1, at }.bytes(0);
+        let bytes = Message::Request { label: Label::default(), id: 1, at, brings: 0, waits: false }.bytes(0);
         assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);
     }
 }

@@ -113,6 +113,7 @@ bodies! {
     answers_and_floods_stay_in_order 2
     short_messages_are_over_at_once 2
     long_messages_are_copied_by_both 2
+    long_messages_come_whole_however_they_begin 2
     requests_end_in_any_order 2
     persistent_requests_start_again 2
     a_receive_without_a_message_is_cancelled 2
@@ -421,6 +422,69 @@ fn long_messages_are_copied_by_both(process: &Process) {
             assert_eq!((status.class(), status.bytes), (class, room(number) as u64), "message {number}");
             let all = pattern(peer, number, len(number));
             assert!(bytes[..] == all[..room(number)], "message {number} of round {round}");
+        }
+    }
+}
+
+/// Every second byte.
+fn comb(len: usize) -> Datatype {
+    let comb = Datatype::vector(len as i64, 1, 2, &Basic::Byte.into()).expect("a vector");
+    comb.commit();
+    comb
+}
+
+/// Goal: long messages come whole, or as much of them as there is room for, whoever moves which part of them. Method: lengths around
+/// those at which the protocol changes, into rooms that end in each part; the sender waits, or goes on; the receive is there first,
+/// or late; the bytes lie in one piece or apart, at either end.
+fn long_messages_come_whole_however_they_begin(process: &Process) {
+    let world = process.world();
+    for (number, len) in [16_384, 16_385, 40_000, 65_552, 65_553, 131_072, 300_001].into_iter().enumerate() {
+        let all = pattern(0, number, len);
+        for (turn, room) in [len, len - 1, len / 2 + 1, len / 2, 5, 0].into_iter().enumerate() {
+            for how in 0..12 {
+                let (waits, is_late, is_apart) = (how % 3, how / 3 % 2 == 1, how / 6 == 1 && turn % 2 == 0);
+                if world.rank() == 0 {
+                    if !is_late {
+                        receive(world, 0, with(1, 2));
+                    }
+                    let mut bytes = all.clone();
+                    if is_apart {
+                        bytes = all.iter().flat_map(|byte| [*byte, 3]).collect();
+                    }
+                    let sent = match is_apart {
+                        true => typed(&mut bytes, 1, &comb(len)),
+                        false => buffer(&mut bytes),
+                    };
+                    match waits {
+                        0 => world.send(Mode::Standard, &sent, with(1, 1)).expect("sent"),
+                        1 => world.send(Mode::Synchronous, &sent, with(1, 1)).expect("sent"),
+                        _ => {
+                            let mut request = world.isend(Mode::Standard, &sent, with(1, 1)).expect("begun");
+                            request.wait().ok().expect("sent");
+                        }
+                    }
+                } else {
+                    let step = if is_apart { 2 } else { 1 };
+                    let mut bytes = vec![9; step * room + 1];
+                    let got = match is_apart && room > 0 {
+                        true => typed(&mut bytes, 1, &comb(room)),
+                        false => buffer(&mut bytes[..room]),
+                    };
+                    let status = if is_late {
+                        assert_eq!(world.probe(with(0, 1)).expect("valid").bytes, len as u64);
+                        world.receive(got, with(0, 1)).expect("valid")
+                    } else {
+                        let mut request = world.ireceive(got, with(0, 1)).expect("begun");
+                        send(world, vec![], with(0, 2));
+                        request.wait()
+                    };
+                    let class = if room < len { Class::TRUNCATE } else { Class::SUCCESS };
+                    assert_eq!((status.class(), status.bytes), (class, room as u64), "{len} B, {how}");
+                    let there = bytes.iter().copied().step_by(step).take(room);
+                    assert!(there.eq(all[..room].iter().copied()), "{len} B into {room}, {how}");
+                    assert_eq!(bytes[step * room], 9, "behind the end");
+                }
+            }
         }
     }
 }
