@@ -31,8 +31,9 @@ struct Message {
 pub(crate) struct Parts(Vec<Message>);
 
 impl Parts {
+    /// The latest first: parts come behind their request, which may stand behind many that no receive has matched.
     fn find(&self, from: u32, id: u64) -> Option<usize> {
-        self.0.iter().position(|message| (message.from, message.id) == (from, id))
+        self.0.iter().rposition(|message| (message.from, message.id) == (from, id))
     }
 
     /// A request says that so many bytes come by themselves.
