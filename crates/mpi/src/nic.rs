@@ -321,11 +321,13 @@ impl Nic {
 
     /// Bytes of payload of the longest message that may bring its data along.
     pub(crate) fn payload_max(&self) -> usize {
-        match self.maps_peers() {
-            true => self.sizes.record_payload(),
-            false if self.lends => WHOLE_PARTS * self.sizes.slot_payload().min(PART_MAX),
-            false => self.sizes.slot_payload(),
-        }
+        let whole = if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() };
+        whole.max(self.parts_max())
+    }
+
+    /// Bytes of the longest message that comes in parts; 0 where none does.
+    pub(crate) fn parts_max(&self) -> usize {
+        if self.lends { WHOLE_PARTS * self.sizes.slot_payload().min(PART_MAX) } else { 0 }
     }
 
     /// Whether long messages go from where the program has them, and are written where the receiver wants them: on devices that send

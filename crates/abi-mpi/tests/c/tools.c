@@ -97,7 +97,8 @@ static void counts(void) {
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     OK(MPI_T_pvar_read(session, all, to));
     CHECK(to[next] == sizeof out && number(session, long_ones) == 0);
-    static char block[100000], back[100000];
+    /* Longer than what goes in parts. */
+    static char block[300000], back[300000];
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
     CHECK(number(session, long_ones) == (unsigned long) (size > 1));
     OK(MPI_T_pvar_stop(session, long_ones));
@@ -122,7 +123,10 @@ static void limits(void) {
     unsigned long none = 0, eager = limit("eager_max"), both = limit("both_sides_min");
     MPI_T_pvar_session session;
     int next = (rank + 1) % size, last = (rank + size - 1) % size, out = rank, in = -1;
-    CHECK(eager > 0 && (eager <= limit("ring_bytes") || eager <= limit("slot_bytes")) && both >= 65536);
+    unsigned long most = limit("ring_bytes");
+    if (most < limit("slot_bytes")) most = limit("slot_bytes");
+    if (most < limit("parts_max")) most = limit("parts_max");
+    CHECK(eager > 0 && eager <= most && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
     MPI_T_pvar_handle long_ones = pvar(session, "messages_rendezvous", MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
     OK(MPI_T_pvar_start(session, long_ones));
@@ -132,7 +136,7 @@ static void limits(void) {
     OK(set("eager_max", &eager));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(number(session, long_ones) == (unsigned long) (size > 1));
-    eager = (limit("ring_bytes") > limit("slot_bytes") ? limit("ring_bytes") : limit("slot_bytes")) + 1;
+    eager = most + 1;
     CHECK(set("eager_max", &eager) == MPI_T_ERR_INVALID && set("both_sides_min", &none) == MPI_T_ERR_INVALID);
     CHECK(set("slots", &none) == MPI_T_ERR_CVAR_SET_NEVER);
     OK(MPI_T_pvar_session_free(&session));

@@ -10,7 +10,7 @@ use crate::wire::{HEAD, LINE_MAX};
 /// Sizes in bytes at which the protocol changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message that brings its data along; it can be set, up to what a slot has room for, or a record of a ring.
+    /// The longest message that brings its data along; it can be set, up to what a slot has room for, a record of a ring, or parts.
     pub eager_max: u64,
     /// The shortest message that both sides copy where they can; it can be set, from what it is at first on.
     pub both_sides_min: u64,
@@ -24,6 +24,8 @@ pub struct Limits {
     pub slots: u64,
     /// The ring that a peer may store messages in.
     pub ring_bytes: u64,
+    /// The longest message that comes in parts; 0 where none does.
+    pub parts_max: u64,
     /// What each member may give to a collective operation in shared memory.
     pub shared_max: u64,
 }
@@ -44,9 +46,10 @@ impl Default for Chosen {
 impl Process {
     /// The limits as they are now.
     pub fn limits(&self) -> Limits {
-        let (chosen, first) = self.core().with(|engine| {
+        let (chosen, first, parts_max) = self.core().with(|engine| {
             let nics = engine.transport.nics();
-            (engine.transport.chosen, nics.first().map(|nic| nic.sizes))
+            let parts_max = nics.iter().map(Nic::parts_max).max().unwrap_or_default();
+            (engine.transport.chosen, nics.first().map(|nic| nic.sizes), parts_max as u64)
         });
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
@@ -57,6 +60,7 @@ impl Process {
             slot_bytes: sizes.slot_bytes as u64,
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
+            parts_max,
             shared_max: exchange::SHOWN_MAX as u64,
         }
     }

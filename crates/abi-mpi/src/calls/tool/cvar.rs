@@ -34,11 +34,12 @@ enum Limit {
     SlotBytes,
     Slots,
     RingBytes,
+    PartsMax,
     SharedMax,
 }
 
 /// Each with its name and what it is.
-const LIMITS: [(Limit, &str, &str); 8] = [
+const LIMITS: [(Limit, &str, &str); 9] = [
     (Limit::EagerMax, "eager_max", "bytes of the longest message that brings its data along"),
     (
         Limit::BothSidesMin,
@@ -54,6 +55,7 @@ const LIMITS: [(Limit, &str, &str); 8] = [
     (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
     (Limit::Slots, "slots", "slots of a connection in each direction"),
     (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),
+    (Limit::PartsMax, "parts_max", "bytes of the longest message that comes in parts, or 0"),
     (
         Limit::SharedMax,
         "shared_max",
@@ -180,6 +182,7 @@ impl Limit {
             Self::SlotBytes => limits.slot_bytes,
             Self::Slots => limits.slots,
             Self::RingBytes => limits.ring_bytes,
+            Self::PartsMax => limits.parts_max,
             Self::SharedMax => limits.shared_max,
         }
     }
