@@ -345,7 +345,8 @@ impl Engine {
                 Payload::User(buffer) if answered => Payload::Own(buffer.to_vec()),
                 Payload::User(buffer) => Payload::User(Cow::Owned(buffer.into_owned())),
                 Payload::Own(bytes) => Payload::Own(bytes),
-                Payload::None | Payload::Lent { .. } => Payload::None,
+                Payload::Lent { bytes, from, key } => Payload::Lent { bytes, from, key },
+                Payload::None => Payload::None,
             };
             engine.transport.send(to, message, payload, (!answered).then_some(key))
         })
@@ -368,23 +369,25 @@ impl Engine {
         let bytes = buffer.piece().unwrap_or(Piece::nothing());
         let (address, len) = bytes.place();
         let reach = self.transport.reach(to, address as usize, len as usize, false)?;
+        let whole = reach.sge(address, len as u32);
         let held = Sending { reach, staging: None, buffer: buffer.clone(), helping: None, writing: None };
         let work = Work::Send { to, answered: false, held: Some(Box::new(held)) };
         let key = self.operations.insert(Operation::new(work));
         let at = Exposed { addr: 0, rkey: 0, length: len };
         let message = Message::Request { label, id: key.number(), at, brings: len as u32, waits: false };
-        let begun = self.started(key, |engine| engine.send_parts(to, message, bytes, part, Some(key)))?;
+        let begun =
+            self.started(key, |engine| engine.send_parts(to, message, (bytes, whole), part, Some(key)))?;
         self.lent += 1;
         Ok(begun)
     }
 
-    /// Sends bytes of the program's, the first part with a message and the others behind it. When the last one has left, `key` comes out
+    /// Sends bytes of the program's, reached as `whole`, the first part with a message and the others behind it. When the last one has left, `key` comes out
     /// as [`Event::Accessed`].
     fn send_parts(
         &mut self,
         to: u32,
         first: Message,
-        bytes: Piece,
+        (bytes, whole): (Piece, Sge),
         part: usize,
         key: Option<Key>,
     ) -> Result<()> {
@@ -392,10 +395,9 @@ impl Engine {
         let (mut message, mut left) = (first, bytes);
         while left.len() > 0 {
             let [bytes, others] = left.split(part);
-            let (address, len) = bytes.place();
-            let reach = self.transport.reach(to, address as usize, len as usize, false)?;
-            let key = key.filter(|_| others.len() == 0);
-            let payload = Payload::Lent { bytes, from: reach.sge(address, len as u32), key };
+            let (addr, len) = bytes.place();
+            let from = Sge { addr, length: len as u32, ..whole };
+            let payload = Payload::Lent { bytes, from, key: key.filter(|_| others.len() == 0) };
             self.transport.send(to, message, payload, None)?;
             (message, left) = (Message::Part { id }, others);
         }
@@ -439,6 +441,7 @@ impl Engine {
         let whole = buffer.piece().filter(|_| waits).unwrap_or(Piece::nothing());
         let [first, rest] = whole.split(part);
         let writing = waits.then_some(Writing { rest, under_way: 0 });
+        let begin = reach.sge(addr as u64, first.len() as u32);
         let key = self.operations.insert(Operation::new(Work::Send {
             to,
             answered: true,
@@ -448,7 +451,7 @@ impl Engine {
         let message = Message::Request { label, id, at, brings: first.len() as u32, waits };
         let begun = self.started(key, |engine| {
             engine.transport.send(to, message, Payload::None, None)?;
-            engine.send_parts(to, Message::Part { id }, first, part, None)
+            engine.send_parts(to, Message::Part { id }, (first, begin), part, None)
         })?;
         self.lent += 1;
         Ok(begun)
@@ -1228,20 +1231,8 @@ impl Engine {
             _ => self.transport.let_in(from, (at as usize, rest as usize))?,
         };
         let remote = reach.remote(at);
-        let (is_open, left) = (rest > 0, u64::from(rest > 0) + u64::from(there.brings > 0));
-        let reading = Reading {
-            receive,
-            envelope,
-            there,
-            is_open,
-            brought: 0,
-            left,
-            under_way: 0,
-            copying: None,
-            reach,
-            addr,
-            staging,
-        };
+        let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
+        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(there.brings > 0));
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
@@ -1272,20 +1263,8 @@ impl Engine {
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
         if self.lent == 0 && there.brings == 0 && self.transport.may_share(from, wanted) {
-            let (left, under_way, copying) = (wanted, 0, None);
-            let reading = Reading {
-                receive,
-                envelope,
-                there,
-                is_open: false,
-                brought: 0,
-                left,
-                under_way,
-                copying,
-                reach,
-                addr,
-                staging,
-            };
+            let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
+            reading.left = wanted;
             if let Some(operation) = self.operations.get_mut(key) {
                 operation.work = Work::Reading(Box::new(reading));
             }
@@ -1300,20 +1279,8 @@ impl Engine {
         });
         let pieces: Vec<_> = pieces.collect();
         let under_way = pieces.len() as u64;
-        let left = under_way + u64::from(there.brings > 0);
-        let reading = Reading {
-            receive,
-            envelope,
-            there,
-            is_open: false,
-            brought: 0,
-            left,
-            under_way,
-            copying: None,
-            reach,
-            addr,
-            staging,
-        };
+        let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
+        (reading.left, reading.under_way) = (under_way + u64::from(there.brings > 0), under_way);
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }

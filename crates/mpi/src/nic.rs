@@ -13,7 +13,6 @@ use crate::fast_path::FastPath;
 use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
-use crate::transport::{PART_MAX, WHOLE_PARTS};
 use crate::wire::HEAD_MAX;
 
 /// A device by which peers are reached.
@@ -49,6 +48,31 @@ const READS: u32 = 16;
 pub(crate) const INLINE: usize = 96;
 /// Bytes that processors move at a time.
 const LINE: usize = 64;
+/// The longest message that is copied into a slot and out of it, where longer ones are lent. Of so much a copy costs less than another
+/// message.
+pub(crate) const COPIED_MAX: usize = 32 << 10;
+/// Bytes of a part of a long message. The receiver copies one out of its slot while the next one is on its way.
+const PART_MAX: usize = 32 << 10;
+/// Parts of the longest message that comes by itself. To agree on where to write takes as long as to copy so many.
+const WHOLE_PARTS: usize = 4;
+
+/// How long messages are cut where they are lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Bytes of a part.
+    pub(crate) part: usize,
+    /// The longest message all of which comes in parts.
+    pub(crate) whole: u64,
+}
+
+impl Cut {
+    /// For slots with room for so many bytes.
+    pub(crate) fn of(room: usize) -> Self {
+        let part = room.min(PART_MAX);
+        Self { part, whole: (WHOLE_PARTS * part) as u64 }
+    }
+}
+
 /// Connections that share a slab at most.
 const SLAB_CONNECTIONS: u32 = 32;
 
@@ -327,7 +351,7 @@ impl Nic {
 
     /// Bytes of the longest message that comes in parts; 0 where none does.
     pub(crate) fn parts_max(&self) -> usize {
-        if self.lends { WHOLE_PARTS * self.sizes.slot_payload().min(PART_MAX) } else { 0 }
+        if self.lends { Cut::of(self.sizes.slot_payload()).whole as usize } else { 0 }
     }
 
     /// Whether long messages go from where the program has them, and are written where the receiver wants them: on devices that send

@@ -267,6 +267,17 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// Of a message into memory at `addr`, of which nothing is there or under way.
+    pub(crate) fn new(
+        receive: Receive,
+        (envelope, there): (Envelope, There),
+        reach: Reach,
+        (addr, staging): (u64, Option<Buf>),
+    ) -> Self {
+        let (is_open, brought, left, under_way, copying) = (false, 0, 0, 0, None);
+        Self { receive, envelope, there, is_open, brought, left, under_way, copying, reach, addr, staging }
+    }
+
     /// Whether all pieces are there, whoever says so, and nothing is written to the memory any more.
     pub(crate) fn is_whole(&self) -> bool {
         self.left == 0 && self.under_way == 0

@@ -3,9 +3,8 @@
 
 use verbs::{Access, DeviceAttr};
 
-use crate::nic::{INLINE, Sizes};
+use crate::nic::{COPIED_MAX, Cut, INLINE, Sizes};
 use crate::share::SHARED_MIN;
-use crate::transport::{COPIED_MAX, PART_MAX, WHOLE_PARTS};
 use crate::wire::{HEAD, LINE_MAX};
 
 /// A protocol, and from which size on it carries messages.
@@ -65,7 +64,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
     let others = match attr.implicit_mr {
         // As `Nic::lends`.
         Some(_) if !is_model => {
-            let part = eager.min(PART_MAX);
+            let Cut { part, whole } = Cut::of(eager);
             let in_parts = format!(
                 "parts of {part} B leave from where the program has them, and the receiver copies one out of its slot while the next \
                  one is on its way"
@@ -74,8 +73,8 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
                 "the sender announces it. If it waits, the first {part} B come at once, while the receiver answers, and it writes the \
                  rest where the receiver wants it; if it goes on, the receiver reads all"
             );
-            let (copied, whole) = (eager.min(COPIED_MAX), WHOLE_PARTS * part);
-            vec![of(copied + 1, "eager, in parts", in_parts), of(whole + 1, "rendezvous", begun)]
+            let copied = eager.min(COPIED_MAX);
+            vec![of(copied + 1, "eager, in parts", in_parts), of(whole as usize + 1, "rendezvous", begun)]
         }
         _ => vec![read],
     };

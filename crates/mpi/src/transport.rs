@@ -16,7 +16,7 @@ use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short
 use crate::error::{Class, Error, Result};
 use crate::matching::Match;
 use crate::memory::Piece;
-use crate::nic::{Nic, Port, Reach};
+use crate::nic::{COPIED_MAX, Cut, Nic, Port, Reach};
 use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
@@ -94,23 +94,6 @@ pub(crate) const STORED_MAX: u32 = 256;
 const QUEUES_EVERY: u32 = 8;
 /// Of a process that has not been heard of.
 const UNKNOWN: u32 = u32::MAX;
-/// The longest message that is copied into a slot and out of it, where longer ones are lent. Of so much a copy costs less than another
-/// message.
-pub(crate) const COPIED_MAX: usize = 32 << 10;
-/// Bytes of a part of a long message. The receiver copies one out of its slot while the next one is on its way.
-pub(crate) const PART_MAX: usize = 32 << 10;
-/// Parts of the longest message that comes by itself. To agree on where to write takes as long as to copy so many.
-pub(crate) const WHOLE_PARTS: usize = 4;
-
-/// How long messages are cut where they are lent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    /// Bytes of a part.
-    pub(crate) part: usize,
-    /// The longest message all of which comes in parts.
-    pub(crate) whole: u64,
-}
-
 /// Processes whose places are in one part.
 const PART: usize = 64;
 
@@ -316,9 +299,8 @@ impl Transport {
     /// How long messages to a process are cut, if they are [lent](Nic::lends).
     pub(crate) fn cut_to(&mut self, process: u32) -> Result<Option<Cut>> {
         let (room, lends) = self.room_at(process)?;
-        let part = room.min(PART_MAX);
-        let whole = (WHOLE_PARTS * part) as u64;
-        Ok(lends.then(|| Cut { part, whole: whole.min(self.chosen.eager_max) }))
+        let cut = Cut::of(room);
+        Ok(lends.then(|| Cut { whole: cut.whole.min(self.chosen.eager_max), ..cut }))
     }
 
     /// Opens memory to a process's writes, until that is dropped.
