@@ -190,6 +190,34 @@ mod tests {
         });
     }
 
+    /// Goal: a root need not wait for others that come late, and they find what it gave, in order. Method: seven broadcasts return at the
+    /// root before the other member has begun the first of them.
+    #[test]
+    fn a_root_may_be_ahead() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static IS_AHEAD: AtomicBool = AtomicBool::new(false);
+        in_threads("shm", 2, None, |process| {
+            let (world, mut byte) = (process.world(), [0_u8; 40]);
+            let broadcast = |byte: &mut [u8]| {
+                let buffer = Buffer::own(byte).expect("memory");
+                assert!(goes_this_way(world, &Collective::Bcast { buffer: buffer.clone(), root: 0 }));
+                buffer.load(byte);
+            };
+            broadcast(&mut byte);
+            if world.rank() == 1 {
+                while !IS_AHEAD.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+            for number in 1..=7 {
+                byte = [if world.rank() == 0 { number } else { 0 }; 40];
+                broadcast(&mut byte);
+                assert_eq!(byte, [number; 40]);
+            }
+            IS_AHEAD.store(true, Ordering::Release);
+        });
+    }
+
     /// Goal: memory comes back when all are done with it. Method: more communicators than there is memory for.
     #[test]
     fn memory_of_communicators_comes_back() {

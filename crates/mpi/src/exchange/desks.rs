@@ -1,10 +1,11 @@
 //! [`Desks`]: the memory that members of a communicator show things in: a desk for each, where it alone writes.
 //!
-//! Operations are numbered. A desk has places for the data of two of them: for each a line with the operation's number, the length
-//! and what is short, so that it is one transfer between processors; and room for what is longer. What is longer than that is lent:
+//! Operations are numbered. A desk has places for several of them: for each a line with the operation's number, the length and what is
+//! short, so that it is one transfer between processors; so a root may be ahead, and who comes later finds what several operations gave.
+//! For what is longer there is room for two. What is longer than that is lent:
 //! the line says where it lies in the member's own memory, and the others read it there. A line of its own says up to which operation
 //! the member has passed, that is, takes nothing more of others; and whether it ended one with an error. Nobody shows anything where
-//! somebody may still take what was there: the operation before the last; and who lends waits until all have passed.
+//! somebody may still take what was there; and who lends waits until all have passed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,8 +16,9 @@ use crate::memory::{Buffer, Piece};
 
 /// Bytes that a member can show at a time.
 pub(crate) const SHOWN_MAX: usize = 8 << 10;
-/// Operations whose data a desk can have.
-pub(super) const PLACES: u64 = 2;
+/// Operations that a desk can have a line of, and those that it can have longer data of.
+const PLACES: u64 = 8;
+const ROOMS: u64 = 2;
 /// What processors transfer, and what they fetch ahead: two lines.
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -34,8 +36,9 @@ const CLASS_BITS: u32 = 8;
 /// What a member has passed that has left.
 const LEFT: u64 = u64::MAX;
 const SHORT: usize = LINE - HEAD;
-/// A desk: the line of what it has passed, a line and room for each place.
-const DESK: usize = PAIR + PLACES as usize * (PAIR + SHOWN_MAX);
+/// A desk: the line of what it has passed, a line for each place, and the rooms.
+const DESK: usize = PAIR + PLACES as usize * PAIR + ROOMS as usize * SHOWN_MAX;
+const _: () = assert!(REFUSED + PLACES as usize * WORD <= PAIR);
 
 /// What a member gives in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,12 @@ impl Desks {
             (0..PAIR / 8).for_each(|word| self.word(member * DESK + 8 * word).store(0, Ordering::Relaxed));
             (0..PLACES).for_each(|place| self.word(Self::head_at(member, place)).store(0, Ordering::Relaxed));
         }
+    }
+
+    /// Which operation all others must have passed before so many bytes are shown in one, or something is lent, which takes none.
+    #[inline]
+    pub(super) fn needed(number: u64, len: usize) -> u64 {
+        number.saturating_sub(if len <= SHORT { PLACES } else { ROOMS })
     }
 
     /// Shows a buffer's bytes, [`SHOWN_MAX`] at most, as what a member gives in an operation.
@@ -224,8 +233,7 @@ impl Desks {
         if len <= SHORT {
             return Self::head_at(member, number) + HEAD;
         }
-        let places = PLACES as usize;
-        member * DESK + PAIR + places * PAIR + (number % PLACES) as usize * SHOWN_MAX
+        member * DESK + PAIR + PLACES as usize * PAIR + (number % ROOMS) as usize * SHOWN_MAX
     }
 
     fn refused_at(member: usize, number: u64) -> usize {
@@ -277,7 +285,9 @@ mod tests {
         let desks = desks(members);
         for len in [0, 1, 8, SHORT, SHORT + 1, LINE, SHOWN_MAX - 1, SHOWN_MAX] {
             let bytes = |member: usize, number: u64| vec![(member as u8 + 1) * 16 + number as u8; len];
-            let all = || (0..members).flat_map(|member| (1..=PLACES).map(move |number| (member, number)));
+            let last = if len <= SHORT { PLACES } else { ROOMS };
+            let all = || (0..members).flat_map(|member| (1..=last).map(move |number| (member, number)));
+            assert_eq!((Desks::needed(last, len), Desks::needed(last + 1, len)), (0, 1), "{len} bytes");
             for (member, number) in all() {
                 assert_eq!(desks.has_shown(member, number), len > 0);
                 desks

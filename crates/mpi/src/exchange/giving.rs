@@ -5,7 +5,7 @@
 use verbs::{RemoteAddr, SendOp};
 
 use crate::error::{Class, Error, Result};
-use crate::exchange::desks::{Desks, PLACES, SHOWN_MAX, Shown};
+use crate::exchange::desks::{Desks, SHOWN_MAX, Shown};
 use crate::exchange::operations::Exchange;
 use crate::memory::{Buffer, Piece};
 
@@ -15,8 +15,9 @@ const LOOKS: u32 = 256;
 impl Exchange {
     /// Shows or lends what this member gives, as soon as nobody needs any more what was there before.
     pub(super) fn give(&mut self, buffer: &Buffer, call: &'static str) -> Result<()> {
-        self.await_place(call)?;
-        if buffer.len() <= SHOWN_MAX as u64 {
+        let shown = if buffer.len() <= SHOWN_MAX as u64 { Some(buffer.len() as usize) } else { None };
+        self.await_place(shown.unwrap_or(0), call)?;
+        if shown.is_some() {
             self.desks().show(self.me, self.number, buffer)?;
         } else {
             let at = self.lend(buffer)?;
@@ -29,7 +30,7 @@ impl Exchange {
     /// As [`Exchange::give`], of bytes in one piece that can be shown.
     #[inline]
     pub(super) fn give_piece(&mut self, piece: Piece, call: &'static str) -> Result<()> {
-        self.await_place(call)?;
+        self.await_place(piece.len(), call)?;
         self.desks().show_piece(self.me, self.number, piece)?;
         self.has_shown = true;
         Ok(())
@@ -81,10 +82,10 @@ impl Exchange {
         Ok(at)
     }
 
-    /// Waits until nobody takes any more what this member gave in the operation whose place this one's is.
-    pub(super) fn await_place(&mut self, call: &'static str) -> Result<()> {
+    /// Waits until nobody takes any more what this member gave in the operation whose place this one's is, when it shows so many bytes.
+    pub(super) fn await_place(&mut self, len: usize, call: &'static str) -> Result<()> {
+        let needed = Desks::needed(self.number, len);
         for member in self.others() {
-            let needed = self.number.saturating_sub(PLACES);
             if self.passed[member] < needed {
                 self.wait(member, call, |desks| desks.passed(member) >= needed)?;
                 self.passed[member] = self.desks().passed(member);

@@ -39,7 +39,7 @@ impl Exchange {
             None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
         };
         self.make_room(PIECE)?;
-        self.await_place(call)?;
+        self.await_place(0, call)?;
         let at = self.lend(given)?;
         let part_at = if in_parts { Some(self.lend(&mine)?) } else { None };
         self.desks().lend(self.me, self.number, given.len(), at, part_at);
