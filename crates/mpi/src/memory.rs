@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use datatypes::{Basic, Datatype, Memory, Op};
+use datatypes::{Basic, Datatype, Memory, Op, Operator};
 use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
 
 use crate::error::{Class, Error, Result};
@@ -98,6 +98,22 @@ impl Piece {
         // SAFETY: readable and writable, as promised to `Piece::new`; no reference to either is alive. Test:
         // pieces_are_moved_as_buffers.
         unsafe { copy_bytes(from.address, self.address, from.len.min(self.len)) }
+    }
+
+    /// Reduces another one's elements of a type into its own, which are as many, where they lie: `self = from op self`. Both are apart.
+    /// What others put there meanwhile, where MPI leaves open what becomes of it, may be lost or stay.
+    pub(crate) fn reduce(self, from: Self, operator: Operator, basic: Basic) {
+        let len = self.len.min(from.len);
+        if operator == Operator::Replace || len == 0 {
+            return self.copy_of(from);
+        }
+        // SAFETY: readable and writable, as promised to `Piece::new`, and apart, as promised here; nobody else has a reference to
+        // either. Test: reductions_at_once_are_those_of_operators.
+        let (left, right) = unsafe {
+            let right = std::slice::from_raw_parts_mut(pointer(self.address), len);
+            (std::slice::from_raw_parts(pointer(from.address), len), right)
+        };
+        basic.reduce(operator, left, right);
     }
 
     /// Copies all bytes into the first of a slice, which has room for them.

@@ -814,8 +814,13 @@ fn integers_are_added_in_all_ways(process: &Process) {
         let single = piece(&mut one[..8]);
         let fetches = time.is_multiple_of(2).then(|| piece(&mut was));
         if time.is_multiple_of(5) {
-            let (both, there) = (u64_buffer(&mut one), at(1, 1, 2, &Basic::Uint64.into()));
-            window.accumulate(&both, &there, &sum()).expect("inside");
+            let reduction = (Operator::Sum, Basic::Uint64);
+            if !time.is_multiple_of(2)
+                || !window.reduce_at_once(reduction, (Some(piece(&mut one)), None), 1, 1)
+            {
+                let (both, there) = (u64_buffer(&mut one), at(1, 1, 2, &Basic::Uint64.into()));
+                window.accumulate(&both, &there, &sum()).expect("inside");
+            }
         } else if time.is_multiple_of(3) {
             loop {
                 let (mut expected, mut found) = ([0; 8], [0; 8]);
@@ -894,6 +899,93 @@ fn changes_are_those_of_operators(process: &Process) {
 #[test]
 fn changes_at_once_are_those_of_operators() {
     in_threads("shm", 1, Connect::OnDemand, changes_are_those_of_operators);
+}
+
+/// Goal: elements that are reduced where they lie, at once and the long way, become what their operator makes of them, and what they
+/// were is brought; what one call cannot do is left to the other. Method: all operators that reduce types of several sizes, beside what
+/// the operator does to bytes of the test's.
+fn reductions_are_those_of_operators(process: &Process) {
+    const COUNT: usize = 21;
+    let types =
+        [Basic::Int8, Basic::Uint16, Basic::Int, Basic::Double, Basic::LongDouble, Basic::CDoubleComplex];
+    let (window, mut reduced) = (allocated(process.world(), 16 * COUNT as i64 + 16, 1), 0);
+    window.lock_all(Assert::default()).expect("idle");
+    window.put(&buffer(&mut [0; 4]), &bytes_at(0, 0, 4)).expect("inside");
+    for (basic, operator) in
+        types.iter().flat_map(|basic| Operator::ALL.iter().map(move |operator| (*basic, *operator)))
+    {
+        let (datatype, op) = (Datatype::from(basic), Op::from(operator));
+        let len = COUNT * datatype.size() as usize;
+        // Small numbers of every kind: bytes of integers, and halves of floating point.
+        let bytes = |seed: usize| -> Vec<u8> {
+            let number = |place: usize| (seed + 3 * place) % 7;
+            match basic {
+                Basic::Double | Basic::CDoubleComplex => {
+                    (0..len / 8).flat_map(|place| (number(place) as f64 / 2.0).to_ne_bytes()).collect()
+                }
+                Basic::LongDouble => vec![0; len],
+                _ => (0..len).map(|place| number(place) as u8).collect(),
+            }
+        };
+        let (there, with) = (bytes(1), bytes(5));
+        let mut expected = there.clone();
+        let is_reduced = op.apply(&with, &mut expected, COUNT as i64, &datatype).is_ok();
+        for at_once in [true, false] {
+            set(&window, 0, &vec![0xa5; 16 * COUNT + 16]);
+            set(&window, 8, &there);
+            let (mut from, mut was) = (with.clone(), vec![0; len]);
+            let is_done = if at_once {
+                let pieces = (Some(piece(&mut from)), Some(piece(&mut was)));
+                window.reduce_at_once((operator, basic), pieces, 0, 8)
+            } else {
+                let (origin, result) =
+                    (typed(&mut from, COUNT as i64, &datatype), typed(&mut was, COUNT as i64, &datatype));
+                window.get_accumulate(&origin, &result, &at(0, 8, COUNT as i64, &datatype), &op).is_ok()
+            };
+            assert_eq!(is_done, is_reduced, "{operator:?} of {basic:?}, at once: {at_once}");
+            if is_done {
+                assert_eq!(
+                    (own(&window, 8, len), was),
+                    (expected.clone(), there.clone()),
+                    "{operator:?} of {basic:?}"
+                );
+                reduced += 1;
+            }
+            let beside = [own(&window, 0, 8), own(&window, 8 + len, 8)].concat();
+            assert_eq!(beside, [0xa5; 16], "beside {operator:?} of {basic:?}");
+        }
+    }
+    assert!(reduced > 60, "{reduced} were reduced");
+    let base = window.base();
+    // SAFETY: in the window's memory.
+    let inside = unsafe { Piece::new(base + 16, 16) };
+    let sum = (Operator::Sum, Basic::Int);
+    let mut bytes = vec![0; 16];
+    for (from, into, rank, place) in [
+        (Some(inside), None, 0, 8),
+        (None, Some(inside), 0, 16),
+        (Some(piece(&mut bytes)), Some(piece(&mut bytes)), 0, 8),
+        (Some(piece(&mut bytes)), Some(piece(&mut bytes[..8])), 0, 8),
+        (None, None, 0, 8),
+        (Some(piece(&mut bytes)), None, 0, 16 * COUNT as i64 + 8),
+        (Some(piece(&mut bytes)), None, 1, 8),
+    ] {
+        assert!(!window.reduce_at_once(sum, (from, into), rank, place), "{from:?} {into:?} {rank} {place}");
+    }
+    assert!(!window.reduce_at_once(
+        (Operator::Minloc, Basic::DoubleInt),
+        (Some(piece(&mut bytes)), None),
+        0,
+        8
+    ));
+    window.unlock_all().expect("locked");
+    assert!(!window.reduce_at_once(sum, (Some(piece(&mut bytes)), None), 0, 8), "no epoch");
+    window.free().expect("an end");
+}
+
+#[test]
+fn reductions_at_once_are_those_of_operators() {
+    in_threads("shm", 1, Connect::OnDemand, reductions_are_those_of_operators);
 }
 
 /// Goal: what a flush says is at the target is there before anything is loaded behind it, also where the flush was short. Method: both

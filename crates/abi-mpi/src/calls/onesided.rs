@@ -126,6 +126,29 @@ fn is_changed_by<const IS_FETCH: bool>(
     at_once(win, act) == Some(true)
 }
 
+/// Reduces elements of a member's at once, and reads what they were if there is a place for that. Whether it was done. All have as many
+/// bytes, of one datatype; with `MPI_NO_OP` the origin is not looked at.
+#[inline(never)]
+fn is_reduced(
+    (origin, result): (Option<Piece>, Option<Piece>),
+    datatype: types::Datatype,
+    (rank, displacement): (i32, i64),
+    op: types::Op,
+    win: Win,
+) -> bool {
+    let operator = if op.is_predefined() { Operator::from_abi(op.value() as u16) } else { None };
+    let (Some(operator), Some(basic)) = (operator, Datatype::predefined_basic(datatype.value())) else {
+        return false;
+    };
+    let origin = if operator == Operator::NoOp { None } else { origin };
+    if operator != Operator::NoOp && origin.is_none() {
+        return false;
+    }
+    let pieces = (origin, result);
+    let act = |win: &WinObject| win.window.reduce_at_once((operator, basic), pieces, rank, displacement);
+    at_once(win, act) == Some(true)
+}
+
 /// What is not done at once, apart from what is: that needs no room on the stack for it.
 #[cold]
 #[inline(never)]
@@ -206,9 +229,17 @@ pub(crate) fn accumulate<N: Number>(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    let is_one = origin_count.wide() == 1 && target_count.wide() == 1 && origin_datatype == target_datatype;
-    if is_one && is_changed((origin_addr, None), origin_datatype, (target_rank, target_disp), op, win) {
-        return Ok(());
+    let place = (target_rank, target_disp);
+    if origin_count.wide() == target_count.wide() && origin_datatype == target_datatype {
+        let is_done = if origin_count.wide() == 1 && integer(origin_datatype).is_some() {
+            is_changed_by::<false>((origin_addr, None), origin_datatype, place, op, win)
+        } else {
+            let origin = piece(origin_addr, origin_count, origin_datatype);
+            is_reduced((origin, None), origin_datatype, place, op, win)
+        };
+        if is_done {
+            return Ok(());
+        }
     }
     long_way(move || {
         let (win, (op, _)) = (objects::get(win, "win")?, operator(op)?);
@@ -258,12 +289,20 @@ pub(crate) fn get_accumulate<N: Number>(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    let is_one = result_count.wide() == 1 && target_count.wide() == 1 && result_datatype == target_datatype;
-    let is_alike = origin_count.wide() == 1 && origin_datatype == target_datatype;
-    let at_target = (target_rank, target_disp);
-    if is_one && is_alike && is_changed((origin_addr, Some(result_addr)), target_datatype, at_target, op, win)
-    {
-        return Ok(());
+    let is_as_result = result_count.wide() == target_count.wide() && result_datatype == target_datatype;
+    let is_alike = origin_count.wide() == target_count.wide() && origin_datatype == target_datatype;
+    let place = (target_rank, target_disp);
+    if is_as_result && is_alike {
+        let is_done = if target_count.wide() == 1 && integer(target_datatype).is_some() {
+            is_changed((origin_addr, Some(result_addr)), target_datatype, place, op, win)
+        } else {
+            let result = piece(result_addr, result_count, result_datatype);
+            let origin = piece(origin_addr, origin_count, origin_datatype);
+            result.is_some() && is_reduced((origin, result), target_datatype, place, op, win)
+        };
+        if is_done {
+            return Ok(());
+        }
     }
     long_way(move || {
         let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);

@@ -41,7 +41,7 @@ impl Window {
         }
         let reduction = Reduction::of(op, origin, at)?;
         let Some(found) = self.reach(origin, at, form)? else { return Ok(()) };
-        self.change(found, origin.len(), None, |there| reduction.apply(origin, there))
+        self.change(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
     }
 
     /// Reduces a buffer's elements into a member's, and reads what was there (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for one
@@ -80,7 +80,7 @@ impl Window {
             let text = format!("the origin has {} bytes, but the result {}", origin.len(), result.len());
             return Err(Error::new(Class::TRUNCATE, text));
         }
-        self.change(found, result.len(), Some(result), |there| reduction.apply(origin, there))
+        self.change(found, result.len(), (origin, Some(result)), |there| reduction.apply(origin, there))
     }
 
     /// Replaces an element of a member's if it is equal to another one, and reads what was there (`MPI_Compare_and_swap`).
@@ -102,7 +102,7 @@ impl Window {
             return Err(Error::new(Class::TRUNCATE, "the three elements have not as many bytes"));
         }
         let Some(found) = self.reach(result, at, Form::Plain)? else { return Ok(()) };
-        self.change(found, result.len(), Some(result), |there| {
+        self.change(found, result.len(), (origin, Some(result)), |there| {
             with_bytes(compare.len(), |expected| {
                 compare.load(expected);
                 let is_equal = there == expected;
@@ -114,13 +114,13 @@ impl Window {
         })
     }
 
-    /// Changes elements of a member's while nobody else does. There are `len` bytes, in the order of the type map, which go into
-    /// `result` as they were; `change` says whether it has changed them.
+    /// Changes elements of a member's while nobody else does, with those of `origin`. There are `len` bytes, in the order of the type
+    /// map, which go into `result` as they were; `change` says whether it has changed them.
     fn change(
         &self,
         (target, elements): (&Target, Elements),
         len: u64,
-        result: Option<&Buffer>,
+        (origin, result): (&Buffer, Option<&Buffer>),
         change: impl FnOnce(&mut [u8]) -> Result<bool>,
     ) -> Result<()> {
         let core = self.core();
@@ -130,8 +130,17 @@ impl Window {
             result.iter().for_each(|result| result.store(bytes));
             change(bytes)
         };
+        let is_apart = |there: &Buffer| {
+            there.one_piece().is_some()
+                && !there.overlaps(origin)
+                && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
+        };
         words.take_turn(core)?;
         let done = match elements {
+            // What is long and lies in one piece is changed where it is.
+            Elements::Near(there) if len > FEW as u64 && is_apart(&there) => {
+                there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
+            }
             Elements::Near(there) => with_bytes(len, |bytes| {
                 there.load(bytes);
                 if change(bytes)? {
@@ -223,8 +232,7 @@ impl<'a> Reduction<'a> {
             Self::Replace => origin.load(there),
             Self::By(op, element) => {
                 let (len, count) = (there.len() as u64, there.len() as i64 / element.size());
-                with_bytes(len, |with| {
-                    origin.load(with);
+                origin.show(|with| {
                     if element.single_run(count).is_some_and(|run| run.length == len) {
                         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
                         return op.apply(with, there, count, element).map_err(wrong);

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use datatypes::{Op, Operator};
+use datatypes::{Basic, Kind, Op, Operator};
 
 use crate::memory::{Buffer, Piece};
 use crate::window::object::Window;
@@ -197,6 +197,36 @@ impl Window {
             if let Some(now) = change.of(was[0], with) {
                 there.put_words([now, 0], len);
             }
+            true
+        })
+    }
+
+    /// Reduces elements of a predefined type into a member's, where they lie, and reads what they were if that is wanted, as
+    /// [`Window::accumulate`] and [`Window::get_accumulate`] do; likewise. All have as many bytes; without an origin nothing changes.
+    pub fn reduce_at_once(
+        &self,
+        (operator, basic): (Operator, Basic),
+        (from, into): (Option<Piece>, Option<Piece>),
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        let Some(len) = into.or(from).map(Piece::len) else { return false };
+        let is_legal = basic.kind() != Kind::Pair && basic.is_reduced_by(operator);
+        if !is_legal || from.is_some_and(|from| from.len() != len) {
+            return false;
+        }
+        self.in_turn(len, rank, displacement, |there| {
+            let pairs = [(from, into), (from, Some(there)), (into, Some(there))];
+            if pairs.iter().any(|pair| matches!(pair, (Some(one), Some(other)) if one.overlaps(*other))) {
+                return false;
+            }
+            if let Some(into) = into {
+                into.copy_of(there);
+            }
+            if let Some(from) = from {
+                there.reduce(from, operator, basic);
+            }
+            true
         })
     }
 
@@ -216,20 +246,21 @@ impl Window {
             if was == expected {
                 there.put_words(with, len);
             }
+            true
         })
     }
 
-    /// Does something with so many bytes of a member's at once while nobody else accumulates there. Whether it was done.
+    /// Does something with so many bytes of a member's at once while nobody else accumulates there, if it can be done. Whether it was.
     #[inline(always)]
-    fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece)) -> bool {
+    fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece) -> bool) -> bool {
         let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
         let Some(turn) = near.words.turn_at_once(self.0.mark) else { return false };
         // SAFETY: within the member's part, which is mapped here until the window is freed; for as long as this call takes. Test:
         // accumulating_is_atomic.
-        act(unsafe { Piece::new(near.address, len) });
+        let is_done = act(unsafe { Piece::new(near.address, len) });
         drop(turn);
         self.0.is_ordered.store(Turn::ORDERS, Ordering::Relaxed);
-        true
+        is_done
     }
 }
 
