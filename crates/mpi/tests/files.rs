@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datatypes::{Basic, Datatype};
+use datatypes::{Basic, Datatype, Order};
 use mpi::{
     Buffer, Class, Collective, Comm, Conversion, Errhandler, File, FileMode, Info, Position, Process,
     Representation, Whence,
@@ -43,6 +43,7 @@ bodies! {
     external32_is_the_same_everywhere 2
     conversions_are_the_programs 1
     views_and_modes_are_checked 2
+    a_header_is_written_with_the_data 3
 }
 
 /// A name that all members of a job agree on, and nobody else has.
@@ -602,6 +603,38 @@ fn conversions_are_the_programs(process: &Process) {
     assert_eq!(got, [3, 4, 5, 6, 0, 0, 0, 0]);
     plain(&file);
     assert_eq!(read(&file, 100, Position::At(0)), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    file.close().expect("closed");
+}
+
+/// Goal: who sees a header beside its part of an array, as PnetCDF's first rank does, sees that part as others do, though the bounds of
+/// its filetype are those of the array alone. Method: columns of a table, of which the first has room for a header before it.
+fn a_header_is_written_with_the_data(process: &Process) {
+    const AT: i64 = 48;
+    let (comm, byte) = (process.world(), Datatype::from(Basic::Byte));
+    let (ranks, me) = (i64::from(comm.size()), comm.rank());
+    let columns = Datatype::subarray(&[4, ranks], &[4, 1], &[0, me.into()], Order::C, &Basic::Int.into());
+    let mut filetype = columns.expect("a type");
+    if me == 0 {
+        filetype = Datatype::structure(&[8, 1], &[0, AT], &[byte.clone(), filetype]).expect("a type");
+        assert_eq!((filetype.lb(), filetype.extent()), (AT, 16 * ranks));
+    }
+    let (displacement, first) = if me == 0 { (0, 8) } else { (AT, 0) };
+    let file = scratch(comm, &Info::default());
+    view(&file, displacement, &byte, &filetype);
+    let mut mine = [me as u8 + 1; 16];
+    file.write_all(&buffer(&mut mine), Position::At(first)).expect("written");
+    if me == 0 {
+        write(&file, &[9; 8], Position::At(0));
+    }
+    barrier(comm);
+    let mut got = [0; 16];
+    file.read_all(&buffer(&mut got), Position::At(first)).expect("read");
+    assert_eq!(got, mine);
+    plain(&file);
+    let mut want = vec![0; AT as usize];
+    want[..8].fill(9);
+    want.extend((0..16 * ranks).map(|at| (at / 4 % ranks) as u8 + 1));
+    assert_eq!(read(&file, 1000, Position::At(0)), want);
     file.close().expect("closed");
 }
 
