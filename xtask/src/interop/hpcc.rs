@@ -2,10 +2,10 @@
 //! their own results: Linpack's residuals, transposed matrices, errors of random updates and of Fourier transforms.
 
 use super::case::Verdict;
+use super::debian::source;
 use super::guest::tail;
 use crate::limited::Running;
 use crate::packages::provide;
-use crate::workspace::run;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const PACKAGE: &str = "hpcc";
-/// Where apt-get is told of Debian's packages: in the one form or the other.
-const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -61,16 +59,11 @@ fn judged(said: &str) -> Result<String> {
 
 /// The program, in a folder that says with what it was built.
 fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
-    let source = folder.join("hpcc-1.5.0");
+    let source = source(folder, PACKAGE)?;
     let program = source.join("hpcc");
     if program.exists() {
         return Ok(program);
     }
-    fetch(folder)?;
-    let archive = fs::read_dir(folder)?.filter_map(Result::ok).map(|entry| entry.path());
-    let is_archive = |path: &PathBuf| path.to_string_lossy().ends_with(".orig.tar.gz");
-    let archive = archive.filter(is_archive).max().context("apt-get has fetched the sources")?;
-    run(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(folder))?;
     fs::copy(root.join("xtask/interop/Make.nicety"), source.join("hpl/Make.nicety"))?;
     let mut make = Command::new("make");
     make.args(["arch=nicety", &format!("NICETY={}", nicety.display())]).current_dir(&source);
@@ -79,51 +72,9 @@ fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Has apt-get fetch the sources alone from where this machine has Debian's packages, with lists of its own.
-fn fetch(folder: &Path) -> Result<()> {
-    let (lists, parts) = (folder.join("lists"), folder.join("sources.list.d"));
-    fs::create_dir_all(lists.join("partial"))?;
-    fs::create_dir_all(&parts)?;
-    let known =
-        SOURCES.map(Path::new).into_iter().filter_map(|path| Some((path, fs::read_to_string(path).ok()?)));
-    for (path, text) in known {
-        let name = path.file_name().context("a file has a name")?;
-        fs::write(
-            parts.join(name).with_extension(if name == "sources.list" { "list" } else { "sources" }),
-            of_sources(&text),
-        )?;
-    }
-    let apt = || {
-        let mut apt = Command::new("apt-get");
-        apt.args(["-qq", "-o", "Dir::Etc::sourcelist=-", "-o"]);
-        apt.arg(format!("Dir::Etc::sourceparts={}", parts.display())).arg("-o");
-        apt.arg(format!("Dir::State::lists={}", lists.display())).current_dir(folder);
-        apt
-    };
-    run(apt().arg("update"))?;
-    run(apt().args(["--tar-only", "--download-only", "source", PACKAGE]))
-}
-
-/// Where the sources of packages come from, by where packages come from.
-fn of_sources(text: &str) -> String {
-    let line = |line: &str| match line.split_once(' ') {
-        Some(("deb", rest)) => format!("deb-src {rest}\n"),
-        Some(("Types:", _)) => "Types: deb-src\n".to_owned(),
-        _ => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sources_come_from_where_packages_do() {
-        let (list, block) = ("# Debian\ndeb http://x y main\n", "Types: deb\nURIs: http://x\n");
-        assert_eq!(of_sources(list), "# Debian\ndeb-src http://x y main\n");
-        assert_eq!(of_sources(block), "Types: deb-src\nURIs: http://x\n");
-    }
 
     #[test]
     fn a_benchmark_that_fails_is_heard() {

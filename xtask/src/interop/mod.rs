@@ -20,7 +20,8 @@
 //! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
 //! | `makefile` | what makefiles of such checkouts say |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
-//! | `hpcc` | programs of others, compiled for our MPI |
+//! | `hpcc`, `libraries` | programs and libraries of others, compiled for our MPI |
+//! | `debian` | their sources |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
 //! packages in `tools`, and a variant of [`Against`].
@@ -31,11 +32,13 @@ mod case;
 mod cases;
 mod crates;
 mod dat;
+mod debian;
 mod guest;
 mod hpcc;
 mod image;
 mod lab;
 mod launchers;
+mod libraries;
 mod makefile;
 mod mpi;
 mod mpi4py;

@@ -3,6 +3,7 @@
 use super::case::{Case, Verdict};
 use super::guest::tail;
 use super::hpcc;
+use super::libraries;
 use super::slurm::Slurm;
 use crate::limited::Running;
 use crate::python::{MPICH, OPEN_MPI, installed};
@@ -64,6 +65,16 @@ pub(crate) const CASES: &[Case<Ring>] = &[
             fs::create_dir_all(&folder)?;
             hpcc::check(&ring.nicety, &ring.root, &folder)
         },
+    },
+    Case {
+        name: "pnetcdf",
+        shows: "PnetCDF, unmodified, compiled by `nicety mpicc`, and its tests",
+        run: |ring| libraries::pnetcdf(&ring.nicety, ring.folder.with_file_name("pnetcdf")),
+    },
+    Case {
+        name: "hdf5",
+        shows: "HDF5 with MPI, likewise",
+        run: |ring| libraries::hdf5(&ring.nicety, ring.folder.with_file_name("hdf5")),
     },
 ];
 

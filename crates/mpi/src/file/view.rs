@@ -332,11 +332,17 @@ mod tests {
     /// header and a part of an array behind it, whose bounds alone are set, so that they are the whole's.
     #[test]
     fn bounds_may_leave_out_data() {
-        let part = Datatype::subarray(&[2, 4], &[2, 1], &[0, 3], Order::C, &Basic::Int.into()).expect("a type");
+        let part =
+            Datatype::subarray(&[2, 4], &[2, 1], &[0, 3], Order::C, &Basic::Int.into()).expect("a type");
         let both = Datatype::structure(&[16, 1], &[0, 64], &[Basic::Byte.into(), part]).expect("a type");
-        assert_eq!((both.lb(), both.extent()), (64, 32), "so that the second begins before the first has ended");
+        assert_eq!(
+            (both.lb(), both.extent()),
+            (64, 32),
+            "so that the second begins before the first has ended"
+        );
         let view = view(0, Basic::Byte, both).expect("ascending");
-        let pieces = |from, len| view.pieces(from, len).map(|piece| (piece.offset, piece.len)).collect::<Vec<_>>();
+        let pieces =
+            |from, len| view.pieces(from, len).map(|piece| (piece.offset, piece.len)).collect::<Vec<_>>();
         assert_eq!(pieces(0, 24), [(0, 16), (76, 4), (92, 4)]);
         assert_eq!(pieces(18, 4), [(78, 2), (92, 2)]);
         assert_eq!(pieces(24, 17), [(32, 16), (108, 1)]);
