@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use host::Host;
+use host::{Host, Span};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{Address, common_ports};
@@ -22,6 +22,10 @@ use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
 use crate::tool::{Chosen, Traffic};
 use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
+
+/// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
+/// ended is told of by the device.
+const AWAY: Span = Span::from_secs(24 * 60 * 60);
 
 /// Something that happened.
 #[derive(Debug)]
@@ -851,7 +855,8 @@ impl Transport {
         let (_, addr) = self.way_to(connection.process)?;
         let identity = |process| self.strangers.identity(process);
         let hello = Hello { from: identity(self.rank), to: identity(connection.process) };
-        let param = ConnParam::with_private_data([&hello.bytes()[..], &connection.offer()].concat());
+        let private_data = [&hello.bytes()[..], &connection.offer()].concat();
+        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(private_data) };
         Ok(self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?)
     }
 

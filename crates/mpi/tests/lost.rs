@@ -5,7 +5,7 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use mpi::{ANY_TAG, Class, Collective, Mode, Process, Request};
-use support::{buffer, receive, send, with};
+use support::{buffer, in_threads, receive, send, with};
 use verbs::host::world::{self, World};
 
 /// Rank 1 vanishes: its device goes with all that it has. Ranks 0 and 2 wait for it in every way.
@@ -279,4 +279,20 @@ fn locks_of_a_lost_process_are_not_waited_for() {
         world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
     }
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Goal: a process that works on its own, for longer than devices give a peer to answer, is not taken for lost by one that waits for it.
+/// Method: that is its first message, so that there is no connection yet.
+fn first_message_to_one_who_is_away(process: &Process) {
+    if process.world().rank() == 0 {
+        std::thread::sleep(std::time::Duration::from_secs(12));
+    }
+    process.world().collective(&Collective::Barrier).expect("it comes");
+}
+
+#[test]
+fn who_computes_is_not_lost() {
+    for device in ["shm", "iwarp"] {
+        in_threads(device, 3, mpi::Connect::OnDemand, first_message_to_one_who_is_away);
+    }
 }
