@@ -152,7 +152,7 @@ impl Exchange {
         if let Some(input) = input {
             self.keep(input, (0, len), &block(self.me))?;
         }
-        self.others().try_for_each(|member| self.take(member, (0, len), &block(member), "MPI_Allgather"))
+        self.each_other(|exchange, member| exchange.take(member, (0, len), &block(member), "MPI_Allgather"))
     }
 
     fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
@@ -169,7 +169,7 @@ impl Exchange {
                 self.keep(input, mine, &block(self.me))?;
             }
         }
-        self.others().try_for_each(|member| self.take(member, mine, &block(member), "MPI_Alltoall"))
+        self.each_other(|exchange, member| exchange.take(member, mine, &block(member), "MPI_Alltoall"))
     }
 
     /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones that lie in one piece
@@ -225,6 +225,21 @@ impl Exchange {
         match self.rooms[which].seen_as(count, datatype) {
             Some(room) => Ok(room),
             None => Buffer::own_elements(datatype.clone(), count),
+        }
+    }
+
+    /// Takes what the other members give, from the next one around: first of those that have given it. Who waited for one of them could
+    /// have copied another's meanwhile, and where ranks share cores each wait is a change of process.
+    fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+        let mut open: u32 = self.others().map(|member| 1 << member).sum();
+        loop {
+            let is_open = |member: &usize| open & (1 << member) != 0;
+            let is_ready = |member: &usize| is_open(member) && self.desks().has_shown(*member, self.number);
+            let Some(member) = self.others().find(is_ready).or_else(|| self.others().find(is_open)) else {
+                return Ok(());
+            };
+            open &= !(1 << member);
+            take(self, member)?;
         }
     }
 
