@@ -8,6 +8,7 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::error::Result;
 use crate::exchange::desks::{Desks, Retired, SHOWN_MAX};
+use crate::exchange::setup::MEMBERS_MAX;
 use crate::memory::{Buffer, Piece};
 use crate::nic::Reach;
 use crate::share::SHARED_MIN;
@@ -231,6 +232,7 @@ impl Exchange {
     /// Takes what the other members give, from the next one around: first of those that have given it. Who waited for one of them could
     /// have copied another's meanwhile, and where ranks share cores each wait is a change of process.
     fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+        const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
         let mut open: u32 = self.others().map(|member| 1 << member).sum();
         loop {
             let is_open = |member: &usize| open & (1 << member) != 0;
