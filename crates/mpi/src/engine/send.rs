@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Sends bytes of the program's, reached as `whole`, the first part with a message and the others behind it. When the last one has left, `key` comes out
-    /// as [`Event::Accessed`].
+    /// as [`Accessed`](crate::transport::Event::Accessed).
     fn send_parts(
         &mut self,
         to: u32,
