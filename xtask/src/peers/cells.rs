@@ -144,8 +144,29 @@ use Against::{Better, Mpich, Nobody, OpenMpi};
 use Bound::{Least, Most, Speed, Time};
 use Setting::{Idle64, Shm2, Shm4, Start, Tcp2, Tcp4};
 
-/// All of them.
-pub(crate) const CELLS: &[Cell] = &[
+/// Collective operations of long messages, which are alike wherever ranks are.
+const LONG_COLLECTIVES: [&str; 8] = [
+    "allreduce:65536",
+    "allgather:65536",
+    "bcast:65536",
+    "alltoall:65536",
+    "allreduce:1048576",
+    "allgather:1048576",
+    "bcast:1048576",
+    "alltoall:1048576",
+];
+
+/// All of them, in the order of the table.
+pub(crate) fn cells() -> Vec<Cell> {
+    let long = |setting| LONG_COLLECTIVES.map(|probe| cell(setting, probe, Time(0.9), Better));
+    let mut cells: Vec<Cell> = SHORT.into();
+    cells.extend([Shm2, Shm4, Tcp2, Tcp4].into_iter().flat_map(long));
+    cells.extend(JOBS);
+    cells
+}
+
+/// Operations between two ranks, and collective operations of few bytes.
+const SHORT: [Cell; 26] = [
     cell(Shm2, "latency:8", Time(0.6), OpenMpi),
     cell(Shm2, "latency:1024", Time(0.8), Better),
     cell(Shm2, "latency:4096", Time(0.8), Better),
@@ -164,30 +185,18 @@ pub(crate) const CELLS: &[Cell] = &[
     cell(Shm2, "allreduce:8", Time(0.8), Better),
     cell(Shm2, "bcast:8", Time(0.8), Better),
     cell(Shm2, "alltoall:8", Time(0.8), Better),
-    cell(Shm2, "allreduce:65536", Time(0.9), Better),
-    cell(Shm2, "allgather:65536", Time(0.9), Better),
-    cell(Shm2, "bcast:65536", Time(0.9), Better),
-    cell(Shm2, "alltoall:65536", Time(0.9), Better),
-    cell(Shm2, "allreduce:1048576", Time(0.9), Better),
-    cell(Shm2, "allgather:1048576", Time(0.9), Better),
-    cell(Shm2, "bcast:1048576", Time(0.9), Better),
-    cell(Shm2, "alltoall:1048576", Time(0.9), Better),
     cell(Shm4, "barrier:0", Time(1.0), Better),
     cell(Shm4, "allreduce:8", Time(1.0), Better),
     cell(Shm4, "bcast:8", Time(1.0), Better),
     cell(Shm4, "alltoall:8", Time(1.0), Better),
-    cell(Shm4, "allreduce:65536", Time(0.9), Better),
-    cell(Shm4, "allgather:65536", Time(0.9), Better),
-    cell(Shm4, "bcast:65536", Time(0.9), Better),
-    cell(Shm4, "alltoall:65536", Time(0.9), Better),
-    cell(Shm4, "allreduce:1048576", Time(0.9), Better),
-    cell(Shm4, "allgather:1048576", Time(0.9), Better),
-    cell(Shm4, "bcast:1048576", Time(0.9), Better),
-    cell(Shm4, "alltoall:1048576", Time(0.9), Better),
     cell(Tcp2, "latency:8", Time(0.85), Better),
     cell(Tcp2, "bandwidth:1048576", Speed(1.1), Better),
     cell(Tcp2, "put:1048576", Speed(1.1), Better),
     cell(Tcp2, "overlap:1048576", Least(0.8), Nobody),
+];
+
+/// What is a program by itself.
+const JOBS: [Cell; 11] = [
     cell(Shm2, "is:A", Time(1.0), Better),
     cell(Shm2, "cg:A", Time(1.0), Better),
     cell(Shm4, "is:A", Time(1.0), Better),

@@ -22,7 +22,7 @@ use anyhow::{Result, ensure};
 
 use crate::python;
 use crate::workspace::Workspace;
-use cells::{CELLS, Cell, Program, Setting};
+use cells::{Cell, Program, Setting};
 use libraries::Library;
 use output::{middle, said};
 use table::Measured;
@@ -53,7 +53,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted = |cell: &&Cell| {
         options.only.is_empty() || options.only.iter().any(|part| cell.to_string().contains(part))
     };
-    let wanted: Vec<&Cell> = CELLS.iter().filter(wanted).collect();
+    let cells = cells::cells();
+    let wanted: Vec<&Cell> = cells.iter().filter(wanted).collect();
     ensure!(!wanted.is_empty(), "no cell has such a name; `cargo xtask peers --list` prints all");
     if options.list {
         wanted.iter().for_each(|cell| println!("{:<32} {}", cell.to_string(), cell.bound()));
