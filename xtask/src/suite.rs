@@ -5,7 +5,7 @@
 //! else from being checked. What fails twice has failed. A program that says nothing for long hangs: it is ended, and has failed.
 
 use crate::silent;
-use crate::workspace::{Workspace, counted};
+use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::process::Command;
@@ -28,6 +28,8 @@ struct Failed {
 
 /// Runs all tests. Returns the line that names those that wavered.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    // By itself: a compiler says nothing for as long as it takes, and must not pass for a test that hangs.
+    run(&mut workspace.cargo(&["test", "--workspace", "--no-run"]))?;
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
     let mut listener = Listener::default();
     if run_listening(&mut command, |line| listener.hear(line))? {
