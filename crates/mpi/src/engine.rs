@@ -1,6 +1,7 @@
 //! [`Engine`]: MPI's point-to-point operations. It matches messages with receives, and moves data: short messages bring them
 //! along, long ones are read by the receiver from the sender's memory.
 
+mod cancel;
 mod copying;
 mod operations;
 mod receive;
@@ -281,19 +282,13 @@ impl Engine {
             Message::Clear { id, at, place } => self.write(from, Key::from_number(id), at, place),
             Message::Done { id, ok } => {
                 let key = Key::from_number(id);
-                // A name that is not that of a send to this peer is a lie, and means nothing; so is an end before this side's pieces
-                // are there.
-                let awaited = |o: &mut Operation| match &o.work {
-                    Work::Send { to, answered: true, held } => {
-                        *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
-                    }
-                    _ => false,
-                };
-                if self.operations.get_mut(key).is_some_and(awaited) {
+                if self.awaits(key, from) {
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
             }
+            Message::Withdraw { id } => self.give_back(from, id),
+            Message::Withdrawn { id } => self.given_back(from, Key::from_number(id)),
             Message::Share { id, key, at, place, turn } => {
                 let share = Share { place, turn, length: at.length };
                 self.help(from, Key::from_number(id), key, share, at);
@@ -303,6 +298,17 @@ impl Engine {
             Message::Differs { label, called } => self.refused(from, label, called),
             Message::Credit => {}
         }
+    }
+
+    /// Whether an operation is a send that a peer's answer ends. A name that is not that of a send to this peer is a lie, and means
+    /// nothing; so is an end before this side's pieces are there.
+    fn awaits(&mut self, key: Key, from: u32) -> bool {
+        self.operations.get_mut(key).is_some_and(|operation| match &operation.work {
+            Work::Send { to, answered: true, held } => {
+                *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
+            }
+            _ => false,
+        })
     }
 
     /// Begins to read or change a peer's memory by these requests.

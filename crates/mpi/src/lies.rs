@@ -215,6 +215,31 @@ fn lies_about_parts_mean_nothing() {
     assert!(got.to_vec() == data());
 }
 
+/// Goal: nothing is given back that was not asked for, and nothing is taken back that is not the peer's. Method: a peer gives back a send
+/// that nobody cancels, and takes back what it has not sent, and what another has.
+#[test]
+fn lies_about_taking_back_mean_nothing() {
+    let all = job::<3>();
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let sending = begin_send_to(1, &all[0], &sent);
+    let others = begin_send_to(0, &all[2], &sent);
+    let tell = |message: Message| {
+        all[1].core().with(|engine| engine.transport.send(0, message, Payload::None, None)).expect("reached");
+    };
+    (0..4).for_each(|_| all.iter().for_each(Process::progress));
+    [sending.number(), sending.number() + 1, u64::MAX]
+        .into_iter()
+        .for_each(|id| tell(Message::Withdrawn { id }));
+    [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::Withdraw { id }));
+    (0..4).for_each(|_| all.iter().for_each(Process::progress));
+    assert!(!is_over(&all[0], sending), "nobody has cancelled it");
+    let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
+    move_until(&all, || is_over(&all[1], receiving[0]) && is_over(&all[0], receiving[1]));
+    move_until(&all, || is_over(&all[0], sending) && is_over(&all[2], others));
+    let how = all[0].core().with(|engine| engine.take(sending)).expect("over");
+    assert!(!how.cancelled && got.to_vec() == data());
+}
+
 /// Goal: in an exchange each reads for itself. Method: what a receiver says that sends as well, and what one says that does not.
 #[test]
 fn who_sends_invites_nobody() {

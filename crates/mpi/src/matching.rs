@@ -218,6 +218,17 @@ impl<R: PartialEq, M> Matching<R, M> {
         })
     }
 
+    /// Takes back a message of a sender's that `is` it says; `None` if it does not wait (any more).
+    pub(crate) fn withdraw(&mut self, source: u32, is: impl Fn(&M) -> bool) -> Option<M> {
+        let is = |(envelope, message): &(Envelope, M)| envelope.source == source && is(message);
+        let (_, message) = self.queues.iter_mut().find_map(|queue| {
+            let at = queue.messages.iter().position(is)?;
+            queue.messages.remove(at)
+        })?;
+        self.waiting -= 1;
+        Some(message)
+    }
+
     /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
     pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
         let mut given_up = Vec::new();
@@ -304,6 +315,7 @@ mod tests {
         Receive(Wanted),
         Probe(Wanted),
         Cancel(u8),
+        Withdraw(u8),
         Lose(u32),
     }
 
@@ -317,6 +329,7 @@ mod tests {
             5 => wanted.clone().prop_map(Event::Receive),
             2 => wanted.prop_map(Event::Probe),
             1 => any::<u8>().prop_map(Event::Cancel),
+            1 => any::<u8>().prop_map(Event::Withdraw),
             1 => (0..3_u32).prop_map(Event::Lose),
         ];
         prop::collection::vec(event, 0..200)
@@ -353,6 +366,13 @@ mod tests {
                         prop_assert!(!matching.cancel(&receive));
                     }
                     Event::Cancel(_) => prop_assert!(!matching.cancel(&number)),
+                    Event::Withdraw(which) if !plain.messages.is_empty() => {
+                        let (envelope, message) = plain.messages.remove(usize::from(which) % plain.messages.len());
+                        prop_assert_eq!(matching.withdraw(envelope.source + 1, |one| *one == message), None);
+                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), Some(message));
+                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), None);
+                    }
+                    Event::Withdraw(_) => prop_assert_eq!(matching.withdraw(0, |_| true), None),
                     Event::Lose(source) => {
                         let mut lost = matching.give_up(|wanted, _| wanted.source == Some(source));
                         let gone = plain.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));

@@ -401,6 +401,8 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Nobody asks for its status: it goes when it is over.
     pub(crate) free: bool,
+    /// It is a send, and its receiver has been asked to give the message back.
+    pub(crate) withdrawing: bool,
     /// What it takes of a space for buffered sends.
     pub(crate) buffered: Option<Box<Share>>,
     comm: u64,
@@ -416,7 +418,7 @@ impl Operation {
     /// An operation that somebody will ask for.
     #[inline]
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, free: false, buffered: None, comm: NO_COMM }
+        Self { work, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
     }
 
     /// As [`Operation::new`], one of a communicator's.

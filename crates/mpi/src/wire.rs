@@ -106,6 +106,16 @@ pub(crate) enum Message {
         /// Whether all went well.
         ok: bool,
     },
+    /// The sender takes a message back, if no receive has matched it.
+    Withdraw {
+        /// Its name for its request.
+        id: u64,
+    },
+    /// None has, and none will.
+    Withdrawn {
+        /// The sender's name for its request.
+        id: u64,
+    },
     /// The sender waits for the receiver in a collective operation: has that called the same?
     Ask {
         /// The operation's.
@@ -135,6 +145,8 @@ const ASK: u8 = 9;
 const DIFFERS: u8 = 10;
 const PART: u8 = 11;
 const CLEAR: u8 = 12;
+const WITHDRAW: u8 = 13;
+const WITHDRAWN: u8 = 14;
 
 /// The bit that says that the sender of a request waits; the others are the bytes that it brings.
 const WAITS: u32 = 1 << 31;
@@ -191,7 +203,9 @@ impl Message {
             Self::Eager { answer: Some(_), .. }
             | Self::Done { .. }
             | Self::Copied { .. }
-            | Self::Part { .. } => HEAD + 8,
+            | Self::Part { .. }
+            | Self::Withdraw { .. }
+            | Self::Withdrawn { .. } => HEAD + 8,
             Self::Ask { .. } | Self::Differs { .. } => HEAD + 16,
             Self::Request { .. } | Self::Share { .. } | Self::Clear { .. } => HEAD_MAX,
         }
@@ -220,6 +234,14 @@ impl Message {
             Self::Part { id } => {
                 put(HEAD, &id.to_le_bytes());
                 (PART, Label::default())
+            }
+            Self::Withdraw { id } => {
+                put(HEAD, &id.to_le_bytes());
+                (WITHDRAW, Label::default())
+            }
+            Self::Withdrawn { id } => {
+                put(HEAD, &id.to_le_bytes());
+                (WITHDRAWN, Label::default())
             }
             Self::Clear { id, at, place } => {
                 put(HEAD, &id.to_le_bytes());
@@ -285,6 +307,8 @@ impl Message {
             }
             COPIED => Self::Copied { key: id, pieces: label.tag as u32 },
             DONE => Self::Done { id, ok: label.tag == 0 },
+            WITHDRAW => Self::Withdraw { id },
+            WITHDRAWN => Self::Withdrawn { id },
             ASK | DIFFERS => {
                 let (kind, root) = (bytes[HEAD + 12], i32::from_le_bytes(part(bytes, HEAD + 8)));
                 let called = Called { kind, root, bytes: id };
@@ -355,7 +379,7 @@ pub(crate) struct Hello {
     pub(crate) to: Identity,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x06";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x07";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
 
@@ -455,6 +479,8 @@ mod tests {
             }),
             any::<(u64, u32)>().prop_map(|(key, pieces)| Message::Copied { key, pieces }),
             any::<(u64, bool)>().prop_map(|(id, ok)| Message::Done { id, ok }),
+            any::<u64>().prop_map(|id| Message::Withdraw { id }),
+            any::<u64>().prop_map(|id| Message::Withdrawn { id }),
             (any::<(u64, i32, u64, u8)>(), any::<(i32, bool)>()).prop_map(
                 |((context, tag, bytes, kind), (root, asks))| {
                     let (label, called) = (Label { context, tag }, Called { kind, root, bytes });

@@ -79,6 +79,26 @@ mod fast_path {
     }
 }
 
+/// Sends that are taken back, which Portals does not.
+mod taking_back {
+    #[test]
+    fn in_virtual_time() {
+        super::twice(2, super::Connect::OnDemand, super::a_send_without_a_receive_is_cancelled);
+    }
+
+    #[test]
+    fn on_this_machine() {
+        for device in ["shm", "shm(dm=4K)", "iwarp"] {
+            super::in_threads(
+                device,
+                2,
+                super::Connect::OnDemand,
+                super::a_send_without_a_receive_is_cancelled,
+            );
+        }
+    }
+}
+
 /// One test on each kind of time for each body, with so many ranks.
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
@@ -561,6 +581,49 @@ fn a_receive_without_a_message_is_cancelled(process: &Process) {
         let mut sends = world.isend(Mode::Standard, &buffer(&mut bytes), with(0, 1)).expect("begun");
         sends.cancel().expect("active");
         assert!(!sends.wait().cancelled, "sends complete");
+    }
+}
+
+/// Goal: a send that nobody receives ends when it is cancelled, and leaves nothing behind; one that has been matched completes. Method:
+/// short and long ones, to each other and to oneself; then such whose receives have begun before, and some that are probed for.
+fn a_send_without_a_receive_is_cancelled(process: &Process) {
+    const LENS: [usize; 5] = [0, 8, 3_000, 40_000, 3_000_000];
+    let (world, me) = (process.world(), process.world().rank());
+    let mut data = LENS.map(|len| pattern(me, 0, len));
+    for (tag, bytes) in (0..).zip(&mut data) {
+        for to in [1 - me, me] {
+            let mut sends = world.isend(Mode::Synchronous, &buffer(bytes), with(to, tag)).expect("begun");
+            sends.cancel().expect("active");
+            sends.cancel().expect("active");
+            assert!(sends.wait().cancelled, "{} bytes to {to} from {me}", bytes.len());
+        }
+    }
+    world.collective(&mpi::Collective::Barrier).expect("both");
+    assert_eq!(world.iprobe(ANY).expect("valid"), None, "it came all the same");
+    world.collective(&mpi::Collective::Barrier).expect("both");
+    if me == 0 {
+        receive(world, 0, with(1, 100));
+        for (tag, bytes) in (0..).zip(&mut data) {
+            let mut sends = world.isend(Mode::Synchronous, &buffer(bytes), with(1, tag)).expect("begun");
+            sends.cancel().expect("active");
+            assert!(!sends.wait().cancelled, "it was received");
+        }
+        let mut sends = world.isend(Mode::Synchronous, &buffer(&mut data[3]), with(1, 200)).expect("begun");
+        receive(world, 0, with(1, 101));
+        sends.cancel().expect("active");
+        assert!(!sends.wait().cancelled, "it was claimed");
+    } else {
+        let mut got = LENS.map(|len| vec![0; len]);
+        let receive =
+            |(tag, bytes): (i32, &mut Vec<u8>)| world.ireceive(buffer(bytes), with(0, tag)).expect("begun");
+        let mut requests: Vec<Request> = (0..).zip(&mut got).map(receive).collect();
+        send(world, vec![], with(0, 100));
+        Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+        assert!(got == LENS.map(|len| pattern(0, 0, len)));
+        let (message, _) = world.mprobe(with(0, 200)).expect("valid");
+        send(world, vec![], with(0, 101));
+        message.receive(buffer(&mut got[3]));
+        assert!(got[3] == pattern(0, 0, LENS[3]));
     }
 }
 

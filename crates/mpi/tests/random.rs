@@ -50,8 +50,8 @@ fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
 }
 
 /// A program: the messages of plans among all ranks, and among those of parts of them, each in a communicator of its own, so that no
-/// message of a rank that is ahead gets among these.
-fn play(process: &Process, seed: u64) {
+/// message of a rank that is ahead gets among these. Portals takes no send back.
+fn play(process: &Process, seed: u64, lane: Lane) {
     let (world, mut dice) = (process.world(), Dice::new(seed ^ 0xc0));
     process.attach_buffer(BsendSpace::Automatic).expect("the first");
     for phase in 0..1 + dice.roll(3) as u64 {
@@ -66,7 +66,9 @@ fn play(process: &Process, seed: u64) {
                 half.split(0, half.rank()).expect("split").expect("a colour")
             }
         };
+        let in_vain = (lane == Lane::Verbs).then(|| InVain::begin(&comm, seed));
         exchange(process, &comm, seed + 1000 * phase);
+        in_vain.into_iter().for_each(InVain::end);
     }
     process.detach_buffer().expect("flushed");
 }
@@ -104,6 +106,46 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
     assert!(statuses.iter().all(|status| status.error.is_none()), "{statuses:?}");
     sums.check(world);
     assert_eq!(world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid"), None, "nothing is left");
+}
+
+/// Sends that nobody receives, half of them cancelled before the program goes on and half of them behind that.
+struct InVain {
+    aside: Comm,
+    data: Vec<Vec<u8>>,
+    sends: Vec<Request>,
+}
+
+impl InVain {
+    fn begin(comm: &Comm, seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0xad ^ (comm.rank() as u64) << 32);
+        let aside = comm.dup().expect("a copy");
+        let mut data: Vec<Vec<u8>> =
+            (0..dice.roll(4)).map(|_| vec![7; [0, 30, 6_000, 60_000][dice.roll(4)]]).collect();
+        let sends = data.iter_mut().map(|bytes| {
+            let to = with(dice.roll(comm.size() as usize) as i32, 0);
+            let send = aside.isend(Mode::Synchronous, &buffer(bytes), to).expect("begun");
+            if dice.roll(2) == 0 {
+                send.cancel().expect("active");
+            }
+            send
+        });
+        let sends = sends.collect();
+        Self { aside, data, sends }
+    }
+
+    fn end(mut self) {
+        for send in &mut self.sends {
+            send.cancel().expect("active");
+            assert!(send.wait().cancelled, "nobody has received it");
+        }
+        drop(self.data);
+        self.aside.collective(&Collective::Barrier).expect("all are there");
+        assert_eq!(
+            self.aside.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid"),
+            None,
+            "it came all the same"
+        );
+    }
 }
 
 /// Sums over all ranks of a communicator that are under way beside its messages.
@@ -184,7 +226,7 @@ fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
 
 fn run(lane: Lane, card: &'static str, seed: u64) -> Ended {
     let ranks = 2 + (seed % 4) as u32;
-    Play { lane, card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed))
+    Play { lane, card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed, lane))
 }
 
 fn come_to_their_ends(lane: Lane) {
@@ -207,13 +249,17 @@ fn random_programs_come_to_their_ends_by_portals() {
 fn random_programs_come_to_their_ends_wherever_portals_match() {
     for device in ["shm", "iwarp"] {
         for (matcher, _) in Matcher::ALL {
-            in_threads_by(Lane::Portals(matcher), device, 4, all);
+            in_threads_by(Lane::Portals(matcher), device, 4, all_by_portals);
         }
     }
 }
 
 fn all(process: &Process) {
-    (1..=20).for_each(|seed| play(process, seed));
+    (1..=20).for_each(|seed| play(process, seed, Lane::Verbs));
+}
+
+fn all_by_portals(process: &Process) {
+    (1..=20).for_each(|seed| play(process, seed, Lane::Portals(Matcher::Caller)));
 }
 
 /// Where messages are stored in rings, where they are sent, and where some ranks have no memory for rings: then a pair may do the

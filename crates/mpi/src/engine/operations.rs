@@ -1,4 +1,4 @@
-//! Operations by name: whether and how one has ended, whose it is, and how it is given up.
+//! Operations by name: whether and how one has ended, and whose it is.
 
 use super::Engine;
 use crate::operation::{Operation, Work};
@@ -109,21 +109,6 @@ impl Engine {
         operation.free = true;
         if let Work::Over(_) = operation.work {
             self.operations.remove(key);
-        }
-    }
-
-    /// Cancels a receive that no message has matched. Sends are beyond it: they complete.
-    pub(crate) fn cancel(&mut self, key: Key) {
-        let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
-            Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
-            Some(Work::Portals(name)) => {
-                let name = *name;
-                self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
-            }
-            _ => false,
-        };
-        if is_cancelled {
-            self.end(key, Status { cancelled: true, ..Status::empty() });
         }
     }
 
