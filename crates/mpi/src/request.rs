@@ -470,8 +470,8 @@ impl<'a> Requests<'a> {
         Ok(())
     }
 
-    /// Asks that the operation end without effect. A receive that has no message yet is cancelled; all else completes as if nothing
-    /// had been asked. The request must be waited for in either case.
+    /// Asks that the operation end without effect. A receive that has no message yet is cancelled, and so is a send that waits to be
+    /// matched, once its receiver makes progress; all else completes as if nothing had been asked. The request must be waited for in either case.
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
@@ -593,11 +593,13 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
     pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
+        let is_inactive = matches!(self.now(id)?, Now::Inactive);
         match self.what(id) {
+            None if is_inactive => Ok(true),
             Some(What::Parts(_, Parts::Nobody)) => Ok(true),
             Some(What::Parts(_, Parts::Receive(receiving))) => {
                 self.0.test(|_| None::<()>);
-                receiving.has_arrived(self.0.host(), part)
+                Ok(receiving.has_arrived(self.0.host(), part)? || is_inactive)
             }
             _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
         }

@@ -9,12 +9,14 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::objects::{get, insert_comm};
+use crate::objects::{get, insert_comm, lock};
 use crate::types::{self, Comm, Info};
 
 /// The kinds of parts, from large to small: a host, of which the standard has the name, and what sysfs knows of one.
 const KINDS: [&str; 5] =
     ["mpi_shared_memory", "sysfs://package", "sysfs://numa_node", "sysfs://core", "sysfs://processor"];
+/// The hint that names a kind.
+const HINT: &str = "mpi_hw_resource_type";
 /// Of those that sysfs knows.
 const PARTS: usize = KINDS.len() - 1;
 /// No part, or more than one.
@@ -110,7 +112,7 @@ pub(crate) fn comm_split_type(
         c::MPI_COMM_TYPE_SHARED => Some(Some(0)),
         c::MPI_COMM_TYPE_HW_UNGUIDED => None,
         c::MPI_COMM_TYPE_HW_GUIDED | c::MPI_COMM_TYPE_RESOURCE_GUIDED => {
-            let name = hints.get("mpi_hw_resource_type")?.unwrap_or_default();
+            let name = hints.get(HINT)?.unwrap_or_default();
             Some(KINDS.iter().position(|kind| *kind == name))
         }
         other => return Err(Fault::new(c::MPI_ERR_ARG, format!("split_type: there is no {other}"))),
@@ -121,11 +123,15 @@ pub(crate) fn comm_split_type(
     }
     // Members of one call say the same, but for those who want none.
     let all = parts_of_all(&comm)?;
-    let color = match kind.unwrap_or_else(|| next_kind(&all)) {
-        Some(kind) => colors(&all, kind)[comm.rank() as usize],
-        None => UNDEFINED,
-    };
-    put(comm.split(color, key)?, newcomm)
+    let is_guided = kind.is_some();
+    let kind = kind.unwrap_or_else(|| next_kind(&all));
+    let color = kind.map_or(UNDEFINED, |kind| colors(&all, kind)[comm.rank() as usize]);
+    let part = comm.split(color, key)?;
+    // Who did not name a kind is told of it (MPI 5.0, 7.4.2).
+    if let (false, Some(kind), Some(_), true) = (is_guided, kind, &part, info.value() != c::MPI_INFO_NULL) {
+        lock(&*get(info, "info")?).set(HINT, KINDS[kind])?;
+    }
+    put(part, newcomm)
 }
 
 fn put(comm: Option<mpi::Comm>, newcomm: Out<types::Comm>) -> Answer {

@@ -1,5 +1,7 @@
 /* Collective operations through the C face: every family, each in all three forms, against what plain C computes. */
+#define _GNU_SOURCE
 #include "check.h"
+#include <sched.h>
 
 #define N 5
 
@@ -217,13 +219,24 @@ static void neighbours(void) {
 
 /* Two pairs of the same tag: who belongs together is the order of making them, whatever is started first. */
 static void partitioned(void) {
-    MPI_Request send[2], receive[2];
+    MPI_Request send[2], receive[2], none = MPI_REQUEST_NULL;
     MPI_Status statuses[2];
     int to = (rank + 1) % size, from = (rank + size - 1) % size, flag;
     for (int pair = 0; pair < 2; pair++) {
         OK(MPI_Psend_init(in + 100 * pair, 4, N, MPI_INT, to, 3, comm, MPI_INFO_NULL, &send[pair]));
         OK(MPI_Precv_init(out + 100 * pair, 2, 2 * N, MPI_INT, from, 3, comm, MPI_INFO_NULL, &receive[pair]));
     }
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    /* Of what is inactive, and of nothing, all is there. */
+    flag = 0;
+    OK(MPI_Parrived(receive[0], 1, &flag));
+    CHECK(flag);
+    FAILS(MPI_ERR_ARG, MPI_Parrived(receive[0], 2, &flag));
+    FAILS(MPI_ERR_REQUEST, MPI_Parrived(send[0], 0, &flag));
+    flag = 0;
+    OK(MPI_Parrived(none, 0, &flag));
+    CHECK(flag);
     for (int time = 0; time < 2; time++) {
         fill();
         for (int pair = 1; pair >= 0; pair--) {
@@ -242,6 +255,31 @@ static void partitioned(void) {
     for (int pair = 0; pair < 2; pair++) {
         OK(MPI_Request_free(&send[pair]));
         OK(MPI_Request_free(&receive[pair]));
+    }
+}
+
+/* Ranks that have a processor each are parted by it, and are told so. */
+static void hardware(void) {
+    cpu_set_t all, own;
+    MPI_Info info;
+    MPI_Comm part;
+    char kind[64] = "";
+    int length = sizeof kind, flag;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    if (CPU_COUNT(&all) >= size && size > 1) {
+        int at = 0;
+        for (int left = rank; !CPU_ISSET(at, &all) || left-- > 0;) at++;
+        CPU_ZERO(&own);
+        CPU_SET(at, &own);
+        CHECK(sched_setaffinity(0, sizeof own, &own) == 0);
+        OK(MPI_Info_create(&info));
+        OK(MPI_Comm_split_type(comm, MPI_COMM_TYPE_HW_UNGUIDED, 0, info, &part));
+        CHECK(part != MPI_COMM_NULL);
+        OK(MPI_Info_get_string(info, "mpi_hw_resource_type", &length, kind, &flag));
+        CHECK(flag && strstr(kind, "sysfs://") == kind);
+        OK(MPI_Comm_free(&part));
+        OK(MPI_Info_free(&info));
+        CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
     }
 }
 
@@ -272,6 +310,7 @@ int main(void) {
     reductions();
     neighbours();
     partitioned();
+    hardware();
     wrong();
     OK(MPI_Comm_free(&comm));
     OK(MPI_Finalize());

@@ -46,6 +46,16 @@ static void sets(MPI_Session session, int size) {
     FAILS(MPI_ERR_ARG, MPI_Group_from_session_pset(session, "mpi://NOWHERE", &group));
 }
 
+/* Sessions alone have one attribute. */
+static void attributes(MPI_Comm comm) {
+    const int keys[] = {MPI_TAG_UB, MPI_HOST, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_UNIVERSE_SIZE, MPI_LASTUSEDCODE};
+    int *value, flag;
+    for (int at = 0; at < 7; at++) {
+        OK(MPI_Comm_get_attr(comm, keys[at], &value, &flag));
+        CHECK(flag == (at == 0));
+    }
+}
+
 static void given(MPI_Comm *comm, int *code, ...) {
     CHECK(*comm == MPI_COMM_NULL && *code != MPI_SUCCESS);
     heard++;
@@ -87,6 +97,7 @@ int main(void) {
     CHECK(sum == size * (size - 1) / 2);
     sets(first, size);
     handlers(first);
+    attributes(all);
     OK(MPI_Comm_size(alone, &sum));
     CHECK(sum == 1);
     OK(MPI_Comm_free(&alone));
