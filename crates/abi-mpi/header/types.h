@@ -1,6 +1,6 @@
 /*
- * MPI 5.0 by its standard ABI. Made of crates/abi-mpi: the types are written in header/types.h, the constants and prototypes come
- * from constants.txt and functions.txt.
+ * MPI 5.0 by its standard ABI. Made of crates/abi-mpi: the types are written in header/types.h and what is older in
+ * header/fortran.h, the constants and prototypes come from constants.txt and functions.txt.
  */
 #ifndef MPI_H_INCLUDED
 #define MPI_H_INCLUDED

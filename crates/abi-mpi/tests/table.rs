@@ -53,6 +53,7 @@ fn header() -> String {
             writeln!(text, "{prototype};").expect("a string");
         }
     }
+    text.push_str(include_str!("../header/fortran.h"));
     text.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     text
 }
@@ -193,6 +194,38 @@ fn the_header_compiles() {
     let strict = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror"];
     let program = compile("header", source, &strict);
     run(Command::new(program.path()));
+}
+
+/// Goal: programs from before the standard ABI compile, and those that know better are left alone. Method: handles and a status become
+/// integers and what they were; a program has names of its own.
+#[test]
+fn handles_have_their_older_names() {
+    if !has_compiler() {
+        return;
+    }
+    let source = "#include <mpi.h>\n\
+        int main(void) {\n\
+            MPI_Status status, other;\n\
+            MPI_Fint integers[MPI_F_STATUS_SIZE];\n\
+            status.MPI_SOURCE = 1, status.MPI_TAG = 2, status.MPI_ERROR = 3;\n\
+            for (int at = 0; at < 5; at++) status.MPI_internal[at] = 4 + at;\n\
+            MPI_Status_c2f(&status, integers);\n\
+            PMPI_Status_f2c(integers, &other);\n\
+            for (int at = 0; at < MPI_F_STATUS_SIZE; at++) if (integers[at] != at + 1) return 1;\n\
+            if (other.MPI_TAG != 2 || other.MPI_internal[4] != 8) return 2;\n\
+            if (MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_SELF)) != MPI_COMM_SELF) return 3;\n\
+            if (MPI_Type_f2c(PMPI_Type_c2f(MPI_DOUBLE)) != MPI_DOUBLE) return 4;\n\
+            return 0;\n\
+        }\n";
+    let strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"];
+    let older = compile("older", source, &strict);
+    run(Command::new(older.path()));
+    let own = "#define NICETY_ABI_ONLY\n#include <mpi.h>\n\
+        typedef long MPI_Fint;\n\
+        static MPI_Fint MPI_Comm_c2f(MPI_Comm comm) { return MPI_Comm_toint(comm); }\n\
+        int main(void) { return MPI_Comm_c2f(MPI_COMM_NULL) == MPI_Comm_c2f(MPI_COMM_SELF); }\n";
+    let own = compile("own", own, &[]);
+    run(Command::new(own.path()));
 }
 
 /// A tracer that is loaded before sees a call and passes it on.

@@ -27,7 +27,7 @@ pub(crate) const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"]
 /// The library of MPI's standard ABI, as programs ask for it.
 pub(crate) const MPI: &str = "libmpi_abi.so.1";
 /// Its name for linkers, by which cargo builds it.
-const MPI_BUILT: &str = "libmpi_abi.so";
+pub(crate) const MPI_BUILT: &str = "libmpi_abi.so";
 
 /// The directory in which programs find the library of MPI's standard ABI.
 ///

@@ -19,6 +19,32 @@ const HEADERS: [&str; 4] =
 const BECOME: &str = "NICETY_MPICC";
 /// What makes a compiler stop before it links.
 const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
+/// What asks for a command line or a part of it, by the names of other compilers of MPI.
+const SHOWS: [(&str, Shown); 10] = [
+    ("--show", Shown::Line),
+    ("-show", Shown::Line),
+    ("--showme", Shown::Line),
+    ("-showme", Shown::Line),
+    ("-link_info", Shown::Line),
+    ("-compile_info", Shown::Compiling),
+    ("--showme:compile", Shown::Options),
+    ("-showme:compile", Shown::Options),
+    ("--showme:link", Shown::Linking),
+    ("-showme:link", Shown::Linking),
+];
+
+/// What is shown of a command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    /// All of it.
+    Line,
+    /// That which compiles, and does not link.
+    Compiling,
+    /// The options for compiling.
+    Options,
+    /// Those for linking.
+    Linking,
+}
 
 /// What is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -70,13 +96,16 @@ fn is_this_program(word: &OsStr) -> bool {
 /// # Errors
 /// A header or library that is missing; a compiler that cannot be started.
 pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
-    let is_show = |word: &OsString| ["--show", "-show", "--showme"].iter().any(|show| word == show);
-    let (shows, arguments): (Vec<_>, Vec<_>) = args.arguments.iter().cloned().partition(is_show);
-    let line = line(&beside::own_directory()?, language.words(language.named()), &arguments)?;
-    if args.show || !shows.is_empty() {
-        Stream::Out.print(&format!("{}\n", shell_words(&line)))?;
+    let shown = |word: &OsString| SHOWS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
+    let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
+    let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(Shown::Line));
+    let (own, compiler) = (beside::own_directory()?, language.words(language.named()));
+    if let Some(wanted) = wanted {
+        let words = show(&own, compiler, &arguments, wanted)?;
+        Stream::Out.print(&format!("{}\n", shell_words(&words)))?;
         return Ok(OK);
     }
+    let line = line(&own, compiler, &arguments)?;
     let why = Command::new(&line[0]).args(&line[1..]).env(BECOME, "1").exec();
     Err(Failure::usage(format!(
         "the compiler {} cannot be started: {why}; install one, or name it by {}",
@@ -85,26 +114,55 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     )))
 }
 
+/// What is wanted of the command line.
+fn show(
+    own: &Path,
+    compiler: Vec<OsString>,
+    arguments: &[OsString],
+    wanted: Shown,
+) -> Result<Vec<OsString>, Failure> {
+    match wanted {
+        Shown::Line => line(own, compiler, arguments),
+        Shown::Compiling => line(own, compiler, &[arguments, &["-c".into()]].concat()),
+        Shown::Options => Ok(vec![compiling(own)?]),
+        Shown::Linking => linking(own),
+    }
+}
+
 /// The compiler with all that it is told.
 fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
-    let missing = |name: &str| {
-        Failure::run(format!(
-            "{name} is not beside this program in {}; build it with `cargo build --release -p abi-mpi`",
-            own.display()
-        ))
-    };
-    let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(HEADER))?;
     let mut line = compiler;
-    line.push(joined("-I", header.parent()));
+    line.push(compiling(own)?);
     line.extend_from_slice(arguments);
     let links = |word: &OsString| !NO_LINKING.iter().any(|option| word == option);
     if arguments.iter().all(links) {
-        let library = beside::mpi(own).ok_or_else(|| missing(beside::MPI))?;
-        line.extend([joined("-L", Some(&library)), joined("-Wl,-rpath,", Some(&library))]);
-        // By its full name, so that no other file of the directory is needed.
-        line.extend(["-Wl,--enable-new-dtags".into(), joined("-l:", Some(Path::new(beside::MPI)))]);
+        line.extend(linking(own)?);
     }
     Ok(line)
+}
+
+/// What a compiler is told of the header.
+fn compiling(own: &Path) -> Result<OsString, Failure> {
+    let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(own, HEADER))?;
+    Ok(joined("-I", header.parent()))
+}
+
+/// What a linker is told of the library: by its full name where only that is there, which not all who read this understand.
+fn linking(own: &Path) -> Result<Vec<OsString>, Failure> {
+    let library = beside::mpi(own).ok_or_else(|| missing(own, beside::MPI))?;
+    let name = match library.join(beside::MPI_BUILT).exists() {
+        true => "-lmpi_abi".into(),
+        false => joined("-l:", Some(Path::new(beside::MPI))),
+    };
+    let path = joined("-Wl,-rpath,", Some(&library));
+    Ok(vec![joined("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
+}
+
+fn missing(own: &Path, name: &str) -> Failure {
+    Failure::run(format!(
+        "{name} is not beside this program in {}; build it with `cargo build --release -p abi-mpi`",
+        own.display()
+    ))
 }
 
 fn joined(option: &str, path: Option<&Path>) -> OsString {
@@ -149,6 +207,22 @@ mod tests {
         assert_eq!(shown(root.path(), "c++", &["-c", "a.c"]), format!("c++ -I{at}/include -c a.c"));
         // What build systems ask for by `mpicc -show`.
         assert!(shown(root.path(), "cc", &[]).ends_with("-l:libmpi_abi.so.1"));
+        std::fs::write(root.path().join("lib").join(beside::MPI_BUILT), "").expect("a file");
+        assert!(shown(root.path(), "cc", &[]).ends_with(" -lmpi_abi"));
+    }
+
+    #[test]
+    fn parts_of_the_line_are_shown() {
+        let root = installed();
+        let at = root.path().canonicalize().expect("a path");
+        let part = |wanted| {
+            let words = show(&root.path().join("bin"), vec!["cc".into()], &["-g".into()], wanted);
+            shell_words(&words.unwrap_or_else(|failure| panic!("{failure:?}")))
+        };
+        assert_eq!(part(Shown::Options), format!("-I{}/include", at.display()));
+        assert_eq!(part(Shown::Compiling), format!("cc -I{}/include -g -c", at.display()));
+        assert!(part(Shown::Linking).starts_with(&format!("-L{}/lib ", at.display())));
+        assert!(part(Shown::Line).contains("include -g -L"));
     }
 
     /// Goal: who is told to use himself does not, however he is called. The test stands for the program.
