@@ -46,6 +46,9 @@ pub(crate) struct MpirunArgs {
         hide_possible_values = true
     )]
     pub(crate) bind: Bind,
+    /// Ranks may outnumber the cores: nothing is said of it (NICETY_OVERSUBSCRIBE=1 is the same)
+    #[arg(long)]
+    pub(crate) oversubscribe: bool,
     /// In which order ranks are bound to one core each: neighbours first, or sockets in turn
     #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]
     pub(crate) map_by: Option<MapBy>,

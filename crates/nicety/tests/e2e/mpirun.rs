@@ -420,6 +420,18 @@ fn ranks_are_bound_to_cores_in_turn() {
 
 /// Goal: ranks that fit on the host do not meet on a core, and others go where there is room. Method: what the kernel says of
 /// each, beside what it says of a rank that is alone, which has all.
+/// Goal: what reads errors need not read that ranks share cores. Method: more ranks than there can be cores, without and with permission.
+#[test]
+fn ranks_may_be_allowed_to_share_cores() {
+    let stage = Stage::new();
+    let said = |options: &[&str]| stage.run(&[options, &["-n", "300", "true"]].concat()).err;
+    assert!(
+        said(&[]).contains("300 ranks share")
+            || std::thread::available_parallelism().is_ok_and(|n| n.get() >= 300)
+    );
+    assert_eq!(said(&["--oversubscribe", "--allow-run-as-root"]), "");
+}
+
 #[test]
 fn ranks_have_their_shares_of_the_cores() {
     let stage = Stage::new();

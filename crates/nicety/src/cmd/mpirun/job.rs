@@ -80,6 +80,8 @@ struct Job {
     out: Printer<File>,
     err: Printer<File>,
     profiles: Option<Profiles>,
+    /// Nothing is said of ranks that share cores.
+    is_crowded: bool,
     signals: Signals,
     /// When `--timeout` is over, and how it was given.
     timeout: Option<(Instant, Duration)>,
@@ -142,6 +144,7 @@ impl Job {
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
             profiles: Profiles::of(plan),
+            is_crowded: plan.is_crowded,
             signals,
             timeout: plan.timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             status: None,
@@ -584,7 +587,7 @@ impl Job {
     }
 
     fn note_sharing(&mut self, site: usize, ranks: usize, cores: usize) {
-        if ranks > cores && cores > 0 {
+        if ranks > cores && cores > 0 && !self.is_crowded {
             let line = words::sharing(ranks, cores, &self.sites[site].name);
             self.say(&line);
         }

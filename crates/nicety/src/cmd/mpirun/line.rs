@@ -1,6 +1,6 @@
-//! The command line of mpirun: `-np`, and programs that colons separate.
+//! The command line of mpirun: options as other launchers have them, and programs that colons separate.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{ArgAction, Parser as _};
 
@@ -8,41 +8,80 @@ use crate::args::{NextProgram, ProgramArgs};
 use crate::error::Failure;
 use crate::usage;
 
-/// The command line with `-n` for the `-np` of other launchers, as long as it is mpirun's own.
+/// Options of other launchers, and of the standard (MPI 5.0, 11.5), and what they are here.
+const OTHERS: &[(&str, &str)] = &[
+    ("-np", "-n"),
+    ("--np", "-n"),
+    ("-host", "--host"),
+    ("-hosts", "--host"),
+    ("-hostfile", "--hostfile"),
+    ("-machinefile", "--hostfile"),
+    ("--machinefile", "--hostfile"),
+    ("-wdir", "--wdir"),
+    ("-help", "--help"),
+];
+/// What asks for the version.
+const VERSION: [&str; 3] = ["--version", "-version", "-V"];
+/// What needs no permission here.
+const PASSED_OVER: &str = "--allow-run-as-root";
+
+/// The command line with our options for those of other launchers, as long as it is mpirun's own.
 pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let is_one = args.get(1).is_some_and(|command| command == "mpirun");
-    if is_one && args.iter().any(|word| word == "-np") {
-        let command = usage::command();
-        let mpirun = command.get_subcommands().find(|command| command.get_name() == "mpirun");
-        let takes_value = |word: &str| {
-            let is_it = |arg: &&clap::Arg| {
-                let long = arg.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
-                long || arg.get_short().is_some_and(|short| word == format!("-{short}"))
-            };
-            let found = mpirun.and_then(|command| command.get_arguments().find(is_it));
-            found.is_some_and(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append))
-        };
-        replace(&mut args[2..], takes_value);
+    if args.get(1).is_none_or(|command| command != "mpirun") {
+        return args;
     }
+    if args.get(2).is_some_and(|word| VERSION.iter().any(|version| word == version)) {
+        return vec![args.swap_remove(0), VERSION[0].into()];
+    }
+    let is_known = |word: &OsString| {
+        OTHERS.iter().any(|(theirs, _)| word == theirs) || word == PASSED_OVER || is_help(word.as_os_str())
+    };
+    if !args.iter().any(is_known) {
+        return args;
+    }
+    let command = usage::command();
+    let mpirun = command.get_subcommands().find(|command| command.get_name() == "mpirun");
+    let takes_value = |word: &str| {
+        let is_it = |arg: &&clap::Arg| {
+            let long = arg.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
+            long || arg.get_short().is_some_and(|short| word == format!("-{short}"))
+        };
+        let found = mpirun.and_then(|command| command.get_arguments().find(is_it));
+        found.is_some_and(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append))
+    };
+    let own = args.split_off(2);
+    args.extend(translated(own, takes_value));
     args
 }
 
-/// Replaces `-np` among the options that come first.
-fn replace(words: &mut [OsString], takes_value: impl Fn(&str) -> bool) {
-    let mut is_value = false;
+/// These words, of which the options come first, with ours for those of other launchers.
+fn translated(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<OsString> {
+    let (mut is_option, mut is_value) = (true, false);
+    let mut ours = Vec::with_capacity(words.len());
     for word in words {
-        if std::mem::take(&mut is_value) {
+        if !is_option || std::mem::take(&mut is_value) {
+            ours.push(word);
             continue;
         }
-        if *word == "-np" {
-            *word = "-n".into();
+        let Some(text) = word.to_str().filter(|text| text.starts_with('-') && *text != "--") else {
+            is_option = false;
+            ours.push(word);
+            continue;
+        };
+        let text = OTHERS.iter().find(|(theirs, _)| *theirs == text).map_or(text, |(_, own)| own);
+        if text == PASSED_OVER {
+            continue;
         }
-        match word.to_str() {
-            Some(option) if option.starts_with('-') && option != "--" => is_value = takes_value(option),
-            _ => return,
-        }
+        is_value = takes_value(text);
+        ours.push(if is_help(text.as_ref()) { format!("-{text}").into() } else { text.into() });
     }
+    ours
+}
+
+/// Whether a word would be `-h` with something behind it to the parser: `-hostlist` is none of that.
+fn is_help(word: &OsStr) -> bool {
+    word.to_str().is_some_and(|word| word.starts_with("-h") && word.len() > 2)
 }
 
 /// The programs of a command line: the first with its options, and those behind colons.
@@ -55,8 +94,7 @@ pub(super) fn programs(first: &ProgramArgs) -> Result<Vec<ProgramArgs>, Failure>
     let own = ProgramArgs { command, variables: first.variables.clone(), wdir: first.wdir.clone(), ..*first };
     let mut programs = vec![own];
     for part in parts {
-        let mut words = part.to_vec();
-        replace(&mut words, |option| ["-n", "-x", "--wdir"].contains(&option));
+        let words = translated(part.to_vec(), |option| ["-n", "-x", "--wdir"].contains(&option));
         let next =
             NextProgram::try_parse_from(words).map_err(|wrong| usage::explain(&wrong, "nicety mpirun"))?;
         programs.push(next.program);
@@ -97,6 +135,25 @@ mod tests {
             [one(Some(2), &["./a", "-np", "x"]), one(Some(3), &["./b", "-n"]), one(None, &["c"])]
         );
         assert_eq!(shown(&["--wdir", "x", "-np", "2", "--", "-a"]), [one(Some(2), &["-a"])]);
+    }
+
+    #[test]
+    fn options_of_other_launchers_are_understood() {
+        let line = |words: &[&str]| {
+            let words = ["nicety", "mpirun"].iter().chain(words).map(OsString::from);
+            let text = modern(words).into_iter().map(|word| word.to_string_lossy().into_owned());
+            text.skip(1).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            line(&["--np", "2", "-host", "a", "-wdir", "-np", "--allow-run-as-root", "./a", "-host", "--np"]),
+            "mpirun -n 2 --host a --wdir -np ./a -host --np"
+        );
+        assert_eq!(line(&["-machinefile", "f", "--", "-np"]), "mpirun --hostfile f -- -np");
+        assert_eq!(line(&["-hostlist", "a"]), "mpirun --hostlist a");
+        assert_eq!(line(&["-h"]), "mpirun -h");
+        assert_eq!(line(&["-V"]), "--version");
+        let other = ["nicety", "run", "-np"].map(OsString::from);
+        assert_eq!(modern(other.clone()), other);
     }
 
     #[test]

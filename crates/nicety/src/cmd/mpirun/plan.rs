@@ -22,6 +22,8 @@ const DEVICE: &str = "NICETY_DEVICE";
 const LANE: &str = "NICETY_LANE";
 /// That by which it is told that a profile is wanted.
 const PROFILE: &str = "NICETY_PROFILE";
+/// That by which mpirun itself is told that ranks may share cores.
+const OVERSUBSCRIBE: &str = "NICETY_OVERSUBSCRIBE";
 /// The option that wants one.
 pub(super) const PROFILE_OPTION: &str = "--profile";
 
@@ -42,6 +44,8 @@ pub(super) struct Plan {
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
+    /// Nothing is said of ranks that share cores.
+    pub(super) is_crowded: bool,
     pub(super) timeout: Option<Duration>,
     /// Where the page of the ranks' profiles goes, if they are wanted.
     pub(super) profile: Option<Target>,
@@ -81,6 +85,7 @@ impl Plan {
             ranks,
             readers: args.stdin,
             is_tagged: args.tag,
+            is_crowded: args.oversubscribe || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: args.timeout,
             profile: args.profile.clone().map(Target::File),
             way: way(args)?,
