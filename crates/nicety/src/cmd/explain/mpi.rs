@@ -74,17 +74,16 @@ pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
 impl Document {
     fn of(devices: &str, ranks: u32) -> Result<Self, Failure> {
         let mut messages = Vec::new();
-        let mut first = None;
+        // What collectives cost goes by the last one, as in `Tuning`.
+        let mut last = None;
         for device in devices.split('+').map(str::trim) {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
-            first.get_or_insert_with(|| {
-                (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
-            });
+            last = Some((device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks)));
             let of_device = protocols(&attr, ranks, fabric::is_virtual(device));
             messages.extend(of_device.into_iter().map(|protocol| SizeBand::of(device, protocol)));
         }
         let (device, costs, shared) =
-            first.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
+            last.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
         Ok(Self {
             schema: SCHEMA,
             ranks,
@@ -220,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_takes_the_first_of_several_devices() {
+    fn a_pair_takes_the_first_of_several_devices_and_collectives_go_by_the_last() {
         let both = Document::of("shm+iwarp", 4).expect("they open");
         let devices: Vec<&str> = both.messages.iter().map(|way| way.device.as_str()).collect();
-        assert!(devices.contains(&"shm") && devices.contains(&"iwarp") && both.costs.device == "shm");
+        assert!(devices.contains(&"shm") && devices.contains(&"iwarp") && both.costs.device == "iwarp");
         assert!(Document::of("nonsense", 4).is_err());
     }
 }
