@@ -54,6 +54,16 @@ fn header() -> String {
         }
     }
     text.push_str(include_str!("../header/fortran.h"));
+    for prefix in ["", "P"] {
+        for Function { name, .. } in functions() {
+            for (own, older) in [("_toint", "_c2f"), ("_fromint", "_f2c")] {
+                if let Some(handle) = name.strip_suffix(own) {
+                    writeln!(text, "#define {prefix}{handle}{older} {prefix}{name}").expect("a string");
+                }
+            }
+        }
+    }
+    text.push_str("#endif\n");
     text.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     text
 }

@@ -231,17 +231,14 @@ impl Message {
                 put(HEAD + 28, &more.to_le_bytes());
                 (REQUEST, label)
             }
-            Self::Part { id } => {
+            Self::Part { id } | Self::Withdraw { id } | Self::Withdrawn { id } => {
                 put(HEAD, &id.to_le_bytes());
-                (PART, Label::default())
-            }
-            Self::Withdraw { id } => {
-                put(HEAD, &id.to_le_bytes());
-                (WITHDRAW, Label::default())
-            }
-            Self::Withdrawn { id } => {
-                put(HEAD, &id.to_le_bytes());
-                (WITHDRAWN, Label::default())
+                let kind = match self {
+                    Self::Withdraw { .. } => WITHDRAW,
+                    Self::Withdrawn { .. } => WITHDRAWN,
+                    _ => PART,
+                };
+                (kind, Label::default())
             }
             Self::Clear { id, at, place } => {
                 put(HEAD, &id.to_le_bytes());

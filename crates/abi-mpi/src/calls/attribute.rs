@@ -148,22 +148,10 @@ fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
     static IO: i32 = c::MPI_ANY_SOURCE;
     static WTIME_IS_GLOBAL: i32 = 0;
     let state = state::state()?;
-    // Of these a session has the first alone (MPI 5.0, 9.1.2).
-    let is_session = !state::is_initialized();
     let at = |place: *const i32| place.expose_provenance();
     let known = |place: &'static i32| (*place >= 0).then(|| at(place));
-    Ok(Some(match number {
+    let value = match number {
         c::MPI_TAG_UB => Some(at(&raw const TAG_UB)),
-        c::MPI_HOST
-        | c::MPI_IO
-        | c::MPI_WTIME_IS_GLOBAL
-        | c::MPI_LASTUSEDCODE
-        | c::MPI_APPNUM
-        | c::MPI_UNIVERSE_SIZE
-            if is_session =>
-        {
-            None
-        }
         c::MPI_HOST => Some(at(&raw const HOST)),
         c::MPI_IO => Some(at(&raw const IO)),
         c::MPI_WTIME_IS_GLOBAL => Some(at(&raw const WTIME_IS_GLOBAL)),
@@ -171,7 +159,9 @@ fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
         c::MPI_APPNUM => known(&state.appnum),
         c::MPI_UNIVERSE_SIZE => known(&state.universe),
         _ => return Ok(None),
-    }))
+    };
+    // Without `MPI_Init`, of sessions alone, there is but one (MPI 5.0, 9.1.2).
+    Ok(Some(value.filter(|_| number == c::MPI_TAG_UB || state::is_initialized())))
 }
 
 /// Answers with a value, if there is one.

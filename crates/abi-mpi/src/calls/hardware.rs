@@ -128,7 +128,9 @@ pub(crate) fn comm_split_type(
     let color = kind.map_or(UNDEFINED, |kind| colors(&all, kind)[comm.rank() as usize]);
     let part = comm.split(color, key)?;
     // Who did not name a kind is told of it (MPI 5.0, 7.4.2).
-    if let (false, Some(kind), Some(_), true) = (is_guided, kind, &part, info.value() != c::MPI_INFO_NULL) {
+    if let Some(kind) = kind.filter(|_| !is_guided && part.is_some())
+        && info.value() != c::MPI_INFO_NULL
+    {
         lock(&*get(info, "info")?).set(HINT, KINDS[kind])?;
     }
     put(part, newcomm)

@@ -418,8 +418,6 @@ fn ranks_are_bound_to_cores_in_turn() {
     assert!(is_smaller && (lists[0] != lists[1] || lists[0] == lists[2]), "{lists:?}");
 }
 
-/// Goal: ranks that fit on the host do not meet on a core, and others go where there is room. Method: what the kernel says of
-/// each, beside what it says of a rank that is alone, which has all.
 /// Goal: what reads errors need not read that ranks share cores. Method: more ranks than there can be cores, without and with permission.
 #[test]
 fn ranks_may_be_allowed_to_share_cores() {
@@ -432,6 +430,8 @@ fn ranks_may_be_allowed_to_share_cores() {
     assert_eq!(said(&["--oversubscribe", "--allow-run-as-root"]), "");
 }
 
+/// Goal: ranks that fit on the host do not meet on a core, and others go where there is room. Method: what the kernel says of
+/// each, beside what it says of a rank that is alone, which has all.
 #[test]
 fn ranks_have_their_shares_of_the_cores() {
     let stage = Stage::new();

@@ -80,8 +80,8 @@ struct Job {
     out: Printer<File>,
     err: Printer<File>,
     profiles: Option<Profiles>,
-    /// Nothing is said of ranks that share cores.
-    is_crowded: bool,
+    /// Ranks may outnumber the cores: nothing is said of it.
+    may_share_cores: bool,
     signals: Signals,
     /// When `--timeout` is over, and how it was given.
     timeout: Option<(Instant, Duration)>,
@@ -144,7 +144,7 @@ impl Job {
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
             profiles: Profiles::of(plan),
-            is_crowded: plan.is_crowded,
+            may_share_cores: plan.may_share_cores,
             signals,
             timeout: plan.timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             status: None,
@@ -587,7 +587,7 @@ impl Job {
     }
 
     fn note_sharing(&mut self, site: usize, ranks: usize, cores: usize) {
-        if ranks > cores && cores > 0 && !self.is_crowded {
+        if ranks > cores && cores > 0 && !self.may_share_cores {
             let line = words::sharing(ranks, cores, &self.sites[site].name);
             self.say(&line);
         }

@@ -44,8 +44,8 @@ pub(super) struct Plan {
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
-    /// Nothing is said of ranks that share cores.
-    pub(super) is_crowded: bool,
+    /// Ranks may outnumber the cores: nothing is said of it.
+    pub(super) may_share_cores: bool,
     pub(super) timeout: Option<Duration>,
     /// Where the page of the ranks' profiles goes, if they are wanted.
     pub(super) profile: Option<Target>,
@@ -85,7 +85,8 @@ impl Plan {
             ranks,
             readers: args.stdin,
             is_tagged: args.tag,
-            is_crowded: args.oversubscribe || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
+            may_share_cores: args.oversubscribe
+                || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: args.timeout,
             profile: args.profile.clone().map(Target::File),
             way: way(args)?,
