@@ -169,6 +169,7 @@ fn constants(table: &str) -> String {
         let (name, value) = line.split_once(' ').expect("a name and a value");
         let (kind, number) = match value.rsplit_once(' ') {
             Some(("(MPI_Offset)", number)) => ("i64", number),
+            Some((kind, number)) if kind.starts_with("(enum ") => ("i32", number),
             Some((_, number)) => ("usize", number),
             None if value.starts_with("MPI_") => ("usize", value),
             None => ("i32", value),

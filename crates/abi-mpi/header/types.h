@@ -50,6 +50,11 @@ typedef void MPI_Comm_errhandler_function(MPI_Comm *, int *, ...);
 typedef void MPI_File_errhandler_function(MPI_File *, int *, ...);
 typedef void MPI_Session_errhandler_function(MPI_Session *, int *, ...);
 typedef void MPI_Win_errhandler_function(MPI_Win *, int *, ...);
+/* The older names of error handlers' types, which MPI 2.2 deprecated. */
+typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
+typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
+typedef MPI_Session_errhandler_function MPI_Session_errhandler_fn;
+typedef MPI_Win_errhandler_function MPI_Win_errhandler_fn;
 typedef void MPI_User_function(void *, void *, int *, MPI_Datatype *);
 typedef void MPI_User_function_c(void *, void *, MPI_Count *, MPI_Datatype *);
 typedef int MPI_Grequest_query_function(void *, MPI_Status *);
@@ -66,8 +71,7 @@ typedef struct MPI_ABI_T_pvar_handle *MPI_T_pvar_handle;
 typedef struct MPI_ABI_T_pvar_session *MPI_T_pvar_session;
 typedef struct MPI_ABI_T_event_instance *MPI_T_event_instance;
 typedef struct MPI_ABI_T_event_registration *MPI_T_event_registration;
-typedef int MPI_T_cb_safety;
-typedef int MPI_T_source_order;
+/* Enumerations. */
 typedef void MPI_T_event_cb_function(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *);
 typedef void MPI_T_event_free_cb_function(MPI_T_event_registration, MPI_T_cb_safety, void *);
 typedef void MPI_T_event_dropped_cb_function(MPI_Count, MPI_T_event_registration, int, MPI_T_cb_safety, void *);

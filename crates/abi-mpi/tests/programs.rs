@@ -480,7 +480,7 @@ fn every_function_bears_nonsense() {
         }
     }
     source.push_str("puts(\"alive\");\nreturn 0;\n}\n");
-    assert_eq!(calls, 4 * (664 - LEFT_OUT.len()));
+    assert_eq!(calls, 4 * (662 - LEFT_OUT.len()));
     assert_eq!(run(Command::new(compile("nonsense", &source, &[]).path())), "alive\n");
 }
 

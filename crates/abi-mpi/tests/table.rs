@@ -37,15 +37,31 @@ fn functions() -> Vec<Function<'static>> {
     lines(include_str!("../functions.txt")).map(parse).collect()
 }
 
-/// `include/mpi.h`.
-fn header() -> String {
-    let mut text = include_str!("../header/types.h").to_owned();
-    text.push_str("\n/* Constants. */\n");
+/// The enumerations and the macros of constants.txt.
+fn constants() -> (String, String) {
+    let (mut enumerations, mut macros): (BTreeMap<&str, Vec<String>>, String) = Default::default();
     for line in lines(include_str!("../constants.txt")) {
         let (name, value) = line.split_once(' ').expect("a name and a value");
-        let value = if value.starts_with('(') { format!("({value})") } else { value.to_owned() };
-        writeln!(text, "#define {name} {value}").expect("a string");
+        if let Some((kind, value)) = value.strip_prefix("(enum ").and_then(|rest| rest.split_once(") ")) {
+            enumerations.entry(kind).or_default().push(format!("{name} = {value}"));
+        } else if value.starts_with('(') {
+            writeln!(macros, "#define {name} ({value})").expect("a string");
+        } else {
+            writeln!(macros, "#define {name} {value}").expect("a string");
+        }
     }
+    let enumeration = |(kind, items): (&str, Vec<String>)| {
+        format!("typedef enum {kind} {{\n    {}\n}} {kind};\n", items.join(",\n    "))
+    };
+    (enumerations.into_iter().map(enumeration).collect(), macros)
+}
+
+/// `include/mpi.h`.
+fn header() -> String {
+    let (enumerations, macros) = constants();
+    let mut text = include_str!("../header/types.h").replace("/* Enumerations. */\n", &enumerations);
+    text.push_str("\n/* Constants. */\n");
+    text.push_str(&macros);
     text.push_str("\n/* Functions. */\n");
     for prefix in ["", "P"] {
         for Function { name, prototype, .. } in functions() {
@@ -157,10 +173,10 @@ fn caveats_has_the_list() {
 #[test]
 fn every_function_is_there_once_with_a_known_state() {
     let functions = functions();
-    assert_eq!(functions.len(), 664);
+    assert_eq!(functions.len(), 662);
     let mut names: Vec<&str> = functions.iter().map(|function| function.name).collect();
     names.dedup();
-    assert_eq!(names.len(), 664, "a name occurs twice");
+    assert_eq!(names.len(), 662, "a name occurs twice");
     for Function { state, left_out, name, .. } in functions {
         assert!(["done", "partial"].contains(&state), "{name}: {state}");
         assert_eq!(left_out.is_some(), state == "partial", "{name} says what is left out if it is partial");
@@ -187,6 +203,103 @@ fn every_function_is_exported_under_both_names() {
     }
     let more: Vec<_> = symbols.keys().filter(|name| name.contains("MPI")).collect();
     assert!(more.is_empty(), "exported without being in the table: {more:?}");
+}
+
+/// The facts of the ABI as the header of another implementation states them, each with its kind.
+fn facts() -> Vec<(&'static str, &'static str)> {
+    lines(include_str!("mpi_abi.txt")).map(|fact| fact.split_once(' ').expect("a kind")).collect()
+}
+
+fn last_word(text: &str) -> &str {
+    text.rsplit([' ', '*']).next().unwrap_or_default()
+}
+
+/// The name of a prototype, and those of its arguments in order.
+fn names_of(prototype: &str) -> (&str, Vec<&str>) {
+    let (head, arguments) = prototype.trim_end_matches(')').split_once('(').expect("a prototype");
+    let arguments =
+        arguments.split(',').map(|argument| last_word(argument.split('[').next().unwrap_or_default()));
+    (last_word(head), arguments.collect())
+}
+
+#[test]
+fn functions_have_the_names_and_arguments_of_the_abi() {
+    let facts = facts();
+    let theirs =
+        facts.iter().filter(|(kind, _)| *kind == "function").map(|(_, prototype)| names_of(prototype));
+    let theirs: BTreeMap<&str, Vec<&str>> = theirs.collect();
+    let functions = functions();
+    let ours: BTreeMap<&str, Vec<&str>> =
+        functions.iter().map(|function| names_of(function.prototype)).collect();
+    for (name, arguments) in &theirs {
+        assert_eq!(ours.get(name), Some(arguments), "{name}");
+    }
+    let more: Vec<_> = ours.keys().filter(|name| !theirs.contains_key(*name)).collect();
+    assert!(more.is_empty(), "functions that the ABI does not have: {more:?}");
+}
+
+/// C code that compiles where a header states this fact, outside of functions, and what a program returns where it is not so.
+fn claim(kind: &str, fact: &str) -> (String, String) {
+    let same = |one: &str, other: &str| {
+        format!("_Static_assert(__builtin_types_compatible_p({one}, {other}), {fact:?});\n")
+    };
+    let (first, rest) = fact.split_once(' ').unwrap_or((fact, ""));
+    let declared = match kind {
+        "function" => {
+            let (name, _) = names_of(fact);
+            format!("extern {fact};\nextern {};\n", fact.replacen(name, &format!("P{name}"), 1))
+        }
+        "callback" => {
+            let (name, _) = names_of(fact);
+            same(name, &fact.replacen(name, "", 1))
+        }
+        "constant" => {
+            let (kind, value) = rest.rsplit_once(' ').expect("a type and a value");
+            let check = format!("if ((long long) ({first}) != {value}) return puts({first:?});\n");
+            return (same(&format!("__typeof__({first})"), kind), check);
+        }
+        "type" => same(first, rest),
+        "handle" => format!("_Static_assert(__builtin_classify_type(({first}) 0) == POINTER, {first:?});\n"),
+        "struct" => {
+            let field = |field: &str| {
+                let name = last_word(field.split('[').next().unwrap_or_default());
+                format!(
+                    "_Static_assert(offsetof(struct its_{first}, {name}) == offsetof({first}, {name}), {name:?});\n{}",
+                    same(
+                        &format!("__typeof__((({first} *) 0)->{name})"),
+                        &format!("__typeof__(((struct its_{first} *) 0)->{name})")
+                    )
+                )
+            };
+            let fields: String =
+                rest.split(';').map(str::trim).filter(|text| !text.is_empty()).map(field).collect();
+            format!(
+                "struct its_{first} {{ {rest} }};\n{fields}_Static_assert(sizeof(struct its_{first}) == sizeof({first}), {first:?});\n"
+            )
+        }
+        _ => panic!("no such kind: {kind}"),
+    };
+    (declared, String::new())
+}
+
+/// Goal: programs that were built against another header of the ABI, and tools that wrap its functions, agree with ours on every
+/// prototype, type of callback, handle, structure and constant. Method: what that header states is compiled against ours.
+#[test]
+fn the_header_states_what_the_abi_does() {
+    if !has_compiler() {
+        return;
+    }
+    let mut source = "#define NICETY_ABI_ONLY\n#include <mpi.h>\n#include <stddef.h>\n#include <stdio.h>\n\
+        enum { POINTER = __builtin_classify_type((void *) 0) };\n"
+        .to_owned();
+    let (declared, checks): (Vec<String>, Vec<String>) =
+        facts().into_iter().map(|(kind, fact)| claim(kind, fact)).unzip();
+    source.extend(declared);
+    source.push_str("int main(void) {\n");
+    source.extend(checks);
+    source.push_str("return 0;\n}\n");
+    let strict = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"];
+    run(Command::new(compile("facts", &source, &strict).path()));
 }
 
 /// The header in C and C++, with all warnings; and the layout of what is passed.

@@ -9,7 +9,7 @@ use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::buffer;
 use crate::objects::get;
-use crate::types::{self, Address, Comm, Info, Number};
+use crate::types::{self, Address, Comm, Info};
 
 /// All parts of a message.
 fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -> Answer<Buffer> {
@@ -22,10 +22,10 @@ fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
-pub(crate) fn psend_init<N: Number>(
+pub(crate) fn psend_init(
     buf: Address,
     partitions: i32,
-    count: N,
+    count: i64,
     datatype: types::Datatype,
     dest: i32,
     tag: i32,
@@ -34,15 +34,15 @@ pub(crate) fn psend_init<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let buffer = whole(buf, partitions, count.wide(), datatype)?;
+    let buffer = whole(buf, partitions, count, datatype)?;
     new_request(comm.send_parts_init(buffer, partitions, With { rank: dest, tag })?, request)
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
-pub(crate) fn precv_init<N: Number>(
+pub(crate) fn precv_init(
     buf: Address,
     partitions: i32,
-    count: N,
+    count: i64,
     datatype: types::Datatype,
     source: i32,
     tag: i32,
@@ -51,7 +51,7 @@ pub(crate) fn precv_init<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let buffer = whole(buf, partitions, count.wide(), datatype)?;
+    let buffer = whole(buf, partitions, count, datatype)?;
     new_request(comm.receive_parts_init(buffer, partitions, With { rank: source, tag })?, request)
 }
 

@@ -32,6 +32,7 @@ static void messages(void) {
     SAYS(MPI_ERR_TYPE, "MPI_Type_commit", MPI_Send(&v, 1, raw, 0, 0, self));
     SAYS(MPI_ERR_COMM, "comm: ", MPI_Send(&v, 1, MPI_INT, 0, 0, NONE));
     SAYS(MPI_ERR_COMM, "comm: ", MPI_Send(&v, 1, MPI_INT, 0, 0, MPI_COMM_NULL));
+    SAYS(MPI_ERR_COUNT, "4611686018427387904 in 4 partitions", MPI_Psend_init(&v, 4, 1LL << 62, MPI_INT, 0, 0, self, MPI_INFO_NULL, &request));
     SAYS(MPI_ERR_ARG, "request: ", MPI_Isend(&v, 1, MPI_INT, 0, 0, self, NULL));
     SAYS(MPI_ERR_RANK, "source 5", MPI_Recv(&v, 1, MPI_INT, 5, 0, self, &status));
     SAYS(MPI_ERR_TAG, "tag -7", MPI_Recv(&v, 1, MPI_INT, 0, -7, self, &status));
