@@ -1,11 +1,12 @@
 //! What every C face of ours needs, and nothing of what lies behind one.
 //!
-//! A C face is a library of `extern "C"` functions whose callers are programs that we did not build. Three things are the same in
+//! A C face is a library of `extern "C"` functions whose callers are programs that we did not build. Some things are the same in
 //! all of them, and are unsafe code that wants to be written once:
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `firewall` | [`contain`]: no panic leaves a call |
+//! | `callback` | [`call`], [`rethrow`]: calls of the program's functions, whose exceptions pass our code as errors |
 //! | `pointer` | [`In`], [`Out`], [`Bytes`], [`Text`]: arguments that are addresses, looked at once and copied |
 //! | `address` | [`SockAddr`]: a socket address as C passes and lays it out |
 //! | `loan` | [`Loan`]: bytes of ours that a program may look at |
@@ -18,6 +19,7 @@
 //! is modelled with loom, on the table itself.
 
 mod address;
+mod callback;
 mod firewall;
 mod handles;
 mod loan;
@@ -25,6 +27,7 @@ mod pointer;
 mod sync;
 
 pub use address::{BadAddress, SockAddr};
+pub use callback::{Thrown, Uncaught, call, has_thrown, rethrow};
 pub use firewall::{Panicked, contain};
 pub use handles::{Handle, Look, Table};
 pub use loan::Loan;

@@ -1,0 +1,303 @@
+//! Calls of functions that a program passed, which may throw.
+//!
+//! A C++ exception must not unwind through our code: `catch_unwind` aborts on it, and callers would be left in the middle of a change.
+//! [`call`] stops an exception at the border, keeps it for the thread, and reports a failed call, which returns up the stack as any error
+//! does. The exported function calls [`rethrow`] last, when it holds nothing any more, and the exception goes on from there.
+//!
+//! An exception is stopped by the unwinder's own means (Itanium C++ ABI, level I): the frame that calls the program has a personality
+//! routine that is a handler for everything. Forced unwinding, as of `pthread_exit`, is let through.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A function of the program threw an exception, which this thread keeps until [`rethrow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thrown;
+
+/// An exception that no function up the stack catches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncaught;
+
+/// What was thrown, as the unwinder passes it on.
+type Exception = std::ffi::c_void;
+
+/// Exceptions that all threads keep.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The exception that this thread keeps, or null.
+    static OWN: Cell<*mut Exception> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// The most arguments of a function that is called: those that are passed in registers.
+const ARGUMENTS_MAX: usize = 6;
+
+/// Calls a function with integers and addresses as its arguments, and returns the word that it returns.
+///
+/// While it runs, the thread keeps no exception, so that calls which the function makes in turn do not throw an earlier one. Of several
+/// exceptions before a [`rethrow`] the first is kept, and the others are lost.
+///
+/// # Safety
+/// The address must be that of a function which takes these arguments, each an integer or an address, and returns such a word or
+/// nothing; and what the arguments point to must be as that function wants it.
+///
+/// # Errors
+/// [`Thrown`] if it threw.
+pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT]) -> Result<usize, Thrown> {
+    const { assert!(COUNT <= ARGUMENTS_MAX) };
+    let mut words = [0; ARGUMENTS_MAX];
+    words[..COUNT].copy_from_slice(&arguments);
+    let mut thrown = std::ptr::null_mut();
+    let earlier = take();
+    // SAFETY: the caller's promise; registers beyond the arguments are not looked at. Test: `exceptions_are_kept_until_rethrown`.
+    let returned = unsafe { border::call(function, &words, &mut thrown) };
+    let is_thrown = !thrown.is_null();
+    keep(if earlier.is_null() { thrown } else { earlier });
+    if is_thrown { Err(Thrown) } else { Ok(returned) }
+}
+
+/// Whether a thread keeps an exception; most often none does, and this is a load.
+#[inline(always)]
+pub fn has_thrown() -> bool {
+    KEPT.load(Ordering::Relaxed) != 0
+}
+
+/// Throws what this thread keeps, and does not return if anything up the stack catches it. Must not be called where an exception
+/// would meet `catch_unwind`.
+///
+/// # Errors
+/// [`Uncaught`] if nothing catches it.
+#[cold]
+pub fn rethrow() -> Result<(), Uncaught> {
+    let exception = take();
+    if exception.is_null() {
+        return Ok(());
+    }
+    // SAFETY: it was stopped, and this thread gives it up. Test: `exceptions_are_kept_until_rethrown`.
+    unsafe { border::throw(exception) };
+    Err(Uncaught)
+}
+
+fn keep(exception: *mut Exception) {
+    if !exception.is_null() {
+        OWN.set(exception);
+        KEPT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn take() -> *mut Exception {
+    // Of this thread's own, the number is up to date.
+    if !has_thrown() {
+        return std::ptr::null_mut();
+    }
+    let exception = OWN.replace(std::ptr::null_mut());
+    if !exception.is_null() {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+    exception
+}
+
+/// The frame that exceptions do not pass.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod border {
+    use super::Exception;
+    use std::arch::global_asm;
+    use std::ffi::c_void;
+
+    // Loads six registers, calls, and returns what the function returned. The unwinder lands at `landing` with the exception in rax
+    // and the callee-saved registers as they were at the call.
+    global_asm!(
+        ".pushsection .text.nicety_call_program, \"ax\", @progbits",
+        ".globl nicety_call_program",
+        ".hidden nicety_call_program",
+        ".type nicety_call_program, @function",
+        "nicety_call_program:",
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}",
+        ".cfi_lsda 0x1b, .Lnicety_landing",
+        "push rbx",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbx, -16",
+        "mov rbx, rdx",
+        "mov r11, rdi",
+        "mov r10, rsi",
+        "mov rdi, [r10]",
+        "mov rsi, [r10 + 8]",
+        "mov rdx, [r10 + 16]",
+        "mov rcx, [r10 + 24]",
+        "mov r8, [r10 + 32]",
+        "mov r9, [r10 + 40]",
+        // No floating point among variable arguments.
+        "xor eax, eax",
+        "call r11",
+        "jmp .Lnicety_returned",
+        ".Lnicety_landing:",
+        "mov [rbx], rax",
+        ".Lnicety_returned:",
+        "pop rbx",
+        ".cfi_def_cfa_offset 8",
+        "ret",
+        ".cfi_endproc",
+        ".size nicety_call_program, . - nicety_call_program",
+        ".popsection",
+        personality = sym personality,
+    );
+
+    // SAFETY: the function above, and those of the unwinder that the standard library links; `_Unwind_RaiseException` returns only
+    // if nothing catches. Test: `exceptions_are_kept_until_rethrown`.
+    unsafe extern "C-unwind" {
+        fn nicety_call_program(function: usize, words: *const usize, thrown: *mut *mut Exception) -> usize;
+        fn _Unwind_RaiseException(exception: *mut Exception) -> i32;
+        fn _Unwind_SetGR(context: *mut c_void, register: i32, value: usize);
+        fn _Unwind_SetIP(context: *mut c_void, value: usize);
+        fn _Unwind_GetLanguageSpecificData(context: *mut c_void) -> usize;
+    }
+
+    /// What a personality routine is asked, and what it answers.
+    const SEARCH: i32 = 1;
+    const HANDLER_FRAME: i32 = 4;
+    const FORCED: i32 = 8;
+    const HANDLER_FOUND: i32 = 6;
+    const INSTALL_CONTEXT: i32 = 7;
+    const CONTINUE_UNWIND: i32 = 8;
+    /// The number of rax in unwind tables.
+    const RAX: i32 = 0;
+
+    /// Catches everything but forced unwinding, at the address that the frame's own data is.
+    unsafe extern "C" fn personality(
+        _version: i32,
+        actions: i32,
+        _class: u64,
+        exception: *mut Exception,
+        context: *mut c_void,
+    ) -> i32 {
+        if actions & FORCED != 0 {
+            return CONTINUE_UNWIND;
+        }
+        if actions & SEARCH != 0 {
+            return HANDLER_FOUND;
+        }
+        if actions & HANDLER_FRAME == 0 {
+            return CONTINUE_UNWIND;
+        }
+        // SAFETY: the unwinder's context of the frame above, whose data is the place that it is to land at. Test: as above.
+        unsafe {
+            _Unwind_SetGR(context, RAX, exception.expose_provenance());
+            _Unwind_SetIP(context, _Unwind_GetLanguageSpecificData(context));
+        }
+        INSTALL_CONTEXT
+    }
+
+    /// Calls a function with the words as its arguments; where it throws, `thrown` is set, and what this returns means nothing.
+    ///
+    /// # Safety
+    /// As for [`super::call`].
+    pub(super) unsafe fn call(function: usize, words: &[usize; 6], thrown: &mut *mut Exception) -> usize {
+        // SAFETY: the caller's promise. Test: as above.
+        unsafe { nicety_call_program(function, words.as_ptr(), thrown) }
+    }
+
+    /// Throws an exception again that [`call`] has stopped; returns if nothing catches it.
+    ///
+    /// # Safety
+    /// Nobody else has it.
+    pub(super) unsafe fn throw(exception: *mut Exception) {
+        // SAFETY: the caller's promise. Test: as above.
+        unsafe { _Unwind_RaiseException(exception) };
+    }
+}
+
+/// Where there is no such frame, functions are called as they are: an exception of theirs ends the process.
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+mod border {
+    use super::Exception;
+
+    /// Calls a function with the words as its arguments.
+    ///
+    /// # Safety
+    /// As for [`super::call`].
+    pub(super) unsafe fn call(function: usize, words: &[usize; 6], _thrown: &mut *mut Exception) -> usize {
+        type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+        let [a, b, c, d, e, f] = *words;
+        // SAFETY: the caller's promise. Test: `arguments_arrive_and_the_answer_comes_back`.
+        unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c, d, e, f) }
+    }
+
+    /// Nothing is stopped, and so nothing thrown again.
+    ///
+    /// # Safety
+    /// None.
+    pub(super) unsafe fn throw(_exception: *mut Exception) {}
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+
+    extern "C-unwind" fn number(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
+        a + 10 * (b + 10 * (c + 10 * (d + 10 * (e + 10 * f))))
+    }
+
+    /// A panic is an exception, too.
+    extern "C-unwind" fn throw(what: usize) {
+        panic_any(what);
+    }
+
+    fn thrown(what: usize) -> Result<usize, Thrown> {
+        // SAFETY: a function of one word.
+        unsafe { call(throw as extern "C-unwind" fn(usize) as usize, [what]) }
+    }
+
+    fn rethrown() -> Option<usize> {
+        let caught = catch_unwind(AssertUnwindSafe(rethrow)).err()?;
+        Some(*caught.downcast::<usize>().expect("a number"))
+    }
+
+    type Six = extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+    #[test]
+    fn arguments_arrive_and_the_answer_comes_back() {
+        // SAFETY: a function of six words.
+        let returned = unsafe { call(number as Six as usize, [1, 2, 3, 4, 5, 6]) };
+        assert_eq!(returned, Ok(654_321));
+    }
+
+    #[test]
+    fn exceptions_are_kept_until_rethrown() {
+        for what in 0..100 {
+            assert_eq!(thrown(what), Err(Thrown));
+            assert!(has_thrown());
+            assert_eq!(rethrown(), Some(what));
+            assert_eq!((rethrow(), rethrown()), (Ok(()), None));
+        }
+    }
+
+    #[test]
+    fn of_several_exceptions_the_first_is_kept() {
+        assert_eq!((thrown(1), thrown(2)), (Err(Thrown), Err(Thrown)));
+        assert_eq!((rethrown(), rethrown()), (Some(1), None));
+    }
+
+    /// Goal: a function that is called while an exception is kept does not throw that one by what it calls in turn, and the exception
+    /// is still there afterwards. Method: it makes calls that throw and rethrow.
+    #[test]
+    fn what_is_kept_is_out_of_sight_of_functions() {
+        extern "C-unwind" fn nested() -> usize {
+            assert_eq!((rethrown(), thrown(8)), (None, Err(Thrown)));
+            rethrown().expect("its own")
+        }
+        assert_eq!(thrown(7), Err(Thrown));
+        // SAFETY: a function without arguments.
+        assert_eq!(unsafe { call(nested as extern "C-unwind" fn() -> usize as usize, []) }, Ok(8));
+        assert_eq!(rethrown(), Some(7));
+    }
+
+    #[test]
+    fn each_thread_keeps_its_own() {
+        assert_eq!(thrown(3), Err(Thrown));
+        let other = std::thread::spawn(|| (rethrown(), thrown(4), rethrown()));
+        assert_eq!(other.join().expect("no panic"), (None, Err(Thrown), Some(4)));
+        assert_eq!(rethrown(), Some(3));
+    }
+}
