@@ -1,12 +1,15 @@
-//! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used.
+//! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used. An exception that a
+//! function of the program's threw leaves it last of all.
 
-use cface::contain;
+use cface::{Panicked, contain};
 use datatypes::ErrorKind;
+use host::Time;
 
 use crate::calls::{note_error, tell_of_events};
 use crate::constants as c;
-use crate::handler;
+use crate::handler::{self, Outcome};
 use crate::profile::{self, NAMES};
+use crate::state;
 use crate::types::{Comm, Errhandler, File, Session, Win};
 
 /// Whose error handler hears of an error.
@@ -44,6 +47,8 @@ pub(crate) struct Fault {
     pub(crate) text: String,
     /// Whose error handler hears of it, if that is not to be seen from the arguments.
     pub(crate) whose: Option<Whose>,
+    /// Whether the program asked for its handler to be called, and nothing is wrong.
+    pub(crate) is_raised: bool,
 }
 
 /// What the bodies of calls return.
@@ -51,7 +56,12 @@ pub(crate) type Answer<T = ()> = Result<T, Fault>;
 
 impl Fault {
     pub(crate) fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), whose: None }
+        Self { code, text: text.into(), whose: None, is_raised: false }
+    }
+
+    /// An error of the program's own, for the handler of the object that the call names; the call itself succeeds.
+    pub(crate) fn raised(code: i32) -> Self {
+        Self { is_raised: true, ..Self::new(code, "the program raised an error") }
     }
 
     /// This error, for the error handler of another object.
@@ -92,20 +102,46 @@ pub(crate) fn no_place(argument: &str) -> Answer {
 #[inline]
 pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
     let began = profile::begin();
-    let code = match contain(body) {
-        Ok(Ok(())) => c::MPI_SUCCESS,
-        Ok(Err(fault)) => report(NAMES[at], whose, fault),
-        Err(_) => report(
-            NAMES[at],
-            whose,
-            Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above"),
-        ),
-    };
+    match contain(body) {
+        Ok(Ok(())) if began.is_none() && !cface::has_thrown() => c::MPI_SUCCESS,
+        done => end(at, whose, began, done),
+    }
+}
+
+/// What is left to do when a call has failed, is noted, or had a function of the program's throw.
+#[cold]
+#[inline(never)]
+fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panicked>) -> i32 {
+    let intern = |_| Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above");
+    let fault = done.map_err(intern).and_then(|answer| answer).err();
+    let whose = fault.as_ref().and_then(|fault| fault.whose).unwrap_or(whose);
+    if let Some(fault) = fault.as_ref().filter(|fault| !fault.is_raised)
+        && profile::tells_events()
+        && !matches!(whose, Whose::Caller)
+    {
+        note_error(handler::class_of(fault.code));
+    }
     if let Some(began) = began {
         profile::end(at, began);
         tell();
     }
-    code
+    // Nothing is held from here on: both may leave by an exception, which must meet no `catch_unwind`.
+    if cface::rethrow().is_err() {
+        state::die(&format!(
+            "{}: a function of the program threw an exception, which nothing catches",
+            NAMES[at]
+        ));
+    }
+    let Some(fault) = fault else { return c::MPI_SUCCESS };
+    match contain(|| handler::outcome(NAMES[at], whose, &fault)) {
+        Ok(Outcome::Code(code)) => code,
+        Ok(Outcome::Handler { function, handle, code, returns }) => {
+            drop(fault);
+            let code = function.handle_error(handle, code);
+            returns.unwrap_or(code)
+        }
+        Err(Panicked) => fault.code,
+    }
 }
 
 /// Runs a call that answers with a value, which cannot fail.
@@ -125,15 +161,4 @@ fn tell() {
         // A panic has said what it is; the call itself is over.
         let _ = contain(tell_of_events);
     }
-}
-
-#[cold]
-fn report(name: &'static str, whose: Whose, fault: Fault) -> i32 {
-    let whose = fault.whose.unwrap_or(whose);
-    let code = fault.code;
-    if profile::tells_events() && !matches!(whose, Whose::Caller) {
-        note_error(handler::class_of(code));
-    }
-    // A handler of the program's is its own code: if that panics, as a Rust program's may, it has said so.
-    contain(|| handler::call(name, whose, &fault)).unwrap_or(code)
 }

@@ -21,7 +21,7 @@ macro_rules! export {
         // this one. Test: `every_function_is_exported_under_both_names`.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, unused_variables)]
-        extern "C" fn $strong($($name: $kind),*) -> $returns {
+        extern "C-unwind" fn $strong($($name: $kind),*) -> $returns {
             body!($($how)*)
         }
         // In the same module, so that rustc has both in one object file, where a symbol can be set to another.

@@ -59,67 +59,53 @@ pub(crate) fn text_of(code: i32) -> Option<String> {
     recent.texts.iter().find(|(known, _)| *known == code).map(|(_, text)| text.clone())
 }
 
-/// Calls the error handler that is responsible; what the call then returns.
-pub(crate) fn call(name: &str, whose: Whose, fault: &Fault) -> i32 {
-    let handle = match whose {
-        Whose::Caller => return fault.code,
-        Whose::Comm(handle) => handle,
-        Whose::Process => types::Comm::new(c::MPI_COMM_SELF),
-        Whose::Win(handle) => {
-            return match get(handle, "win") {
-                Ok(win) => act(name, &win.window.errhandler(), handle.value(), fault),
-                Err(_) => call(name, Whose::Process, fault),
-            };
-        }
-        Whose::Session(handle) => {
-            return match errhandler_of_session(handle) {
-                Some(handler) => act(name, &handler, handle.value(), fault),
-                None => call(name, Whose::Process, fault),
-            };
-        }
-        Whose::Given(handler, null) => {
-            return match get(handler, "errhandler") {
-                Ok(handler) => act(name, &handler, null, fault),
-                Err(_) => call(name, Whose::Process, fault),
-            };
-        }
-        Whose::File(handle) => return act(name, &errhandler_of_file(handle), handle.value(), fault),
+/// What a call with an error ends with.
+pub(crate) enum Outcome {
+    /// It returns this.
+    Code(i32),
+    /// A function of the program's is called for a handle and a code. The call returns `returns`, or what the function makes of the code.
+    Handler { function: Function, handle: usize, code: i32, returns: Option<i32> },
+}
+
+/// What the error handler that is responsible has happen; does not return where errors are fatal.
+pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
+    let (handler, handle) = match whose {
+        Whose::Caller => return Outcome::Code(fault.code),
+        Whose::Process => (process_handler(), c::MPI_COMM_SELF),
+        Whose::Comm(handle) => (get(handle, "comm").ok().map(|comm| comm.errhandler()), handle.value()),
+        Whose::Win(handle) => (get(handle, "win").ok().map(|win| win.window.errhandler()), handle.value()),
+        Whose::Session(handle) => (errhandler_of_session(handle), handle.value()),
+        Whose::Given(handler, null) => (get(handler, "errhandler").ok().map(|handler| handler.clone()), null),
+        Whose::File(handle) => (Some(errhandler_of_file(handle)), handle.value()),
     };
-    match get(handle, "comm") {
-        Ok(comm) => act(name, &comm.errhandler(), handle.value(), fault),
-        // It is no communicator, and that is for the process to hear.
-        Err(_) if handle.value() != c::MPI_COMM_SELF => call(name, Whose::Process, fault),
-        Err(_) => fatal(name, fault),
+    // If the handle is none, that is for the process to hear.
+    match handler.map(|handler| (handler, handle)).or_else(|| Some((process_handler()?, c::MPI_COMM_SELF))) {
+        Some((handler, handle)) => act(name, &handler, handle, fault),
+        None => fatal(name, fault),
     }
 }
 
-/// What a handler has happen for an object's handle; what the call then returns.
-fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> i32 {
+/// The handler of `MPI_COMM_SELF`, while there is that communicator.
+fn process_handler() -> Option<Errhandler> {
+    get(types::Comm::new(c::MPI_COMM_SELF), "comm").ok().map(|comm| comm.errhandler())
+}
+
+/// What a handler has happen for an object's handle.
+fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcome {
+    let returns = fault.is_raised.then_some(c::MPI_SUCCESS);
+    let code = match returns {
+        // A program's own, which it knows.
+        Some(_) => fault.code,
+        None => code_of(fault.code, &format!("{name}: {}", fault.text)),
+    };
     match handler {
-        Errhandler::Return => code_of(fault.code, &format!("{name}: {}", fault.text)),
+        Errhandler::Return => Outcome::Code(returns.unwrap_or(code)),
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
-        Errhandler::User(function) => {
-            let code = code_of(fault.code, &format!("{name}: {}", fault.text));
-            let function = function.downcast_ref::<Function>();
-            function.map_or(code, |function| function.handle_error(handle, code))
-        }
+        Errhandler::User(function) => match function.downcast_ref::<Function>() {
+            Some(function) => Outcome::Handler { function: *function, handle, code, returns },
+            None => Outcome::Code(code),
+        },
     }
-}
-
-/// Calls an object's handler for an error of the program's own.
-pub(crate) fn raise(name: &str, handler: &Errhandler, handle: usize, code: i32) -> i32 {
-    match handler {
-        Errhandler::User(function) => {
-            if let Some(function) = function.downcast_ref::<Function>() {
-                function.handle_error(handle, code);
-            }
-        }
-        Errhandler::Return => {}
-        Errhandler::Fatal | Errhandler::Abort => {
-            fatal(name, &Fault::new(code, "the program raised an error"));
-        }
-    }
-    c::MPI_SUCCESS
 }
 
 /// For the launcher to end the job first, of which a process was lost: it knows which one and how it ended.

@@ -211,6 +211,13 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
     std::process::exit(pmi::abort_status(code).into());
 }
 
+/// Ends this process with a sentence and SIGABRT, as a C++ program ends that nothing can go on in.
+pub(crate) fn die(message: &str) -> ! {
+    let rank = rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+    eprintln!("nicety: {rank}{message}");
+    std::process::abort();
+}
+
 /// The rank in the job, for messages; nothing before there is one.
 pub(crate) fn rank() -> Option<u32> {
     STATE.get().map(|state| state.launch.rank())

@@ -9,8 +9,7 @@ use crate::answer::{Answer, Fault};
 use crate::callback::Function;
 use crate::constants as c;
 use crate::objects::{get, insert, lock, remove};
-use crate::types::{self, Address, Comm, File, Handle, Session, Win};
-use crate::{handler, types::kind};
+use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
 /// A handler of a program's; functions of all kinds of objects are called alike.
 pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::Errhandler>) -> Answer {
@@ -67,9 +66,7 @@ pub(crate) fn file_call_errhandler(file: File, errorcode: i32) -> Answer {
     if file.value() != c::MPI_FILE_NULL {
         get(file, "fh")?;
     }
-    check_code(errorcode)?;
-    handler::raise("MPI_File_call_errhandler", &errhandler_of_file(file), file.value(), errorcode);
-    Ok(())
+    raise(errorcode)
 }
 
 pub(crate) fn session_set_errhandler(session: Session, errhandler: types::Errhandler) -> Answer {
@@ -85,10 +82,8 @@ pub(crate) fn session_get_errhandler(session: Session, errhandler: Out<types::Er
 }
 
 pub(crate) fn session_call_errhandler(session: Session, errorcode: i32) -> Answer {
-    let handler = lock(&get(session, "session")?.errhandler).clone();
-    check_code(errorcode)?;
-    handler::raise("MPI_Session_call_errhandler", &handler, session.value(), errorcode);
-    Ok(())
+    get(session, "session")?;
+    raise(errorcode)
 }
 
 /// A handle of an error handler.
@@ -111,23 +106,21 @@ pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -
     Ok(())
 }
 
-fn check_code(errorcode: i32) -> Answer {
+/// Has the handler of the object that the call names called for a code.
+fn raise(errorcode: i32) -> Answer {
     let unknown = || Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}"));
-    super::class(errorcode).map(drop).ok_or_else(unknown)
+    super::class(errorcode).ok_or_else(unknown)?;
+    Err(Fault::raised(errorcode))
 }
 
 pub(crate) fn comm_call_errhandler(comm: Comm, errorcode: i32) -> Answer {
-    let handler = get(comm, "comm")?.errhandler();
-    check_code(errorcode)?;
-    handler::raise("MPI_Comm_call_errhandler", &handler, comm.value(), errorcode);
-    Ok(())
+    get(comm, "comm")?;
+    raise(errorcode)
 }
 
 pub(crate) fn win_call_errhandler(win: Win, errorcode: i32) -> Answer {
-    let handler = get(win, "win")?.window.errhandler();
-    check_code(errorcode)?;
-    handler::raise("MPI_Win_call_errhandler", &handler, win.value(), errorcode);
-    Ok(())
+    get(win, "win")?;
+    raise(errorcode)
 }
 
 pub(crate) fn errhandler_free(errhandler: Out<types::Errhandler>) -> Answer {

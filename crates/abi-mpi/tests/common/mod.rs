@@ -14,14 +14,38 @@ pub(crate) fn library() -> PathBuf {
     found.filter(|path| Path::exists(path)).expect("cargo builds the library for its tests")
 }
 
+/// A language that programs are written in.
+#[derive(Clone, Copy)]
+pub(crate) enum Language {
+    C,
+    Cpp,
+}
+
+impl Language {
+    /// The compiler, the end of a source's name, and the package that has the compiler.
+    fn parts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::C => ("cc", "c", "gcc"),
+            Self::Cpp => ("c++", "cc", "g++"),
+        }
+    }
+
+    /// Whether there is a compiler; without one, says what is skipped.
+    pub(crate) fn has_compiler(self) -> bool {
+        let (compiler, _, package) = self.parts();
+        let probe =
+            Command::new(compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let there = probe.is_ok_and(|status| status.success());
+        if !there {
+            eprintln!("SKIPPED: there is no {compiler} here; apt-get install {package}");
+        }
+        there
+    }
+}
+
 /// Whether there is a C compiler; without one, says what is skipped.
 pub(crate) fn has_compiler() -> bool {
-    let probe = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let there = probe.is_ok_and(|status| status.success());
-    if !there {
-        eprintln!("SKIPPED: no C compiler here; apt-get install gcc");
-    }
-    there
+    Language::C.has_compiler()
 }
 
 /// What was compiled, in a folder of its own, with the library under the name that programs look for.
@@ -37,17 +61,24 @@ impl Compiled {
     }
 }
 
-/// Compiles a source with our header, and links it with our library.
+/// Compiles a source in C with our header, and links it with our library.
 pub(crate) fn compile(name: &str, source: &str, options: &[&str]) -> Compiled {
+    compile_as(Language::C, name, source, options)
+}
+
+/// As [`compile`], of a source in a language.
+pub(crate) fn compile_as(language: Language, name: &str, source: &str, options: &[&str]) -> Compiled {
+    let (compiler, ending, _) = language.parts();
+    let file = format!("source.{ending}");
     let folder = tempfile::tempdir().expect("a folder");
     let place = |file: &str| folder.path().join(file);
-    std::fs::write(place("source.c"), source).expect("written");
+    std::fs::write(place(&file), source).expect("written");
     std::os::unix::fs::symlink(library(), place("libmpi_abi.so.1")).expect("a link");
-    let mut cc = Command::new("cc");
+    let mut cc = Command::new(compiler);
     cc.args(options).arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
-    cc.arg("-o").arg(place(name)).arg(place("source.c")).arg(place("libmpi_abi.so.1"));
+    cc.arg("-o").arg(place(name)).arg(place(&file)).arg(place("libmpi_abi.so.1"));
     cc.arg(format!("-Wl,-rpath,{}", folder.path().display()));
-    let output = cc.output().expect("cc runs");
+    let output = cc.output().expect("the compiler runs");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Compiled { folder, name: name.to_owned() }
 }

@@ -1,0 +1,52 @@
+//! Programs whose functions leave MPI's calls by C++ exceptions and `longjmp`.
+
+mod common;
+
+use std::process::Command;
+
+use common::job::run_job;
+use common::{Compiled, Language, compile, compile_as, has_compiler};
+
+const OPTIONS: [&str; 3] = [concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/c"), "-Wall", "-Werror"];
+
+/// The program of exceptions.cc; nothing without a compiler.
+fn exceptions() -> Option<Compiled> {
+    let source = include_str!("c/exceptions.cc");
+    Language::Cpp.has_compiler().then(|| compile_as(Language::Cpp, "exceptions", source, &OPTIONS))
+}
+
+/// Goal: an exception out of any function of the program's leaves the call that called it, and what the call used works afterwards, in
+/// blocking and other calls. Method: error handlers of all kinds of objects, operators, functions of attributes, generalized requests,
+/// data representations and events throw, and each exception is told by its text.
+#[test]
+fn exceptions_of_callbacks_leave_the_call() {
+    let Some(program) = exceptions() else { return };
+    for (device, size) in [("shm", 1), ("shm", 2), ("iwarp", 2)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("data").display().to_string();
+        let expected: Vec<String> = (0..size).map(|rank| format!("rank {rank} of {size} is done")).collect();
+        let variables = [("NICETY_DEVICE", device), ("TEST_FILE", &file)];
+        assert_eq!(run_job(&program.path(), size, &variables), expected, "{device}");
+    }
+}
+
+/// Goal: an exception that nothing catches ends the program with a sentence that names the call.
+#[test]
+fn an_exception_that_nothing_catches_is_named() {
+    let Some(program) = exceptions() else { return };
+    let output = Command::new(program.path()).env("TEST_UNCAUGHT", "1").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && !said.contains("Rust"), "{said}");
+    assert!(said.contains("MPI_Reduce_local: a function of the program threw an exception"), "{said}");
+}
+
+#[test]
+fn longjmp_out_of_an_error_handler_works() {
+    if !has_compiler() {
+        return;
+    }
+    let program = compile("longjmp", include_str!("c/longjmp.c"), &OPTIONS);
+    for size in [1, 2] {
+        assert_eq!(run_job(&program.path(), size, &[("NICETY_DEVICE", "shm")]).len(), size);
+    }
+}
