@@ -6,7 +6,8 @@
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
 use cface::{In, Text};
-use datatypes::{Datatype, Memory};
+use datatypes::{Basic, Datatype, Memory};
+use mpi::ADDRESS_MIN;
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
@@ -44,10 +45,19 @@ pub(crate) fn named_buffer<N: Number>(
     datatype: types::Datatype,
 ) -> Answer<mpi::Buffer> {
     let count = count.wide();
-    match crate::calls::datatype(datatype, names.datatype) {
-        Ok(known) => buffer_of(names, address, count, known),
-        Err(fault) => no_buffer(datatype, count, fault),
-    }
+    buffer_of(names, address, count, datatype_of(names.datatype, count, datatype)?)
+}
+
+/// The datatype of so many elements. Programs pass `MPI_DATATYPE_NULL` for none: that is as good as any.
+#[inline(always)]
+pub(crate) fn datatype_of(argument: &'static str, count: i64, handle: types::Datatype) -> Answer<Datatype> {
+    crate::calls::datatype(handle, argument).or_else(|fault| no_datatype(count, handle, fault))
+}
+
+#[cold]
+fn no_datatype(count: i64, handle: types::Datatype, fault: Fault) -> Answer<Datatype> {
+    let is_excused = handle.value() == c::MPI_DATATYPE_NULL && count == 0;
+    if is_excused { Ok(Datatype::from(Basic::Byte)) } else { Err(fault) }
 }
 
 /// The bytes of a buffer of a predefined datatype without gaps, for a call that returns when it is done with them; nothing for any
@@ -73,16 +83,9 @@ pub(crate) fn pieces<N: Number>(
 /// So many bytes at an address of a program's, if that is one, for a call that returns when it is done with them.
 #[inline(always)]
 pub(crate) fn bytes_at(address: Address, len: usize) -> Option<mpi::Piece> {
-    let is_there = address.0 != 0 && address.0 != c::MPI_IN_PLACE;
+    let is_there = address.0 >= ADDRESS_MIN;
     // SAFETY: what `Piece::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
     is_there.then(|| unsafe { mpi::Piece::new(address.0, len) })
-}
-
-/// Programs pass `MPI_DATATYPE_NULL` for no elements.
-#[cold]
-fn no_buffer(datatype: types::Datatype, count: i64, fault: Fault) -> Answer<mpi::Buffer> {
-    let is_none = datatype.value() == c::MPI_DATATYPE_NULL && count == 0;
-    if is_none { Ok(mpi::Buffer::nothing()) } else { Err(fault) }
 }
 
 /// A buffer of a call whose arguments have these names.
@@ -93,29 +96,62 @@ pub(crate) fn buffer_of(
     count: i64,
     datatype: Datatype,
 ) -> Answer<mpi::Buffer> {
-    if address.0 == c::MPI_IN_PLACE || count < 0 {
-        return Err(wrong(names, address, count));
+    if count < 0 {
+        return Err(negative(names, count));
     }
     // SAFETY: what `Buffer::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
-    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| refused(names, error))
+    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| refused(names, address, error))
 }
 
 #[cold]
-fn wrong(names: Names, address: Address, count: i64) -> Fault {
-    if address.0 == c::MPI_IN_PLACE {
-        return Fault::new(c::MPI_ERR_BUFFER, format!("{}: MPI_IN_PLACE has no meaning here", names.address));
-    }
+fn negative(names: Names, count: i64) -> Fault {
     Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count))
 }
 
 #[cold]
-fn refused(names: Names, error: mpi::Error) -> Fault {
+fn refused(names: Names, address: Address, error: mpi::Error) -> Fault {
     let name = match error.class {
+        mpi::Class::BUFFER if address.0 == c::MPI_IN_PLACE => {
+            return Fault::new(error.class.0, format!("{}: MPI_IN_PLACE has no meaning here", names.address));
+        }
         mpi::Class::COUNT => names.count,
         mpi::Class::BUFFER => names.address,
         _ => names.datatype,
     };
     Fault::new(error.class.0, format!("{name}: {}", error.text))
+}
+
+/// A buffer of elements so many bytes from an address. With `is_far` the displacement may be an address itself, from `MPI_BOTTOM`;
+/// else it is too short for one, and elements must be possible at the address, too.
+pub(crate) fn displaced(
+    names: Names,
+    address: Address,
+    (displacement, is_far): (i64, bool),
+    count: i64,
+    datatype: Datatype,
+) -> Answer<mpi::Buffer> {
+    let may_begin = address.0 >= ADDRESS_MIN || (is_far && address.0 != c::MPI_IN_PLACE);
+    if !may_begin {
+        buffer_of(names, address, count, datatype.clone())?;
+    }
+    buffer_of(names, Address(address.0.wrapping_add_signed(displacement as isize)), count, datatype)
+}
+
+/// Elements that a call reaches without a transfer: their datatype, and the memory that its offsets lead into.
+pub(crate) fn elements<N: Number>(
+    names: Names,
+    address: Address,
+    count: N,
+    datatype: types::Datatype,
+) -> Answer<(Datatype, Raw)> {
+    let buffer = named_buffer(names, address, count, datatype)?;
+    Ok((buffer.datatype().clone(), Raw(address)))
+}
+
+/// Checks that there may be so many bytes at an address.
+pub(crate) fn check_bytes(argument: &'static str, address: Address, len: u64) -> Answer {
+    let names = Names { address: argument, ..ONLY };
+    buffer_of(names, address, len as i64, Datatype::from(Basic::Byte)).map(drop)
 }
 
 /// A buffer that a datatype's offsets lead into.

@@ -90,7 +90,11 @@ fn span(side: Side, at: usize, buffer: &Buffer, count: i64) -> Span {
     Span::new(side, datatype, 0, count, extent, size)
 }
 
+/// Whether an operator reduces a buffer's elements; no elements are reduced by any.
 fn check(op: &Op, buffer: &Buffer) -> Result<()> {
+    if buffer.count() == 0 {
+        return Ok(());
+    }
     op.check(buffer.datatype()).map_err(|error| Error::new(Class::OP, error.text))
 }
 

@@ -112,7 +112,7 @@ pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
 pub use joining::Bridge;
 pub use making::SplitType;
-pub use memory::{Buffer, Piece};
+pub use memory::{ADDRESS_MIN, Buffer, Piece};
 pub use nic::Port;
 pub use one_sided::OneSided;
 pub use point::{Message, With};

@@ -219,6 +219,10 @@ impl Piece {
     }
 }
 
+/// No program has memory below this address: Linux maps nothing there for it (`vm.mmap_min_addr`). What lies below is NULL, a constant
+/// in the place of a buffer, or either of them with a displacement.
+pub const ADDRESS_MIN: usize = 1 << 16;
+
 /// Bytes from which on memory of this library's has pages of its own.
 const LONG: usize = 4096;
 
@@ -232,13 +236,14 @@ impl Buffer {
     ///
     /// # Errors
     /// [`Class::COUNT`] for a negative count, or one whose bytes nobody can address; [`Class::TYPE`] for a datatype that is not
-    /// committed; [`Class::BUFFER`] for address 0 with data.
+    /// committed; [`Class::BUFFER`] for elements that begin below [`ADDRESS_MIN`]. Address 0 is `MPI_BOTTOM`, with a datatype that has
+    /// the addresses.
     #[inline(always)] // it is put together where it stays, and not copied
     pub unsafe fn new(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
         let each = datatype.dense();
         // Most buffers are of this kind.
         if each > 0
-            && address != 0
+            && address >= ADDRESS_MIN
             && count >= 0
             && let Some(len) = each.checked_mul(count)
         {
@@ -253,9 +258,8 @@ impl Buffer {
             return Err(Error::new(Class::TYPE, "the datatype is not committed; call MPI_Type_commit first"));
         }
         let (piece, len, first) = extent_of(&datatype, count)?;
-        // MPI_BOTTOM is address 0, with a datatype that has the addresses.
-        if len > 0 && address == 0 && first == 0 {
-            return Err(Error::new(Class::BUFFER, format_args!("the buffer is null, but has {len} bytes")));
+        if len > 0 && address.wrapping_add_signed(first as isize) < ADDRESS_MIN {
+            return Err(no_memory(address, len));
         }
         Ok(Self { address, count, datatype, skip: 0, len, piece, own: None })
     }
@@ -633,6 +637,14 @@ fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)>
     }
     let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
     Ok((None, datatype.bytes(count).map_err(wide)?, datatype.span(count).map_err(wide)?.start))
+}
+
+/// The error for data at an address that is none.
+#[cold]
+fn no_memory(address: usize, len: u64) -> Error {
+    let what =
+        if address == 0 { "it is NULL".to_owned() } else { format!("there is no memory at {address:#x}") };
+    Error::new(Class::BUFFER, format_args!("{what}, where {len} bytes should be"))
 }
 
 fn pointer(address: usize) -> *mut u8 {

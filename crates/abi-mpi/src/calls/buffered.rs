@@ -6,6 +6,7 @@ use mpi::BsendSpace;
 use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
+use crate::memory::check_bytes;
 use crate::objects::get;
 use crate::state;
 use crate::types::{Address, Comm, Number, Request, Session};
@@ -14,7 +15,11 @@ fn space<N: Number>(buffer: Address, size: N) -> Answer<BsendSpace> {
     let negative = |_| Fault::new(c::MPI_ERR_BUFFER, "size: it is negative");
     match buffer.0 {
         c::MPI_BUFFER_AUTOMATIC => Ok(BsendSpace::Automatic),
-        address => Ok(BsendSpace::Given { address, size: u64::try_from(size.wide()).map_err(negative)? }),
+        address => {
+            let size = u64::try_from(size.wide()).map_err(negative)?;
+            check_bytes("buffer", buffer, size)?;
+            Ok(BsendSpace::Given { address, size })
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::request::new_request;
 use super::topology::degrees;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, RECEIVE, SEND, buffer, buffer_of, named_buffer, piece, pieces};
+use crate::memory::{Names, RECEIVE, SEND, buffer, datatype_of, displaced, named_buffer, piece, pieces};
 use crate::objects::{self, get};
 use crate::types::{self, Address, Comm, Number, Op};
 
@@ -56,6 +56,11 @@ fn blocks<N: Number>(
     named_buffer(names, address, all.ok_or_else(too_many)?, datatype)
 }
 
+/// Blocks without elements, if all are: where they would lie, and of what type they would be, is not looked at.
+fn nothing(counts: &[i64]) -> Option<Vec<Buffer>> {
+    counts.iter().all(|count| *count == 0).then(|| vec![Buffer::nothing(); counts.len()])
+}
+
 /// Blocks of one datatype that lie anywhere: displacements are in extents.
 fn scattered<N: Number>(
     names: Names,
@@ -65,11 +70,14 @@ fn scattered<N: Number>(
     ranks: i32,
 ) -> Answer<Vec<Buffer>> {
     let counts = numbers(counts, ranks.into(), names.count)?;
+    if let Some(nothing) = nothing(&counts) {
+        return Ok(nothing);
+    }
     let displacements = numbers(displacements, ranks.into(), "displs")?;
     let datatype = datatype(handle, names.datatype)?;
     let block = |(count, displacement): (i64, i64)| {
-        let address = address.0.wrapping_add_signed(displacement.wrapping_mul(datatype.extent()) as isize);
-        buffer_of(names, Address(address), count, datatype.clone())
+        let displacement = (displacement.wrapping_mul(datatype.extent()), N::IS_LARGE);
+        displaced(names, address, displacement, count, datatype.clone())
     };
     counts.into_iter().zip(displacements).map(block).collect()
 }
@@ -83,14 +91,17 @@ fn typed<N: Number, D: Number>(
     ranks: i32,
 ) -> Answer<Vec<Buffer>> {
     let counts = numbers(counts, ranks.into(), names.count)?;
+    if let Some(nothing) = nothing(&counts) {
+        return Ok(nothing);
+    }
     let displacements = numbers(displacements, ranks.into(), "displs")?;
     let none = || Fault::new(c::MPI_ERR_ARG, format!("{}s: it is NULL", names.datatype));
     let handles = handles.items(counts.len()).ok_or_else(none)?;
-    let types: Answer<Vec<Datatype>> = handles.map(|handle| datatype(handle, names.datatype)).collect();
-    let block = |((count, displacement), datatype): ((i64, i64), Datatype)| {
-        buffer_of(names, Address(address.0.wrapping_add_signed(displacement as isize)), count, datatype)
+    let block = |((count, displacement), handle): ((i64, i64), types::Datatype)| {
+        let datatype = datatype_of(names.datatype, count, handle)?;
+        displaced(names, address, (displacement, D::IS_LARGE), count, datatype)
     };
-    counts.into_iter().zip(displacements).zip(types?).map(block).collect()
+    counts.into_iter().zip(displacements).zip(handles).map(block).collect()
 }
 
 fn operator(op: Op) -> Answer<datatypes::Op> {

@@ -5,11 +5,10 @@ use datatypes::{Datatype, Op, Operator};
 use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
 
 use super::WinObject;
-use super::datatype::datatype;
 use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, bytes_at, named_buffer, piece};
+use crate::memory::{Names, bytes_at, datatype_of, named_buffer, piece};
 use crate::objects::{self, at_once};
 use crate::types::{self, Address, Number, Win};
 
@@ -19,7 +18,7 @@ const RESULT: Names = Names { address: "result_addr", count: "result_count", dat
 const COMPARED: Names = Names { address: "compare_addr", count: "count", datatype: "datatype" };
 
 fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype) -> Answer<At> {
-    let datatype = datatype(handle, "target_datatype")?;
+    let datatype = datatype_of("target_datatype", count.wide(), handle)?;
     if count.wide() < 0 {
         return Err(Fault::new(c::MPI_ERR_COUNT, format!("target_count: {} is negative", count.wide())));
     }

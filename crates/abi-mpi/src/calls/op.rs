@@ -5,11 +5,10 @@ use std::sync::{Arc, OnceLock};
 use cface::Out;
 use datatypes::{Op, Operator};
 
-use super::datatype::datatype;
 use crate::answer::{Answer, Fault};
 use crate::callback;
 use crate::constants as c;
-use crate::memory::{copy_to, whole};
+use crate::memory::{Names, copy_to, elements, whole};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Handle, Number, kind};
 
@@ -58,6 +57,9 @@ pub(crate) fn op_commutative(op: types::Op, commute: Out<i32>) -> Answer {
     Ok(())
 }
 
+const INPUT: Names = Names { address: "inbuf", count: "count", datatype: "datatype" };
+const INOUT: Names = Names { address: "inoutbuf", ..INPUT };
+
 pub(crate) fn reduce_local<N: Number>(
     inbuf: Address,
     inoutbuf: Address,
@@ -65,13 +67,13 @@ pub(crate) fn reduce_local<N: Number>(
     handle: types::Datatype,
     op: types::Op,
 ) -> Answer {
-    for (address, name) in [(inbuf, "inbuf"), (inoutbuf, "inoutbuf")] {
-        if address.0 == c::MPI_IN_PLACE {
-            return Err(Fault::new(c::MPI_ERR_BUFFER, format!("{name}: MPI_IN_PLACE has no meaning here")));
-        }
+    let (op, count) = (get(op, "op")?, count.wide());
+    let (datatype, _) = elements(INPUT, inbuf, count, handle)?;
+    elements(INOUT, inoutbuf, count, handle)?;
+    if count == 0 || datatype.size() == 0 {
+        return Ok(());
     }
-    let (op, datatype, count) = (get(op, "op")?, datatype(handle, "datatype")?, count.wide());
-    if inbuf == inoutbuf && count > 0 && datatype.size() > 0 {
+    if inbuf == inoutbuf {
         return Err(Fault::new(c::MPI_ERR_BUFFER, "inbuf and inoutbuf are the same memory"));
     }
     op.0.check(&datatype)?;

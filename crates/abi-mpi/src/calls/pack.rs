@@ -2,12 +2,14 @@
 
 use cface::{Out, Text};
 
-use super::datatype::datatype;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Raw, copy_from, copy_to};
+use crate::memory::{Names, check_bytes, copy_from, copy_to, datatype_of, elements};
 use crate::objects::get;
 use crate::types::{self, Address, Comm, Number};
+
+const INPUT: Names = Names { address: "inbuf", count: "incount", datatype: "datatype" };
+const OUTPUT: Names = Names { address: "outbuf", count: "outcount", datatype: "datatype" };
 
 /// Where the next bytes lie in a packed buffer, and how many are left.
 fn room<N: Number>(buffer: Address, size: N, position: Out<N>) -> Answer<(Address, u64)> {
@@ -25,12 +27,13 @@ fn advance<N: Number>(position: Out<N>, bytes: u64) {
     next.into_iter().for_each(|next| position.set(next));
 }
 
-fn check(left: u64, needed: u64, argument: &str) -> Answer {
+/// Checks that a packed buffer, whose address and size are called so, has room for `needed` bytes.
+fn check((packed, address): (Address, &'static str), (left, size): (u64, &str), needed: u64) -> Answer {
     if left < needed {
-        let text = format!("{argument}: {needed} bytes are needed, and {left} are left");
+        let text = format!("{size}: {needed} bytes are needed, and {left} are left");
         return Err(Fault::new(c::MPI_ERR_TRUNCATE, text));
     }
-    Ok(())
+    check_bytes(address, packed, needed)
 }
 
 pub(crate) fn pack<N: Number>(
@@ -43,12 +46,12 @@ pub(crate) fn pack<N: Number>(
     comm: Comm,
 ) -> Answer {
     get(comm, "comm")?;
-    let datatype = datatype(handle, "datatype")?;
+    let (datatype, memory) = elements(INPUT, inbuf, incount, handle)?;
     let (place, left) = room(outbuf, outsize, position)?;
     let mut cursor = datatype.cursor(incount.wide())?;
-    check(left, cursor.total(), "outsize")?;
+    check((outbuf, "outbuf"), (left, "outsize"), cursor.total())?;
     let mut bytes = vec![0; cursor.total() as usize];
-    cursor.pack(&Raw(inbuf), &mut bytes);
+    cursor.pack(&memory, &mut bytes);
     copy_to(place, &bytes);
     advance(position, bytes.len() as u64);
     Ok(())
@@ -64,13 +67,13 @@ pub(crate) fn unpack<N: Number>(
     comm: Comm,
 ) -> Answer {
     get(comm, "comm")?;
-    let datatype = datatype(handle, "datatype")?;
+    let (datatype, mut memory) = elements(OUTPUT, outbuf, outcount, handle)?;
     let (place, left) = room(inbuf, insize, position)?;
     let mut cursor = datatype.cursor(outcount.wide())?;
-    check(left, cursor.total(), "insize")?;
+    check((inbuf, "inbuf"), (left, "insize"), cursor.total())?;
     let mut bytes = vec![0; cursor.total() as usize];
     copy_from(place, &mut bytes);
-    cursor.unpack(&bytes, &mut Raw(outbuf));
+    cursor.unpack(&bytes, &mut memory);
     advance(position, bytes.len() as u64);
     Ok(())
 }
@@ -85,7 +88,7 @@ fn put_size<N: Number>(size: Out<N>, bytes: u64) -> Answer {
 
 pub(crate) fn pack_size<N: Number>(incount: N, handle: types::Datatype, comm: Comm, size: Out<N>) -> Answer {
     get(comm, "comm")?;
-    put_size(size, datatype(handle, "datatype")?.bytes(incount.wide())?)
+    put_size(size, datatype_of("datatype", incount.wide(), handle)?.bytes(incount.wide())?)
 }
 
 fn check_external32(datarep: Text) -> Answer {
@@ -105,7 +108,7 @@ pub(crate) fn pack_external_size<N: Number>(
     size: Out<i64>,
 ) -> Answer {
     check_external32(datarep)?;
-    put_size(size, datatype(handle, "datatype")?.external32_size(incount.wide())?)
+    put_size(size, datatype_of("datatype", incount.wide(), handle)?.external32_size(incount.wide())?)
 }
 
 pub(crate) fn pack_external<N: Number>(
@@ -118,10 +121,11 @@ pub(crate) fn pack_external<N: Number>(
     position: Out<i64>,
 ) -> Answer {
     check_external32(datarep)?;
+    let (datatype, memory) = elements(INPUT, inbuf, incount, handle)?;
     let (place, left) = room(outbuf, outsize, position)?;
     let mut bytes = Vec::new();
-    datatype(handle, "datatype")?.pack_external32(incount.wide(), &Raw(inbuf), &mut bytes)?;
-    check(left, bytes.len() as u64, "outsize")?;
+    datatype.pack_external32(incount.wide(), &memory, &mut bytes)?;
+    check((outbuf, "outbuf"), (left, "outsize"), bytes.len() as u64)?;
     copy_to(place, &bytes);
     advance(position, bytes.len() as u64);
     Ok(())
@@ -137,13 +141,13 @@ pub(crate) fn unpack_external<N: Number>(
     handle: types::Datatype,
 ) -> Answer {
     check_external32(datarep)?;
-    let datatype = datatype(handle, "datatype")?;
+    let (datatype, mut memory) = elements(OUTPUT, outbuf, outcount, handle)?;
     let (place, left) = room(inbuf, insize, position)?;
     let needed = datatype.external32_size(outcount.wide())?;
-    check(left, needed, "insize")?;
+    check((inbuf, "inbuf"), (left, "insize"), needed)?;
     let mut bytes = vec![0; needed as usize];
     copy_from(place, &mut bytes);
-    let used = datatype.unpack_external32(outcount.wide(), &bytes, &mut Raw(outbuf))?;
+    let used = datatype.unpack_external32(outcount.wide(), &bytes, &mut memory)?;
     advance(position, used as u64);
     Ok(())
 }

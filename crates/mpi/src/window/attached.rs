@@ -3,7 +3,7 @@
 use verbs::RemoteAddr;
 
 use crate::error::{Class, Error, Result};
-use crate::memory::Buffer;
+use crate::memory::{ADDRESS_MIN, Buffer};
 use crate::window::directory::{Block, REGIONS_MAX, Region};
 use crate::window::object::{Flavor, Window};
 use crate::window::target::{At, Elements, Target, runs};
@@ -24,8 +24,8 @@ impl Window {
             .map_err(|_| Error::new(Class::SIZE, format_args!("a size of {size} bytes is negative")))?;
         let (begin, wrong) = (address as u64, |why: &str| Error::new(Class::RMA_ATTACH, why));
         let end = begin.checked_add(size).ok_or_else(|| wrong("the memory has no end"))?;
-        if size > 0 && address == 0 {
-            return Err(wrong("the memory is null"));
+        if size > 0 && address < ADDRESS_MIN {
+            return Err(wrong("base: there is no memory at so low an address"));
         }
         let keys = if size == 0 {
             Vec::new()

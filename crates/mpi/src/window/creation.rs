@@ -10,6 +10,7 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::info::Info;
+use crate::memory::ADDRESS_MIN;
 use crate::nic::Nic;
 use crate::one_sided::OneSided;
 use crate::window::card::{CARD, Card, NO_PORT};
@@ -78,12 +79,13 @@ impl Window {
     /// The memory stays readable and writable until the window is freed, and nobody uses it meanwhile in a way that MPI forbids.
     ///
     /// # Errors
-    /// [`Class::SIZE`] for a negative size, [`Class::DISP`] for a unit that is not positive, [`Class::BASE`] for address 0 with
-    /// bytes; [`Class::COMM`] for an intercommunicator; [`Class::PROC_ABORTED`] when a member is lost.
+    /// [`Class::SIZE`] for a negative size, [`Class::DISP`] for a unit that is not positive, [`Class::BASE`] for bytes below
+    /// [`ADDRESS_MIN`]; [`Class::COMM`] for an intercommunicator; [`Class::PROC_ABORTED`] when a member is lost.
     pub unsafe fn create(comm: &Comm, address: usize, size: i64, unit: i64, info: Info) -> Result<Self> {
         let size = checked(size, unit)?;
-        if size > 0 && address == 0 {
-            return Err(Error::new(Class::BASE, format_args!("the base is null, but has {size} bytes")));
+        if size > 0 && address < ADDRESS_MIN {
+            let text = format!("base: there is no memory at {address:#x}, where {size} bytes should be");
+            return Err(Error::new(Class::BASE, text));
         }
         Self::make(comm, Flavor::Create, Part { address, size, ..Part::none(unit) }, info)
     }
