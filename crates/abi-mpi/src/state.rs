@@ -31,6 +31,8 @@ pub(crate) struct State {
     /// Attributes of the job that programs read by their addresses.
     pub(crate) appnum: i32,
     pub(crate) universe: i32,
+    /// Whether what MPI leaves out is an error where other implementations allow it.
+    pub(crate) is_strict: bool,
 }
 
 static STATE: OnceLock<State> = OnceLock::new();
@@ -98,7 +100,7 @@ fn join() -> Answer<&'static State> {
         return Ok(state);
     }
     let launch = Arc::new(Launch::find()?);
-    let config = config(&launch)?;
+    let (config, is_strict) = (config(&launch)?, is_set("NICETY_STRICT")?);
     let process = Process::start(host(), &config, launch.clone())?;
     let number = |known: Option<u32>| known.and_then(|known| i32::try_from(known).ok()).unwrap_or(-1);
     let (appnum, universe) = (number(launch.appnum), number(launch.universe));
@@ -107,7 +109,7 @@ fn join() -> Answer<&'static State> {
     if env::var_os("NICETY_PROFILE").is_some_and(|value| !value.is_empty()) {
         profile::watch(&process);
     }
-    Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe }))
+    Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe, is_strict }))
 }
 
 /// The address of a device that others reach, or of this host alone.
@@ -213,9 +215,14 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
 
 /// Ends this process with a sentence and SIGABRT, as a C++ program ends that nothing can go on in.
 pub(crate) fn die(message: &str) -> ! {
+    warn(message);
+    std::process::abort();
+}
+
+/// Tells people who read what this process says.
+pub(crate) fn warn(message: &str) {
     let rank = rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     eprintln!("nicety: {rank}{message}");
-    std::process::abort();
 }
 
 /// The rank in the job, for messages; nothing before there is one.
@@ -277,13 +284,18 @@ fn wrong(name: &str, value: String, are: &str) -> mpi::Error {
     mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"))
 }
 
+/// Whether a variable is 1, where it may be 0 or not be set.
+fn is_set(name: &str) -> mpi::Result<bool> {
+    match set(name) {
+        Some(is) if is == "1" => Ok(true),
+        Some(is) if is != "0" => Err(wrong(name, is, "0 or 1")),
+        _ => Ok(false),
+    }
+}
+
 /// Whether short messages go by the fast path, and which one-sided operations as messages.
 fn designs() -> mpi::Result<(bool, OneSided)> {
-    let fast_path = match set("NICETY_FAST_PATH") {
-        Some(is) if is == "1" => true,
-        Some(is) if is != "0" => return Err(wrong("NICETY_FAST_PATH", is, "0 or 1")),
-        _ => false,
-    };
+    let fast_path = is_set("NICETY_FAST_PATH")?;
     let one_sided = match set("NICETY_ONE_SIDED") {
         Some(how) if how == "messages" => OneSided::MESSAGES,
         Some(how) if how != "device" => return Err(wrong("NICETY_ONE_SIDED", how, "device or messages")),

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 /// `right` becomes `left op right`; a combination that is illegal leaves it as it is.
 pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
-    match (basic.kind(), basic.size()) {
+    match (basic.reduced_kind(), basic.size()) {
         (Kind::CUnsigned | Kind::Byte, 1) => reduce_u8(operator, left, right),
         (Kind::CUnsigned, 2) => reduce_u16(operator, left, right),
         (Kind::CUnsigned, 4) => reduce_u32(operator, left, right),
@@ -57,10 +57,10 @@ impl Basic {
         reduce(operator, self, left, right);
     }
 
-    /// Whether the standard lets an operator reduce elements of this type.
+    /// Whether an operator reduces elements of this type: those that the standard lets it, and `MPI_CHAR` as `MPI_SIGNED_CHAR`.
     #[inline]
     pub fn is_reduced_by(self, operator: Operator) -> bool {
-        operator.reduces(self.kind())
+        operator.reduces(self.reduced_kind())
     }
 
     /// Which of two elements of this type is greater, in bytes that need no alignment; none for a NaN, and for what has no order.

@@ -22,7 +22,7 @@ pub enum Kind {
     Logical,
     /// Uninterpreted bytes.
     Byte,
-    /// Text; nothing reduces it.
+    /// Text. No operator reduces it, but for `MPI_CHAR`: see [`Basic::is_reduced_by`].
     Character,
     /// What `MPI_Pack` made.
     Packed,
@@ -228,6 +228,15 @@ impl Basic {
     /// The one with this handle.
     pub fn from_abi(handle: u16) -> Option<Self> {
         Self::ALL.binary_search_by_key(&handle, |basic| basic.abi()).ok().map(|at| Self::ALL[at])
+    }
+
+    /// What operators take its elements for. MPI reduces no text (MPI 5.0, 6.9.2), but programs reduce `MPI_CHAR`, which other
+    /// implementations take for `MPI_SIGNED_CHAR`.
+    pub(crate) const fn reduced_kind(self) -> Kind {
+        match self {
+            Self::Char => Kind::CSigned,
+            other => other.kind(),
+        }
     }
 
     /// What a C or Fortran compiler aligns it to, in bytes.

@@ -56,14 +56,15 @@ impl Op {
         }
     }
 
-    /// Whether this reduces elements of a type; to be asked before anything moves.
+    /// Whether this reduces elements of a type (see [`Basic::is_reduced_by`]) in an operation that accumulates; to be asked before
+    /// anything moves.
     ///
     /// # Errors
     /// Of kind [`Op`](ErrorKind::Op) if not.
     pub fn check(&self, datatype: &Datatype) -> Result<()> {
         let Self::Predefined(operator) = self else { return Ok(()) };
         let legal = match datatype.element() {
-            Some(Element::Single(basic)) => operator.reduces(basic.kind()),
+            Some(Element::Single(basic)) => basic.is_reduced_by(*operator),
             Some(Element::Pair(..)) => operator.reduces(Kind::Pair),
             None => false,
         };
@@ -72,6 +73,20 @@ impl Op {
             return Err(Error::new(ErrorKind::Op, text));
         }
         Ok(())
+    }
+
+    /// As [`Op::check`], in any other reduction, for which the two that take a side are none (MPI 5.0, 12.3.4).
+    ///
+    /// # Errors
+    /// Of kind [`Op`](ErrorKind::Op) if not.
+    pub fn check_reduction(&self, datatype: &Datatype) -> Result<()> {
+        match self {
+            Self::Predefined(operator) if operator.takes_a_side() => {
+                let text = format!("op: {} is for accumulating operations on windows alone", operator.name());
+                Err(Error::new(ErrorKind::Op, text))
+            }
+            _ => self.check(datatype),
+        }
     }
 
     /// `right` becomes `left op right`, element by element in their order, so that the bits of the result depend on the operands

@@ -90,14 +90,6 @@ fn span(side: Side, at: usize, buffer: &Buffer, count: i64) -> Span {
     Span::new(side, datatype, 0, count, extent, size)
 }
 
-/// Whether an operator reduces a buffer's elements; no elements are reduced by any.
-fn check(op: &Op, buffer: &Buffer) -> Result<()> {
-    if buffer.count() == 0 {
-        return Ok(());
-    }
-    op.check(buffer.datatype()).map_err(|error| Error::new(Class::OP, error.text))
-}
-
 /// Who a process is in a call with a root.
 struct Part {
     root: Root,
@@ -291,7 +283,7 @@ impl Call {
         };
         let significant = if part.is_root { Some(output) } else { input.as_ref().filter(|_| part.is_member) };
         if let Some(buffer) = significant {
-            check(op, buffer)?;
+            buffer.check_reduced_by(op)?;
         }
         let bytes = if part.is_root { into.bytes() } else { from.bytes() };
         let op = Some(op.clone());
@@ -305,7 +297,7 @@ impl Call {
         kind: Kind,
         (input, output, op): (&Option<Buffer>, &Buffer, &Op),
     ) -> Result<Self> {
-        check(op, output)?;
+        output.check_reduced_by(op)?;
         let into = Data::one(Side::Output, output);
         let from = match input {
             Some(input) => Data::one(Side::Input, input),
@@ -321,7 +313,7 @@ impl Call {
         (input, output, op): (&Option<Buffer>, &Buffer, &Op),
         counts: &[i64],
     ) -> Result<Self> {
-        check(op, output)?;
+        output.check_reduced_by(op)?;
         let wrong = |text: &str| Error::new(Class::COUNT, text);
         if counts.len() != comm.size() as usize {
             return Err(wrong("there must be a count for each rank"));

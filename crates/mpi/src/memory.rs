@@ -577,6 +577,17 @@ impl Buffer {
         true
     }
 
+    /// Whether a collective operation reduces these elements by an operator; no elements are reduced by any.
+    ///
+    /// # Errors
+    /// [`Class::OP`] if not.
+    pub(crate) fn check_reduced_by(&self, op: &Op) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        op.check_reduction(&self.datatype).map_err(|error| Error::new(Class::OP, error.text))
+    }
+
     /// Reduces elements into this buffer's, which are as many: `self = from op self`.
     pub(crate) fn reduce(&self, from: &Self, op: &Op) -> Result<()> {
         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);

@@ -13,6 +13,7 @@ use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{Names, RECEIVE, SEND, buffer, datatype_of, displaced, named_buffer, piece, pieces};
 use crate::objects::{self, get};
+use crate::strict;
 use crate::types::{self, Address, Comm, Number, Op};
 
 const SEND_ALL: Names = Names { count: "sendcounts", ..SEND };
@@ -104,8 +105,11 @@ fn typed<N: Number, D: Number>(
     counts.into_iter().zip(displacements).zip(handles).map(block).collect()
 }
 
-fn operator(op: Op) -> Answer<datatypes::Op> {
-    Ok(get(op, "op")?.0.clone())
+/// The operator of a handle, which is to reduce elements of a type.
+fn operator(op: Op, datatype: types::Datatype) -> Answer<datatypes::Op> {
+    let op = get(op, "op")?.0.clone();
+    strict::check(&op, datatype)?;
+    Ok(op)
 }
 
 /// Carries out what is short and simple, if that goes at once.
@@ -142,7 +146,7 @@ pub(crate) fn allreduce<N: Number>(
         let is_in_place = sendbuf.0 == c::MPI_IN_PLACE;
         let input = if is_in_place { None } else { Some(piece(sendbuf, count, datatype)?) };
         let output = piece(recvbuf, count, datatype)?;
-        let basic = Datatype::predefined_basic(datatype.value())?;
+        let basic = Datatype::predefined_basic(datatype.value()).filter(|basic| strict::allows(*basic))?;
         let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.takes_a_side())?;
         Some(PlainCall::Allreduce { input, output, basic, operator })
     };
@@ -346,7 +350,7 @@ collectives! {
         let input = unless_in_place(sendbuf, || where_it_counts(has_part(&comm, root), from))?;
         let into = || named_buffer(REDUCE_INTO, recvbuf, count, datatype);
         let output = where_it_counts(is_root(&comm, root), into)?;
-        Collective::Reduce { input, output, op: operator(op)?, root }
+        Collective::Reduce { input, output, op: operator(op, datatype)?, root }
     }
 
     fn allreduce_by_plan, iallreduce, allreduce_init [N] (
@@ -354,7 +358,7 @@ collectives! {
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
         let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
-        Collective::Allreduce { input, output, op: operator(op)? }
+        Collective::Allreduce { input, output, op: operator(op, datatype)? }
     }
 
     fn reduce_scatter, ireduce_scatter, reduce_scatter_init [N] (
@@ -376,7 +380,7 @@ collectives! {
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
         let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
-        Collective::Scan { input, output, op: operator(op)? }
+        Collective::Scan { input, output, op: operator(op, datatype)? }
     }
 
     fn exscan, iexscan, exscan_init [N] (
@@ -384,7 +388,7 @@ collectives! {
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
         let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
-        Collective::Exscan { input, output, op: operator(op)? }
+        Collective::Exscan { input, output, op: operator(op, datatype)? }
     }
 
     fn neighbor_allgather, ineighbor_allgather, neighbor_allgather_init [N] (
@@ -460,5 +464,5 @@ fn reduce_scattered(
     let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, all, datatype))?;
     let own = if input.is_none() { all } else { counts[comm.rank() as usize] };
     let output = named_buffer(REDUCE_INTO, recvbuf, own, datatype)?;
-    Ok(Collective::ReduceScatter { input, output, counts, op: operator(op)? })
+    Ok(Collective::ReduceScatter { input, output, counts, op: operator(op, datatype)? })
 }

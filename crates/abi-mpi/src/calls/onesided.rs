@@ -10,6 +10,7 @@ use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{Names, bytes_at, datatype_of, named_buffer, piece};
 use crate::objects::{self, at_once};
+use crate::strict;
 use crate::types::{self, Address, Number, Win};
 
 const ORIGIN: Names = Names { address: "origin_addr", count: "origin_count", datatype: "origin_datatype" };
@@ -25,9 +26,10 @@ fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype
     Ok(At { rank, displacement, count: count.wide(), datatype })
 }
 
-/// An operator, and whether it looks at the origin.
-fn operator(op: types::Op) -> Answer<(Op, bool)> {
+/// An operator, which is to change elements of a type, and whether it looks at the origin.
+fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
     let op = objects::get(op, "op")?.0.clone();
+    strict::check(&op, datatype)?;
     let looks = !matches!(op, Op::Predefined(Operator::NoOp));
     Ok((op, looks))
 }
@@ -139,6 +141,9 @@ fn is_reduced(
     let (Some(operator), Some(basic)) = (operator, Datatype::predefined_basic(datatype.value())) else {
         return false;
     };
+    if !operator.takes_a_side() && !strict::allows(basic) {
+        return false;
+    }
     let origin = if operator == Operator::NoOp { None } else { origin };
     if operator != Operator::NoOp && origin.is_none() {
         return false;
@@ -241,7 +246,7 @@ pub(crate) fn accumulate<N: Number>(
         }
     }
     long_way(move || {
-        let (win, (op, _)) = (objects::get(win, "win")?, operator(op)?);
+        let (win, (op, _)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
         let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
         let target = at(target_rank, target_disp, target_count, target_datatype)?;
         Ok(win.window.accumulate(&origin, &target, &op)?)
@@ -261,7 +266,7 @@ pub(crate) fn raccumulate<N: Number>(
     win: Win,
     request: Out<types::Request>,
 ) -> Answer {
-    let (win, (op, _)) = (objects::get(win, "win")?, operator(op)?);
+    let (win, (op, _)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
     let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
     let target = at(target_rank, target_disp, target_count, target_datatype)?;
     new_request(win.window.raccumulate(&origin, &target, &op)?, request)
@@ -304,7 +309,7 @@ pub(crate) fn get_accumulate<N: Number>(
         }
     }
     long_way(move || {
-        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
+        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
         let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
         let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
         let target = at(target_rank, target_disp, target_count, target_datatype)?;
@@ -328,7 +333,7 @@ pub(crate) fn rget_accumulate<N: Number>(
     win: Win,
     request: Out<types::Request>,
 ) -> Answer {
-    let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
+    let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
     let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
     let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
     let target = at(target_rank, target_disp, target_count, target_datatype)?;
@@ -350,7 +355,7 @@ pub(crate) fn fetch_and_op(
         return Ok(());
     }
     long_way(move || {
-        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op)?);
+        let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, datatype)?);
         let origin = origin_of(looks, origin_addr, 1, datatype)?;
         let result = named_buffer(RESULT, result_addr, 1, datatype)?;
         Ok(win.window.get_accumulate(&origin, &result, &at(target_rank, target_disp, 1, datatype)?, &op)?)

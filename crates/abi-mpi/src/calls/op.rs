@@ -10,6 +10,7 @@ use crate::callback;
 use crate::constants as c;
 use crate::memory::{Names, copy_to, elements, whole};
 use crate::objects::{get, insert, remove};
+use crate::strict;
 use crate::types::{self, Address, Handle, Number, kind};
 
 /// What a handle of an operator names.
@@ -76,7 +77,8 @@ pub(crate) fn reduce_local<N: Number>(
     if inbuf == inoutbuf {
         return Err(Fault::new(c::MPI_ERR_BUFFER, "inbuf and inoutbuf are the same memory"));
     }
-    op.0.check(&datatype)?;
+    op.0.check_reduction(&datatype)?;
+    strict::check(&op.0, handle)?;
     let (_, left) = whole(inbuf, &datatype, count)?;
     let (place, mut right) = whole(inoutbuf, &datatype, count)?;
     op.0.apply(&left, &mut right, count, &datatype)?;

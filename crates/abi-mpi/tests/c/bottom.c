@@ -71,6 +71,8 @@ static void misplaced(void) {
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    /* Members without elements go the same way, whatever they call their type. */
+    OK(MPI_Allreduce(NULL, NULL, 0, rank ? MPI_INT : MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
     /* What is not significant is not looked at. */
     OK(MPI_Gather(x, 1, MPI_INT, rank ? MPI_IN_PLACE : x + 1, 1, MPI_INT, 0, MPI_COMM_WORLD));
     OK(MPI_Reduce(x, rank ? NULL : x + 1, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD));

@@ -109,11 +109,11 @@ fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
                 None => return None,
             };
             let significant = if *root == comm.rank() { output } else { given };
-            op.check(significant.datatype()).ok()?;
+            significant.check_reduced_by(op).ok()?;
             (Kind::Reduce, Some(op))
         }
         Collective::Allreduce { output, op, .. } => {
-            op.check(output.datatype()).ok()?;
+            output.check_reduced_by(op).ok()?;
             (Kind::Allreduce, Some(op))
         }
         _ => return None,

@@ -1,0 +1,52 @@
+//! Operators and types in every call that reduces.
+
+mod common;
+
+use common::job::run_job_to_its_end;
+use common::{Compiled, compile, has_compiler};
+
+const OPTIONS: [&str; 4] =
+    [concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/c"), "-std=gnu11", "-Wall", "-Werror"];
+
+fn program() -> Option<Compiled> {
+    has_compiler().then(|| compile("reductions", include_str!("c/reductions.c"), &OPTIONS))
+}
+
+/// What each rank says on standard error; all must succeed.
+fn said(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
+    let (ended, _) = run_job_to_its_end(&program.path(), size, variables);
+    let said: Vec<String> = ended.iter().map(|rank| String::from_utf8_lossy(&rank.stderr).into()).collect();
+    assert!(ended.iter().all(|rank| rank.status.success()), "{said:?}");
+    said
+}
+
+/// Goal: programs that reduce characters run, as under other implementations, and are told once that it is not MPI's; other operators
+/// reduce what MPI says. Method: all operators and types in each call that reduces, and the values of characters beside those of
+/// signed ones.
+#[test]
+fn chars_are_reduced_as_signed_with_one_warning() {
+    let Some(program) = program() else { return };
+    for (device, size) in [("shm", 1), ("shm", 3), ("iwarp", 2)] {
+        for (rank, said) in said(&program, size, &[("NICETY_DEVICE", device)]).iter().enumerate() {
+            let is_it = said.starts_with(&format!("nicety: rank {rank}: "))
+                && said.contains("MPI 5.0, section 6.9.2")
+                && said.contains("NICETY_STRICT=1");
+            assert!(is_it && said.lines().count() == 1, "{said}");
+        }
+    }
+}
+
+#[test]
+fn strict_programs_have_chars_refused() {
+    let Some(program) = program() else { return };
+    let variables = [("NICETY_DEVICE", "shm"), ("NICETY_STRICT", "1")];
+    assert_eq!(said(&program, 2, &variables), [String::new(), String::new()]);
+}
+
+#[test]
+fn a_strictness_that_is_none_is_an_error() {
+    let Some(program) = program() else { return };
+    let (ended, _) = run_job_to_its_end(&program.path(), 1, &[("NICETY_STRICT", "yes")]);
+    let said = String::from_utf8_lossy(&ended[0].stderr);
+    assert!(!ended[0].status.success() && said.contains("NICETY_STRICT=yes: it is 0 or 1"), "{said}");
+}
