@@ -270,6 +270,15 @@ fn jobs_start_others() {
     }
 }
 
+#[test]
+fn arguments_of_started_programs_arrive_as_they_are() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("arguments", include_str!("c/arguments.c"));
+    assert_eq!(run_job(&program.path(), 1, &[("NICETY_DEVICE", "shm")]), ["all arguments arrived"]);
+}
+
 /// Who was started alone starts nobody: the error says so, and arguments of all kinds were looked at.
 #[test]
 fn programs_are_started() {

@@ -2,9 +2,14 @@
 //!
 //! In PMI-1 each program is a group of lines, from `mcmd=spawn` to `endcmd`, of which every line has one key and a value that goes on
 //! to its end, blanks included. What is put for the new job stands in all groups; a server reads it in the first.
+//!
+//! Such a value cannot be empty or have a newline, and servers disagree about a backslash. A server of this crate also takes it
+//! [encoded](crate::value::encode), under the key with a suffix, and reports so when a rank joins (`nicety_encoded`).
 
-use crate::value::{KEY_LEN_MAX, TextError, VALUE_LEN_MAX, check_key, check_line, check_value};
-use crate::wire::{COMMAND_LEN_MAX, Draft, Framing, excerpt};
+use crate::value::{
+    KEY_LEN_MAX, TextError, VALUE_LEN_MAX, check_key, check_line, check_value, decode, encode,
+};
+use crate::wire::{COMMAND_LEN_MAX, Draft, Framing, MESSAGE_LEN_MAX, excerpt};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -13,6 +18,12 @@ pub const PROGRAMS_MAX: usize = 64;
 /// The most bytes of one request, and what is counted for each of its lines beside its text.
 pub const REQUEST_LEN_MAX: usize = 64 * 1024;
 const LINE_COST: usize = 64;
+/// Ends a key whose value is encoded.
+const ENCODED: &str = "_encoded";
+/// The key by which a server says, with its limits, that it takes encoded values.
+pub(crate) const CAN_DECODE: &str = "nicety_encoded";
+/// The longest text that travels encoded, in bytes: its line is one message.
+const ENCODED_LEN_MAX: usize = (MESSAGE_LEN_MAX - LINE_COST) / 2;
 
 /// A program, and how many processes of it are wanted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,24 +83,58 @@ pub enum PeerError {
     },
 }
 
+/// How the texts of a program are written for a server: which ones it takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Texts {
+    /// In lines, those that every server carries.
+    Lines,
+    /// In lines, and encoded where they must be.
+    Encoded,
+    /// In packets.
+    Packets,
+}
+
+impl Texts {
+    fn framing(self) -> Framing {
+        if self == Self::Packets { Framing::Packets } else { Framing::Lines }
+    }
+
+    /// Whether the server would read this as it is meant.
+    fn check(self, what: &'static str, text: &str) -> Result<(), TextError> {
+        if self != Self::Encoded {
+            return check_line(what, text, COMMAND_LEN_MAX, self.framing());
+        }
+        let (len, max) = (text.len(), ENCODED_LEN_MAX);
+        if len > max { Err(TextError::TooLong { what, len, max }) } else { Ok(()) }
+    }
+
+    /// Adds a line with a text that was checked.
+    fn line(self, lines: &mut String, key: &str, text: &str) {
+        if self == Self::Encoded && Self::Lines.check("text", text).is_err() {
+            lines.extend([key, ENCODED, "=", &encode(text.as_bytes()), "\n"]);
+        } else {
+            lines.extend([key, "=", text, "\n"]);
+        }
+    }
+}
+
 impl Spawn {
-    /// Whether every server could read this.
-    fn check(&self, framing: Framing) -> Result<(), OwnError> {
+    /// Whether the server could read this.
+    fn check(&self, texts: Texts) -> Result<(), OwnError> {
         if self.programs.is_empty() || self.programs.len() > PROGRAMS_MAX {
             return Err(OwnError::Programs(self.programs.len()));
         }
-        let max = COMMAND_LEN_MAX;
         for program in &self.programs {
             if program.processes == 0 {
                 return Err(OwnError::Processes(excerpt(&program.file)));
             }
-            check_line("program", &program.file, max, framing)?;
+            texts.check("program", &program.file)?;
             for argument in &program.arguments {
-                check_line("argument", argument, max, framing)?;
+                texts.check("argument", argument)?;
             }
             for (key, value) in &program.info {
-                check_key(key, max)?;
-                check_line("hint", value, max, framing)?;
+                check_key(key, COMMAND_LEN_MAX)?;
+                texts.check("hint", value)?;
             }
         }
         for (key, value) in &self.preput {
@@ -99,12 +144,13 @@ impl Spawn {
         Ok(())
     }
 
-    /// The request in PMI-1.
-    pub(crate) fn to_lines(&self) -> Result<Vec<u8>, OwnError> {
-        self.check(Framing::Lines)?;
+    /// The request in PMI-1, for a server that takes encoded values or not.
+    pub(crate) fn to_lines(&self, can_decode: bool) -> Result<Vec<u8>, OwnError> {
+        let texts = if can_decode { Texts::Encoded } else { Texts::Lines };
+        self.check(texts)?;
         let mut text = String::new();
         for (index, program) in self.programs.iter().enumerate() {
-            let mut line = |key: &str, value: &str| text.extend([key, "=", value, "\n"]);
+            let mut line = |key: &str, value: &str| texts.line(&mut text, key, value);
             line("mcmd", "spawn");
             line("nprocs", &program.processes.to_string());
             line("execname", &program.file);
@@ -128,7 +174,7 @@ impl Spawn {
 
     /// The request in PMI-2.
     pub(crate) fn to_packet(&self) -> Result<Vec<u8>, OwnError> {
-        self.check(Framing::Packets)?;
+        self.check(Texts::Packets)?;
         let mut draft = Draft::new(Framing::Packets, "spawn")
             .with("ncmds", self.programs.len())
             .with("preputcount", self.preput.len());
@@ -205,10 +251,10 @@ impl Reader {
         }
         let arguments = lines.number("argcnt", 0..=REQUEST_LEN_MAX)?;
         let program = Program {
-            file: lines.text("execname")?.to_owned(),
+            file: lines.value("execname")?,
             processes: lines.number("nprocs", 1..=crate::mapping::RANKS_MAX as usize)? as u32,
             arguments: (1..=arguments)
-                .map(|number| lines.text(&format!("arg{number}")).map(str::to_owned))
+                .map(|number| lines.value(&format!("arg{number}")))
                 .collect::<Result<_, _>>()?,
             info: lines.pairs("info")?,
         };
@@ -232,6 +278,19 @@ impl Lines {
         self.0.get(key).map(String::as_str).ok_or_else(|| self.wrong(key))
     }
 
+    /// A value, which may be encoded.
+    fn value(&self, key: &str) -> Result<String, PeerError> {
+        let encoded = format!("{key}{ENCODED}");
+        match (self.0.get(key), self.0.get(&encoded)) {
+            (Some(text), None) => Ok(text.clone()),
+            (None, Some(text)) => {
+                let text = decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                text.ok_or_else(|| self.wrong(&encoded))
+            }
+            _ => Err(self.wrong(key)),
+        }
+    }
+
     fn number(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, PeerError> {
         let number = self.text(key)?.parse().ok();
         number.filter(|number| range.contains(number)).ok_or_else(|| self.wrong(key))
@@ -244,7 +303,7 @@ impl Lines {
             return Ok(Vec::new());
         }
         let pair = |number: usize| {
-            let text = |part: &str| self.text(&format!("{what}_{part}_{number}")).map(str::to_owned);
+            let text = |part: &str| self.value(&format!("{what}_{part}_{number}"));
             Ok((text("key")?, text("val")?))
         };
         (0..self.number(&count, 0..=REQUEST_LEN_MAX)?).map(pair).collect()
@@ -285,10 +344,42 @@ mod tests {
     #[test]
     fn a_request_in_lines_both_ways() {
         assert_eq!(
-            request().to_lines().map(|bytes| String::from_utf8(bytes).expect("text")),
+            request().to_lines(false).map(|bytes| String::from_utf8(bytes).expect("text")),
             Ok(LINES.into())
         );
         assert_eq!(read(LINES), Ok(Some(request())));
+    }
+
+    /// Goal: a server of this crate learns every text as it was meant, and those that all servers carry are written as for them.
+    #[test]
+    fn texts_that_lines_do_not_carry_are_encoded() {
+        let mut spawn = request();
+        let texts = ["", "a\nendcmd", "\\", "\u{e4}\u{1f30d}", "xff", "arg1_encoded=x", "two words"];
+        spawn.programs[0].arguments = texts.map(str::to_owned).into();
+        spawn.programs[0].arguments.push("\\".repeat(ENCODED_LEN_MAX));
+        spawn.programs[1].file = "a\\b".into();
+        spawn.programs[0].info[0].1 = String::new();
+        let lines = String::from_utf8(spawn.to_lines(true).expect("encoded")).expect("text");
+        assert!(lines.contains("\narg1_encoded=x\narg2_encoded=x610a656e64636d64\n"), "{lines}");
+        assert!(lines.contains("\narg5=xff\n") && lines.contains("\narg7=two words\n"), "{lines}");
+        assert!(lines.lines().all(|line| line.len() <= MESSAGE_LEN_MAX));
+        assert_eq!(read(&lines), Ok(Some(spawn.clone())));
+        assert_eq!(request().to_lines(true), request().to_lines(false));
+        spawn.programs[0].arguments[7].push('a');
+        assert!(matches!(spawn.to_lines(true), Err(OwnError::Text(TextError::TooLong { .. }))));
+    }
+
+    #[test]
+    fn encoded_texts_that_are_none_are_refused() {
+        for wrong in [
+            "arg1_encoded=",
+            "arg1_encoded=y",
+            "arg1_encoded=x6",
+            "arg1_encoded=xff",
+            "arg1=a\narg1_encoded=x",
+        ] {
+            assert!(matches!(read(&LINES.replace("arg1=x y", wrong)), Err(PeerError::Key { .. })), "{wrong}");
+        }
     }
 
     #[test]
@@ -305,8 +396,8 @@ mod tests {
         let with = |change: fn(&mut Spawn)| {
             let mut spawn = request();
             change(&mut spawn);
-            assert_eq!(spawn.to_packet().err(), spawn.to_lines().err());
-            spawn.to_lines().err()
+            assert_eq!(spawn.to_packet().err(), spawn.to_lines(false).err());
+            spawn.to_lines(false).err()
         };
         assert_eq!(with(|spawn| spawn.programs.clear()), Some(OwnError::Programs(0)));
         assert_eq!(
@@ -317,13 +408,13 @@ mod tests {
         for (wrong, in_lines) in [("a\nendcmd", true), ("a\\b", true), ("", true), ("a;b", false)] {
             let mut spawn = request();
             spawn.programs[0].arguments[0] = wrong.into();
-            assert_eq!(matches!(spawn.to_lines(), Err(OwnError::Text(_))), in_lines, "{wrong:?}");
+            assert_eq!(matches!(spawn.to_lines(false), Err(OwnError::Text(_))), in_lines, "{wrong:?}");
             assert!(matches!(spawn.to_packet(), Err(OwnError::Text(_))), "{wrong:?}");
         }
         let long = |spawn: &mut Spawn| spawn.programs[0].arguments = vec!["a".repeat(1000); 70];
         let mut spawn = request();
         long(&mut spawn);
-        assert!(matches!(spawn.to_lines(), Err(OwnError::TooLong(_))));
+        assert!(matches!(spawn.to_lines(false), Err(OwnError::TooLong(_))));
         assert!(matches!(spawn.to_packet(), Err(OwnError::TooLong(_))));
     }
 

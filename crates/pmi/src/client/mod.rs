@@ -125,7 +125,7 @@ impl Dialect {
 
     fn write(&self, request: &Request<'_>, job: &Job) -> Result<Vec<u8>, OwnError> {
         match self {
-            Self::One(_) => pmi1::write(request, &job.name),
+            Self::One(pmi) => pmi.write(request, &job.name),
             Self::Two(_) => pmi2::write(request, &job.name),
         }
     }

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::job::{Job, checked};
 use super::request::{Awaited, Group, Request};
 use crate::mapping;
-use crate::spawn::OwnError;
+use crate::spawn::{CAN_DECODE, OwnError};
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::wire::{Draft, Framing, Message};
 
@@ -25,17 +25,19 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct Pmi1 {
     step: Step,
+    /// Whether the server takes encoded values in requests to spawn.
+    can_decode: bool,
 }
 
 impl Pmi1 {
     /// A rank that knows who it is, and what it says first.
     pub(super) fn at_descriptor() -> (Self, Vec<u8>) {
-        (Self { step: Step::Version }, init())
+        (Self { step: Step::Version, can_decode: false }, init())
     }
 
     /// A rank that knows its number only, and what it says first.
     pub(super) fn at_port(id: u32) -> (Self, Vec<u8>) {
-        (Self { step: Step::Port }, draft("initack").with("pmiid", id).finish())
+        (Self { step: Step::Port, can_decode: false }, draft("initack").with("pmiid", id).finish())
     }
 
     /// The server's next answer, and what there is to say to it.
@@ -64,6 +66,7 @@ impl Pmi1 {
                 };
                 job.key_len_max = below("keylen_max", KEY_LEN_MAX)?;
                 job.value_len_max = below("vallen_max", VALUE_LEN_MAX)?;
+                self.can_decode = message.get(CAN_DECODE) == Some("1");
                 (Step::Name, draft("get_my_kvsname").finish())
             }
             Step::Name => {
@@ -85,6 +88,29 @@ impl Pmi1 {
         };
         self.step = step;
         Ok(Next::Say(command))
+    }
+
+    /// A request as bytes.
+    pub(super) fn write(&self, request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
+        let draft = match *request {
+            Request::Put { key, value } => {
+                draft("put").with("kvsname", name).with("key", key).with("value", value)
+            }
+            Request::Get { key } => get(name, key),
+            Request::Fence => draft("barrier_in"),
+            Request::Barrier { group, tag } => draft("barrier_in").with("group", barrier(group, tag)),
+            Request::Publish { service, port } => {
+                draft("publish_name").with("service", service).with("port", port)
+            }
+            Request::Unpublish { service } => draft("unpublish_name").with("service", service),
+            Request::Lookup { service } => draft("lookup_name").with("service", service),
+            Request::Spawn(spawn) => return spawn.to_lines(self.can_decode),
+            Request::Abort { code, message } => {
+                draft("abort").with("exitcode", code).with("message", message.replace(' ', "_"))
+            }
+            Request::Finalize => draft("finalize"),
+        };
+        Ok(draft.finish())
     }
 }
 
@@ -119,29 +145,6 @@ pub(super) fn reply_to(awaited: Awaited) -> &'static str {
         Awaited::Spawn => "spawn_result",
         Awaited::Finalize => "finalize_ack",
     }
-}
-
-/// A request as bytes.
-pub(super) fn write(request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
-    let draft = match *request {
-        Request::Put { key, value } => {
-            draft("put").with("kvsname", name).with("key", key).with("value", value)
-        }
-        Request::Get { key } => get(name, key),
-        Request::Fence => draft("barrier_in"),
-        Request::Barrier { group, tag } => draft("barrier_in").with("group", barrier(group, tag)),
-        Request::Publish { service, port } => {
-            draft("publish_name").with("service", service).with("port", port)
-        }
-        Request::Unpublish { service } => draft("unpublish_name").with("service", service),
-        Request::Lookup { service } => draft("lookup_name").with("service", service),
-        Request::Spawn(spawn) => return spawn.to_lines(),
-        Request::Abort { code, message } => {
-            draft("abort").with("exitcode", code).with("message", message.replace(' ', "_"))
-        }
-        Request::Finalize => draft("finalize"),
-    };
-    Ok(draft.finish())
 }
 
 fn get(name: &str, key: &str) -> Draft {

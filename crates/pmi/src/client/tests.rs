@@ -82,6 +82,27 @@ fn joining_under_gforker_which_says_less() {
     assert_eq!((job.version, job.universe_size, job.nodes.as_ref()), ((1, 1), Some(8), None));
 }
 
+/// Goal: a server that says so gets every argument; others get those that all carry, and the rank an error else.
+#[test]
+fn arguments_are_encoded_for_servers_that_decode() {
+    let program =
+        Program { file: "a".into(), processes: 1, arguments: vec![String::new()], ..Program::default() };
+    let spawn = Spawn { programs: vec![program], preput: Vec::new() };
+    for (limits, is_sent) in
+        [(HYDRA[1].1, false), ("cmd=maxes keylen_max=64 vallen_max=1024 nicety_encoded=1\n", true)]
+    {
+        let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
+        for (step, (command, answer)) in HYDRA.iter().enumerate() {
+            let answer = if step == 1 { limits } else { answer };
+            exchange(&mut client, command, answer).expect("a good answer");
+        }
+        while client.poll_event().is_some() {}
+        assert_eq!(client.request(&Request::Spawn(&spawn)).is_ok(), is_sent, "{limits}");
+        let sent = String::from_utf8_lossy(client.transmit());
+        assert_eq!(sent.contains("argcnt=1\narg1_encoded=x\n"), is_sent, "{sent}");
+    }
+}
+
 #[test]
 fn joining_by_a_port() {
     let mut client = Client::new(Join::Port { id: 1 }).expect("a rank");

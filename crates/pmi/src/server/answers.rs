@@ -3,6 +3,7 @@
 use super::{
     KEY_ROOM, KEYS_MAX, NAME_ROOM, NAMES_MAX, Phase, Published, RankId, Server, VALUE_ROOM, Violation,
 };
+use crate::spawn::CAN_DECODE;
 use crate::wire::{Draft, Framing, Message, excerpt};
 
 /// An answer without a refusal.
@@ -50,7 +51,8 @@ impl Server {
             "get_maxes" => good("maxes")
                 .with("kvsname_max", NAME_ROOM)
                 .with("keylen_max", KEY_ROOM)
-                .with("vallen_max", VALUE_ROOM),
+                .with("vallen_max", VALUE_ROOM)
+                .with(CAN_DECODE, 1),
             "get_my_kvsname" => good("my_kvsname").with("kvsname", &job.name),
             "get_appnum" => good("appnum").with("appnum", job.ranks[id.rank as usize].place.appnum),
             "get_universe_size" => {

@@ -75,7 +75,10 @@ fn what_mpich_asks() {
     let ids = server.add_job(job).expect("a job");
     for (text, answer) in [
         (INIT, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2\n"),
-        ("cmd=get_maxes\n", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n"),
+        (
+            "cmd=get_maxes\n",
+            "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024 nicety_encoded=1\n",
+        ),
         ("cmd=get_appnum\n", "cmd=appnum rc=0 appnum=1\n"),
         ("cmd=get_my_kvsname\n", "cmd=my_kvsname rc=0 kvsname=job-0\n"),
         ("cmd=get kvsname=job-0 key=PMI_process_mapping\n", "cmd=get_result rc=0 value=(vector,(0,2,2))\n"),
