@@ -68,7 +68,7 @@ pub(crate) struct Entry {
 /// The table, made at the first use; nothing without memory for it.
 fn table() -> Option<&'static Table> {
     static TABLE: OnceLock<Option<Table>> = OnceLock::new();
-    TABLE.get_or_init(Table::new).as_ref()
+    TABLE.get_or_init(Table::with_words).as_ref()
 }
 
 /// Looks at what a handle names; nothing for NULL, what is freed, and what is no handle.

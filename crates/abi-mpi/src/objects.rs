@@ -1,4 +1,4 @@
-//! The objects of a program by handle, but for requests, which are numbers of `mpi`'s. A handle that is not predefined is an address of
+//! The objects of a program by handle, but for requests, which are numbers of `mpi`'s. A handle that is not predefined is a number of
 //! [`cface::Table`]'s, checked at each use.
 
 use std::borrow::Borrow as _;
@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use cface::Refused;
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
@@ -15,10 +16,12 @@ use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
 use crate::{calls, state};
 
-/// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again.
-const PLACES: usize = 1 << 16;
-const GENERATIONS: usize = 1 << 8;
-const RESTING: usize = 1 << 10;
+/// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a handle comes
+/// back after 262,144 others at the earliest. Together they are as many handles as there are integers of C for them.
+const PLACES: usize = 1 << 24;
+const GENERATIONS: usize = 1 << 6;
+const RESTING: usize = 1 << 12;
+const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
 type Table = cface::Table<Object, PLACES, GENERATIONS, RESTING>;
 type Look = cface::Look<'static, Object, PLACES, GENERATIONS, RESTING>;
@@ -124,10 +127,11 @@ impl<K: Kind> Deref for Ref<K> {
     }
 }
 
-/// The table, made at the first use; nothing without memory for it.
-fn table() -> Option<&'static Table> {
-    static TABLE: OnceLock<Option<Table>> = OnceLock::new();
-    TABLE.get_or_init(Table::new).as_ref()
+/// The table, made at the first use.
+#[inline]
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(Table::new)
 }
 
 /// What the argument of this name is.
@@ -146,7 +150,7 @@ pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object
     let object = if handle.is_predefined() {
         K::predefined(handle.value()).ok().flatten()?
     } else if state::is_one_thread() {
-        let table = table()?;
+        let table = table();
         // SAFETY: no other thread calls anything meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
         K::of(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
     } else {
@@ -167,11 +171,9 @@ pub(crate) fn comm_at_once<R>(handle: crate::types::Comm, act: impl FnOnce(&mpi:
 
 /// What a handle is that is not predefined.
 fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
-    let object = table().and_then(|table| {
-        let look = table.look(table.handle(handle.value() as u64))?;
-        K::of(&look).is_some().then_some(Ref::Own(look, PhantomData))
-    });
-    object.ok_or_else(|| wrong(handle, argument))
+    let look = table().look(table().handle(handle.value() as u64));
+    let look = look.filter(|look| K::of(look).is_some());
+    look.map(|look| Ref::Own(look, PhantomData)).ok_or_else(|| wrong(handle, argument))
 }
 
 #[cold]
@@ -181,22 +183,29 @@ fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
 
 /// The handle of an object that there is; the first one found.
 pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
-    let table = table()?;
     let is_it =
-        |handle: &cface::Handle| table.look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
-    table.handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
+        |handle: &cface::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
+    table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
 
 /// A new handle.
 pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
-    let full = || Fault::new(c::MPI_ERR_NO_MEM, format!("there are {PLACES} objects already; free some"));
-    let handle = table().and_then(|table| table.insert(K::wrap(object), std::ptr::null_mut()).ok());
-    handle.map(|handle| Handle::new(handle.addr())).ok_or_else(full)
+    let handle = table().insert(K::wrap(object), std::ptr::null_mut());
+    handle.map(|handle| Handle::new(handle.addr())).map_err(no_handle)
+}
+
+#[cold]
+fn no_handle(why: Refused) -> Fault {
+    let text = match why {
+        Refused::Full => format!("there are {PLACES} objects already; free some"),
+        Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are wanted"),
+    };
+    Fault::new(c::MPI_ERR_NO_MEM, text)
 }
 
 /// Makes a handle stale, once; whether it was one.
 pub(crate) fn remove<K: Kind>(handle: Handle<K>) -> bool {
-    table().is_some_and(|table| table.remove(table.handle(handle.value() as u64)))
+    table().remove(table().handle(handle.value() as u64))
 }
 
 /// A handle as an integer: predefined ones are their own values, others lie behind them.
@@ -204,8 +213,8 @@ pub(crate) fn to_integer<K>(handle: Handle<K>) -> i32 {
     if handle.is_predefined() {
         return handle.value() as i32;
     }
-    let index = table().and_then(|table| table.index(table.handle(handle.value() as u64)));
-    // Fewer than 2^24 handles, so that it fits.
+    let index = table().index(table().handle(handle.value() as u64));
+    // As many as fit.
     index.map_or(-1, |index| (index + PREDEFINED) as i32)
 }
 
@@ -214,10 +223,10 @@ pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     let value = usize::try_from(integer).unwrap_or(usize::MAX);
     match value.checked_sub(PREDEFINED) {
         None => Handle::new(value),
-        Some(index) => Handle::new(table().map_or(usize::MAX, |table| match table.nth(index) {
+        Some(index) => Handle::new(match table().nth(index) {
             null if null.is_null() => usize::MAX,
             handle => handle.addr(),
-        })),
+        }),
     }
 }
 

@@ -35,6 +35,26 @@ fn errors_have_their_class_and_name_the_argument() {
     assert_eq!(run(Command::new(errors.path())), "every error is named\n");
 }
 
+/// Objects and requests are limited by memory; and where that is short, errors say so.
+#[test]
+fn objects_are_as_many_as_memory_has() {
+    if !has_compiler() {
+        return;
+    }
+    let many = program("many", include_str!("c/many.c"));
+    assert_eq!(run(Command::new(many.path())), "done\n");
+    for device in ["shm", "iwarp"] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -d 100000; exec \"$0\""]).arg(many.path());
+        assert_eq!(run(with(limited, &[("TEST_LIMITED", "1"), ("NICETY_DEVICE", device)])), "done\n");
+    }
+}
+
+fn with(mut command: Command, variables: &[(&str, &str)]) -> Command {
+    command.envs(variables.iter().copied());
+    command
+}
+
 /// The default error handler ends the program with one line, which says who did what wrong.
 #[test]
 fn an_error_ends_the_program_with_a_line() {

@@ -1,10 +1,13 @@
 //! Handles: what a program holds instead of objects, checked at each use.
 //!
-//! A handle is an address of ours, because some standards have others read through it: DAT's registry finds a provider's
-//! functions in the first word behind one. It must stay readable after its object is gone. So a range of addresses is reserved
-//! once, with a word for each place in the table and each of the place's generations. Removing an object ends its place's
-//! generation, so that its handle is known to be stale until the place has been used `GENERATIONS` times more; and no place is
-//! used again before `RESTING` others are free. Nothing is ever read through an address that a program passes.
+//! Where a standard has others read through a handle, it is an address of ours: DAT's registry finds a provider's functions in the first
+//! word behind one, and that word must stay readable after its object is gone. So a range of addresses is reserved once, with a word for
+//! each place in the table and each of the place's generations. Where nobody reads through handles they are numbers that no address of a
+//! program is. Removing an object ends its place's generation, so that its handle is known to be stale until the place has been used
+//! `GENERATIONS` times more; and no place is used again before `RESTING` others are free. Nothing is ever read through an address that
+//! a program passes.
+//!
+//! Places take memory in chunks, when the first object of a chunk comes.
 //!
 //! # The life of an object
 //!
@@ -16,8 +19,9 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicPtr;
+use std::fmt;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering as PlainOrdering};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
 
@@ -34,12 +38,17 @@ const LIVE: u64 = 1 << 32;
 const ENDING: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 
+/// The places of a chunk, at most.
+const CHUNK: usize = 1 << 12;
+/// Where the numbers of handles begin that are no addresses. Processors have no such address.
+const NUMBERS: usize = 1 << 62;
+
 /// Objects by handle: `PLACES` at a time, for `GENERATIONS` uses of each place, while `RESTING` places rest.
-///
-/// Takes `PLACES * GENERATIONS` words of addresses, of which only those that were used take memory.
 pub struct Table<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
-    words: NonNull<Word>,
-    places: Box<[HandleCell<T>]>,
+    /// What others read behind handles, if they do: `PLACES * GENERATIONS` words, of which only those that were used take memory.
+    words: Option<NonNull<Word>>,
+    /// The chunks that there are, each of [`Self::EACH`] places; the others are null.
+    chunks: Box<[AtomicPtr<HandleCell<T>>]>,
     free: Mutex<Free<PLACES, RESTING>>,
 }
 
@@ -48,9 +57,19 @@ struct HandleCell<T> {
     object: UnsafeCell<Option<T>>,
 }
 
+/// Why there is no handle for an object, which is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There are as many objects already as the table has places.
+    Full,
+    /// There are not so many bytes of memory.
+    NoMemory(usize),
+}
+
 // SAFETY: an object is written only by who has taken its place off the free list, or has won the end of its generation with
-// nobody counted in; it is read only by who was counted in while it was live. `words` is only stored to, atomically. Tests:
-// `loom_an_object_ends_once_and_after_all_looks`, `objects_of_many_threads_never_meet`.
+// nobody counted in; it is read only by who was counted in while it was live. `words` is only stored to, atomically. A chunk is
+// published whole, once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`,
+// `objects_of_many_threads_never_meet`.
 unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Send for Table<T, P, G, R> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Sync for Table<T, P, G, R> {}
@@ -64,12 +83,9 @@ struct Free<const PLACES: usize, const RESTING: usize> {
 }
 
 impl<const PLACES: usize, const RESTING: usize> Free<PLACES, RESTING> {
-    fn take(&mut self) -> Option<usize> {
-        if self.given.len() > RESTING || self.fresh == PLACES {
-            return self.given.pop_front();
-        }
-        self.fresh += 1;
-        Some(self.fresh - 1)
+    /// A place that has rested; nothing if one that was never used is to be taken.
+    fn rested(&mut self) -> Option<usize> {
+        if self.given.len() > RESTING || self.fresh == PLACES { self.given.pop_front() } else { None }
     }
 }
 
@@ -84,39 +100,104 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
         }
     };
 
-    /// An empty table; nothing when there is no memory for one.
-    pub fn new() -> Option<Self> {
+    /// The places of a chunk.
+    const EACH: usize = if PLACES < CHUNK { PLACES } else { CHUNK };
+
+    /// An empty table whose handles are addresses with a word that others read; nothing when there is no memory for the words.
+    pub fn with_words() -> Option<Self> {
         // SAFETY: the layout has a size, as both numbers are at least 1. Test: all of this file, under Miri.
         let words = NonNull::new(unsafe { alloc_zeroed(Self::WORDS) })?.cast();
-        let place = || HandleCell { word: AtomicU64::new(0), object: UnsafeCell::new(None) };
-        let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0 });
-        Some(Self { words, places: (0..PLACES).map(|_| place()).collect(), free })
+        Some(Self::of(Some(words)))
     }
 
-    /// A handle for `object`, behind which others read `word`.
+    /// An empty table whose handles are numbers.
+    pub fn new() -> Self {
+        Self::of(None)
+    }
+
+    fn of(words: Option<NonNull<Word>>) -> Self {
+        let chunks = (0..PLACES / Self::EACH).map(|_| AtomicPtr::new(null_mut())).collect();
+        let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0 });
+        Self { words, chunks, free }
+    }
+
+    /// The place of this number, if its chunk is there.
+    #[inline]
+    fn cell(&self, at: usize) -> Option<&HandleCell<T>> {
+        let chunk = self.chunks[at / Self::EACH].load(PlainOrdering::Acquire);
+        // SAFETY: null, or as many places as a chunk has, which live as long as the table. Test: all of this file, under Miri.
+        (!chunk.is_null()).then(|| unsafe { &*chunk.wrapping_add(at % Self::EACH) })
+    }
+
+    /// A place without an object, and its cell.
+    fn take(&self) -> Result<(usize, &HandleCell<T>), Refused> {
+        let mut free = lock(&self.free);
+        if let Some(at) = free.rested() {
+            return Ok((at, self.cell(at).expect("used before")));
+        }
+        let at = free.fresh;
+        if at == PLACES {
+            return Err(Refused::Full);
+        }
+        if self.cell(at).is_none() {
+            self.grow(at / Self::EACH)?;
+        }
+        free.fresh += 1;
+        Ok((at, self.cell(at).expect("there now")))
+    }
+
+    /// Makes a chunk; called with the lock of the free places.
+    #[cold]
+    fn grow(&self, chunk: usize) -> Result<(), Refused> {
+        let mut cells = Vec::<HandleCell<T>>::new();
+        let refused = |_| Refused::NoMemory(Self::EACH * size_of::<HandleCell<T>>());
+        cells.try_reserve_exact(Self::EACH).map_err(refused)?;
+        cells.resize_with(Self::EACH, || HandleCell {
+            word: AtomicU64::new(0),
+            object: UnsafeCell::new(None),
+        });
+        let cells = Box::into_raw(cells.into_boxed_slice());
+        self.chunks[chunk].store(cells.cast(), PlainOrdering::Release);
+        Ok(())
+    }
+
+    /// The address of the first handle.
+    #[inline]
+    fn base(&self) -> usize {
+        self.words.map_or(NUMBERS, |words| words.addr().get())
+    }
+
+    /// The handle of a place in a generation.
+    fn named(&self, at: usize, generation: u64) -> Handle {
+        self.handle((self.base() + (generation as usize * PLACES + at) * size_of::<Word>()) as u64)
+    }
+
+    /// A handle for `object`, behind which others read `word` if they read any.
     ///
     /// # Errors
-    /// The object, when there are `PLACES` already.
-    pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, T> {
-        let Some(at) = lock(&self.free).take() else { return Err(object) };
-        let place = &self.places[at];
+    /// Why there is none.
+    pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, Refused> {
+        let (at, cell) = self.take()?;
         // The lock of the free places orders this behind the end of the generation before.
-        let generation = (place.word.load(Ordering::Relaxed) >> GENERATION_SHIFT) as usize;
+        let generation = cell.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
         // SAFETY: the place is not live and was taken off the free list, so nobody else touches its object. Tests: those of `Sync`.
-        place.object.with_mut(|slot| unsafe { *slot = Some(object) });
-        let handle = self.words.as_ptr().wrapping_add(generation * PLACES + at);
-        // SAFETY: inside of the words, which are zeroed: valid. Test: `a_word_is_readable_behind_a_handle_even_when_stale`.
-        unsafe { &*handle }.store(word, Ordering::Release);
-        place.word.fetch_or(LIVE, Ordering::Release);
-        Ok(handle.cast())
+        cell.object.with_mut(|slot| unsafe { *slot = Some(object) });
+        if let Some(words) = self.words {
+            let behind = words.as_ptr().wrapping_add(generation as usize * PLACES + at);
+            // SAFETY: inside of the words, which are zeroed: valid. Test: `a_word_is_readable_behind_a_handle_even_when_stale`.
+            unsafe { &*behind }.store(word, PlainOrdering::Release);
+        }
+        cell.word.fetch_or(LIVE, Ordering::Release);
+        Ok(self.named(at, generation))
     }
 
     /// Looks at what a handle names; nothing for NULL, what is stale, and what is no handle.
     #[inline]
     pub fn look(&self, handle: Handle) -> Option<Look<'_, T, PLACES, GENERATIONS, RESTING>> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.words.addr().get()))?;
-        let counted = self.places[at].word.fetch_add(1, Ordering::Acquire);
-        let look = Look { table: self, at };
+        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let cell = self.cell(at)?;
+        let counted = cell.word.fetch_add(1, Ordering::Acquire);
+        let look = Look { table: self, at, cell };
         names(counted, generation).then_some(look)
     }
 
@@ -126,19 +207,19 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     /// As long as what this returns is used, no handle of this table is removed, and no look at a stale one ends.
     #[inline(always)]
     pub unsafe fn glance(&self, handle: Handle) -> Option<&T> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.words.addr().get()))?;
-        let place = &self.places[at];
-        if !names(place.word.load(Ordering::Acquire), generation) {
+        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let cell = self.cell(at)?;
+        if !names(cell.word.load(Ordering::Acquire), generation) {
             return None;
         }
         // SAFETY: live now, and as long as it is used, as the caller promises, so that nobody writes it. Test: `a_glance_finds_what_a_look_does`.
-        place.object.with(|slot| unsafe { &*slot }).as_ref()
+        cell.object.with(|slot| unsafe { &*slot }).as_ref()
     }
 
     /// Makes a handle stale, once; its object ends with the last that looks at it, which may be this call. Whether it was one.
     pub fn remove(&self, handle: Handle) -> bool {
         let Some(look) = self.look(handle) else { return false };
-        let word = &self.places[look.at].word;
+        let word = &look.cell.word;
         let mut old = word.load(Ordering::Relaxed);
         let generation = old >> GENERATION_SHIFT;
         loop {
@@ -158,37 +239,33 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     /// The handles of all objects.
     pub fn handles(&self) -> Vec<Handle> {
         let used = lock(&self.free).fresh;
-        let places = self.places[..used].iter().enumerate();
-        let word = |place: &HandleCell<T>| place.word.load(Ordering::Acquire);
-        let live = places.map(|(at, place)| (at, word(place))).filter(|(_, word)| word & LIVE != 0);
-        live.map(|(at, word)| {
-            let generation = (word >> GENERATION_SHIFT) as usize;
-            self.words.as_ptr().wrapping_add(generation * PLACES + at).cast()
-        })
-        .collect()
+        let word = |at: usize| Some((at, self.cell(at)?.word.load(Ordering::Acquire)));
+        let live = (0..used).filter_map(word).filter(|(_, word)| word & LIVE != 0);
+        live.map(|(at, word)| self.named(at, word >> GENERATION_SHIFT)).collect()
     }
 
     /// The handle with this number, whether it names anything or not.
     pub fn handle(&self, number: u64) -> Handle {
-        self.words.as_ptr().with_addr(number as usize).cast()
+        let begin: Handle = self.words.map_or(null_mut(), |words| words.as_ptr().cast());
+        begin.with_addr(number as usize)
     }
 
     /// Which of all handles that there can be this is, below `PLACES * GENERATIONS`; nothing for what is no handle.
     pub fn index(&self, handle: Handle) -> Option<usize> {
-        let offset = handle.addr().wrapping_sub(self.words.addr().get());
+        let offset = handle.addr().wrapping_sub(self.base());
         Self::find(offset).map(|_| offset / size_of::<Word>())
     }
 
     /// The handle with this index, whether it names anything or not; NULL beyond the last.
     pub fn nth(&self, index: usize) -> Handle {
         if index < PLACES * GENERATIONS {
-            self.words.as_ptr().wrapping_add(index).cast()
+            self.named(index % PLACES, (index / PLACES) as u64)
         } else {
-            std::ptr::null_mut()
+            null_mut()
         }
     }
 
-    /// The place and generation that the word so many bytes behind the first is for, if there is one.
+    /// The place and generation that the handle so many bytes behind the first is for, if there is one.
     #[inline]
     fn find(offset: usize) -> Option<(usize, u64)> {
         if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::WORDS.size() {
@@ -200,23 +277,27 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
 
     /// Ends the object of a place that nobody looks at any more, unless somebody has begun to: then he will.
     #[cold]
-    fn bury(&self, at: usize) {
-        let place = &self.places[at];
-        let word = place.word.load(Ordering::Relaxed);
+    fn bury(&self, at: usize, cell: &HandleCell<T>) {
+        let word = cell.word.load(Ordering::Relaxed);
         // Acquire: whatever others did with the object comes before its end. Each of them counted himself out with release, and
         // all that happens to a word in between is read and written in one.
         let won = word & (ENDING | LOOKING) == ENDING
-            && place
-                .word
-                .compare_exchange(word, word & !ENDING, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+            && cell.word.compare_exchange(word, word & !ENDING, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if won {
             // SAFETY: not live, not on the free list, nobody counted in who saw it live, and only one clears `ENDING`: only this
             // thread touches the object. Tests: those of `Sync`.
-            let object = place.object.with_mut(|slot| unsafe { (*slot).take() });
+            let object = cell.object.with_mut(|slot| unsafe { (*slot).take() });
             drop(object);
             lock(&self.free).given.push_back(at);
         }
+    }
+}
+
+impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> Default
+    for Table<T, PLACES, GENERATIONS, RESTING>
+{
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -224,15 +305,24 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> Dro
     for Table<T, PLACES, GENERATIONS, RESTING>
 {
     fn drop(&mut self) {
-        // SAFETY: of this layout since `new`, and given back once. Test: all of this file, under Miri.
-        unsafe { dealloc(self.words.as_ptr().cast(), Self::WORDS) };
+        for chunk in &mut self.chunks {
+            let chunk = std::mem::replace(chunk.get_mut(), null_mut());
+            if !chunk.is_null() {
+                // SAFETY: a box of so many places, given up by `grow` and taken back once. Test: all of this file, under Miri.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(chunk, Self::EACH)) });
+            }
+        }
+        if let Some(words) = self.words {
+            // SAFETY: of this layout since `with_words`, and given back once. Test: all of this file, under Miri.
+            unsafe { dealloc(words.as_ptr().cast(), Self::WORDS) };
+        }
     }
 }
 
-impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> std::fmt::Debug
+impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> fmt::Debug
     for Table<T, PLACES, GENERATIONS, RESTING>
 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({} of {PLACES} places live)", self.handles().len())
     }
 }
@@ -247,6 +337,7 @@ fn names(word: u64, generation: u64) -> bool {
 pub struct Look<'a, T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
     table: &'a Table<T, PLACES, GENERATIONS, RESTING>,
     at: usize,
+    cell: &'a HandleCell<T>,
 }
 
 impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look<'_, T, P, G, R> {
@@ -256,7 +347,7 @@ impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look
     fn deref(&self) -> &T {
         // SAFETY: counted in while the place was live, so that nobody writes the object until this is dropped. Tests: those of
         // `Sync`.
-        let object = self.table.places[self.at].object.with(|slot| unsafe { &*slot });
+        let object = self.cell.object.with(|slot| unsafe { &*slot });
         object.as_ref().expect("a live place has an object")
     }
 }
@@ -264,17 +355,15 @@ impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look
 impl<T, const P: usize, const G: usize, const R: usize> Drop for Look<'_, T, P, G, R> {
     #[inline]
     fn drop(&mut self) {
-        let before = self.table.places[self.at].word.fetch_sub(1, Ordering::Release);
+        let before = self.cell.word.fetch_sub(1, Ordering::Release);
         if before & (ENDING | LOOKING) == ENDING | 1 {
-            self.table.bury(self.at);
+            self.table.bury(self.at, self.cell);
         }
     }
 }
 
-impl<T: std::fmt::Debug, const P: usize, const G: usize, const R: usize> std::fmt::Debug
-    for Look<'_, T, P, G, R>
-{
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<T: fmt::Debug, const P: usize, const G: usize, const R: usize> fmt::Debug for Look<'_, T, P, G, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
@@ -282,7 +371,6 @@ impl<T: std::fmt::Debug, const P: usize, const G: usize, const R: usize> std::fm
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashSet;
-    use std::ptr::null_mut;
     use std::sync::Arc;
 
     use super::*;
@@ -291,7 +379,7 @@ mod tests {
     type Small<T> = Table<T, 16, 4, 4>;
 
     fn small<T>() -> Small<T> {
-        Table::new().expect("memory")
+        Table::with_words().expect("memory")
     }
 
     #[test]
@@ -334,9 +422,33 @@ mod tests {
     fn a_full_table_gives_the_object_back() {
         let table = small();
         let handles: Vec<_> = (0..16).map(|n| table.insert(n, null_mut()).expect("room")).collect();
-        assert_eq!(table.insert(16, null_mut()), Err(16));
+        assert_eq!(table.insert(16, null_mut()), Err(Refused::Full));
         assert!(table.remove(handles[3]));
         assert!(table.insert(16, null_mut()).is_ok());
+    }
+
+    /// Goal: places take memory when they are used, also those of other chunks, and handles that are numbers do what the others do.
+    #[test]
+    fn places_come_by_chunks_and_handles_as_numbers() {
+        const PLACES: usize = 4 * CHUNK;
+        let table = Table::<usize, PLACES, 4, 16>::new();
+        let chunks = |table: &Table<usize, PLACES, 4, 16>| {
+            table.chunks.iter().filter(|chunk| !chunk.load(PlainOrdering::Relaxed).is_null()).count()
+        };
+        assert!(table.look(table.nth(3 * CHUNK)).is_none(), "of a chunk that is not there");
+        let handles: Vec<_> = (0..CHUNK).map(|n| table.insert(n, null_mut()).expect("room")).collect();
+        assert_eq!(chunks(&table), 1);
+        let next = table.insert(CHUNK, null_mut()).expect("room");
+        assert_eq!((chunks(&table), table.look(next).as_deref()), (2, Some(&CHUNK)));
+        for (n, handle) in handles.iter().enumerate() {
+            assert_eq!(table.look(*handle).as_deref(), Some(&n));
+            assert_eq!(table.index(*handle).map(|index| table.nth(index)), Some(*handle));
+            assert!(handle.addr() >= NUMBERS && handle.addr() < NUMBERS << 1);
+        }
+        assert_eq!(table.handles().len(), CHUNK + 1);
+        assert!(table.remove(handles[7]) && table.look(handles[7]).is_none() && !table.remove(handles[7]));
+        let on_stack = 0_u64;
+        assert!(table.look((&raw const on_stack).cast_mut().cast()).is_none());
     }
 
     #[test]
@@ -403,8 +515,6 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod models {
-    use std::ptr::null_mut;
-
     use loom::sync::Arc;
     use loom::thread;
 
@@ -430,7 +540,7 @@ mod models {
     fn loom_an_object_ends_once_and_after_all_looks() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
-            let table = Arc::new(Table::<Object, 1, 2, 0>::new().expect("memory"));
+            let table = Arc::new(Table::<Object, 1, 2, 0>::with_words().expect("memory"));
             let first = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
             let other = {
                 let table = table.clone();
@@ -461,7 +571,7 @@ mod models {
     fn loom_of_two_that_remove_one_does() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
-            let table = Arc::new(Table::<Object, 1, 2, 0>::new().expect("memory"));
+            let table = Arc::new(Table::<Object, 1, 2, 0>::with_words().expect("memory"));
             let handle = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
             let other = {
                 let table = table.clone();

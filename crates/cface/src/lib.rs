@@ -29,7 +29,7 @@ mod sync;
 pub use address::{BadAddress, SockAddr};
 pub use callback::{Thrown, Uncaught, call, has_thrown, rethrow};
 pub use firewall::{Panicked, contain};
-pub use handles::{Handle, Look, Table};
+pub use handles::{Handle, Look, Refused, Table};
 pub use loan::Loan;
 pub use pointer::{BadBytes, Bytes, In, Items, Out, Text};
 pub use sync::lock;
