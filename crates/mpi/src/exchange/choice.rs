@@ -18,7 +18,12 @@ pub fn shared_bytes(attr: &DeviceAttr, ranks: u32) -> u64 {
     if attr.maps_peers && (2..=MEMBERS_MAX as u32).contains(&ranks) { SHOWN_MAX as u64 } else { 0 }
 }
 
-/// A communicator's exchange, made for the first call that goes by it.
+/// Calls of a communicator that could go by an exchange, and go by messages, before one is made. Making it takes as long as some ten
+/// short calls by messages on a communicator whose members know each other, and a hundred on the first one: few calls are better off
+/// without. All members count alike.
+const CALLS_BEFORE: u32 = 8;
+
+/// A communicator's exchange, made when there were enough calls that could go by it.
 #[derive(Debug, Default)]
 pub(crate) struct CommExchange {
     state: State,
@@ -26,13 +31,18 @@ pub(crate) struct CommExchange {
     last: [Option<(Case, bool)>; Kind::ALL.len()],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum State {
-    #[default]
-    Unknown,
+    /// There were so many calls that could go this way.
+    Counting(u32),
     Impossible,
-    Possible,
     Made(Box<Exchange>),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Counting(0)
+    }
 }
 
 impl CommExchange {
@@ -46,14 +56,19 @@ impl CommExchange {
     }
 
     fn carry_out_case(&mut self, comm: &Comm, call: &Collective, case: Case) -> Result<Option<()>> {
-        if let State::Unknown = self.state {
-            self.state = if is_possible(comm)? { State::Possible } else { State::Impossible };
-        }
         if matches!(self.state, State::Impossible) || !self.chooses(comm, case) {
             return Ok(None);
         }
-        if let State::Possible = self.state {
-            self.state = make(comm)?.map_or(State::Impossible, |exchange| State::Made(Box::new(exchange)));
+        match &mut self.state {
+            State::Counting(calls) if *calls < CALLS_BEFORE => {
+                *calls += 1;
+                return Ok(None);
+            }
+            State::Counting(_) => {
+                let made = if is_possible(comm)? { make(comm)? } else { None };
+                self.state = made.map_or(State::Impossible, |exchange| State::Made(Box::new(exchange)));
+            }
+            State::Impossible | State::Made(_) => {}
         }
         match &mut self.state {
             State::Made(exchange) => exchange.carry_out(call).map(Some),
@@ -153,8 +168,29 @@ mod tests {
         ranks.into_iter().for_each(Task::join);
     }
 
+    /// Whether a call goes this way, on a communicator that has had enough others.
     fn goes_this_way(comm: &Comm, call: &Collective) -> bool {
-        comm.exchange(call).map(|done| done.expect("valid")).is_some()
+        (0..=CALLS_BEFORE).any(|_| comm.exchange(call).map(|done| done.expect("valid")).is_some())
+    }
+
+    /// Goal: communicators of few calls need no memory, and all members come to it with the same call, whatever the calls are.
+    #[test]
+    fn the_first_calls_go_by_messages() {
+        in_threads("shm", 3, None, |process| {
+            let comm = process.world().dup().expect("made");
+            let calls = [Collective::Barrier, bcast(8), bcast(10 * SHOWN_MAX)];
+            for number in 0..CALLS_BEFORE as usize {
+                assert!(comm.exchange(&calls[number % 3]).is_none(), "call {number}");
+                comm.collective(&Collective::Gather {
+                    input: Some(Buffer::nothing()),
+                    output: Buffer::nothing(),
+                    root: 0,
+                })
+                .expect("it does not count");
+            }
+            assert!(comm.exchange(&calls[1]).expect("it goes this way").is_ok());
+            assert!(comm.exchange(&calls[2]).is_some());
+        });
     }
 
     fn bcast(len: usize) -> Collective {

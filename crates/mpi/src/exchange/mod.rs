@@ -1,6 +1,6 @@
 //! Collective operations without messages: members of one host show what they give in memory that all of them map, and take from
 //! there what the others show; of what is long they show where it lies, and the others read it there. It is the algorithm `shared` of
-//! the crate `collectives`, for blocking operations of few members; all else goes by schedules.
+//! the crate `collectives`, for blocking operations of few members; all else goes by schedules, and so do a communicator's first calls.
 //!
 //! | file | what it holds |
 //! |---|---|

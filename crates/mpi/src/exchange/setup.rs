@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::error::Result;
 use crate::exchange::desks::Desks;
 use crate::exchange::operations::Exchange;
+use crate::nic::Nic;
 
 /// Members at most: each looks at all others.
 pub(super) const MEMBERS_MAX: usize = 16;
@@ -20,8 +21,12 @@ pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
         return Ok(false);
     }
     comm.core().with(|engine| {
-        let members = comm.group().members();
-        members.iter().try_fold(true, |all, process| Ok(all && engine.transport.is_near(*process)?))
+        let me = comm.core().bootstrap().rank();
+        if !engine.transport.nics().first().is_some_and(Nic::maps_peers) {
+            return Ok(false);
+        }
+        let mut others = comm.group().members().iter().filter(|process| **process != me);
+        others.try_fold(true, |all, process| Ok(all && engine.transport.is_near(*process)?))
     })
 }
 
