@@ -17,7 +17,7 @@
 //! | `network` | addresses by which other hosts reach this one |
 //! | `bridge` | sockets to processes of other jobs |
 //! | `objects` | objects by handle |
-//! | `strict` | reductions of `MPI_CHAR`, which MPI does not have |
+//! | `strict` | what MPI leaves out and others allow |
 //! | `profile` | what calls take, for `nicety mpirun --profile` |
 //! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |

@@ -1,10 +1,10 @@
-//! Reductions of `MPI_CHAR`: MPI has none, but MPICH and Open MPI take its elements for those of `MPI_SIGNED_CHAR`, and programs go by
-//! them. They are reduced here, too, with a warning; under `NICETY_STRICT=1` they are errors. Other pairs of operator and type that MPI
-//! leaves out are errors in one or both of those implementations, and always here.
+//! What MPI leaves out and MPICH and Open MPI both allow, so that programs go by it: reductions of `MPI_CHAR`, as of `MPI_SIGNED_CHAR`, and
+//! comparing and swapping characters. Such calls are carried out here, too, the first one with a warning; under `NICETY_STRICT=1` they are
+//! errors. What one of those implementations refuses is always an error here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datatypes::{Basic, Datatype, Op};
+use datatypes::{Basic, Datatype, Kind, Op};
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
@@ -14,31 +14,43 @@ use crate::{state, types};
 /// Whether this process was warned.
 static WARNED: AtomicBool = AtomicBool::new(false);
 
-const RULE: &str = "MPI 5.0, section 6.9.2, reduces no text";
-
 /// Whether elements of a type may be reduced without [`check`].
 #[inline]
 pub(crate) fn allows(basic: Basic) -> bool {
     basic != Basic::Char || WARNED.load(Ordering::Relaxed)
 }
 
-/// Checks that an operator may reduce elements of a type, where that is `MPI_CHAR`: warns the first time.
+/// Checks that an operator may reduce elements of a type, where that is `MPI_CHAR`.
 pub(crate) fn check(op: &Op, datatype: types::Datatype) -> Answer {
     let Op::Predefined(operator) = op else { return Ok(()) };
     let is_reduced = !operator.takes_a_side() && Basic::Char.is_reduced_by(*operator);
     if !is_reduced || !is_char(datatype) {
         return Ok(());
     }
+    let what = format!("{} of MPI_CHAR is that of MPI_SIGNED_CHAR", operator.name());
+    concede(c::MPI_ERR_OP, &what, "6.9.2, reduces no text")
+}
+
+/// Checks that elements of a type may be compared and swapped, where they are characters.
+pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
+    let basic = u16::try_from(datatype.value()).ok().and_then(Basic::from_abi);
+    match basic.filter(|basic| basic.kind() == Kind::Character) {
+        Some(basic) => {
+            let what = format!("MPI_Compare_and_swap of {} compares bytes", basic.name());
+            concede(c::MPI_ERR_TYPE, &what, "12.3.4, swaps integers, logicals and bytes alone")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Warns the first time, or refuses.
+fn concede(class: i32, what: &str, rule: &str) -> Answer {
     if state::state()?.is_strict {
-        let text =
-            format!("op: {} does not reduce MPI_CHAR: {RULE}, and NICETY_STRICT is set", operator.name());
-        return Err(Fault::new(c::MPI_ERR_OP, text));
+        let text = format!("{what}, but MPI 5.0, section {rule}, and NICETY_STRICT is set");
+        return Err(Fault::new(class, text));
     }
     if !WARNED.swap(true, Ordering::Relaxed) {
-        state::warn(&format!(
-            "{} of MPI_CHAR is computed as of MPI_SIGNED_CHAR; {RULE}; NICETY_STRICT=1 makes it an error",
-            operator.name()
-        ));
+        state::warn(&format!("{what}, but MPI 5.0, section {rule}; NICETY_STRICT=1 makes it an error"));
     }
     Ok(())
 }

@@ -385,6 +385,7 @@ pub(crate) fn compare_and_swap(
     }
     long_way(move || {
         let win = objects::get(win, "win")?;
+        strict::check_swap(datatype)?;
         let origin = named_buffer(ORIGIN, origin_addr, 1, datatype)?;
         let compare = named_buffer(COMPARED, compare_addr, 1, datatype)?;
         let result = named_buffer(RESULT, result_addr, 1, datatype)?;

@@ -82,6 +82,25 @@ static void matrix(int is_strict) {
     }
 }
 
+/* Which types are compared and swapped: MPI's, and characters. */
+static void swaps(int is_strict) {
+    static const char swapped[] = "yyyyyyyyy--" "--" "yy-";
+    for (int i = 0; i < TYPES; i++) {
+        char with[32], expected[32], was[32];
+        int class = MPI_SUCCESS, code, size;
+        int is_text = types[i].type == MPI_CHAR || types[i].type == MPI_WCHAR || types[i].type == MPI_CHARACTER;
+        int goes = swapped[i] == 'y' && !(is_strict && is_text);
+        memset(with, 5, 32), memset(expected, 0, 32), memset(was, 9, 32), memset(memory, 0, 32);
+        code = MPI_Compare_and_swap(with, expected, was, types[i].type, rank, 0, win);
+        if (code) OK(MPI_Error_class(code, &class));
+        if (class != (goes ? MPI_SUCCESS : MPI_ERR_TYPE)) fprintf(stderr, "swap of %s: class %d\n", types[i].name, class);
+        CHECK(class == (goes ? MPI_SUCCESS : MPI_ERR_TYPE));
+        OK(MPI_Win_flush(rank, win));
+        OK(MPI_Type_size(types[i].type, &size));
+        CHECK(memory[0] == (goes ? 5 : 0) && memory[size] == 0 && was[0] == (goes ? 0 : 9));
+    }
+}
+
 /* What comes of MPI_CHAR is what comes of MPI_SIGNED_CHAR. */
 static void values(void) {
     signed char from[32], chars[32], integers[32];
@@ -122,6 +141,7 @@ int main(void) {
     OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
     OK(MPI_Win_lock_all(0, win));
     matrix(is_strict);
+    swaps(is_strict);
     if (!is_strict) values();
     else {
         MPI_Datatype pairs;

@@ -86,7 +86,7 @@ impl Window {
     /// Replaces an element of a member's if it is equal to another one, and reads what was there (`MPI_Compare_and_swap`).
     ///
     /// # Errors
-    /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical or byte.
+    /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical, byte or character.
     pub fn compare_and_swap(
         &self,
         origin: &Buffer,
@@ -95,7 +95,7 @@ impl Window {
         at: &At,
     ) -> Result<()> {
         if !at.datatype.basic().is_some_and(is_comparable) {
-            let text = format!("{:?} is no integer, logical or byte", at.datatype);
+            let text = format!("{:?} is no integer, logical, byte or character", at.datatype);
             return Err(Error::new(Class::TYPE, text));
         }
         if origin.len() != result.len() || compare.len() != result.len() {
@@ -271,7 +271,9 @@ fn element_of(datatype: &Datatype) -> Option<Datatype> {
 /// Whether elements of a type are compared by their bytes.
 fn is_comparable(basic: Basic) -> bool {
     use datatypes::Kind as K;
-    matches!(basic.kind(), K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte)
+    let kind = basic.kind();
+    // MPI leaves characters out (5.0, 12.3.4); other implementations do not.
+    matches!(kind, K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte | K::Character)
 }
 
 #[cfg(test)]
