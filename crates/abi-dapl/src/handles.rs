@@ -14,14 +14,15 @@ use crate::types::Handle;
 
 /// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a
 /// handle comes back after 262,144 others at the earliest.
-const PLACES: usize = 1 << 16;
+const CHUNKS: usize = 1 << 4;
+const EACH: usize = 1 << 12;
 const GENERATIONS: usize = 1 << 8;
 const RESTING: usize = 1 << 10;
 
-type Table = cface::Table<Entry, PLACES, GENERATIONS, RESTING>;
+type Table = cface::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// A look at an object, which does not end meanwhile.
-pub(crate) type Look = cface::Look<'static, Entry, PLACES, GENERATIONS, RESTING>;
+pub(crate) type Look = cface::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// An open adapter.
 pub(crate) struct IaObject {
@@ -68,7 +69,7 @@ pub(crate) struct Entry {
 /// The table, made at the first use; nothing without memory for it.
 fn table() -> Option<&'static Table> {
     static TABLE: OnceLock<Option<Table>> = OnceLock::new();
-    TABLE.get_or_init(Table::with_words).as_ref()
+    TABLE.get_or_init(|| Table::new(RESTING)).as_ref()
 }
 
 /// Looks at what a handle names; nothing for NULL, what is freed, and what is no handle.

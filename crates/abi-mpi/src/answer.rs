@@ -103,7 +103,7 @@ pub(crate) fn no_place(argument: &str) -> Answer {
 pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
     let began = profile::begin();
     match contain(body) {
-        Ok(Ok(())) if began.is_none() && !cface::has_thrown() => c::MPI_SUCCESS,
+        Ok(Ok(())) if began.is_none() && !profile::has_thrown() => c::MPI_SUCCESS,
         done => end(at, whose, began, done),
     }
 }

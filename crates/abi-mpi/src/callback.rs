@@ -10,6 +10,7 @@ use mpi::{Class, Conversion, Generalized};
 
 use crate::calls::known_type_handle;
 use crate::memory::Raw;
+use crate::profile;
 use crate::types::{self, Address, Handle, Status};
 
 /// An error handler of a program's, for whatever kind of object.
@@ -44,6 +45,7 @@ fn called<const COUNT: usize>(function: Address, arguments: [usize; COUNT]) -> m
 
 #[cold]
 fn thrown() -> mpi::Error {
+    profile::note_thrown();
     mpi::Error::new(Class::OTHER, "a function of the program threw an exception")
 }
 

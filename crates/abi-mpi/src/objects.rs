@@ -18,13 +18,15 @@ use crate::{calls, state};
 
 /// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a handle comes
 /// back after 262,144 others at the earliest. Together they are as many handles as there are integers of C for them.
-const PLACES: usize = 1 << 24;
+const PLACES: usize = CHUNKS * EACH;
+const CHUNKS: usize = 1 << 12;
+const EACH: usize = 1 << 12;
 const GENERATIONS: usize = 1 << 6;
 const RESTING: usize = 1 << 12;
 const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
-type Table = cface::Table<Object, PLACES, GENERATIONS, RESTING>;
-type Look = cface::Look<'static, Object, PLACES, GENERATIONS, RESTING>;
+type Table = cface::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
+type Look = cface::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
 
 /// An object of a program's.
 pub(crate) enum Object {
@@ -131,7 +133,7 @@ impl<K: Kind> Deref for Ref<K> {
 #[inline]
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(Table::new)
+    TABLE.get_or_init(|| Table::new(RESTING).expect("handles that are numbers take no memory"))
 }
 
 /// What the argument of this name is.

@@ -16,6 +16,8 @@ static IS_ON: AtomicU8 = AtomicU8::new(0);
 const NOTES: u8 = 1;
 /// Tools hear of events.
 const EVENTS: u8 = 2;
+/// A function of the program's has thrown an exception, which a thread may keep; from then on each call looks whether its thread does.
+const THROWN: u8 = 4;
 /// Of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
 /// Bytes that had left when the last call ended that was noted.
@@ -74,6 +76,17 @@ pub(crate) fn tell_events(on: bool) -> bool {
 /// Whether tools hear of events.
 pub(crate) fn tells_events() -> bool {
     IS_ON.load(Ordering::Relaxed) & EVENTS != 0
+}
+
+/// A function of the program's has thrown.
+pub(crate) fn note_thrown() {
+    IS_ON.fetch_or(THROWN, Ordering::Relaxed);
+}
+
+/// Whether a function of the program's has ever thrown. What this thread has noted is seen.
+#[inline(always)]
+pub(crate) fn has_thrown() -> bool {
+    IS_ON.load(Ordering::Relaxed) & THROWN != 0
 }
 
 /// A call has ended, that of the function at this place of [`NAMES`].

@@ -8,7 +8,6 @@
 //! routine that is a handler for everything. Forced unwinding, as of `pthread_exit`, is let through.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A function of the program threw an exception, which this thread keeps until [`rethrow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +19,6 @@ pub struct Uncaught;
 
 /// What was thrown, as the unwinder passes it on.
 type Exception = std::ffi::c_void;
-
-/// Exceptions that all threads keep.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// The exception that this thread keeps, or null.
@@ -52,14 +48,8 @@ pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
     // SAFETY: the caller's promise; registers beyond the arguments are not looked at. Test: `exceptions_are_kept_until_rethrown`.
     let returned = unsafe { border::call(function, &words, &mut thrown) };
     let is_thrown = !thrown.is_null();
-    keep(if earlier.is_null() { thrown } else { earlier });
+    OWN.set(if earlier.is_null() { thrown } else { earlier });
     if is_thrown { Err(Thrown) } else { Ok(returned) }
-}
-
-/// Whether a thread keeps an exception; most often none does, and this is a load.
-#[inline(always)]
-pub fn has_thrown() -> bool {
-    KEPT.load(Ordering::Relaxed) != 0
 }
 
 /// Throws what this thread keeps, and does not return if anything up the stack catches it. Must not be called where an exception
@@ -78,23 +68,9 @@ pub fn rethrow() -> Result<(), Uncaught> {
     Err(Uncaught)
 }
 
-fn keep(exception: *mut Exception) {
-    if !exception.is_null() {
-        OWN.set(exception);
-        KEPT.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
+/// What this thread keeps, taken from it.
 fn take() -> *mut Exception {
-    // Of this thread's own, the number is up to date.
-    if !has_thrown() {
-        return std::ptr::null_mut();
-    }
-    let exception = OWN.replace(std::ptr::null_mut());
-    if !exception.is_null() {
-        KEPT.fetch_sub(1, Ordering::Relaxed);
-    }
-    exception
+    OWN.replace(std::ptr::null_mut())
 }
 
 /// The frame that exceptions do not pass.
@@ -267,7 +243,6 @@ mod tests {
     fn exceptions_are_kept_until_rethrown() {
         for what in 0..100 {
             assert_eq!(thrown(what), Err(Thrown));
-            assert!(has_thrown());
             assert_eq!(rethrown(), Some(what));
             assert_eq!((rethrow(), rethrown()), (Ok(()), None));
         }

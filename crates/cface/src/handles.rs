@@ -3,11 +3,11 @@
 //! Where a standard has others read through a handle, it is an address of ours: DAT's registry finds a provider's functions in the first
 //! word behind one, and that word must stay readable after its object is gone. So a range of addresses is reserved once, with a word for
 //! each place in the table and each of the place's generations. Where nobody reads through handles they are numbers that no address of a
-//! program is. Removing an object ends its place's generation, so that its handle is known to be stale until the place has been used
-//! `GENERATIONS` times more; and no place is used again before `RESTING` others are free. Nothing is ever read through an address that
-//! a program passes.
+//! program is.
 //!
-//! Places take memory in chunks, when the first object of a chunk comes.
+//! Removing an object ends its place's generation, so that its handle is known to be stale until the place has been used `GENERATIONS`
+//! times more; and a place is not used again before others have rested as long. Nothing is ever read through an address that a program
+//! passes. Places take memory in chunks, when the first object of a chunk comes.
 //!
 //! # The life of an object
 //!
@@ -38,18 +38,17 @@ const LIVE: u64 = 1 << 32;
 const ENDING: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 
-/// The places of a chunk, at most.
-const CHUNK: usize = 1 << 12;
 /// Where the numbers of handles begin that are no addresses. Processors have no such address.
 const NUMBERS: usize = 1 << 62;
 
-/// Objects by handle: `PLACES` at a time, for `GENERATIONS` uses of each place, while `RESTING` places rest.
-pub struct Table<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
-    /// What others read behind handles, if they do: `PLACES * GENERATIONS` words, of which only those that were used take memory.
+/// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each place. Memory for places comes by chunks of
+/// `EACH`. With `WORDS`, handles are addresses with a word that others read; else they are numbers.
+pub struct Table<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> {
+    /// What others read behind handles, if they do: a word for each handle, of which only those that were used take memory.
     words: Option<NonNull<Word>>,
-    /// The chunks that there are, each of [`Self::EACH`] places; the others are null.
-    chunks: Box<[AtomicPtr<HandleCell<T>>]>,
-    free: Mutex<Free<PLACES, RESTING>>,
+    /// The chunks that there are; the others are null.
+    chunks: [AtomicPtr<HandleCell<T>>; CHUNKS],
+    free: Mutex<Free>,
 }
 
 struct HandleCell<T> {
@@ -70,77 +69,80 @@ pub enum Refused {
 // nobody counted in; it is read only by who was counted in while it was live. `words` is only stored to, atomically. A chunk is
 // published whole, once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`,
 // `objects_of_many_threads_never_meet`.
-unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Send for Table<T, P, G, R> {}
+unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, const W: bool> Send
+    for Table<T, C, E, G, W>
+{
+}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Sync for Table<T, P, G, R> {}
+unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, const W: bool> Sync
+    for Table<T, C, E, G, W>
+{
+}
 
 /// Places without an object.
-struct Free<const PLACES: usize, const RESTING: usize> {
+struct Free {
     /// In the order in which they were given back.
     given: VecDeque<usize>,
     /// The first place that was never used.
     fresh: usize,
+    /// So many rest at a time.
+    resting: usize,
 }
 
-impl<const PLACES: usize, const RESTING: usize> Free<PLACES, RESTING> {
-    /// A place that has rested; nothing if one that was never used is to be taken.
-    fn rested(&mut self) -> Option<usize> {
-        if self.given.len() > RESTING || self.fresh == PLACES { self.given.pop_front() } else { None }
+impl Free {
+    /// A place of `places` that has rested; nothing if one that was never used is to be taken.
+    fn rested(&mut self, places: usize) -> Option<usize> {
+        if self.given.len() > self.resting || self.fresh == places { self.given.pop_front() } else { None }
     }
 }
 
-impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
-    Table<T, PLACES, GENERATIONS, RESTING>
+impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool>
+    Table<T, CHUNKS, EACH, GENERATIONS, WORDS>
 {
-    const WORDS: Layout = {
-        assert!(PLACES.is_power_of_two() && GENERATIONS.is_power_of_two() && GENERATIONS <= 1 << 24);
-        match Layout::array::<Word>(PLACES * GENERATIONS) {
+    const PLACES: usize = CHUNKS * EACH;
+
+    const LAYOUT: Layout = {
+        assert!(CHUNKS.is_power_of_two() && EACH.is_power_of_two());
+        assert!(GENERATIONS.is_power_of_two() && GENERATIONS <= 1 << 24);
+        match Layout::array::<Word>(Self::PLACES * GENERATIONS) {
             Ok(layout) => layout,
             Err(_) => panic!("more words than there are addresses"),
         }
     };
 
-    /// The places of a chunk.
-    const EACH: usize = if PLACES < CHUNK { PLACES } else { CHUNK };
-
-    /// An empty table whose handles are addresses with a word that others read; nothing when there is no memory for the words.
-    pub fn with_words() -> Option<Self> {
-        // SAFETY: the layout has a size, as both numbers are at least 1. Test: all of this file, under Miri.
-        let words = NonNull::new(unsafe { alloc_zeroed(Self::WORDS) })?.cast();
-        Some(Self::of(Some(words)))
-    }
-
-    /// An empty table whose handles are numbers.
-    pub fn new() -> Self {
-        Self::of(None)
-    }
-
-    fn of(words: Option<NonNull<Word>>) -> Self {
-        let chunks = (0..PLACES / Self::EACH).map(|_| AtomicPtr::new(null_mut())).collect();
-        let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0 });
-        Self { words, chunks, free }
+    /// An empty table, in which so many places rest before one is used again; nothing when there is no memory for the words.
+    pub fn new(resting: usize) -> Option<Self> {
+        let words = if WORDS {
+            // SAFETY: the layout has a size, as all numbers are at least 1. Test: all of this file, under Miri.
+            Some(NonNull::new(unsafe { alloc_zeroed(Self::LAYOUT) })?.cast())
+        } else {
+            None
+        };
+        let chunks = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
+        let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0, resting });
+        Some(Self { words, chunks, free })
     }
 
     /// The place of this number, if its chunk is there.
     #[inline]
     fn cell(&self, at: usize) -> Option<&HandleCell<T>> {
-        let chunk = self.chunks[at / Self::EACH].load(PlainOrdering::Acquire);
+        let chunk = self.chunks[at / EACH].load(PlainOrdering::Acquire);
         // SAFETY: null, or as many places as a chunk has, which live as long as the table. Test: all of this file, under Miri.
-        (!chunk.is_null()).then(|| unsafe { &*chunk.wrapping_add(at % Self::EACH) })
+        (!chunk.is_null()).then(|| unsafe { &*chunk.wrapping_add(at % EACH) })
     }
 
     /// A place without an object, and its cell.
     fn take(&self) -> Result<(usize, &HandleCell<T>), Refused> {
         let mut free = lock(&self.free);
-        if let Some(at) = free.rested() {
+        if let Some(at) = free.rested(Self::PLACES) {
             return Ok((at, self.cell(at).expect("used before")));
         }
         let at = free.fresh;
-        if at == PLACES {
+        if at == Self::PLACES {
             return Err(Refused::Full);
         }
         if self.cell(at).is_none() {
-            self.grow(at / Self::EACH)?;
+            self.grow(at / EACH)?;
         }
         free.fresh += 1;
         Ok((at, self.cell(at).expect("there now")))
@@ -150,12 +152,9 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     #[cold]
     fn grow(&self, chunk: usize) -> Result<(), Refused> {
         let mut cells = Vec::<HandleCell<T>>::new();
-        let refused = |_| Refused::NoMemory(Self::EACH * size_of::<HandleCell<T>>());
-        cells.try_reserve_exact(Self::EACH).map_err(refused)?;
-        cells.resize_with(Self::EACH, || HandleCell {
-            word: AtomicU64::new(0),
-            object: UnsafeCell::new(None),
-        });
+        let refused = |_| Refused::NoMemory(EACH * size_of::<HandleCell<T>>());
+        cells.try_reserve_exact(EACH).map_err(refused)?;
+        cells.resize_with(EACH, || HandleCell { word: AtomicU64::new(0), object: UnsafeCell::new(None) });
         let cells = Box::into_raw(cells.into_boxed_slice());
         self.chunks[chunk].store(cells.cast(), PlainOrdering::Release);
         Ok(())
@@ -164,12 +163,15 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     /// The address of the first handle.
     #[inline]
     fn base(&self) -> usize {
-        self.words.map_or(NUMBERS, |words| words.addr().get())
+        match self.words {
+            Some(words) if WORDS => words.addr().get(),
+            _ => NUMBERS,
+        }
     }
 
     /// The handle of a place in a generation.
     fn named(&self, at: usize, generation: u64) -> Handle {
-        self.handle((self.base() + (generation as usize * PLACES + at) * size_of::<Word>()) as u64)
+        self.handle((self.base() + (generation as usize * Self::PLACES + at) * size_of::<Word>()) as u64)
     }
 
     /// A handle for `object`, behind which others read `word` if they read any.
@@ -183,7 +185,7 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
         // SAFETY: the place is not live and was taken off the free list, so nobody else touches its object. Tests: those of `Sync`.
         cell.object.with_mut(|slot| unsafe { *slot = Some(object) });
         if let Some(words) = self.words {
-            let behind = words.as_ptr().wrapping_add(generation as usize * PLACES + at);
+            let behind = words.as_ptr().wrapping_add(generation as usize * Self::PLACES + at);
             // SAFETY: inside of the words, which are zeroed: valid. Test: `a_word_is_readable_behind_a_handle_even_when_stale`.
             unsafe { &*behind }.store(word, PlainOrdering::Release);
         }
@@ -193,7 +195,7 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
 
     /// Looks at what a handle names; nothing for NULL, what is stale, and what is no handle.
     #[inline]
-    pub fn look(&self, handle: Handle) -> Option<Look<'_, T, PLACES, GENERATIONS, RESTING>> {
+    pub fn look(&self, handle: Handle) -> Option<Look<'_, T, CHUNKS, EACH, GENERATIONS, WORDS>> {
         let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
         let cell = self.cell(at)?;
         let counted = cell.word.fetch_add(1, Ordering::Acquire);
@@ -250,7 +252,7 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
         begin.with_addr(number as usize)
     }
 
-    /// Which of all handles that there can be this is, below `PLACES * GENERATIONS`; nothing for what is no handle.
+    /// Which of all handles that there can be this is; nothing for what is no handle.
     pub fn index(&self, handle: Handle) -> Option<usize> {
         let offset = handle.addr().wrapping_sub(self.base());
         Self::find(offset).map(|_| offset / size_of::<Word>())
@@ -258,8 +260,8 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
 
     /// The handle with this index, whether it names anything or not; NULL beyond the last.
     pub fn nth(&self, index: usize) -> Handle {
-        if index < PLACES * GENERATIONS {
-            self.named(index % PLACES, (index / PLACES) as u64)
+        if index < Self::PLACES * GENERATIONS {
+            self.named(index % Self::PLACES, (index / Self::PLACES) as u64)
         } else {
             null_mut()
         }
@@ -268,11 +270,11 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     /// The place and generation that the handle so many bytes behind the first is for, if there is one.
     #[inline]
     fn find(offset: usize) -> Option<(usize, u64)> {
-        if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::WORDS.size() {
+        if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::LAYOUT.size() {
             return None;
         }
         let index = offset / size_of::<Word>();
-        Some((index % PLACES, (index / PLACES) as u64))
+        Some((index % Self::PLACES, (index / Self::PLACES) as u64))
     }
 
     /// Ends the object of a place that nobody looks at any more, unless somebody has begun to: then he will.
@@ -293,37 +295,29 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
     }
 }
 
-impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> Default
-    for Table<T, PLACES, GENERATIONS, RESTING>
-{
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> Drop
-    for Table<T, PLACES, GENERATIONS, RESTING>
+impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> Drop
+    for Table<T, CHUNKS, EACH, GENERATIONS, WORDS>
 {
     fn drop(&mut self) {
         for chunk in &mut self.chunks {
             let chunk = std::mem::replace(chunk.get_mut(), null_mut());
             if !chunk.is_null() {
                 // SAFETY: a box of so many places, given up by `grow` and taken back once. Test: all of this file, under Miri.
-                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(chunk, Self::EACH)) });
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(chunk, EACH)) });
             }
         }
         if let Some(words) = self.words {
-            // SAFETY: of this layout since `with_words`, and given back once. Test: all of this file, under Miri.
-            unsafe { dealloc(words.as_ptr().cast(), Self::WORDS) };
+            // SAFETY: of this layout since `new`, and given back once. Test: all of this file, under Miri.
+            unsafe { dealloc(words.as_ptr().cast(), Self::LAYOUT) };
         }
     }
 }
 
-impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> fmt::Debug
-    for Table<T, PLACES, GENERATIONS, RESTING>
+impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> fmt::Debug
+    for Table<T, CHUNKS, EACH, GENERATIONS, WORDS>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Table({} of {PLACES} places live)", self.handles().len())
+        write!(f, "Table({} of {} places live)", self.handles().len(), Self::PLACES)
     }
 }
 
@@ -334,13 +328,15 @@ fn names(word: u64, generation: u64) -> bool {
 }
 
 /// A look at an object, which does not end meanwhile.
-pub struct Look<'a, T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
-    table: &'a Table<T, PLACES, GENERATIONS, RESTING>,
+pub struct Look<'a, T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> {
+    table: &'a Table<T, CHUNKS, EACH, GENERATIONS, WORDS>,
     at: usize,
     cell: &'a HandleCell<T>,
 }
 
-impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look<'_, T, P, G, R> {
+impl<T, const C: usize, const E: usize, const G: usize, const W: bool> std::ops::Deref
+    for Look<'_, T, C, E, G, W>
+{
     type Target = T;
 
     #[inline]
@@ -352,7 +348,7 @@ impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look
     }
 }
 
-impl<T, const P: usize, const G: usize, const R: usize> Drop for Look<'_, T, P, G, R> {
+impl<T, const C: usize, const E: usize, const G: usize, const W: bool> Drop for Look<'_, T, C, E, G, W> {
     #[inline]
     fn drop(&mut self) {
         let before = self.cell.word.fetch_sub(1, Ordering::Release);
@@ -362,7 +358,9 @@ impl<T, const P: usize, const G: usize, const R: usize> Drop for Look<'_, T, P, 
     }
 }
 
-impl<T: fmt::Debug, const P: usize, const G: usize, const R: usize> fmt::Debug for Look<'_, T, P, G, R> {
+impl<T: fmt::Debug, const C: usize, const E: usize, const G: usize, const W: bool> fmt::Debug
+    for Look<'_, T, C, E, G, W>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -376,10 +374,10 @@ mod tests {
     use super::*;
 
     /// Small enough for Miri.
-    type Small<T> = Table<T, 16, 4, 4>;
+    type Small<T> = Table<T, 1, 16, 4, true>;
 
     fn small<T>() -> Small<T> {
-        Table::with_words().expect("memory")
+        Table::new(4).expect("memory")
     }
 
     #[test]
@@ -430,22 +428,23 @@ mod tests {
     /// Goal: places take memory when they are used, also those of other chunks, and handles that are numbers do what the others do.
     #[test]
     fn places_come_by_chunks_and_handles_as_numbers() {
-        const PLACES: usize = 4 * CHUNK;
-        let table = Table::<usize, PLACES, 4, 16>::new();
-        let chunks = |table: &Table<usize, PLACES, 4, 16>| {
+        const EACH: usize = 8;
+        type Chunked = Table<usize, 4, EACH, 4, false>;
+        let table = Chunked::new(16).expect("it takes none");
+        let chunks = |table: &Chunked| {
             table.chunks.iter().filter(|chunk| !chunk.load(PlainOrdering::Relaxed).is_null()).count()
         };
-        assert!(table.look(table.nth(3 * CHUNK)).is_none(), "of a chunk that is not there");
-        let handles: Vec<_> = (0..CHUNK).map(|n| table.insert(n, null_mut()).expect("room")).collect();
+        assert!(table.look(table.nth(3 * EACH)).is_none(), "of a chunk that is not there");
+        let handles: Vec<_> = (0..EACH).map(|n| table.insert(n, null_mut()).expect("room")).collect();
         assert_eq!(chunks(&table), 1);
-        let next = table.insert(CHUNK, null_mut()).expect("room");
-        assert_eq!((chunks(&table), table.look(next).as_deref()), (2, Some(&CHUNK)));
+        let next = table.insert(EACH, null_mut()).expect("room");
+        assert_eq!((chunks(&table), table.look(next).as_deref()), (2, Some(&EACH)));
         for (n, handle) in handles.iter().enumerate() {
             assert_eq!(table.look(*handle).as_deref(), Some(&n));
             assert_eq!(table.index(*handle).map(|index| table.nth(index)), Some(*handle));
             assert!(handle.addr() >= NUMBERS && handle.addr() < NUMBERS << 1);
         }
-        assert_eq!(table.handles().len(), CHUNK + 1);
+        assert_eq!(table.handles().len(), EACH + 1);
         assert!(table.remove(handles[7]) && table.look(handles[7]).is_none() && !table.remove(handles[7]));
         let on_stack = 0_u64;
         assert!(table.look((&raw const on_stack).cast_mut().cast()).is_none());
@@ -540,7 +539,7 @@ mod models {
     fn loom_an_object_ends_once_and_after_all_looks() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
-            let table = Arc::new(Table::<Object, 1, 2, 0>::with_words().expect("memory"));
+            let table = Arc::new(Table::<Object, 1, 1, 2, true>::new(0).expect("memory"));
             let first = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
             let other = {
                 let table = table.clone();
@@ -571,7 +570,7 @@ mod models {
     fn loom_of_two_that_remove_one_does() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
-            let table = Arc::new(Table::<Object, 1, 2, 0>::with_words().expect("memory"));
+            let table = Arc::new(Table::<Object, 1, 1, 2, true>::new(0).expect("memory"));
             let handle = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
             let other = {
                 let table = table.clone();

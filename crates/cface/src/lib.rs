@@ -27,7 +27,7 @@ mod pointer;
 mod sync;
 
 pub use address::{BadAddress, SockAddr};
-pub use callback::{Thrown, Uncaught, call, has_thrown, rethrow};
+pub use callback::{Thrown, Uncaught, call, rethrow};
 pub use firewall::{Panicked, contain};
 pub use handles::{Handle, Look, Refused, Table};
 pub use loan::Loan;
