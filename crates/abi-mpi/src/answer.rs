@@ -1,5 +1,5 @@
-//! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used. An exception that a
-//! function of the program's threw leaves it last of all.
+//! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used. The call
+//! rethrows an exception of the program's functions last.
 
 use cface::{Panicked, contain};
 use datatypes::ErrorKind;

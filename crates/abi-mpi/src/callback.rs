@@ -32,10 +32,10 @@ impl Function {
     }
 }
 
-/// Calls a function of the program's, or a tool's, and returns the integer that it returns.
+/// Calls a function of the program or a tool, and returns its result.
 ///
 /// # Errors
-/// [`Class::OTHER`] if it threw an exception, which goes on when the call of MPI's ends.
+/// [`Class::OTHER`] if it threw an exception. The MPI call rethrows the exception when it returns.
 fn called<const COUNT: usize>(function: Address, arguments: [usize; COUNT]) -> mpi::Result<i32> {
     // SAFETY: a program passes a function of the type that the standard says, which takes these words. Test:
     // `exceptions_of_callbacks_leave_the_call`.
@@ -57,7 +57,7 @@ fn succeeds<const COUNT: usize>(function: Address, arguments: [usize; COUNT], wh
     }
 }
 
-/// The address of what a function may write to while it runs.
+/// The address of a variable that a function writes to while it runs.
 fn place<T>(of: &mut T) -> usize {
     (&raw mut *of).expose_provenance()
 }
@@ -69,7 +69,7 @@ pub(crate) struct EventFunction(pub(crate) Address);
 impl EventFunction {
     /// Calls it for an instance, with the handle that it was registered for, and what was registered with it.
     pub(crate) fn call(self, instance: Address, handle: Address, safety: i32, data: Address) {
-        // It returns nothing, and an exception is kept.
+        // The function returns nothing; `called` keeps an exception.
         let _ = called(self.0, [instance.0, handle.0, safety as usize, data.0]);
     }
 }
@@ -235,7 +235,7 @@ impl ConversionFunctions {
     }
 }
 
-/// What functions of a data representation are called in errors.
+/// Names of the functions of a data representation, for error texts.
 const READ: &str = "the data representation's read function";
 const WRITE: &str = "the data representation's write function";
 const EXTENT: &str = "the data representation's extent function";

@@ -59,15 +59,15 @@ pub(crate) fn text_of(code: i32) -> Option<String> {
     recent.texts.iter().find(|(known, _)| *known == code).map(|(_, text)| text.clone())
 }
 
-/// What a call with an error ends with.
+/// How a failed call ends.
 pub(crate) enum Outcome {
-    /// It returns this.
+    /// It returns this code.
     Code(i32),
-    /// A function of the program's is called for a handle and a code. The call returns `returns`, or what the function makes of the code.
+    /// It calls the program's error handler with a handle and a code. The call returns `returns`, or the code as the handler left it.
     Handler { function: Function, handle: usize, code: i32, returns: Option<i32> },
 }
 
-/// What the error handler that is responsible has happen; does not return where errors are fatal.
+/// Finds the responsible error handler and how the call ends under it; does not return where errors are fatal.
 pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
     let (handler, handle) = match whose {
         Whose::Caller => return Outcome::Code(fault.code),
@@ -78,23 +78,23 @@ pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
         Whose::Given(handler, null) => (get(handler, "errhandler").ok().map(|handler| handler.clone()), null),
         Whose::File(handle) => (Some(errhandler_of_file(handle)), handle.value()),
     };
-    // If the handle is none, that is for the process to hear.
+    // For an invalid handle, the process's handler is responsible.
     match handler.map(|handler| (handler, handle)).or_else(|| Some((process_handler()?, c::MPI_COMM_SELF))) {
         Some((handler, handle)) => act(name, &handler, handle, fault),
         None => fatal(name, fault),
     }
 }
 
-/// The handler of `MPI_COMM_SELF`, while there is that communicator.
+/// The error handler of `MPI_COMM_SELF`, while that communicator exists.
 fn process_handler() -> Option<Errhandler> {
     get(types::Comm::new(c::MPI_COMM_SELF), "comm").ok().map(|comm| comm.errhandler())
 }
 
-/// What a handler has happen for an object's handle.
+/// How the call ends under a given error handler.
 fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcome {
     let returns = fault.is_raised.then_some(c::MPI_SUCCESS);
     let code = match returns {
-        // A program's own, which it knows.
+        // The program raised this code itself.
         Some(_) => fault.code,
         None => code_of(fault.code, &format!("{name}: {}", fault.text)),
     };

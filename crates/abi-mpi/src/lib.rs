@@ -17,7 +17,7 @@
 //! | `network` | addresses by which other hosts reach this one |
 //! | `bridge` | sockets to processes of other jobs |
 //! | `objects` | objects by handle |
-//! | `strict` | what MPI leaves out and others allow |
+//! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
 //! | `profile` | what calls take, for `nicety mpirun --profile` |
 //! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |

@@ -48,7 +48,7 @@ pub(crate) fn named_buffer<N: Number>(
     buffer_of(names, address, count, datatype_of(names.datatype, count, datatype)?)
 }
 
-/// The datatype of so many elements. Programs pass `MPI_DATATYPE_NULL` for none: that is as good as any.
+/// The datatype of `count` elements. If `count` is 0, `MPI_DATATYPE_NULL` is accepted.
 #[inline(always)]
 pub(crate) fn datatype_of(argument: &'static str, count: i64, handle: types::Datatype) -> Answer<Datatype> {
     crate::calls::datatype(handle, argument).or_else(|fault| no_datatype(count, handle, fault))
@@ -121,8 +121,8 @@ fn refused(names: Names, address: Address, error: mpi::Error) -> Fault {
     Fault::new(error.class.0, format!("{name}: {}", error.text))
 }
 
-/// A buffer of elements so many bytes from an address. With `is_far` the displacement may be an address itself, from `MPI_BOTTOM`;
-/// else it is too short for one, and elements must be possible at the address, too.
+/// A buffer that begins `displacement` bytes after an address. If `is_far`, the displacement has 64 bits and may be an absolute address,
+/// relative to `MPI_BOTTOM`; otherwise the address itself must also be valid for the elements.
 pub(crate) fn displaced(
     names: Names,
     address: Address,
@@ -137,7 +137,7 @@ pub(crate) fn displaced(
     buffer_of(names, Address(address.0.wrapping_add_signed(displacement as isize)), count, datatype)
 }
 
-/// Elements that a call reaches without a transfer: their datatype, and the memory that its offsets lead into.
+/// Elements that the call accesses itself, without a transfer: their datatype, and the memory that the datatype's offsets refer to.
 pub(crate) fn elements<N: Number>(
     names: Names,
     address: Address,
@@ -148,7 +148,7 @@ pub(crate) fn elements<N: Number>(
     Ok((buffer.datatype().clone(), Raw(address)))
 }
 
-/// Checks that there may be so many bytes at an address.
+/// Checks that `len` bytes can begin at an address.
 pub(crate) fn check_bytes(argument: &'static str, address: Address, len: u64) -> Answer {
     let names = Names { address: argument, ..ONLY };
     buffer_of(names, address, len as i64, Datatype::from(Basic::Byte)).map(drop)

@@ -16,7 +16,7 @@ static IS_ON: AtomicU8 = AtomicU8::new(0);
 const NOTES: u8 = 1;
 /// Tools hear of events.
 const EVENTS: u8 = 2;
-/// A function of the program's has thrown an exception, which a thread may keep; from then on each call looks whether its thread does.
+/// A function of the program has thrown an exception. From then on, every call checks whether its thread keeps one.
 const THROWN: u8 = 4;
 /// Of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
@@ -78,12 +78,12 @@ pub(crate) fn tells_events() -> bool {
     IS_ON.load(Ordering::Relaxed) & EVENTS != 0
 }
 
-/// A function of the program's has thrown.
+/// Notes that a function of the program has thrown.
 pub(crate) fn note_thrown() {
     IS_ON.fetch_or(THROWN, Ordering::Relaxed);
 }
 
-/// Whether a function of the program's has ever thrown. What this thread has noted is seen.
+/// Whether a function of the program has ever thrown. A thread always sees its own notes.
 #[inline(always)]
 pub(crate) fn has_thrown() -> bool {
     IS_ON.load(Ordering::Relaxed) & THROWN != 0

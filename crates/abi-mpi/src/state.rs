@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// Attributes of the job that programs read by their addresses.
     pub(crate) appnum: i32,
     pub(crate) universe: i32,
-    /// Whether what MPI leaves out is an error where other implementations allow it.
+    /// Whether extensions that other implementations share are errors (`NICETY_STRICT`).
     pub(crate) is_strict: bool,
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn die(message: &str) -> ! {
     std::process::abort();
 }
 
-/// Tells people who read what this process says.
+/// Prints a warning on standard error.
 pub(crate) fn warn(message: &str) {
     let rank = rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     eprintln!("nicety: {rank}{message}");
@@ -284,7 +284,7 @@ fn wrong(name: &str, value: String, are: &str) -> mpi::Error {
     mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"))
 }
 
-/// Whether a variable is 1, where it may be 0 or not be set.
+/// Whether an environment variable is 1. It may also be 0 or unset.
 fn is_set(name: &str) -> mpi::Result<bool> {
     match set(name) {
         Some(is) if is == "1" => Ok(true),

@@ -1,6 +1,6 @@
-//! What MPI leaves out and MPICH and Open MPI both allow, so that programs go by it: reductions of `MPI_CHAR`, as of `MPI_SIGNED_CHAR`, and
-//! comparing and swapping characters. Such calls are carried out here, too, the first one with a warning; under `NICETY_STRICT=1` they are
-//! errors. What one of those implementations refuses is always an error here.
+//! Extensions of the MPI standard that MPICH and Open MPI share and programs use: reductions of `MPI_CHAR`, computed as `MPI_SIGNED_CHAR`,
+//! and `MPI_Compare_and_swap` of characters. The first such call of a process prints a warning; `NICETY_STRICT=1` makes all of them errors.
+//! An extension that only one of the two implements is always an error here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use crate::constants as c;
 use crate::objects::get;
 use crate::{state, types};
 
-/// Whether this process was warned.
+/// Whether this process has printed its warning.
 static WARNED: AtomicBool = AtomicBool::new(false);
 
 /// Whether elements of a type may be reduced without [`check`].
@@ -31,7 +31,7 @@ pub(crate) fn check(op: &Op, datatype: types::Datatype) -> Answer {
     concede(c::MPI_ERR_OP, &what, "6.9.2, reduces no text")
 }
 
-/// Checks that elements of a type may be compared and swapped, where they are characters.
+/// Checks that elements of a type may be compared and swapped, if the type is one of characters.
 pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     let basic = u16::try_from(datatype.value()).ok().and_then(Basic::from_abi);
     match basic.filter(|basic| basic.kind() == Kind::Character) {
@@ -43,7 +43,7 @@ pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     }
 }
 
-/// Warns the first time, or refuses.
+/// Prints the warning, once in a process; under `NICETY_STRICT=1` an error instead.
 fn concede(class: i32, what: &str, rule: &str) -> Answer {
     if state::state()?.is_strict {
         let text = format!("{what}, but MPI 5.0, section {rule}, and NICETY_STRICT is set");
@@ -55,7 +55,7 @@ fn concede(class: i32, what: &str, rule: &str) -> Answer {
     Ok(())
 }
 
-/// Whether all elements of a datatype are of `MPI_CHAR`. What is no datatype is found elsewhere.
+/// Whether all elements of a datatype are of `MPI_CHAR`. Invalid handles are reported elsewhere.
 fn is_char(handle: types::Datatype) -> bool {
     if handle.is_predefined() {
         return handle.value() == c::MPI_CHAR;

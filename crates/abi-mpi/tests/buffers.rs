@@ -1,5 +1,5 @@
-//! Buffers that are none, in every call that takes one: an error that names the buffer, and never a signal; and no data, which excuse
-//! whatever says where they would be. The calls are generated from functions.txt.
+//! Invalid buffers in every call that takes one: the call returns an error that names the buffer, and never ends by a signal. Calls that
+//! move no elements accept any buffer, datatype and displacements. The calls are generated from functions.txt.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{compile, has_compiler};
 const OPTIONS: [&str; 4] =
     [concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/c"), "-std=gnu11", "-Wall", "-Wno-unused"];
 
-/// The names under which the standard passes data.
+/// The standard's names of arguments that are buffers.
 const BUFFERS: [&str; 10] = [
     "buf",
     "buffer",
@@ -80,7 +80,7 @@ impl Function<'_> {
         buffer == if name.contains("scatter") && !name.contains("reduce") { "recvbuf" } else { "sendbuf" }
     }
 
-    /// Whether a number says how many elements there are.
+    /// Whether an argument is a count of elements.
     fn is_counted(&self) -> bool {
         self.arguments.iter().any(|argument| argument.name.contains("count"))
     }
@@ -154,7 +154,7 @@ impl Function<'_> {
     }
 }
 
-/// Makes the calls; what is wrong with them.
+/// Makes the calls, and returns the complaints.
 fn made(name: &str, calls: &str) -> Vec<String> {
     let source = format!(
         "#include \"buffers.h\"\nint main(void) {{\nbegin();\n{calls}fflush(stdout);\nOK(MPI_Win_unlock_all(win));\n_exit(0);\n}}\n"
@@ -176,8 +176,8 @@ fn made(name: &str, calls: &str) -> Vec<String> {
     lines
 }
 
-/// Goal: what is no memory is an `MPI_ERR_BUFFER`, also where displacements lead away from it, and `MPI_IN_PLACE` where it means nothing.
-/// Method: each buffer of each call is NULL, `MPI_IN_PLACE` and a low address in turn, with elements in all.
+/// Goal: an invalid buffer is an `MPI_ERR_BUFFER`, with and without displacements, and so is a misplaced `MPI_IN_PLACE`. Method: each
+/// buffer of each call is NULL, `MPI_IN_PLACE` and a low address in turn, while all counts are positive.
 #[test]
 fn buffers_that_are_none_are_errors() {
     if !has_compiler() {
@@ -198,7 +198,7 @@ fn buffers_that_are_none_are_errors() {
     assert_eq!(made("buffers", &calls), Vec::<String>::new());
 }
 
-/// Goal: no elements need no buffers, no datatypes and no displacements. Method: every call that has a count, with NULL for all of them.
+/// Goal: a count of 0 excuses NULL buffers, datatypes and displacements. Method: every call that has a count, with NULL for all three.
 #[test]
 fn no_elements_need_no_buffers() {
     if !has_compiler() {

@@ -1,4 +1,4 @@
-//! Programs whose functions leave MPI's calls by C++ exceptions and `longjmp`.
+//! Programs whose callbacks leave MPI calls by C++ exceptions and `longjmp`.
 
 mod common;
 
@@ -15,9 +15,9 @@ fn exceptions() -> Option<Compiled> {
     Language::Cpp.has_compiler().then(|| compile_as(Language::Cpp, "exceptions", source, &OPTIONS))
 }
 
-/// Goal: an exception out of any function of the program's leaves the call that called it, and what the call used works afterwards, in
-/// blocking and other calls. Method: error handlers of all kinds of objects, operators, functions of attributes, generalized requests,
-/// data representations and events throw, and each exception is told by its text.
+/// Goal: an exception of any callback leaves the MPI call that ran the callback, and the objects of that call work afterwards, in blocking
+/// and other calls. Method: error handlers of all kinds of objects, operators, functions of attributes, generalized requests, data
+/// representations and events throw; the program identifies each exception by its text.
 #[test]
 fn exceptions_of_callbacks_leave_the_call() {
     let Some(program) = exceptions() else { return };
@@ -30,7 +30,7 @@ fn exceptions_of_callbacks_leave_the_call() {
     }
 }
 
-/// Goal: an exception that nothing catches ends the program with a sentence that names the call.
+/// Goal: an uncaught exception ends the program with a sentence that names the call.
 #[test]
 fn an_exception_that_nothing_catches_is_named() {
     let Some(program) = exceptions() else { return };

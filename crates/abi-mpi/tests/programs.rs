@@ -35,7 +35,7 @@ fn errors_have_their_class_and_name_the_argument() {
     assert_eq!(run(Command::new(errors.path())), "every error is named\n");
 }
 
-/// Objects and requests are limited by memory; and where that is short, errors say so.
+/// Memory alone limits objects and requests; if it is short, errors say so.
 #[test]
 fn objects_are_as_many_as_memory_has() {
     if !has_compiler() {

@@ -20,9 +20,9 @@ fn said(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<Stri
     said
 }
 
-/// Goal: programs that reduce characters run, as under other implementations, and are told once that it is not MPI's; other operators
-/// reduce what MPI says. Method: all operators and types in each call that reduces, and the values of characters beside those of
-/// signed ones.
+/// Goal: programs that reduce characters run, as under other implementations, and print one warning; operators accept the other types
+/// that MPI lists, and no more. Method: all pairs of operator and type in each call that reduces, and the values of reduced characters
+/// compared with those of signed ones.
 #[test]
 fn chars_are_reduced_as_signed_with_one_warning() {
     let Some(program) = program() else { return };

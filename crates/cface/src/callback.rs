@@ -17,7 +17,7 @@ pub struct Thrown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncaught;
 
-/// What was thrown, as the unwinder passes it on.
+/// An exception as the unwinder represents it.
 type Exception = std::ffi::c_void;
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
     static OWN: Cell<*mut Exception> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The most arguments of a function that is called: those that are passed in registers.
+/// The most arguments of a called function: as many as registers carry.
 const ARGUMENTS_MAX: usize = 6;
 
 /// Calls a function with integers and addresses as its arguments, and returns the word that it returns.
@@ -45,15 +45,14 @@ pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
     words[..COUNT].copy_from_slice(&arguments);
     let mut thrown = std::ptr::null_mut();
     let earlier = take();
-    // SAFETY: the caller's promise; registers beyond the arguments are not looked at. Test: `exceptions_are_kept_until_rethrown`.
+    // SAFETY: the caller's promise; the function ignores registers beyond its arguments. Test: `exceptions_are_kept_until_rethrown`.
     let returned = unsafe { border::call(function, &words, &mut thrown) };
     let is_thrown = !thrown.is_null();
     OWN.set(if earlier.is_null() { thrown } else { earlier });
     if is_thrown { Err(Thrown) } else { Ok(returned) }
 }
 
-/// Throws what this thread keeps, and does not return if anything up the stack catches it. Must not be called where an exception
-/// would meet `catch_unwind`.
+/// Throws the exception that this thread keeps, and does not return if a caller catches it. Must not be called below a `catch_unwind`.
 ///
 /// # Errors
 /// [`Uncaught`] if nothing catches it.
@@ -68,7 +67,7 @@ pub fn rethrow() -> Result<(), Uncaught> {
     Err(Uncaught)
 }
 
-/// What this thread keeps, taken from it.
+/// Takes the exception that this thread keeps, or null.
 fn take() -> *mut Exception {
     OWN.replace(std::ptr::null_mut())
 }
@@ -129,7 +128,7 @@ mod border {
         fn _Unwind_GetLanguageSpecificData(context: *mut c_void) -> usize;
     }
 
-    /// What a personality routine is asked, and what it answers.
+    /// Actions and results of personality routines.
     const SEARCH: i32 = 1;
     const HANDLER_FRAME: i32 = 4;
     const FORCED: i32 = 8;
@@ -139,7 +138,7 @@ mod border {
     /// The number of rax in unwind tables.
     const RAX: i32 = 0;
 
-    /// Catches everything but forced unwinding, at the address that the frame's own data is.
+    /// Catches everything but forced unwinding, and lands at the address that is the frame's language-specific data.
     unsafe extern "C" fn personality(
         _version: i32,
         actions: i32,
@@ -156,7 +155,7 @@ mod border {
         if actions & HANDLER_FRAME == 0 {
             return CONTINUE_UNWIND;
         }
-        // SAFETY: the unwinder's context of the frame above, whose data is the place that it is to land at. Test: as above.
+        // SAFETY: the unwinder's context of the frame above, whose data is the address of its landing pad. Test: as above.
         unsafe {
             _Unwind_SetGR(context, RAX, exception.expose_provenance());
             _Unwind_SetIP(context, _Unwind_GetLanguageSpecificData(context));
@@ -199,7 +198,7 @@ mod border {
         unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c, d, e, f) }
     }
 
-    /// Nothing is stopped, and so nothing thrown again.
+    /// Does nothing, as [`call`] stops no exception here.
     ///
     /// # Safety
     /// None.

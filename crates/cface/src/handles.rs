@@ -1,13 +1,12 @@
 //! Handles: what a program holds instead of objects, checked at each use.
 //!
-//! Where a standard has others read through a handle, it is an address of ours: DAT's registry finds a provider's functions in the first
-//! word behind one, and that word must stay readable after its object is gone. So a range of addresses is reserved once, with a word for
-//! each place in the table and each of the place's generations. Where nobody reads through handles they are numbers that no address of a
-//! program is.
+//! If a standard lets others read through a handle, the handle is an address of ours: DAT's registry finds a provider's functions in the
+//! first word behind one, and that word must stay readable after its object is gone. The table therefore reserves one range of addresses,
+//! with a word for each place and each of the place's generations. Otherwise handles are numbers that are never addresses of a program.
 //!
 //! Removing an object ends its place's generation, so that its handle is known to be stale until the place has been used `GENERATIONS`
-//! times more; and a place is not used again before others have rested as long. Nothing is ever read through an address that a program
-//! passes. Places take memory in chunks, when the first object of a chunk comes.
+//! times more. Freed places are used again in order, and only after a number of others have been freed. The table never reads through an
+//! address that a program passes. It allocates places in chunks, with the first object of a chunk.
 //!
 //! # The life of an object
 //!
@@ -38,15 +37,15 @@ const LIVE: u64 = 1 << 32;
 const ENDING: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 
-/// Where the numbers of handles begin that are no addresses. Processors have no such address.
+/// The first handle that is a number: not a canonical address of x86-64, so that no pointer of a program equals it.
 const NUMBERS: usize = 1 << 62;
 
-/// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each place. Memory for places comes by chunks of
-/// `EACH`. With `WORDS`, handles are addresses with a word that others read; else they are numbers.
+/// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each place. Places are allocated in chunks of
+/// `EACH`. With `WORDS`, handles are addresses of words that others read; otherwise they are numbers.
 pub struct Table<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> {
-    /// What others read behind handles, if they do: a word for each handle, of which only those that were used take memory.
+    /// The words that others read behind handles, one for each handle; the kernel backs them with memory when they are used.
     words: Option<NonNull<Word>>,
-    /// The chunks that there are; the others are null.
+    /// Chunks of places; null until allocated.
     chunks: [AtomicPtr<HandleCell<T>>; CHUNKS],
     free: Mutex<Free>,
 }
@@ -56,18 +55,18 @@ struct HandleCell<T> {
     object: UnsafeCell<Option<T>>,
 }
 
-/// Why there is no handle for an object, which is dropped.
+/// Why [`Table::insert`] has no handle for an object, and drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There are as many objects already as the table has places.
+    /// Every place of the table has an object.
     Full,
-    /// There are not so many bytes of memory.
+    /// This many bytes could not be allocated.
     NoMemory(usize),
 }
 
 // SAFETY: an object is written only by who has taken its place off the free list, or has won the end of its generation with
-// nobody counted in; it is read only by who was counted in while it was live. `words` is only stored to, atomically. A chunk is
-// published whole, once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`,
+// nobody counted in; only threads that were counted in while it was live read it. `words` is only stored to, atomically. A chunk is
+// published complete and once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`,
 // `objects_of_many_threads_never_meet`.
 unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, const W: bool> Send
     for Table<T, C, E, G, W>
@@ -85,12 +84,12 @@ struct Free {
     given: VecDeque<usize>,
     /// The first place that was never used.
     fresh: usize,
-    /// So many rest at a time.
+    /// The number of freed places that are kept unused.
     resting: usize,
 }
 
 impl Free {
-    /// A place of `places` that has rested; nothing if one that was never used is to be taken.
+    /// A freed place, if enough others were freed since or all `places` have been used; otherwise the caller takes an unused place.
     fn rested(&mut self, places: usize) -> Option<usize> {
         if self.given.len() > self.resting || self.fresh == places { self.given.pop_front() } else { None }
     }
@@ -110,7 +109,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         }
     };
 
-    /// An empty table, in which so many places rest before one is used again; nothing when there is no memory for the words.
+    /// An empty table that keeps `resting` freed places unused; `None` if the words cannot be allocated.
     pub fn new(resting: usize) -> Option<Self> {
         let words = if WORDS {
             // SAFETY: the layout has a size, as all numbers are at least 1. Test: all of this file, under Miri.
@@ -123,11 +122,11 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Some(Self { words, chunks, free })
     }
 
-    /// The place of this number, if its chunk is there.
+    /// The cell of a place, if its chunk is allocated.
     #[inline]
     fn cell(&self, at: usize) -> Option<&HandleCell<T>> {
         let chunk = self.chunks[at / EACH].load(PlainOrdering::Acquire);
-        // SAFETY: null, or as many places as a chunk has, which live as long as the table. Test: all of this file, under Miri.
+        // SAFETY: not null, so a whole chunk, which lives as long as the table. Test: all of this file, under Miri.
         (!chunk.is_null()).then(|| unsafe { &*chunk.wrapping_add(at % EACH) })
     }
 
@@ -148,7 +147,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Ok((at, self.cell(at).expect("there now")))
     }
 
-    /// Makes a chunk; called with the lock of the free places.
+    /// Allocates a chunk. The caller holds the lock of the free places.
     #[cold]
     fn grow(&self, chunk: usize) -> Result<(), Refused> {
         let mut cells = Vec::<HandleCell<T>>::new();
@@ -174,10 +173,10 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         self.handle((self.base() + (generation as usize * Self::PLACES + at) * size_of::<Word>()) as u64)
     }
 
-    /// A handle for `object`, behind which others read `word` if they read any.
+    /// A handle for `object`. With `WORDS`, others read `word` behind it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`Refused`]; the object is dropped.
     pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, Refused> {
         let (at, cell) = self.take()?;
         // The lock of the free places orders this behind the end of the generation before.
@@ -252,7 +251,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         begin.with_addr(number as usize)
     }
 
-    /// Which of all handles that there can be this is; nothing for what is no handle.
+    /// The index of a handle among all possible ones; `None` for an invalid handle.
     pub fn index(&self, handle: Handle) -> Option<usize> {
         let offset = handle.addr().wrapping_sub(self.base());
         Self::find(offset).map(|_| offset / size_of::<Word>())
@@ -267,7 +266,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         }
     }
 
-    /// The place and generation that the handle so many bytes behind the first is for, if there is one.
+    /// The place and generation of the handle `offset` bytes after the first, if it is a handle.
     #[inline]
     fn find(offset: usize) -> Option<(usize, u64)> {
         if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::LAYOUT.size() {
@@ -302,7 +301,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         for chunk in &mut self.chunks {
             let chunk = std::mem::replace(chunk.get_mut(), null_mut());
             if !chunk.is_null() {
-                // SAFETY: a box of so many places, given up by `grow` and taken back once. Test: all of this file, under Miri.
+                // SAFETY: a box of `EACH` cells that `grow` gave up, taken back once. Test: all of this file, under Miri.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(chunk, EACH)) });
             }
         }
@@ -425,7 +424,7 @@ mod tests {
         assert!(table.insert(16, null_mut()).is_ok());
     }
 
-    /// Goal: places take memory when they are used, also those of other chunks, and handles that are numbers do what the others do.
+    /// Goal: places of every chunk are allocated on first use, and handles that are numbers behave as addresses do.
     #[test]
     fn places_come_by_chunks_and_handles_as_numbers() {
         const EACH: usize = 8;

@@ -6,7 +6,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `firewall` | [`contain`]: no panic leaves a call |
-//! | `callback` | [`call`], [`rethrow`]: calls of the program's functions, whose exceptions pass our code as errors |
+//! | `callback` | [`call`], [`rethrow`]: calls of the program's functions; their exceptions pass our code as errors |
 //! | `pointer` | [`In`], [`Out`], [`Bytes`], [`Text`]: arguments that are addresses, looked at once and copied |
 //! | `address` | [`SockAddr`]: a socket address as C passes and lays it out |
 //! | `loan` | [`Loan`]: bytes of ours that a program may look at |

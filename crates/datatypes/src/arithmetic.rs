@@ -57,7 +57,7 @@ impl Basic {
         reduce(operator, self, left, right);
     }
 
-    /// Whether an operator reduces elements of this type: those that the standard lets it, and `MPI_CHAR` as `MPI_SIGNED_CHAR`.
+    /// Whether an operator reduces elements of this type: as the standard lists, and `MPI_CHAR` as `MPI_SIGNED_CHAR`.
     #[inline]
     pub fn is_reduced_by(self, operator: Operator) -> bool {
         operator.reduces(self.reduced_kind())

@@ -219,8 +219,8 @@ impl Piece {
     }
 }
 
-/// No program has memory below this address: Linux maps nothing there for it (`vm.mmap_min_addr`). What lies below is NULL, a constant
-/// in the place of a buffer, or either of them with a displacement.
+/// No program has memory below this address, as Linux does not map it (`vm.mmap_min_addr`). A lower address is NULL, a constant such as
+/// `MPI_IN_PLACE`, or a displacement from either.
 pub const ADDRESS_MIN: usize = 1 << 16;
 
 /// Bytes from which on memory of this library's has pages of its own.
@@ -577,7 +577,7 @@ impl Buffer {
         true
     }
 
-    /// Whether a collective operation reduces these elements by an operator; no elements are reduced by any.
+    /// Checks that a collective operation reduces these elements by an operator. Every operator reduces zero elements.
     ///
     /// # Errors
     /// [`Class::OP`] if not.
@@ -650,7 +650,7 @@ fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)>
     Ok((None, datatype.bytes(count).map_err(wide)?, datatype.span(count).map_err(wide)?.start))
 }
 
-/// The error for data at an address that is none.
+/// The error for data at an invalid address.
 #[cold]
 fn no_memory(address: usize, len: u64) -> Error {
     let what =

@@ -83,12 +83,12 @@ pub enum PeerError {
     },
 }
 
-/// How the texts of a program are written for a server: which ones it takes.
+/// How the texts of a program are written, as the server understands them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Texts {
-    /// In lines, those that every server carries.
+    /// In lines, without encoding: texts that PMI-1 cannot carry are refused.
     Lines,
-    /// In lines, and encoded where they must be.
+    /// In lines; texts that PMI-1 cannot carry are encoded.
     Encoded,
     /// In packets.
     Packets,
@@ -99,7 +99,7 @@ impl Texts {
         if self == Self::Packets { Framing::Packets } else { Framing::Lines }
     }
 
-    /// Whether the server would read this as it is meant.
+    /// Checks that the server will read this text unchanged.
     fn check(self, what: &'static str, text: &str) -> Result<(), TextError> {
         if self != Self::Encoded {
             return check_line(what, text, COMMAND_LEN_MAX, self.framing());
@@ -108,7 +108,7 @@ impl Texts {
         if len > max { Err(TextError::TooLong { what, len, max }) } else { Ok(()) }
     }
 
-    /// Adds a line with a text that was checked.
+    /// Adds a line with a text that [`Texts::check`] accepts.
     fn line(self, lines: &mut String, key: &str, text: &str) {
         if self == Self::Encoded && Self::Lines.check("text", text).is_err() {
             lines.extend([key, ENCODED, "=", &encode(text.as_bytes()), "\n"]);
@@ -119,7 +119,7 @@ impl Texts {
 }
 
 impl Spawn {
-    /// Whether the server could read this.
+    /// Checks that the server can read this request.
     fn check(&self, texts: Texts) -> Result<(), OwnError> {
         if self.programs.is_empty() || self.programs.len() > PROGRAMS_MAX {
             return Err(OwnError::Programs(self.programs.len()));
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(read(LINES), Ok(Some(request())));
     }
 
-    /// Goal: a server of this crate learns every text as it was meant, and those that all servers carry are written as for them.
+    /// Goal: a server of this crate reads every text unchanged, and texts that PMI-1 can carry are written without encoding.
     #[test]
     fn texts_that_lines_do_not_carry_are_encoded() {
         let mut spawn = request();

@@ -105,7 +105,7 @@ fn statements(code: &str) -> Vec<String> {
 struct Header {
     macros: BTreeMap<String, String>,
     facts: BTreeSet<String>,
-    /// The facts that its `PMPI_` names are, with the names behind them.
+    /// The prototypes of its `PMPI_` names, under their `MPI_` names.
     profiled: BTreeSet<String>,
 }
 
@@ -143,7 +143,7 @@ impl Header {
         Some(())
     }
 
-    /// What a name stands for that is a macro, or another type of the header's.
+    /// The type that a name denotes, after macros and the header's other types are expanded.
     fn resolved(&self, name: &str) -> String {
         if let Some(value) = self.macros.get(name) {
             return self.resolved(value);
@@ -181,7 +181,7 @@ impl Header {
         Some(())
     }
 
-    /// The constants that are macros; those that stand for types have no value.
+    /// Adds the constants that are macros. Macros that denote types are left out.
     fn add_macros(&mut self) -> Result<()> {
         for (name, value) in &self.macros {
             let mut value = value.as_str();

@@ -57,7 +57,7 @@ fn blocks<N: Number>(
     named_buffer(names, address, all.ok_or_else(too_many)?, datatype)
 }
 
-/// Blocks without elements, if all are: where they would lie, and of what type they would be, is not looked at.
+/// Empty blocks, if all counts are 0: the call then ignores addresses, displacements and datatypes.
 fn nothing(counts: &[i64]) -> Option<Vec<Buffer>> {
     counts.iter().all(|count| *count == 0).then(|| vec![Buffer::nothing(); counts.len()])
 }
@@ -105,7 +105,7 @@ fn typed<N: Number, D: Number>(
     counts.into_iter().zip(displacements).zip(handles).map(block).collect()
 }
 
-/// The operator of a handle, which is to reduce elements of a type.
+/// The operator of a handle, checked for reducing elements of a datatype.
 fn operator(op: Op, datatype: types::Datatype) -> Answer<datatypes::Op> {
     let op = get(op, "op")?.0.clone();
     strict::check(&op, datatype)?;

@@ -26,7 +26,7 @@ fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype
     Ok(At { rank, displacement, count: count.wide(), datatype })
 }
 
-/// An operator, which is to change elements of a type, and whether it looks at the origin.
+/// An operator, checked for accumulating elements of a datatype, and whether it reads the origin.
 fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
     let op = objects::get(op, "op")?.0.clone();
     strict::check(&op, datatype)?;

@@ -27,7 +27,7 @@ fn advance<N: Number>(position: Out<N>, bytes: u64) {
     next.into_iter().for_each(|next| position.set(next));
 }
 
-/// Checks that a packed buffer, whose address and size are called so, has room for `needed` bytes.
+/// Checks that a packed buffer has room for `needed` bytes; errors use the given argument names.
 fn check((packed, address): (Address, &'static str), (left, size): (u64, &str), needed: u64) -> Answer {
     if left < needed {
         let text = format!("{size}: {needed} bytes are needed, and {left} are left");

@@ -82,7 +82,7 @@ fn joining_under_gforker_which_says_less() {
     assert_eq!((job.version, job.universe_size, job.nodes.as_ref()), ((1, 1), Some(8), None));
 }
 
-/// Goal: a server that says so gets every argument; others get those that all carry, and the rank an error else.
+/// Goal: a server that decodes gets every argument; for another server, an argument that PMI-1 cannot carry is an error.
 #[test]
 fn arguments_are_encoded_for_servers_that_decode() {
     let program =
