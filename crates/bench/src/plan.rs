@@ -42,6 +42,13 @@ const LARGEST_DEFAULT: u64 = 4 << 20;
 /// The size of the cells that are measured twice, and of those that stand for many small messages.
 const SMALL: u64 = 8;
 
+/// Devices of a plan at most.
+const DEVICES_MAX: usize = 64;
+/// Sizes of a plan at most.
+const SIZES_MAX: usize = 4096;
+/// Cells of a plan at most, on all devices.
+pub const CELLS_MAX: usize = 1 << 20;
+
 /// The device that is measured unless others are named.
 pub const DEVICE: &str = "shm";
 /// The seed unless another is given.
@@ -78,6 +85,7 @@ impl Plan {
     /// # Errors
     /// One [`PlanError`] for each mistake.
     pub fn check(&self) -> Result<CheckedPlan, Vec<PlanError>> {
+        self.check_counts()?;
         let mut wrong = Vec::new();
         let names = self.names(&mut wrong);
         self.check_sizes(&mut wrong);
@@ -88,6 +96,12 @@ impl Plan {
         let names_of = self.device_names();
         let chosen = devices::with_options(&names_of, &mut set);
         let levels = levels::take(&mut set, &names, &mut wrong);
+        // The cells themselves would not fit into the memory.
+        let count = self.count_cells(&names, &levels, chosen.len());
+        if count > CELLS_MAX {
+            wrong.push(PlanError::TooMany { what: "cells", count, most: CELLS_MAX });
+            return Err(wrong);
+        }
         check_set(&mut set, &names, &mut wrong);
         wrong.extend(only::mistakes(&names, &levels, &self.only));
         self.check_devices(&chosen, &mut wrong);
@@ -132,6 +146,7 @@ impl Plan {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_strictly(&self) -> Result<CheckedPlan, Vec<PlanError>> {
+        self.check_counts()?;
         let impossible = devices::impossible(&self.experiments, &self.device_names());
         match self.check() {
             Ok(plan) if impossible.is_empty() => Ok(plan),
@@ -204,10 +219,12 @@ impl Plan {
         let is_virtual = fabric::is_virtual(&name);
         let floors = fabric::floor(&name);
         let first = cells.len();
+        let mut floors_seen: BTreeSet<Cell> =
+            cells.iter().filter(|cell| cell.experiment == FLOOR).cloned().collect();
         for cell in self.cells(names, levels, floors) {
             // The machine's own floors and noise say nothing of a simulated one.
             let meaningless = is_virtual && (cell.experiment == FLOOR || cell.twin);
-            let known = cell.experiment == FLOOR && cells.contains(&cell);
+            let known = cell.experiment == FLOOR && !floors_seen.insert(cell.clone());
             if !meaningless && !known {
                 cells.push(cell);
             }
@@ -233,6 +250,28 @@ impl Plan {
             }
         }
         found
+    }
+
+    /// Refuses what would take too long even to check.
+    fn check_counts(&self) -> Result<(), Vec<PlanError>> {
+        let sizes = self.sizes.as_ref().map_or(0, Vec::len);
+        let counts = [("devices", self.device_names().len(), DEVICES_MAX), ("sizes", sizes, SIZES_MAX)];
+        let wrong = counts.into_iter().filter(|(_, count, most)| count > most);
+        let wrong: Vec<PlanError> =
+            wrong.map(|(what, count, most)| PlanError::TooMany { what, count, most }).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+
+    /// Cells on so many devices at most: every level of every factor with every size.
+    fn count_cells(&self, names: &[&'static dyn Experiment], levels: &Levels, devices: usize) -> usize {
+        let of = |experiment: &&'static dyn Experiment| {
+            let given = experiment.axes().iter().filter_map(|axis| levels.get(&axis.factor));
+            let variants = experiment.variants(false).len();
+            let levels = given.fold(variants, |count, list| count.saturating_mul(list.len()));
+            levels.saturating_mul(self.sizes_of(*experiment).len())
+        };
+        let all = names.iter().map(of).fold(0, usize::saturating_add);
+        all.saturating_mul(devices)
     }
 
     fn check_sizes(&self, wrong: &mut Vec<PlanError>) {

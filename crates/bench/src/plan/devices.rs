@@ -1,6 +1,6 @@
 //! Several devices in one text, and settings that belong to a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::PlanError;
 use crate::experiment::{Experiment, find};
@@ -32,7 +32,8 @@ pub(super) fn impossible(experiments: &[String], devices: &[String]) -> Vec<Plan
         let why = why.filter(|all| !all.is_empty())?.join("; ");
         Some(PlanError::Impossible { experiment: experiment.name(), why })
     };
-    experiments.iter().filter_map(refused).collect()
+    let mut seen = BTreeSet::new();
+    experiments.iter().filter(|name| seen.insert(name.as_str())).filter_map(refused).collect()
 }
 
 /// How many queue pairs the device of this name has, where it can be opened.

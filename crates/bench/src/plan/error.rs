@@ -63,6 +63,16 @@ pub enum PlanError {
         /// As given.
         size: u64,
     },
+    /// More than a plan may have.
+    #[error("{count} {what} are too many, {most} is the most of a plan; measure them in several")]
+    TooMany {
+        /// Of what, in the plural.
+        what: &'static str,
+        /// As given.
+        count: usize,
+        /// The limit.
+        most: usize,
+    },
     /// A device that is given twice.
     #[error("device {name:?} was given twice; give each once")]
     Twice {

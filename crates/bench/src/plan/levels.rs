@@ -1,6 +1,6 @@
 //! Levels of factors that `--set FACTOR=LIST` changes: numbers such as `1,8` or `1..64`, which doubles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::PlanError;
 use super::keys;
@@ -68,7 +68,7 @@ fn list(text: &str, axis: &Axis) -> Option<Vec<u64>> {
 
 /// The variants with the levels that were given instead of their own.
 pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> {
-    let mut all: Vec<Variant> = Vec::new();
+    let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
     for variant in variants {
         let mut some = vec![variant];
         for (factor, list) in levels {
@@ -79,11 +79,7 @@ pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> 
                     .collect();
             }
         }
-        for one in some {
-            if !all.contains(&one) {
-                all.push(one);
-            }
-        }
+        all.extend(some.into_iter().filter(|one| seen.insert(one.clone())));
     }
     all
 }

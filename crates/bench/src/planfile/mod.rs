@@ -12,18 +12,40 @@ mod mistake;
 mod parts;
 mod text;
 
+use std::collections::BTreeSet;
+
+use crate::plan::CELLS_MAX;
 pub use mistake::Mistake;
 pub use parts::Part;
+use text::MISTAKES_MAX;
+
+/// Bytes of a plan file at most.
+pub const TEXT_MAX: u64 = 1 << 20;
+/// Parts of a file at most, each combination of settings counted.
+const PARTS_MAX: usize = 1024;
 
 /// Reads a plan file.
 ///
 /// # Errors
-/// All mistakes, by line.
+/// All mistakes, by line; of more than 100 some.
 pub fn read(text: &str) -> Result<Vec<Part>, Vec<Mistake>> {
     let (drafts, (syntax, broken), mut mistakes) = text::drafts(text);
-    let mut all = Vec::new();
+    let (mut all, mut cells) = (Vec::<Part>::new(), 0);
     for draft in &drafts {
-        all.extend(parts::of(draft, &mut mistakes));
+        let parts = parts::of(draft, &mut mistakes);
+        cells += parts.iter().map(|part| part.plan.cells.len()).sum::<usize>();
+        all.extend(parts);
+        if all.len() > PARTS_MAX || cells > CELLS_MAX {
+            let what = format!(
+                "with this part there are {} parts with {cells} cells, {PARTS_MAX} and {CELLS_MAX} at most; make several \
+                 plans",
+                all.len()
+            );
+            mistakes.push(Mistake { line: draft.line, what });
+        }
+        if mistakes.len() >= MISTAKES_MAX || all.len() > PARTS_MAX || cells > CELLS_MAX {
+            break;
+        }
     }
     // What is said of a line that could not be read is only half true.
     mistakes.retain(|mistake| !broken.iter().any(|lines| lines.contains(&mistake.line)));
@@ -32,17 +54,17 @@ pub fn read(text: &str) -> Result<Vec<Part>, Vec<Mistake>> {
         let what = "there is no part; begin one with [part.NAME], and see docs/plan-files.md".to_owned();
         mistakes.push(Mistake { line: 1, what });
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for part in &all {
-        if names.contains(&part.name.as_str()) {
+        if !names.insert(part.name.as_str()) {
             let what =
                 format!("two parts would both be {:?}, by their settings; give one another name", part.name);
             mistakes.push(Mistake { line: 1, what });
         }
-        names.push(&part.name);
     }
     mistakes.sort();
     mistakes.dedup();
+    mistakes.truncate(MISTAKES_MAX);
     if mistakes.is_empty() { Ok(all) } else { Err(mistakes) }
 }
 

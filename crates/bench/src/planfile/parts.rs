@@ -124,6 +124,7 @@ fn line(draft: &Draft, error: &PlanError) -> usize {
         PlanError::Size { size: wrong } => size(wrong),
         // A plan file cannot choose among variants, nor name another MPI library.
         PlanError::Only { .. } | PlanError::Against { .. } | PlanError::AgainstVirtual { .. } => None,
+        PlanError::TooMany { .. } => None,
         PlanError::NoSizes => draft.sizes.as_ref().map(|(_, line)| *line),
         PlanError::VirtualPeer => first(&draft.peers),
         PlanError::Peer { peer } | PlanError::PeerTwice { peer } => named(&draft.peers, peer),

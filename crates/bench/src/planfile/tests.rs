@@ -135,3 +135,65 @@ fn any_text_is_read_to_its_end() {
         }
     }
 }
+
+/// So many different words between commas, in quotes.
+fn words(count: usize) -> String {
+    (0..count).map(|i| format!("\"x{i}\"")).collect::<Vec<_>>().join(",")
+}
+
+/// Goal: a text of the largest size is read in a time that grows with its length, and says little. Method: every list and table
+/// far beyond its limit, each of which took minutes when it was searched anew for every entry.
+#[test]
+fn plan_files_beyond_limits_end_with_few_mistakes() {
+    let many = TEXT_MAX as usize / 12;
+    let numbers = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let keys: String = (0..many).map(|i| format!("k{i}=1\n")).collect();
+    let set: Vec<String> = (0..many).map(|i| format!("k{i}=1")).collect();
+    let texts = [
+        ("keys, 1024 at most", keys),
+        ("keys, 1024 at most", format!("[part.a]\nset={{{}}}", set.join(","))),
+        ("keys, 1024 at most", (0..many / 2).map(|i| format!("[part.a{i}]\n")).collect()),
+        ("entries, 1024 at most", format!("[part.a]\nexperiments=[{}]", words(many))),
+        ("entries, 1024 at most", format!("[part.a]\ndevices=[{}]", words(many))),
+        ("entries, 1024 at most", format!("[part.a]\nexperiments=\"latency\"\npeers=[{}]", words(many))),
+        ("entries, 1024 at most", format!("[part.a]\nsizes=[{}]", numbers(many))),
+        ("entries, 1024 at most", format!("[part.a]\nset={{window=[{}]}}", numbers(many))),
+        ("devices are too many, 64", format!("[part.a]\ndevices=[{}]", words(65))),
+        ("sizes are too many, 4096", format!("[part.a]\nsizes=\"{}\"", numbers(4097))),
+        (
+            "cells are too many, 1048576",
+            format!("[part.a]\nexperiments=[\"hotspot\", \"connections\"]\nsizes=\"{}\"", numbers(4096))
+                + "\nset={qps=\"1..128\",slaves=\"1..8\"}",
+        ),
+        ("no TOML", "= \n".repeat(many)),
+        ("no TOML", "[".repeat(many)),
+        ("no TOML", format!("{}b=1", "a.".repeat(many))),
+        ("no part", "#".repeat(many)),
+    ];
+    for (said, text) in texts {
+        assert!(text.len() as u64 <= TEXT_MAX);
+        let all = mistakes(&text);
+        assert!(all.len() <= MISTAKES_MAX, "{said}: {}", all.len());
+        assert!(all.iter().any(|(_, what)| what.contains(said)), "{said}: {:?}", &all[0]);
+    }
+}
+
+/// Goal: neither the parts nor the cells of all parts exceed their limits. Method: some few parts of many combinations each, with
+/// few sizes and with many.
+#[test]
+fn parts_and_cells_of_plan_files_are_limited() {
+    let windows: Vec<String> = (2..258).map(|window| window.to_string()).collect();
+    let parts = |sizes: &str| -> String {
+        let part = |i| {
+            format!(
+                "[part.a{i}]\nexperiments=\"latency\"\nsizes=\"{sizes}\"\nset={{window=[{}]}}\n",
+                windows.join(",")
+            )
+        };
+        (0..5).map(part).collect()
+    };
+    assert!(mistakes(&parts("8"))[0].1.contains("1280 parts"));
+    let sizes: Vec<String> = (1..=300).map(|size| size.to_string()).collect();
+    let all = mistakes(&parts(&sizes.join(",")));
+    assert!(all[0].1.contains("1024 and 1048576 at most"), "{all:?}");
+}

@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::mistake::Mistake;
 use crate::plan::{did_you_mean, sizes};
@@ -17,6 +17,10 @@ const KEYS: [&str; 8] = ["experiments", "devices", "peers", "sizes", "quick", "s
 const TABLES: [&str; 2] = ["defaults", "part"];
 /// Characters of a part's name, which becomes part of the names of files.
 const NAME_MAX: usize = 40;
+/// Entries of a list, and keys of a table, at most.
+const ENTRIES_MAX: usize = 1024;
+/// Mistakes that are reported of one text. A text with more of them is no plan file.
+pub(super) const MISTAKES_MAX: usize = 100;
 
 /// A part as it is written.
 #[derive(Clone, Debug, Default)]
@@ -47,16 +51,17 @@ pub(super) type Broken = Vec<RangeInclusive<usize>>;
 
 /// Every part with what the defaults give it, in the order of the file; what is no TOML, and what else is wrong so far.
 pub(super) fn drafts(text: &str) -> (Vec<Draft>, (Vec<Mistake>, Broken), Vec<Mistake>) {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, broken: false, mistakes: Vec::new() };
+    let (table, mut errors) = DeTable::parse_recoverable(text);
+    errors.truncate(MISTAKES_MAX);
+    let mut reader = Reader::new(text);
     let broken = reader.syntax(&errors);
     let syntax = std::mem::take(&mut reader.mistakes);
     let (mut defaults, mut parts) = (Draft::default(), Vec::new());
-    for (key, value) in table.get_ref() {
+    for (key, value) in reader.keys("the file", table.get_ref(), &table.span()) {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("defaults", DeValue::Table(table)) => defaults = reader.draft(table),
+            ("defaults", DeValue::Table(table)) => defaults = reader.draft(table, &value.span()),
             ("part", DeValue::Table(table)) => {
-                for (name, part) in table {
+                for (name, part) in reader.keys("part", table, &value.span()) {
                     if let Some(draft) = reader.part(name, part) {
                         parts.push(draft);
                     }
@@ -117,21 +122,26 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-struct Reader<'t> {
-    text: &'t str,
+struct Reader {
+    /// Where each line ends, but the last.
+    ends: Vec<usize>,
     broken: bool,
     mistakes: Vec<Mistake>,
 }
 
-impl Reader<'_> {
+impl Reader {
+    fn new(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
+        Self { ends: ends.collect(), broken: false, mistakes: Vec::new() }
+    }
+
     fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().iter().take(span.start);
-        1 + before.filter(|byte| **byte == b'\n').count()
+        1 + self.ends.partition_point(|end| *end < span.start)
     }
 
     fn wrong(&mut self, span: &Range<usize>, what: String) {
         // What stands for something that could not be read is nowhere.
-        if self.broken && span.is_empty() {
+        if (self.broken && span.is_empty()) || self.mistakes.len() >= MISTAKES_MAX {
             return;
         }
         let line = self.line(span);
@@ -167,11 +177,7 @@ impl Reader<'_> {
         self.wrong(span, format!("there is no {kind} {name:?}{hint}; there are: {}", known.join(", ")));
     }
 
-    fn part(
-        &mut self,
-        name: &Spanned<toml::de::DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Option<Draft> {
+    fn part(&mut self, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Option<Draft> {
         let (span, name) = (name.span(), name.get_ref().as_ref());
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         if name.is_empty() || !plain || name.len() > NAME_MAX {
@@ -187,12 +193,12 @@ impl Reader<'_> {
             self.wrong(&value.span(), what);
             return None;
         };
-        Some(Draft { name: name.to_owned(), line: self.line(&span), ..self.draft(table) })
+        Some(Draft { name: name.to_owned(), line: self.line(&span), ..self.draft(table, &value.span()) })
     }
 
-    fn draft(&mut self, table: &DeTable<'_>) -> Draft {
+    fn draft(&mut self, table: &DeTable<'_>, span: &Range<usize>) -> Draft {
         let mut draft = Draft::default();
-        for (key, value) in table {
+        for (key, value) in self.keys("a part", table, span) {
             match key.get_ref().as_ref() {
                 "experiments" => draft.experiments = self.texts("experiments", value),
                 "devices" => draft.devices = self.texts("devices", value),
@@ -212,17 +218,37 @@ impl Reader<'_> {
         self.wrong(&value.span(), format!("{key} cannot be {}; it takes {takes}", kind(value.get_ref())));
     }
 
-    /// The entries of a list, or the one that stands alone.
-    fn entries<'v, 'i>(&self, value: &'v Spanned<DeValue<'i>>) -> Vec<&'v Spanned<DeValue<'i>>> {
-        match value.get_ref() {
-            DeValue::Array(list) => list.iter().collect(),
-            _ => vec![value],
+    /// The first entries of a list, or the one that stands alone; more than there may be are a mistake.
+    fn entries<'v, 'i>(
+        &mut self,
+        key: &str,
+        value: &'v Spanned<DeValue<'i>>,
+    ) -> Vec<&'v Spanned<DeValue<'i>>> {
+        let DeValue::Array(list) = value.get_ref() else { return vec![value] };
+        self.count(key, "entries", list.len(), &value.span());
+        list.iter().take(ENTRIES_MAX).collect()
+    }
+
+    /// The first keys of a table with their values; more than there may be are a mistake.
+    fn keys<'v, 'i>(
+        &mut self,
+        name: &str,
+        table: &'v DeTable<'i>,
+        span: &Range<usize>,
+    ) -> impl Iterator<Item = (&'v Spanned<DeString<'i>>, &'v Spanned<DeValue<'i>>)> + use<'v, 'i> {
+        self.count(name, "keys", table.len(), span);
+        table.iter().take(ENTRIES_MAX)
+    }
+
+    fn count(&mut self, name: &str, what: &str, count: usize, span: &Range<usize>) {
+        if count > ENTRIES_MAX {
+            self.wrong(span, format!("{name} has {count} {what}, {ENTRIES_MAX} at most; make several plans"));
         }
     }
 
     fn texts(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<Vec<At<String>>> {
         let mut all = Vec::new();
-        for entry in self.entries(value) {
+        for entry in self.entries(key, value) {
             match entry.get_ref() {
                 DeValue::String(text) => all.push((text.to_string(), self.line(&entry.span()))),
                 _ => self.mismatch(key, entry, "names in quotes, several in [ ]"),
@@ -236,7 +262,7 @@ impl Reader<'_> {
 
     /// Nothing where no entry is sound; a list without entries is for the plan to refuse.
     fn sizes(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Vec<At<Vec<u64>>>> {
-        let (mut all, entries) = (Vec::new(), self.entries(value));
+        let (mut all, entries) = (Vec::new(), self.entries("sizes", value));
         let none = entries.is_empty();
         for entry in entries {
             let line = self.line(&entry.span());
@@ -278,20 +304,26 @@ impl Reader<'_> {
             return Vec::new();
         };
         let mut all = Vec::new();
-        self.add_settings("", table, &mut all);
+        self.add_settings("", table, &value.span(), &mut all);
         all
     }
 
     /// Adds settings; those of a card, such as `bus.clock_mhz`, are tables within the table.
-    fn add_settings(&mut self, above: &str, table: &DeTable<'_>, all: &mut Vec<Setting>) {
-        for (key, value) in table {
+    fn add_settings(
+        &mut self,
+        above: &str,
+        table: &DeTable<'_>,
+        span: &Range<usize>,
+        all: &mut Vec<Setting>,
+    ) {
+        for (key, value) in self.keys("set", table, span) {
             let (name, line) = (format!("{above}{}", key.get_ref()), self.line(&key.span()));
             if let DeValue::Table(inner) = value.get_ref() {
-                self.add_settings(&format!("{name}."), inner, all);
+                self.add_settings(&format!("{name}."), inner, &value.span(), all);
                 continue;
             }
             let mut values = Vec::new();
-            for entry in self.entries(value) {
+            for entry in self.entries(&name, value) {
                 match scalar(entry.get_ref()) {
                     Some(text) => values.push(text),
                     None => self.mismatch(&name, entry, "texts and numbers, several in [ ]"),
