@@ -1,7 +1,8 @@
 //! The addresses by which other hosts may reach this one.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use host::bounded;
 
 /// Addresses of this network namespace, but those of the loopback and of a link alone: first those that `preferred`, a network as
 /// `10.0.0.0/8` or an address, has in it, if it is given, and then no others. The kernel's order otherwise.
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// # Errors
 /// Text for a network that is none, or that no address of this host lies in.
 pub(crate) fn addresses(preferred: Option<&str>) -> Result<Vec<IpAddr>, String> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let read = |path: &str| bounded::kernel_text(path).unwrap_or_default();
     let all = of_tables(&read("/proc/net/fib_trie"), &read("/proc/net/if_inet6"));
     let Some(text) = preferred else { return Ok(all) };
     let network = Network::parse(text).ok_or_else(|| format!("{text} is no network; one is 10.0.0.0/8"))?;

@@ -6,8 +6,9 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
-use std::{fs, mem, ptr};
+use std::{mem, ptr};
 
+use host::bounded;
 use mpi::{Class, Error, Result};
 
 const NAMESPACE_LEN: usize = 256;
@@ -107,7 +108,8 @@ fn other(text: impl Display) -> Error {
 /// The library: as the system finds it, or else the one that the launcher itself uses, which need not lie where that looks.
 fn load() -> Result<*mut c_void> {
     let by_launcher = || {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", std::os::unix::process::parent_id())).ok()?;
+        let maps =
+            bounded::kernel_text(format!("/proc/{}/maps", std::os::unix::process::parent_id())).ok()?;
         let path = maps
             .lines()
             .find_map(|line| Some(&line[line.find('/')?..]).filter(|path| path.contains("/libpmix.so")))?;

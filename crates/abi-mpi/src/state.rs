@@ -354,7 +354,7 @@ fn port(name: &str, node: &str, is_reached: bool) -> mpi::Result<Port> {
 
 /// What processes that can share memory have in common: the host, by its boot, and its network namespace, in which they meet.
 fn node() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = host::bounded::kernel_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     let plain = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
     format!("{}-{}", plain(&boot), plain(&net.to_string_lossy()))

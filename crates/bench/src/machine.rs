@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::schema::{ClockKind, Environment, NoiseSummary, PeerInfo};
-use verbs::host::{self, Host, Span};
+use verbs::host::{self, Host, Span, bounded};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.
 pub(crate) fn now() -> host::Time {
@@ -19,7 +19,7 @@ pub(crate) fn since(then: host::Time) -> std::time::Duration {
 
 /// Text of a file of the kernel, trimmed; `None` where there is none.
 fn text(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|s| s.trim().to_owned()).filter(|s| !s.is_empty())
+    bounded::kernel_text(path).ok().map(|s| s.trim().to_owned()).filter(|s| !s.is_empty())
 }
 
 /// Which kernel and process namespace this process lives in: equal means that process numbers can be exchanged.
@@ -41,7 +41,7 @@ pub(crate) fn identity() -> String {
 
 /// Bytes of memory that this process holds: its own, and its share of what it shares.
 pub(crate) fn memory_in_use() -> Option<u64> {
-    let rollup = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let rollup = bounded::kernel_text("/proc/self/smaps_rollup").ok()?;
     let line = rollup.lines().find_map(|l| l.strip_prefix("Pss:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
@@ -49,7 +49,7 @@ pub(crate) fn memory_in_use() -> Option<u64> {
 
 /// How often the kernel took this process off its core.
 pub(crate) fn involuntary_switches() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = bounded::kernel_text("/proc/self/status").ok()?;
     status.lines().find_map(|l| l.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
@@ -91,19 +91,19 @@ pub(crate) fn as_peer() -> PeerInfo {
 }
 
 fn cpu_model() -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let info = bounded::kernel_text("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|l| l.starts_with("model name") || l.starts_with("CPU part"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 fn memory_bytes() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let info = bounded::kernel_text("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 fn tsc_invariant() -> Option<bool> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let info = bounded::kernel_text("/proc/cpuinfo").ok()?;
     let flags = info.lines().find(|l| l.starts_with("flags"))?;
     let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
     Some(has("constant_tsc") && has("nonstop_tsc"))

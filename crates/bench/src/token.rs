@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use verbs::host::bounded;
 
 /// Characters of a token at least: whoever sees a proof can try tokens on it for as long as they like.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 1024;
+/// Bytes of its file at most: characters have up to four.
+const FILE_MAX: u64 = 4 * LENGTH_MAX as u64 + 64;
 /// The environment variable that holds a token, for programs that take one.
 pub const VARIABLE: &str = "NICETY_TOKEN";
 /// What a proof is of, besides the nonces.
@@ -119,9 +122,7 @@ impl Token {
         if about.mode() & 0o077 != 0 {
             return Err(TokenError::Open(path.to_owned()));
         }
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(cannot)?;
-        file.take(1 + 4 * LENGTH_MAX as u64).read_to_string(&mut text).map_err(cannot)?;
+        let text = bounded::read_text(path, FILE_MAX).map_err(cannot)?;
         Self::new(&text).map_err(|why| TokenError::Content { path: path.to_owned(), why: Box::new(why) })
     }
 

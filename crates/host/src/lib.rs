@@ -9,6 +9,7 @@
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
 //! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
 //! | `spin`, `biased`, `lock` | [`Spin`] and, for what one thread takes again and again, [`Biased`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
+//! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
@@ -18,6 +19,7 @@
 mod ahead;
 pub mod bell;
 mod biased;
+pub mod bounded;
 mod lock;
 mod ops;
 pub mod real;

@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use host::bounded;
 use serde::Deserialize;
 
 use crate::error::{Failure, one_line};
+
+/// Bytes of a configuration file at most.
+const FILE_MAX: u64 = 1 << 20;
 
 /// What the file may say; each may be left out.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -44,7 +48,7 @@ impl Config {
     pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         let usual = || Some(folder("XDG_CONFIG_HOME", ".config")?.join("config.toml"));
         let Some(path) = named.map(Path::to_owned).or_else(usual) else { return Ok(Self::default()) };
-        match std::fs::read_to_string(&path) {
+        match bounded::read_text(&path, FILE_MAX) {
             Ok(text) => Self::parse(&text).map_err(|why| {
                 let why = one_line(&why);
                 Failure::usage(format!("{}: {why}; `nicety bench --help` has an example", path.display()))

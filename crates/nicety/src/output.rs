@@ -127,7 +127,8 @@ pub(crate) fn partial(target: &Target) -> Option<Target> {
 /// # Errors
 /// As [`write()`].
 pub(crate) fn renew(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
-    let old = wanted.target.file().map(std::fs::read);
+    // A file that is longer holds another text.
+    let old = wanted.target.file().map(|path| host::bounded::read(path, text.len() as u64));
     if old.is_some_and(|old| old.is_ok_and(|old| old == text.as_bytes())) {
         Ok(())
     } else {

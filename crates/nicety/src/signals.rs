@@ -61,7 +61,7 @@ impl Signals {
 
 /// Whether this process was started with a signal ignored; the kernel's list has a bit for each, the first for signal 1.
 pub(crate) fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = host::bounded::kernel_text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask & (1 << (signal - 1)) != 0

@@ -92,6 +92,22 @@ const BANS: &[Ban] = &[
         instead: "take it as a parameter; the command and the C faces read the environment",
         holds: |source| source.row().is_some_and(|row| row <= 4),
     },
+    Ban {
+        rule: "unbounded-read",
+        patterns: &[
+            Path(&["fs", "read"]),
+            Path(&["fs", "read_to_string"]),
+            Path(&["io", "read_to_string"]),
+            Path(&["io", "BufRead"]),
+            Path(&["serde_json", "from_reader"]),
+            Method("read_to_end", true),
+            Method("read_to_string", true),
+            Method("read_until", true),
+            Method("read_line", true),
+        ],
+        instead: "read through host::bounded, with a limit for what the input may hold",
+        holds: |source| !under(source, &["crates/host/src/bounded.rs"]),
+    },
 ];
 
 fn under(source: &Source, prefixes: &[&str]) -> bool {
@@ -277,6 +293,25 @@ mod tests {
         assert_eq!(objections(SOFT, "std::env::var(\"X\");"), ["env"]);
         assert_eq!(objections("crates/nicety/src/main.rs", "std::env::var(\"X\");"), [""; 0]);
         assert_eq!(objections(SOFT, "std::env::temp_dir();"), [""; 0]);
+    }
+
+    #[test]
+    fn reading_without_limit_is_flagged() {
+        for body in [
+            "std::fs::read(path)?;",
+            "use std::fs; fs::read_to_string(path)?;",
+            "file.read_to_end(&mut bytes)?;",
+            "stdin().read_line(&mut line)?;",
+            "use std::io::BufRead as _; for line in stdin().lock().lines() {}",
+            "serde_json::from_reader(file)?;",
+        ] {
+            assert_eq!(objections("crates/nicety/src/config.rs", body)[..1], ["unbounded-read"], "{body}");
+            assert_eq!(objections("crates/host/src/bounded.rs", body), [""; 0], "{body}");
+        }
+        for body in ["bounded::read(path, 10)?;", "fs::read_dir(path)?;", "text.lines();", "stream.read(b)?;"]
+        {
+            assert_eq!(objections("crates/nicety/src/config.rs", body), [""; 0], "{body}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use cface::Out;
+use host::bounded;
 use mpi::{SplitType, UNDEFINED};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -40,7 +41,7 @@ fn own_parts() -> [u32; PARTS] {
     parts_of(&processors, |kind, processor| {
         let folder = format!("/sys/devices/system/cpu/cpu{processor}");
         let read =
-            |file: &str| fs::read_to_string(format!("{folder}/topology/{file}")).ok()?.trim().parse().ok();
+            |file: &str| bounded::kernel_text(format!("{folder}/topology/{file}")).ok()?.trim().parse().ok();
         let package = || read("physical_package_id");
         match kind {
             0 => package(),

@@ -1,10 +1,11 @@
 //! What the orchestrator and its workers say to each other: JSON lines on a socket that is the worker's standard input.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use verbs::host::bounded;
 
 use super::wire::{Hello, Setup};
 use crate::against::Against;
@@ -202,10 +203,10 @@ impl Lines {
     /// The next whole line; blocks only as the socket does. `None` at the end.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let room = LINE_MAX - self.partial.len() as u64;
-        let got = self.input.by_ref().take(room).read_until(b'\n', &mut self.partial)?;
+        bounded::read_line(&mut self.input, room, &mut self.partial)?;
         if self.partial.last() != Some(&b'\n') {
-            let what = if got as u64 >= room { "a line without end" } else { "a line cut off" };
-            return if self.partial.is_empty() { Ok(None) } else { Err(io::Error::other(what)) };
+            let cut_off = || io::Error::other("a line cut off");
+            return if self.partial.is_empty() { Ok(None) } else { Err(cut_off()) };
         }
         let line = serde_json::from_slice(&self.partial);
         self.partial.clear();

@@ -9,12 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use verbs::host::Bytes;
+use verbs::host::bounded;
 
 use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
@@ -24,8 +26,11 @@ use crate::schema::Environment;
 
 /// Kind and version of the file.
 const KIND: &str = "nicety-journal/1";
-/// Bytes of a line at most.
+/// Bytes of a line, and of the file, at most.
 const LINE_MAX: u64 = 64 << 20;
+const FILE_MAX: u64 = 4 << 30;
+/// Bytes of this program at most.
+const PROGRAM_MAX: u64 = 1 << 30;
 
 /// The machine and the program that measure; results of two of them are not mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,12 +194,22 @@ impl Journal {
     fn read(&mut self, wanted: &BTreeMap<String, u32>, text: &str) -> Result<Found, JournalError> {
         let path = self.path.clone();
         let io = |why| JournalError::Io { path: path.clone(), why };
+        let foreign = |what| JournalError::Foreign { path: path.clone(), what };
         let mut input = BufReader::new(self.file.try_clone().map_err(io)?);
         input.seek(SeekFrom::Start(0)).map_err(io)?;
+        if self.file.metadata().map_err(io)?.len() > FILE_MAX {
+            return Err(foreign(format!("it exceeds {}", Bytes(FILE_MAX))));
+        }
         let (mut found, mut line, mut sound, mut last_text) = (Found::default(), Vec::new(), 0, None);
         loop {
             line.clear();
-            let got = io::Read::take(&mut input, LINE_MAX).read_until(b'\n', &mut line).map_err(io)? as u64;
+            let got = match bounded::read_line(&mut input, LINE_MAX, &mut line) {
+                Ok(got) => got as u64,
+                Err(why) if why.kind() == ErrorKind::FileTooLarge => {
+                    return Err(foreign(format!("a line exceeds {}", Bytes(LINE_MAX))));
+                }
+                Err(why) => return Err(io(why)),
+            };
             if line.last() != Some(&b'\n') {
                 found.torn = self.file.metadata().map_err(io)?.len() - sound;
                 break;
@@ -210,7 +225,7 @@ impl Journal {
             }
         }
         if sound == 0 && found.torn > 0 && !is_cut_off_head(&line) {
-            return Err(JournalError::Foreign { path: self.path.clone(), what: "it has no head".into() });
+            return Err(foreign("it has no head".into()));
         }
         self.file.set_len(sound).map_err(io)?;
         if sound == 0 {
@@ -421,7 +436,7 @@ fn who() -> Who {
 /// The beginning of a digest of this very program, which takes a moment and does not change.
 fn program() -> String {
     static OWN: OnceLock<String> = OnceLock::new();
-    let read = || std::env::current_exe().and_then(std::fs::read);
+    let read = || std::env::current_exe().and_then(|own| bounded::read(own, PROGRAM_MAX));
     let version = || env!("CARGO_PKG_VERSION").to_owned();
     OWN.get_or_init(|| read().map_or_else(|_| version(), |bytes| digest(&bytes)[..12].to_owned())).clone()
 }

@@ -159,3 +159,29 @@ fn another_machine_another_program_and_another_file_are_refused() {
     let busy = Journal::open(&path, "text", std::iter::once(&plan)).expect_err("locked").to_string();
     assert!(busy.contains("is in use"), "{busy}");
 }
+
+/// Goal: a file that is no journal cannot fill the memory, and is left as it is. Method: a line of holes beyond the limit behind
+/// what was measured, a device that never ends, and a file beyond the limit.
+#[test]
+fn journals_with_endless_lines_are_refused_and_left_alone() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (path, plan) = (dir.path().join("j"), plan(&[8]));
+    begun(&path, &plan);
+    let whole = std::fs::metadata(&path).expect("file").len();
+    let said = || match Journal::open(&path, "text", std::iter::once(&plan)) {
+        Err(JournalError::Foreign { what, .. }) => what,
+        other => panic!("{other:?}"),
+    };
+    for (len, what) in [
+        (whole + LINE_MAX + 1, "a line exceeds 64 MiB"),
+        (FILE_MAX, "a line exceeds 64 MiB"),
+        (FILE_MAX + 1, "it exceeds 4 GiB"),
+    ] {
+        File::options().write(true).open(&path).expect("file").set_len(len).expect("holes");
+        assert_eq!(said(), what);
+        assert_eq!(std::fs::metadata(&path).expect("file").len(), len, "it is as it was");
+    }
+    std::fs::remove_file(&path).expect("file");
+    std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
+    assert_eq!(said(), "a line exceeds 64 MiB");
+}

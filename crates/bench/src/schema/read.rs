@@ -3,15 +3,19 @@
 use std::path::Path;
 
 use serde_json::{Value, error::Category};
+use verbs::host::bounded;
 
 use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
+
+/// Bytes of a result file at most. A run of all experiments with all samples has some megabytes.
+const FILE_MAX: u64 = 256 << 20;
 
 /// Why a result file cannot be used; each message says what, why and what to do, in one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file system refused.
-    #[error("cannot open result file {path}: {source}; check the path and its permissions")]
+    #[error("cannot open result file {path}: {source}; check the path, and whether --json wrote the file")]
     Open {
         /// File.
         path: String,
@@ -79,7 +83,8 @@ impl Run {
     /// See [`ReadError`].
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let name = path.as_ref().display().to_string();
-        let bytes = std::fs::read(&path).map_err(|source| ReadError::Open { path: name.clone(), source })?;
+        let bytes = bounded::read(&path, FILE_MAX)
+            .map_err(|source| ReadError::Open { path: name.clone(), source })?;
         match String::from_utf8(bytes) {
             Ok(text) => parse(&text, &name),
             Err(bad) => Err(not_text(bad.as_bytes(), bad.utf8_error(), name)),

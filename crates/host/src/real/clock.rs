@@ -134,7 +134,7 @@ fn has_invariant_tsc() -> bool {
     let leaves = __cpuid(0x8000_0000).eax;
     let by_cpuid = leaves >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0;
     by_cpuid
-        || std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        || crate::bounded::kernel_text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .is_ok_and(|s| s.trim() == "tsc")
 }
 

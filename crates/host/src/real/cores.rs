@@ -1,5 +1,6 @@
 //! Which cores this process may use, and pinning to one.
 
+use crate::bounded;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores that this thread may run on, in ascending order; empty where the kernel will not say.
@@ -30,8 +31,7 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
 /// does not say which there are. They are taken for bound to different cores if there are enough for that, and else to be as free as
 /// this one.
 pub fn is_crowd(processes: usize) -> Option<bool> {
-    let online =
-        std::fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| numbers(&list));
+    let online = bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| numbers(&list));
     let allowed = allowed_cores().len();
     let online = online.map_or(allowed, |cores| cores.len());
     (allowed > 0).then(|| outnumber(processes, allowed, online))
@@ -46,7 +46,7 @@ fn outnumber(processes: usize, allowed: usize, online: usize) -> bool {
 /// there are.
 pub fn other_core() -> Option<usize> {
     let [own] = allowed_cores()[..] else { return None };
-    beside(own, &std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+    beside(own, &bounded::kernel_text("/sys/devices/system/cpu/online").ok()?)
 }
 
 /// Those of a list such as `0-3` or `0,2-5`.

@@ -6,6 +6,8 @@
 
 use std::sync::OnceLock;
 
+use host::bounded;
+
 mod error;
 mod keys;
 mod parse;
@@ -20,6 +22,9 @@ pub use keys::{
 };
 pub use source::Source;
 pub use values::{Machine, Parameter};
+
+/// Bytes of a machine file at most.
+const FILE_MAX: u64 = 1 << 20;
 
 /// The machines that come along: name and file.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -79,7 +84,8 @@ impl Machine {
             let near = near.copied();
             return Err(Wrong::Machine { near, known }.at(format!("machine '{name}'")));
         }
-        let text = std::fs::read_to_string(name).map_err(|e| Wrong::Unreadable(e.to_string()).at(name))?;
+        let text =
+            bounded::read_text(name, FILE_MAX).map_err(|e| Wrong::Unreadable(e.to_string()).at(name))?;
         parse::parse(name, &text)
     }
 }

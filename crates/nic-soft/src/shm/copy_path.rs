@@ -87,5 +87,5 @@ fn prepare() -> Option<String> {
 /// Whether the kernel's Yama module restricts process_vm access, as the number in its file; `None` without Yama.
 fn yama_scope() -> Option<u8> {
     let file = Path::new("/proc/sys/kernel/yama/ptrace_scope");
-    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    host::bounded::kernel_text(file).ok()?.trim().parse().ok()
 }

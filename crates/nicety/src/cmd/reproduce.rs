@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use host::bounded;
 use report::number::plural;
 use reproduce::{self, Options, Real, Reproduction};
 
@@ -36,10 +37,14 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     }
 }
 
+/// Bytes of a file of real measurements at most.
+const REAL_MAX: u64 = 4 << 20;
+
 /// A file of real measurements.
 fn real(path: &Path) -> Result<Real, Failure> {
     let wrong = |why: &dyn fmt::Display| Failure::usage(format!("--real {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let text =
+        bounded::read_text(path, REAL_MAX).map_err(|error| wrong(&format!("{error}; check its name")))?;
     Real::read(&text).map_err(|error| wrong(&error))
 }
 

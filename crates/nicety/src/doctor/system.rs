@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use host::bounded;
+
 /// Where /proc and /sys are.
 #[derive(Debug)]
 pub(crate) struct System {
@@ -17,7 +19,7 @@ impl System {
 
     /// A file's text, trimmed; `None` where there is none or it may not be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
-        let bytes = std::fs::read(self.root.join(path)).ok()?;
+        let bytes = bounded::read(self.root.join(path), bounded::KERNEL_FILE_MAX).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

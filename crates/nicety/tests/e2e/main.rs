@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 mod devices;
 mod doctor;
+mod hostile;
 mod hosts;
 mod mpicc;
 mod mpirun;

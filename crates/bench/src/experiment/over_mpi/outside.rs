@@ -1,12 +1,12 @@
 //! [`Outside`]: the same loops in a program of C, under our library of MPI's standard ABI or under another one. The program is a job of
 //! `nicety mpirun`; this process asks its rank 0 for rounds, by its standard input and output, and takes no part itself.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process};
-use verbs::host::Host;
+use verbs::host::{Host, bounded};
 
 use super::super::{Fault, Round, Session, Side};
 use crate::against::Against;
@@ -18,6 +18,8 @@ pub(super) const LIBRARIES: [&str; 2] = ["nicety", "other"];
 const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// Seconds after which a job ends whose benchmark was killed while it hung.
 const LONGEST_S: &str = "900";
+/// Bytes of a line of the program at most.
+const LINE_MAX: u64 = 4096;
 
 /// A job under a library.
 pub(super) struct Outside {
@@ -72,7 +74,7 @@ impl Outside {
 
     /// The next line that rank 0 says.
     fn line(&mut self, session: &Session<'_>) -> Result<String, Fault> {
-        let (deadline, mut line) = (session.deadline(), String::new());
+        let (deadline, mut line) = (session.deadline(), Vec::new());
         while self.output.buffer().is_empty() {
             let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
             let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -84,13 +86,13 @@ impl Outside {
                 return Err(Fault::TimedOut("a job under an MPI library"));
             }
         }
-        let read = self.output.read_line(&mut line).map_err(|error| Fault::Control(error.to_string()))?;
-        if read == 0 {
+        let read = bounded::read_line(&mut self.output, LINE_MAX, &mut line);
+        if read.map_err(|error| Fault::Control(format!("the measuring program: {error}")))? == 0 {
             return Err(Fault::Absent(
                 "the job under an MPI library has ended; its own words say why".into(),
             ));
         }
-        Ok(line.trim_end().to_owned())
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
 use bench::planfile::{self, Part};
 use bench::schema::Run;
+use host::bounded;
 use report::number::plural;
 
 use super::words;
@@ -24,7 +25,7 @@ use crate::term::{Paint, Stream, remark};
 /// failed, when all others are done.
 pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let form = Form::of(&args.shown, &Config::read(args.config.as_deref())?);
-    let text = std::fs::read_to_string(path).map_err(|why| {
+    let text = bounded::read_text(path, planfile::TEXT_MAX).map_err(|why| {
         Failure::usage(format!("cannot read the plan {}: {why}; check its name", path.display()))
     })?;
     let mut parts = planfile::read(&text).map_err(|mistakes| {

@@ -2,16 +2,19 @@
 //!
 //! It hears of each process group on its standard input. When that ends without a farewell, it kills them.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use host::bounded;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{OK, Outcome};
 
 const FAREWELL: &str = "done";
+/// Bytes of an order at most: a number or the farewell.
+const LINE_MAX: u64 = 64;
 
 /// The crew's end.
 #[derive(Debug)]
@@ -48,12 +51,14 @@ impl Guard {
 
 /// The guard's own side.
 pub(super) fn run() -> Outcome {
-    let mut groups = Vec::new();
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        if line == FAREWELL {
+    let (mut groups, mut line, mut orders) = (Vec::new(), Vec::new(), std::io::stdin().lock());
+    while bounded::read_line(&mut orders, LINE_MAX, &mut line).is_ok_and(|got| got > 0) {
+        let order = String::from_utf8_lossy(&line);
+        if order.trim_end() == FAREWELL {
             return Ok(OK);
         }
-        groups.extend(line.parse().ok().and_then(Pid::from_raw));
+        groups.extend(order.trim_end().parse().ok().and_then(Pid::from_raw));
+        line.clear();
     }
     for group in groups {
         // It may have ended by itself.

@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
+use host::bounded;
+
 use crate::error::Failure;
+
+/// Bytes of a host file at most.
+const FILE_MAX: u64 = 4 << 20;
 
 /// A host and the ranks that it takes before the next does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +30,7 @@ pub(super) fn of_words(words: &[String]) -> Result<Vec<Host>, Failure> {
 /// If it cannot be read, or the first line that cannot.
 pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|why| {
+    let text = bounded::read_text(path, FILE_MAX).map_err(|why| {
         Failure::usage(format!("the host file {shown} cannot be read: {why}; check its path"))
     })?;
     let mut hosts = Vec::new();

@@ -126,12 +126,9 @@ impl Job {
         for (at, host) in plan.hosts.iter().enumerate() {
             let crew = if plan.is_here(at) {
                 Crewed::Here(Box::new(Crew::new()))
-            } else if plan.ranks.iter().any(|rank| rank.host == at) {
+            } else {
                 let remote = Remote::start(&plan.way, &host.name);
                 Crewed::There(Box::new(remote.map_err(|why| Failure::run(format!("{}: {why}", host.name)))?))
-            } else {
-                // Nobody goes there, so nobody looks whether it is there.
-                Crewed::Here(Box::new(Crew::new()))
             };
             sites.push(Site { name: host.name.clone(), crew, is_gone: false });
         }

@@ -1,5 +1,6 @@
 //! What is to be started where: the command line's programs as ranks on hosts, known before anything starts.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub(super) struct Rank {
 /// A job before it starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
+    /// Those that have ranks.
     pub(super) hosts: Vec<Host>,
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
@@ -71,8 +73,10 @@ impl Plan {
         if size > RANKS_MAX as usize {
             return Err(Failure::usage(format!("{size} ranks are too many; start {RANKS_MAX} at most")));
         }
-        let hosts = merged(hosts);
+        let mut hosts = merged(hosts);
         let placed = hosts::placed(&hosts, size);
+        // Hosts are filled in their order, so those without ranks are the last ones.
+        hosts.truncate(placed.iter().max().map_or(0, |last| last + 1));
         let mut ranks = Vec::with_capacity(size);
         for (appnum, (program, count)) in (0..).zip(programs.iter().zip(sizes)) {
             let start = all.start(program)?;
@@ -173,7 +177,7 @@ impl Plan {
             );
         }
         for (host, entry) in self.hosts.iter().enumerate() {
-            if !self.is_here(host) && self.ranks.iter().any(|rank| rank.host == host) {
+            if !self.is_here(host) {
                 let words = self.way.command(&entry.name);
                 text += &format!("{} is reached by: {}\n", entry.name, shell_words(&words));
             }
@@ -291,12 +295,13 @@ fn library(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Hosts that are named several times, this one by whatever name, take all their ranks where they are named first.
 fn merged(hosts: Vec<Host>) -> Vec<Host> {
-    let mut merged: Vec<Host> = Vec::new();
+    let (own, mut merged, mut known) = (hosts::own_name(), Vec::<Host>::new(), BTreeMap::new());
     for mut host in hosts {
         if hosts::is_here(&host.name) {
-            host.name = hosts::own_name();
+            host.name.clone_from(&own);
         }
-        match merged.iter_mut().find(|other| other.name == host.name) {
+        let at = *known.entry(host.name.clone()).or_insert(merged.len());
+        match merged.get_mut(at) {
             Some(other) => other.slots = other.slots.saturating_add(host.slots),
             None => merged.push(host),
         }

@@ -12,7 +12,7 @@ pub(super) fn processors(start: &Start) -> Vec<usize> {
         Binding::Share => MapBy::Core,
         Binding::Core(order) => order,
     };
-    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let read = |path: &str| host::bounded::kernel_text(path).ok();
     let cores = cores(&host::real::allowed_cores(), read, order);
     let (place, count) = (start.local_rank as usize, start.local_size as usize);
     match start.bind {
