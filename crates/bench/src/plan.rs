@@ -46,8 +46,12 @@ const SMALL: u64 = 8;
 const DEVICES_MAX: usize = 64;
 /// Sizes of a plan at most.
 const SIZES_MAX: usize = 4096;
-/// Cells of a plan at most, on all devices.
-pub const CELLS_MAX: usize = 1 << 20;
+/// Cells of a plan at most, on all devices, and results of a file.
+pub const CELLS_MAX: usize = 1 << 16;
+/// Variants of all experiments on all devices at most, and curves of a file: each is drawn, and told from all others.
+pub const CURVES_MAX: usize = 1 << 12;
+/// Cells at most before those are left out of which there are several, or which a device has not got.
+const CANDIDATES_MAX: usize = 1 << 20;
 
 /// The device that is measured unless others are named.
 pub const DEVICE: &str = "shm";
@@ -98,7 +102,7 @@ impl Plan {
         let levels = levels::take(&mut set, &names, &mut wrong);
         // The cells themselves would not fit into the memory.
         let count = self.count_cells(&names, &levels, chosen.len());
-        if count > CELLS_MAX {
+        if count > CANDIDATES_MAX {
             wrong.push(PlanError::TooMany { what: "cells", count, most: CELLS_MAX });
             return Err(wrong);
         }
@@ -115,6 +119,7 @@ impl Plan {
         let mut cells = Vec::new();
         let choose = |name| self.choose(name, &names, &levels, &mut cells);
         let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
+        wrong.extend(too_many(&cells, &devices));
         let mut parameters = self.parameters(&devices, &names, &values, &peers);
         parameters.extend(only::parameter(&self.only));
         parameters.extend(levels.iter().map(|(factor, list)| Parameter {
@@ -410,6 +415,18 @@ fn add(
             });
         }
     }
+}
+
+/// More cells or variants than results may have.
+fn too_many(cells: &[Cell], devices: &[Chosen]) -> Option<PlanError> {
+    let variants = |device: &Chosen| {
+        let own = cells[device.cells.clone()].iter().map(|cell| (&cell.experiment, &cell.variant));
+        own.collect::<BTreeSet<_>>().len()
+    };
+    let counts =
+        [("cells", cells.len(), CELLS_MAX), ("variants", devices.iter().map(variants).sum(), CURVES_MAX)];
+    let (what, count, most) = counts.into_iter().find(|(_, count, most)| count > most)?;
+    Some(PlanError::TooMany { what, count, most })
 }
 
 /// Keeps what is sound.

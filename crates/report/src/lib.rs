@@ -1,8 +1,8 @@
 //! Reports for people: one self-contained HTML page, and for a terminal a first screen and all tables.
 //!
 //! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
-//! panels of a few. Text from a result file is foreign: it is escaped in HTML, in the page's data and on a
-//! terminal.
+//! panels of a few. Text from a result file is foreign: reading makes it plain (`bench::plain`), and it is escaped in HTML, in the
+//! page's data and on a terminal.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,8 @@ mod compared;
 mod error;
 mod figures;
 mod findings;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod lines;
 mod names;
 pub mod number;

@@ -68,7 +68,7 @@ fn carried(run: &Run) -> Run {
 /// Neighbouring bins as one.
 fn joined(bins: &[Bin]) -> Bin {
     let (first, last) = (bins[0], bins[bins.len() - 1]);
-    Bin(first.0, last.1, bins.iter().map(|bin| bin.2).sum())
+    Bin(first.0, last.1, bins.iter().fold(0, |sum, bin| sum.saturating_add(bin.2)))
 }
 
 fn title(runs: &[Run]) -> String {

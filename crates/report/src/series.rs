@@ -216,7 +216,8 @@ impl Series<'_> {
 
     /// The point of a size.
     pub(super) fn at(&self, size_bytes: u64) -> Option<&Measurement> {
-        self.points.iter().copied().find(|r| r.size_bytes == size_bytes)
+        let first = self.points.partition_point(|r| r.size_bytes < size_bytes);
+        self.points.get(first).copied().filter(|r| r.size_bytes == size_bytes)
     }
 
     /// Whether its time is virtual.

@@ -11,6 +11,7 @@ use super::number::{sig, size};
 use super::series::{Series, series, spread};
 use super::side_text::{self, Kind};
 use super::words;
+use bench::plain;
 use bench::schema::{ClockKind, Measurement, Run};
 
 /// Narrower terminals get this width all the same.
@@ -91,7 +92,7 @@ impl Out {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             match c {
-                c if c.is_control() => out.push('?'),
+                c if plain::acts(c) => out.push('?'),
                 c if self.colour || c.is_ascii() => out.push(c),
                 '×' => out.push('x'),
                 'µ' => out.push('u'),

@@ -44,7 +44,6 @@ pub enum Word {
     /// This side could not do its part.
     Failed {
         /// Why.
-        #[serde(deserialize_with = "plain::read")]
         why: String,
         /// Whether only this cell is lost.
         local: bool,

@@ -21,6 +21,7 @@ use verbs::host::bounded;
 use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
 use crate::machine;
+use crate::plain::{self, Numbers};
 use crate::plan::CheckedPlan;
 use crate::schema::Environment;
 
@@ -214,7 +215,7 @@ impl Journal {
                 found.torn = self.file.metadata().map_err(io)?.len() - sound;
                 break;
             }
-            let read = serde_json::from_slice::<Line>(&line);
+            let read = plain::from_file::<Line>(&line, Numbers::Any);
             if sound == 0 {
                 self.check_head(read.as_ref().ok())?;
             }

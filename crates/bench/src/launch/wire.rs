@@ -35,7 +35,6 @@ pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
     /// Version of the program, for messages.
-    #[serde(deserialize_with = "plain::read")]
     pub program: String,
     /// What the other side is to prove its token with; none if this side has no token.
     #[serde(default)]
@@ -81,7 +80,6 @@ pub enum Frame {
     /// Server: not done.
     Refused {
         /// Why.
-        #[serde(deserialize_with = "plain::read")]
         why: String,
     },
     /// Either: words about cells.
@@ -193,7 +191,7 @@ pub fn read<T: DeserializeOwned>(input: &mut impl Read, limit: u32) -> Result<T,
 /// [`WireError::Garbage`].
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     // What is wrong with it may name parts of it.
-    serde_json::from_slice(body).map_err(|e| WireError::Garbage(plain::line(&e.to_string())))
+    plain::from_peer(body).map_err(|e| WireError::Garbage(plain::line(&e.to_string())))
 }
 
 /// The part of a frame that has come so far. Of what comes behind the frame it takes nothing.

@@ -14,7 +14,6 @@ mod text;
 
 use std::collections::BTreeSet;
 
-use crate::plan::CELLS_MAX;
 pub use mistake::Mistake;
 pub use parts::Part;
 use text::MISTAKES_MAX;
@@ -23,6 +22,8 @@ use text::MISTAKES_MAX;
 pub const TEXT_MAX: u64 = 1 << 20;
 /// Parts of a file at most, each combination of settings counted.
 const PARTS_MAX: usize = 1024;
+/// Cells of all parts at most.
+const CELLS_MAX: usize = 1 << 20;
 
 /// Reads a plan file.
 ///

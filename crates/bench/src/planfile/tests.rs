@@ -161,7 +161,7 @@ fn plan_files_beyond_limits_end_with_few_mistakes() {
         ("devices are too many, 64", format!("[part.a]\ndevices=[{}]", words(65))),
         ("sizes are too many, 4096", format!("[part.a]\nsizes=\"{}\"", numbers(4097))),
         (
-            "cells are too many, 1048576",
+            "cells are too many, 65536",
             format!("[part.a]\nexperiments=[\"hotspot\", \"connections\"]\nsizes=\"{}\"", numbers(4096))
                 + "\nset={qps=\"1..128\",slaves=\"1..8\"}",
         ),

@@ -1,14 +1,32 @@
 //! Reading a result file: every way it can be wrong is its own error.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::{Value, error::Category};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
 use verbs::host::bounded;
+
+use crate::plain::{self, Numbers};
+use crate::plan::{CELLS_MAX, CURVES_MAX};
 
 use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
 
 /// Bytes of a result file at most. A run of all experiments with all samples has some megabytes.
 const FILE_MAX: u64 = 256 << 20;
+
+/// Results of a file at most.
+const RESULTS_MAX: usize = CELLS_MAX;
+/// Devices of all results at most: the floors of the machine have some that a plan does not name.
+const DEVICES_MAX: usize = 128;
+/// Launches of a result at most.
+const LAUNCHES_MAX: usize = 1000;
+/// Names of factors at most.
+const FACTORS_MAX: usize = 256;
+/// Parameters, warnings, devices and peers at most.
+const NOTES_MAX: usize = 1024;
 
 /// Why a result file cannot be used; each message says what, why and what to do, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -105,18 +123,84 @@ fn not_text(bytes: &[u8], error: std::str::Utf8Error, path: String) -> ReadError
 
 fn parse(text: &str, name: &str) -> Result<Run, ReadError> {
     let path = name.to_owned();
-    let value: Value = serde_json::from_str(text).map_err(|e| classify(&e, text, name))?;
-    match value.get("schema") {
-        Some(Value::String(found)) => match version(found) {
-            Some(1) => {}
-            Some(found) if found > u64::from(SCHEMA_VERSION) => return Err(ReadError::Newer { path, found }),
-            _ => return Err(ReadError::WrongKind { path, found: short(&format!("{found:?}")) }),
-        },
-        Some(other) => return Err(ReadError::WrongKind { path, found: short(&other.to_string()) }),
-        None => return Err(ReadError::WrongKind { path, found: "absent".to_owned() }),
+    let Head(schema) = serde_json::from_str(text).map_err(|e| classify(&e, text, name))?;
+    let schema = schema.map_or("absent", RawValue::get);
+    match serde_json::from_str::<String>(schema).ok().and_then(|text| version(&text)) {
+        Some(1) => {}
+        Some(found) if found > u64::from(SCHEMA_VERSION) => return Err(ReadError::Newer { path, found }),
+        _ => return Err(ReadError::WrongKind { path, found: short(&plain::line(schema)) }),
     }
-    // From the text and not from the value: the error then has a line and a column.
-    serde_json::from_str(text).map_err(|e| classify(&e, text, name))
+    let run: Run =
+        plain::from_file(text.as_bytes(), Numbers::Measured).map_err(|e| classify(&e, text, name))?;
+    check_counts(&run).map_err(|reason| ReadError::Invalid { path, reason })?;
+    Ok(run)
+}
+
+/// Refuses more than a report or a comparison can go through in a reasonable time.
+fn check_counts(run: &Run) -> Result<(), String> {
+    let results = || run.results.iter();
+    let launches = results().map(|result| result.launches.len()).max().unwrap_or(0);
+    let devices: BTreeSet<&str> = results().map(|r| r.device.as_str()).collect();
+    let curves: BTreeSet<_> =
+        results().map(|r| (&r.experiment, &r.device, &r.variant, &r.metric, &r.unit)).collect();
+    let factors: BTreeSet<&str> = results().flat_map(|r| r.variant.iter().map(|(name, _)| name)).collect();
+    let counts = [
+        ("results", run.results.len(), RESULTS_MAX),
+        ("devices with results", devices.len(), DEVICES_MAX),
+        ("curves", curves.len(), CURVES_MAX),
+        ("factors", factors.len(), FACTORS_MAX),
+        ("results that are missing", run.missing.len(), RESULTS_MAX),
+        ("launches of a result", launches, LAUNCHES_MAX),
+        ("parameters", run.parameters.len(), NOTES_MAX),
+        ("warnings", run.environment.warnings.len(), NOTES_MAX),
+        ("devices", run.environment.devices.len(), NOTES_MAX),
+        ("peers", run.environment.peers.len(), NOTES_MAX),
+    ];
+    match counts.into_iter().find(|(_, count, most)| count > most) {
+        Some((what, count, most)) => Err(format!("{count} {what} are too many, {most} is the limit")),
+        None => Ok(()),
+    }
+}
+
+/// The `schema` of a text that is JSON, if it is an object that has one. Nothing else is kept of it.
+struct Head<'a>(Option<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Head<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Option<&'de RawValue>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+                let mut schema = None;
+                while let Some(key) = object.next_key::<Cow<'de, str>>()? {
+                    match &*key {
+                        "schema" => schema = Some(object.next_value()?),
+                        _ => drop(object.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(schema)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(None)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+        }
+        from.deserialize_any(Fields).map(Self)
+    }
 }
 
 /// The number after `nicety-results/`; `None` for other kinds.

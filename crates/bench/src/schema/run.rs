@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::plain;
 use crate::variant::Variant;
 
 /// Kind of file, before the slash of [`SCHEMA`].
@@ -110,18 +109,14 @@ pub struct PeerInfo {
     /// `HOST:PORT` by which it was called.
     pub address: String,
     /// Host name.
-    #[serde(deserialize_with = "plain::read")]
     pub host: String,
     /// Kernel name and release.
-    #[serde(deserialize_with = "plain::read")]
     pub kernel: String,
     /// Processor model.
-    #[serde(deserialize_with = "plain::read")]
     pub cpu: String,
     /// Logical processors usable there.
     pub cores: u32,
     /// Version of nicety that serves.
-    #[serde(deserialize_with = "plain::read")]
     pub nicety_version: String,
     /// The one that its process was pinned to.
     pub pinned_core: Option<u32>,

@@ -176,3 +176,43 @@ fn cells_differ_by_any_factor() {
     b.variant = b.variant.with(crate::variant::factor::SINK, "host");
     assert_ne!(a.cell(), b.cell());
 }
+
+/// Goal: files with more than a report can go through are refused, and those at the limit are not. Method: each kind of list at
+/// its limit and one beyond.
+#[test]
+fn counts_of_a_file_are_accepted_up_to_their_limits() {
+    use crate::plan::{CELLS_MAX, CURVES_MAX};
+    let result = |i: usize, device: usize, variant: String| Measurement {
+        device: format!("d{device}"),
+        size_bytes: i as u64,
+        variant: [("op", variant)].into_iter().collect(),
+        ..Measurement::default()
+    };
+    let results = |count: usize, devices: usize, variants: usize| Run {
+        results: (0..count).map(|i| result(i, i % devices, (i % variants).to_string())).collect(),
+        ..Run::default()
+    };
+    let launches = |count: usize| {
+        let mut run = results(1, 1, 1);
+        run.results[0].launches = vec![Launch::default(); count];
+        run
+    };
+    let parameters = |count| Run { parameters: vec![Parameter::default(); count], ..Run::default() };
+    for (fits, run, what) in [
+        (true, results(CELLS_MAX, 1, 1), ""),
+        (false, results(CELLS_MAX + 1, 1, 1), "65537 results"),
+        (true, results(128, 128, 1), ""),
+        (false, results(129, 129, 1), "129 devices"),
+        (true, results(CURVES_MAX, 1, CURVES_MAX), ""),
+        (false, results(CURVES_MAX + 1, 1, CURVES_MAX + 1), "4097 curves"),
+        (true, launches(1000), ""),
+        (false, launches(1001), "1001 launches"),
+        (true, parameters(1024), ""),
+        (false, parameters(1025), "1025 parameters"),
+    ] {
+        match Run::from_json(&run.to_json().expect("JSON")) {
+            Ok(read) => assert!(fits && read == run, "{what}"),
+            Err(error) => assert!(!fits && error.to_string().contains(what), "{what}: {error}"),
+        }
+    }
+}
