@@ -106,7 +106,7 @@ fn reason(why: &std::io::Error) -> String {
 /// What the system says; an old file is then as it was.
 pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     match wanted.target {
-        Target::Stdout => crate::term::Stream::Out.print(text),
+        Target::Stdout => crate::term::Stream::Out.data(text),
         Target::File(path) => bench::schema::replace(path, text.as_bytes()).map_err(|why| {
             let (option, path) = (wanted.option, path.display());
             Failure::run(format!("cannot write {option} {path}: {why}; nothing was overwritten, free space or give another path"))

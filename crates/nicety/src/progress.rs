@@ -136,7 +136,7 @@ impl Progress for Display<'_> {
         let text = describe(what, value, left);
         if let Some(bar) = &self.bar {
             bar.set_position(what.done);
-            bar.set_message(text);
+            bar.set_message(bench::plain::line(&text));
         } else if due(self.spoke.map(|spoke| spoke.elapsed())) {
             self.spoke = Some(Instant::now());
             remark(format_args!("{}/{} {text}", what.done, self.total));

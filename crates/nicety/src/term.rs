@@ -1,6 +1,10 @@
-//! The terminal: what it can show, and writing that survives a reader who has seen enough.
+//! The terminal: what it can show, and the only way to it. All that the command writes to standard output and standard error
+//! passes through [`Stream::print`], [`Stream::data`] or [`remark`]; the first and the last let no control character of foreign
+//! text pass. What ranks write is their own output, which `mpirun` passes on.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
+
+use bench::plain;
 
 use crate::error::Failure;
 
@@ -45,11 +49,20 @@ impl Stream {
         self.is_terminal() && !dumb && !set("NO_COLOR")
     }
 
-    /// Writes text. A closed pipe is no failure: its reader has seen enough.
+    /// Writes text for people. What a terminal would act on is written out, but for line feeds and, where there are colours,
+    /// our own styles. A closed pipe is no failure: its reader has seen enough.
     ///
     /// # Errors
     /// A full disk and the like.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
+        self.data(&plain::screen(text, self.colour()))
+    }
+
+    /// Writes data for programs, byte by byte. Text of other programs and hosts in it must be plain already.
+    ///
+    /// # Errors
+    /// As [`Stream::print`].
+    pub(crate) fn data(self, text: &str) -> Result<(), Failure> {
         let (name, done) = match self {
             Self::Out => ("standard output", write(&mut io::stdout().lock(), text)),
             Self::Err => ("standard error", write(&mut io::stderr().lock(), text)),
@@ -67,19 +80,27 @@ impl Stream {
     /// # Errors
     /// As [`Stream::print`].
     pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Failure> {
-        self.print(&json(value)?)
+        self.data(&json(value)?)
     }
 }
 
-/// A value as indented JSON with a final newline.
+/// A value as indented JSON with a final newline. What a terminal would act on is escaped, which is the same text to a program.
 ///
 /// # Errors
 /// Only a bug here could cause one.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    match serde_json::to_string_pretty(value) {
-        Ok(text) => Ok(text + "\n"),
-        Err(why) => Err(Failure::run(format!("cannot write JSON: {why}; please report this bug"))),
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|why| Failure::run(format!("cannot write JSON: {why}; please report this bug")))?;
+    let mut out = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        // Such a letter stands in a text: outside of texts JSON has ASCII alone, and within them controls of ASCII are escaped.
+        if plain::acts(letter) && letter != '\n' {
+            letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+        } else {
+            out.push(letter);
+        }
     }
+    Ok(out + "\n")
 }
 
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
@@ -90,7 +111,7 @@ fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
 /// A remark on standard error; nobody is owed an error for a lost remark.
 pub(crate) fn remark(text: impl std::fmt::Display) {
     // It may hold words of a peer, or names of files.
-    let _ = writeln!(io::stderr(), "nicety: {}", bench::plain::line(&text.to_string()));
+    let _ = writeln!(io::stderr(), "nicety: {}", plain::line(&text.to_string()));
 }
 
 /// Colours, by what they mean.
@@ -157,6 +178,14 @@ mod tests {
             wrap("a-word-that-is-longer-than-the-line x", 0, 20),
             "a-word-that-is-longer-than-the-line\nx"
         );
+    }
+
+    #[test]
+    fn json_escapes_what_a_terminal_acts_on() {
+        let text = json(&["a\u{9b}2J", "\u{202e}\u{e0041}", "\x1b\n\u{7f}", "é"]).expect("JSON");
+        assert!(!text.contains(|letter| plain::acts(letter) && letter != '\n'), "{text:?}");
+        let back: Vec<String> = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(back, ["a\u{9b}2J", "\u{202e}\u{e0041}", "\x1b\n\u{7f}", "é"]);
     }
 
     #[test]

@@ -108,6 +108,23 @@ const BANS: &[Ban] = &[
         instead: "read through host::bounded, with a limit for what the input may hold",
         holds: |source| !under(source, &["crates/host/src/bounded.rs"]),
     },
+    Ban {
+        rule: "terminal",
+        patterns: &[
+            Path(&["io", "stdout"]),
+            Path(&["io", "stderr"]),
+            Path(&["stdio", "stdout"]),
+            Path(&["stdio", "stderr"]),
+            Macro("println"),
+            Macro("print"),
+            Macro("eprintln"),
+            Macro("eprint"),
+        ],
+        instead: "write through term::Stream or term::remark, which let no control character of foreign text pass",
+        holds: |source| {
+            under(source, &["crates/nicety/src/"]) && !under(source, &["crates/nicety/src/term.rs"])
+        },
+    },
 ];
 
 fn under(source: &Source, prefixes: &[&str]) -> bool {
@@ -267,7 +284,7 @@ mod tests {
     #[test]
     fn libraries_do_not_print() {
         assert_eq!(objections("crates/bench/src/table.rs", "println!(\"x\");"), ["print"]);
-        assert_eq!(objections("crates/nicety/src/main.rs", "println!(\"x\");"), [""; 0]);
+        assert_eq!(objections("crates/nicety/src/main.rs", "println!(\"x\");"), ["terminal"]);
         assert_eq!(objections("crates/bench/src/table.rs", "writeln!(out, \"println!\")?;"), [""; 0]);
     }
 
@@ -312,6 +329,21 @@ mod tests {
         {
             assert_eq!(objections("crates/nicety/src/config.rs", body), [""; 0], "{body}");
         }
+    }
+
+    #[test]
+    fn the_command_writes_in_one_place() {
+        let command = "crates/nicety/src/cmd/serve.rs";
+        for body in [
+            "println!(\"x\");",
+            "eprint!(\"x\");",
+            "std::io::stderr().write_all(b)?;",
+            "use rustix::stdio::{stdin, stdout};",
+        ] {
+            assert_eq!(objections(command, body), ["terminal"], "{body}");
+            assert_eq!(objections("crates/nicety/src/term.rs", body), [""; 0], "{body}");
+        }
+        assert_eq!(objections(command, "Stream::Out.print(text)?;"), [""; 0]);
     }
 
     #[test]

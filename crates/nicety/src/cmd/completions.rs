@@ -64,7 +64,7 @@ complete -c nicety -f -a '(__nicety_complete)'
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn script(shell: Shell) -> Outcome {
-    Stream::Out.print(match shell {
+    Stream::Out.data(match shell {
         Shell::Bash => BASH,
         Shell::Zsh => ZSH,
         Shell::Fish => FISH,
@@ -81,7 +81,7 @@ pub(crate) fn complete(words: &[OsString]) -> Outcome {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let lines =
         candidates(&words).into_iter().map(|Candidate { value, about }| format!("{value}\t{about}\n"));
-    Stream::Out.print(&lines.collect::<String>())?;
+    Stream::Out.data(&lines.collect::<String>())?;
     Ok(OK)
 }
 

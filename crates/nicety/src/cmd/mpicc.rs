@@ -102,7 +102,7 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let (own, compiler) = (beside::own_directory()?, language.words(language.named()));
     if let Some(wanted) = wanted {
         let words = show(&own, compiler, &arguments, wanted)?;
-        Stream::Out.print(&format!("{}\n", shell_words(&words)))?;
+        Stream::Out.data(&format!("{}\n", shell_words(&words)))?;
         return Ok(OK);
     }
     let line = line(&own, compiler, &arguments)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bench::plain;
 use bench::schema::{ReadError, Run};
 use report::number::plural;
 use report::{html, name_run};
@@ -32,7 +33,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         return Ok(OK);
     }
     if runs.len() > 1 {
-        runs.iter_mut().zip(&args.runs).for_each(|(run, path)| name_run(run, &name(path, &args.runs)));
+        runs.iter_mut()
+            .zip(&args.runs)
+            .for_each(|(run, path)| name_run(run, &plain::line(&name(path, &args.runs))));
     }
     output::write(wanted, &html(&runs).map_err(Failure::run)?)?;
     if let Some(path) = args.output.file() {

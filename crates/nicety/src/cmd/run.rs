@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
     if args.print_env {
         for (name, value) in variables {
-            Stream::Out.print(&format!("export {name}={}\n", shell_words(&[value])))?;
+            Stream::Out.data(&format!("export {name}={}\n", shell_words(&[value])))?;
         }
         return Ok(OK);
     }

@@ -7,9 +7,9 @@ use bench::plan::DEFAULT_PORT;
 use fabric::Reach;
 
 use crate::args::ServeArgs;
-use crate::error::{Failure, OK, Outcome};
+use crate::error::{FAILED, Failure, OK, Outcome};
 use crate::signals::Signals;
-use crate::term::Stream;
+use crate::term::{Stream, remark};
 
 /// Serves clients until a signal comes.
 ///
@@ -29,16 +29,18 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let serving = Serving { listen: args.listen, device, token, agent };
     serving.check().map_err(|why| Failure::usage(format!("cannot serve: {why}")))?;
     let signals = Signals::install()?;
-    let mut first = true;
-    // Nobody may be reading any more; clients are served all the same.
+    let (mut first, mut is_written) = (true, true);
+    // Clients are served although nobody reads the log any more, or its disk is full.
     let mut log = |line: &str| {
-        let _ = Stream::Out.print(&format!("{line}\n"));
-        if std::mem::take(&mut first) {
-            let _ = Stream::Out.print(&hint(line, &serving));
+        let hint = if std::mem::take(&mut first) { hint(line, &serving) } else { String::new() };
+        if let Err(failure) = Stream::Out.print(&format!("{line}\n{hint}"))
+            && std::mem::take(&mut is_written)
+        {
+            failure.lines.iter().for_each(remark);
         }
     };
     bench::launch::serve(&serving, &signals.stop, &mut log).map_err(Failure::run)?;
-    Ok(OK)
+    Ok(if is_written { OK } else { FAILED })
 }
 
 /// How to reach the server, from the line that says where it listens.

@@ -1,9 +1,17 @@
 //! Hostile input: files that never end or are far too large, and text that would act on a terminal.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
+
+use bench::plain;
+use bench::schema::{
+    AaNoise, Bin, ClockInfo, ClockKind, DeviceInfo, Environment, Floor, Histogram, Launch, Measurement,
+    Missing, NoiseSummary, Origin, Outliers, Parameter, PeerInfo, Quantile, RailRates, Run, Stop, WarmUp,
+    Warning,
+};
+use serde_json::Value;
 
 use crate::common::{Ended, command, made_up_run, save};
 
@@ -58,7 +66,7 @@ fn endless_and_huge_files_are_refused_by_every_command() {
     let holes = tempfile::tempdir().expect("a directory");
     let hole = holes.path().join("hole");
     File::create(&hole).expect("a file").set_len(1 << 40).expect("a hole");
-    fs::set_permissions(&hole, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
+    fs::set_permissions(&hole, PermissionsExt::from_mode(0o600)).expect("a mode");
     for target in [Path::new("/dev/zero"), &hole] {
         let dir = stage("hostile.toml", target);
         for args in READERS {
@@ -102,4 +110,225 @@ fn host_file_at_its_limit_is_read_in_time() {
     let ended = confined(dir.path(), &["mpirun", "--hostfile", "hosts", "--dry-run", "true"], Stdio::null());
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(ended.out.contains("h0000000 is reached by"), "{ended:?}");
+}
+
+/// What a terminal acts on: it clears the screen, sets a title, hides text, goes back, turns the direction of writing, and hides
+/// in a character of C1.
+const EVIL: &str =
+    "\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[8m\r\u{8}\u{9b}1A\u{85}\u{202e}\u{2066}\u{200b}\u{7f}\nworse";
+
+/// A run in which every text is set. It names each field, so that a new one is not forgotten here.
+fn full_run() -> Run {
+    let text = || "text".to_owned();
+    let noise = Some(NoiseSummary {
+        quanta: 1,
+        quantum_ns: 1.0,
+        stolen: 0.1,
+        detours: 1,
+        detour_max_ns: 1.0,
+        p99_ratio: None,
+    });
+    let aa_noise = Some(AaNoise { floor: 0.2, ratio: 1.0, launches: 6 });
+    let result = |experiment: &str, unit: &str, size_bytes: u64, median: f64| Measurement {
+        experiment: experiment.to_owned(),
+        device: text(),
+        variant: [("op", "write"), ("text", "text")].into_iter().collect(),
+        size_bytes,
+        metric: text(),
+        unit: unit.to_owned(),
+        clock: ClockKind::Tsc,
+        n: 600,
+        median,
+        ci95: Some([0.9 * median, 1.1 * median]),
+        ci95_reason: Some(text()),
+        floor: Some(Floor { value: median, unit: unit.to_owned(), what: text(), ratio: 2.0 }),
+        mean: Some(median),
+        min: Some(median),
+        max: Some(median),
+        quantiles: vec![Quantile { p: 0.99, value: None, ci95: None, refused: Some(text()), needs: Some(9) }],
+        first: Some(median),
+        batch: 2,
+        histogram: Some(Histogram { relative_error: 0.01, bins: vec![Bin(1.0, 2.0, 600)] }),
+        between_launch: Some(0.1),
+        within_launch: Some(0.1),
+        launches: (0..6)
+            .map(|i| Launch {
+                n: 100,
+                median: median * (1.0 + 0.01 * f64::from(i)),
+                ci95: None,
+                ci95_reason: Some(text()),
+                warm_up: WarmUp { cut: 1, steady: Some(false) },
+                lag1: Some(0.1),
+                n_eff: Some(90.0),
+                outliers: Outliers { mild: 1, severe: 1, positions: vec![1] },
+                stop: Stop { state: text(), half_width: Some(0.1), target: 0.05, because: Some(text()) },
+                batch: 2,
+                first: Some(median),
+                flags: vec![text(), "trend".to_owned()],
+                samples: vec![median],
+            })
+            .collect(),
+        note: Some(text()),
+    };
+    let environment = Environment {
+        nicety_version: text(),
+        commit: Some(text()),
+        date: text(),
+        host: text(),
+        kernel: text(),
+        cpu: text(),
+        cores: 2,
+        memory_bytes: 1 << 30,
+        governor: Some(text()),
+        tsc_invariant: Some(true),
+        clock: ClockInfo { kind: ClockKind::Tsc, overhead_ns: 1.0, resolution_ns: 1.0 },
+        pinned_cores: vec![0],
+        noise_before: noise,
+        noise_after: noise,
+        aa_noise,
+        devices: vec![DeviceInfo {
+            name: text(),
+            clock: ClockKind::Tsc,
+            aa_noise,
+            notes: vec![text()],
+            rails: vec![text(), text()],
+            rail_rates: Some(RailRates { link: 1.0, card: 1.0 }),
+        }],
+        peers: vec![PeerInfo {
+            address: text(),
+            host: text(),
+            kernel: text(),
+            cpu: text(),
+            cores: 1,
+            nicety_version: text(),
+            pinned_core: None,
+        }],
+        warnings: vec![Warning { what: text(), advice: text() }],
+    };
+    let missing = Missing {
+        experiment: text(),
+        device: text(),
+        variant: [("op", "write"), ("text", "text")].into_iter().collect(),
+        size_bytes: 8,
+        metric: text(),
+        why: text(),
+    };
+    Run {
+        schema: "nicety-results/1".to_owned(),
+        environment,
+        parameters: vec![Parameter { key: text(), value: text(), unit: Some(text()), origin: Origin::Flag }],
+        results: vec![
+            result("latency", "us", 8, 1.0),
+            result("latency", "us", 64, 1.5),
+            result("bandwidth", "MB/s", 65536, 900.0),
+            result("text", "text", 4, 3.0),
+            result("floor", "us", 0, 0.5),
+        ],
+        missing: vec![missing],
+    }
+}
+
+/// The JSON with a text behind every text and every factor that may be anything.
+fn with_evil(mut value: Value) -> Value {
+    match &mut value {
+        Value::String(text) => text.push_str(EVIL),
+        Value::Array(list) => list.iter_mut().for_each(|item| *item = with_evil(item.take())),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                // Words of a list, of which another is no result file.
+                if !["schema", "clock", "kind", "origin"].contains(&key.as_str()) || field.is_object() {
+                    *field = with_evil(field.take());
+                }
+            }
+            if let Some(level) = fields.get("variant").and_then(|variant| variant.get("text")).cloned() {
+                fields["variant"][format!("{EVIL}key")] = level;
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+/// Characters that a terminal acts on, but for line feeds.
+fn acting(text: &str) -> Vec<char> {
+    text.chars().filter(|letter| plain::acts(*letter) && *letter != '\n').collect()
+}
+
+/// Goal: nothing of a result file reaches a terminal as it is, by whatever command. Method: files in which every text has
+/// control characters of all kinds; the bytes that every form of every command writes. A line that begins with the word behind
+/// a line feed would be one that the file has made up.
+#[test]
+fn no_text_of_result_files_acts_on_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let evil = |scale: f64, name: &str| {
+        let mut run = full_run();
+        run.results.iter_mut().for_each(|result| {
+            result.launches.iter_mut().for_each(|launch| launch.median *= scale);
+        });
+        let json = serde_json::to_value(run).expect("JSON");
+        fs::write(dir.path().join(name), with_evil(json).to_string()).expect("a file");
+    };
+    evil(1.0, "a.json");
+    evil(2.0, "b.json");
+    let whole = fs::read_to_string(dir.path().join("a.json")).expect("a file");
+    let other = whole.replace("nicety-results/1", "nicety-\\u001b[2Jresults/7");
+    fs::write(dir.path().join("kind.json"), other).expect("a file");
+    let other = whole.replacen("\"tsc\"", "\"\\u001b[2J\u{202e}tsc\"", 1);
+    fs::write(dir.path().join("word.json"), other).expect("a file");
+    let cut: String = whole.chars().take(700).collect();
+    fs::write(dir.path().join("cut.json"), cut).expect("a file");
+    fs::write(dir.path().join("csv"), format!("experiment,{EVIL}\n1,{EVIL}\n")).expect("a file");
+    fs::write(dir.path().join("plan.toml"), "[part.\"\\u001b[2J\"]\nexperiments=\"\\u001b[2J\u{202e}\"\n")
+        .expect("a file");
+    fs::write(dir.path().join("config.toml"), "\"\\u001b[2J\u{202e}\" = 1\n").expect("a file");
+    fs::write(dir.path().join("hosts"), format!("a{EVIL}b\n")).expect("a file");
+    fs::write(dir.path().join("rsh"), format!("#!/bin/sh\necho '{EVIL}' >&2\nexit 1\n")).expect("a file");
+    fs::set_permissions(dir.path().join("rsh"), PermissionsExt::from_mode(0o755)).expect("a mode");
+    let commands: &[&[&str]] = &[
+        &["report", "--text", "a.json", "b.json"],
+        &["report", "--text", "--full", "a.json"],
+        &["report", "--text", "--line", "a.json"],
+        &["report", "--text", "--quiet", "a.json"],
+        &["report", "--text", "--tail", "a.json"],
+        &["report", "-o", "-", "a.json"],
+        &["report", "-o", "-", "a.json", "b.json"],
+        &["report", "-o", "page.html", "a.json"],
+        &["report", "--text", "kind.json"],
+        &["report", "--text", "word.json"],
+        &["report", "--text", "cut.json"],
+        &["compare", "a.json", "b.json"],
+        &["compare", "a.json", "a.json", "--json", "-"],
+        &["compare", "a.json", "b.json", "--junit", "-"],
+        &["compare", "a.json", "kind.json"],
+        &["compare", "--save-baseline", "kept", "a.json"],
+        &["compare", "--baseline", "kept", "b.json"],
+        &["compare", "--baseline", EVIL, "b.json"],
+        &["reproduce", "NM-054", "--real", "csv"],
+        &["bench", "--plan", "plan.toml"],
+        &["bench", "latency", "--config", "config.toml"],
+        &["bench", EVIL],
+        &["bench", "latency", "--device", EVIL],
+        &["bench", "latency", "--peer", EVIL],
+        &["bench", "latency", "--set", EVIL],
+        &["explain", EVIL],
+        &["mpirun", "--hostfile", "hosts", "true"],
+        &["mpirun", "--host", EVIL, "true"],
+        &["mpirun", "--host", "a", "--rsh", "./rsh", "true"],
+        &["mpirun", EVIL],
+        &["mpirun", "--dry-run", "-x", "A=\u{1b}[2J\u{202e}", "true"],
+        &["run", "--dat", "--library", EVIL, "true"],
+        &["run", EVIL],
+        &["serve", "--device", EVIL],
+        &[EVIL],
+    ];
+    for args in commands {
+        let ended = confined(dir.path(), args, Stdio::null());
+        assert!(ended.status.is_some() && !(ended.out.is_empty() && ended.err.is_empty()), "{args:?}");
+        for text in [&ended.out, &ended.err] {
+            assert_eq!(acting(text), [], "{args:?}: {text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("worse")), "{args:?}: {text:?}");
+        }
+    }
+    let page = fs::read_to_string(dir.path().join("page.html")).expect("a page");
+    assert_eq!(acting(&page), []);
 }

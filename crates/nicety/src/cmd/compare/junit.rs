@@ -1,5 +1,6 @@
 //! A comparison for CI servers: JUnit's XML, a test case for each cell.
 
+use bench::plain;
 use bench::schema::Cell;
 use bench::stats::{CellComparison, Comparison, Verdict};
 use report::number::sig;
@@ -83,7 +84,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
+            c if plain::acts(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
             c => out.push(c),
         }
     }
