@@ -1,18 +1,34 @@
 //! What is built or installed with this program, and found from where the program lies.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Failure;
 
+/// The file of this program: as /proc says, or where that is not mounted, as the kernel was asked to execute it. The latter is
+/// found from the directory in which the program was started.
+///
+/// # Errors
+/// If neither names a file.
+pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+    let executed = || {
+        let name = rustix::param::linux_execfn().to_bytes();
+        std::fs::canonicalize(OsStr::from_bytes(name)).ok().filter(|path| path.is_file())
+    };
+    std::env::current_exe().or_else(|why| executed().ok_or(why)).map_err(|why| {
+        Failure::run(format!(
+            "cannot find the file of this program: {why}; mount /proc, or start it by its path"
+        ))
+    })
+}
+
 /// The directory of this program.
 ///
 /// # Errors
-/// If the system does not say.
+/// As [`own_program`].
 pub(crate) fn own_directory() -> Result<PathBuf, Failure> {
-    let own = std::env::current_exe().map_err(|why| {
-        Failure::run(format!("cannot find out where this program lies: {why}; mount /proc"))
-    })?;
-    Ok(own.parent().map(Path::to_path_buf).unwrap_or_default())
+    Ok(own_program()?.parent().map(Path::to_path_buf).unwrap_or_default())
 }
 
 /// The first of these names that is there, in the first of these places, as seen from a directory.

@@ -213,7 +213,8 @@ EXAMPLES
 EXIT STATUS
   0    every rank ended well             124  --timeout was over
   N    of the first rank that failed     128+S  a rank was ended by signal S
-  1    the job could not be run          2  the command line cannot be used";
+  1    the job could not be run, or its output not be written
+  2    the command line cannot be used   141  nobody reads the output any more";
 
 /// `nicety mpicc` and `nicety mpicxx`
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use bench::plan::DEFAULT_PORT;
 use fabric::Reach;
 
 use crate::args::ServeArgs;
+use crate::beside;
 use crate::error::{FAILED, Failure, OK, Outcome};
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
@@ -21,9 +22,10 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     }
     let (device, token) = (args.device.clone(), args.token.read()?);
     let own = || {
-        let program = std::env::current_exe()
-            .map_err(|why| Failure::run(format!("where this program lies: {why}; start it by its path")))?;
-        Ok(WorkerCommand { program, args: ["mpirun", "--agent"].map(Into::into).into() })
+        Ok::<_, Failure>(WorkerCommand {
+            program: beside::own_program()?,
+            args: ["mpirun", "--agent"].map(Into::into).into(),
+        })
     };
     let agent = args.allow_run.then(own).transpose()?;
     let serving = Serving { listen: args.listen, device, token, agent };

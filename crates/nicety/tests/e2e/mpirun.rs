@@ -676,3 +676,68 @@ fn too_many_ranks_for_the_limits_are_refused() {
     let line = remark(&ended, 1);
     assert!(line.contains("40 ranks on one host need ") && line.contains("100 is the limit; "), "{line}");
 }
+
+/// Writes behind the end of the rank that started it, at which mpirun asks all that is left to end.
+const LATE: &str =
+    "trap '' TERM; (until grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) & exit 0";
+
+/// Goal: output that cannot be written is an error, however late it comes. Method: a full device behind standard output, for whole
+/// lines, unfinished ones, and what a rank's child writes when all ranks have ended.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let stage = Stage::new();
+    for script in ["echo hello", "printf hello", LATE] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let mut mpirun = stage.mpirun(&["--oversubscribe", "-n", "2", "sh", "-c", script]);
+        let ended: Ended = mpirun.stdout(full).output().expect("the command runs").into();
+        stage.is_empty();
+        assert_eq!(ended.status, Some(1), "{script}: {ended:?}");
+        let said = "nicety: cannot write to standard output: No space left on device";
+        assert!(ended.err.starts_with(said) && ended.err.contains("; "), "{script}: {ended:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{script}: {ended:?}");
+    }
+}
+
+/// As above, for standard error, of which nobody can be told.
+#[test]
+fn errors_that_cannot_be_written_are_a_status() {
+    let stage = Stage::new();
+    for script in ["echo hello >&2", "printf hello >&2", &LATE.replace("late", "late >&2")] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let mut mpirun = stage.mpirun(&["--oversubscribe", "-n", "2", "sh", "-c", script]);
+        let ended: Ended = mpirun.stderr(full).output().expect("the command runs").into();
+        stage.is_empty();
+        assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{script}: {ended:?}");
+    }
+}
+
+/// Goal: a reader who has left ends the job without a word, with the status that shells give a program that writes to nobody.
+#[test]
+fn output_without_reader_is_status_141() {
+    let stage = Stage::new();
+    for script in ["echo hello", "printf hello", LATE, "while echo hello; do :; done"] {
+        let mut mpirun = stage.mpirun(&["--oversubscribe", "-n", "2", "sh", "-c", script]);
+        let mut mpirun =
+            mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        drop(mpirun.stdout.take());
+        let ended = rest(mpirun);
+        stage.is_empty();
+        assert_eq!((ended.status, ended.err.as_str()), (Some(141), ""), "{script}: {ended:?}");
+    }
+}
+
+/// Goal: mpirun needs no /proc, neither to start ranks nor to say what fails. Method: a mount namespace in which it is empty.
+#[test]
+fn ranks_start_without_proc() {
+    let stage = Stage::new();
+    let mpirun = stage.mpirun(&["--oversubscribe", "-n", "2", "sh", "-c", "echo rank $PMI_RANK"]);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc || exit 77; exec \"$@\"", "sh"]);
+    unshare.arg(mpirun.get_program()).args(mpirun.get_args()).current_dir(stage.dir.path());
+    let ended: Ended = unshare.output().expect("unshare").into();
+    if ended.status == Some(77) || ended.err.contains("unshare failed") {
+        eprintln!("SKIPPED: /proc cannot be hidden here: {}", ended.err);
+        return;
+    }
+    assert_eq!((ended.status, sorted(&ended.out)), (Some(0), vec!["rank 0", "rank 1"]), "{ended:?}");
+}

@@ -191,3 +191,24 @@ fn an_address_that_cannot_be_is_refused() {
     nicety(["serve", "--listen", "nowhere"])
         .is_error(2, "--listen <ADDR[:PORT]>: \"nowhere\" is not an address");
 }
+
+/// Goal: a server whose log is lost says so once, goes on, and does not end as if all were well.
+#[test]
+fn a_log_that_cannot_be_written_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let mut child = command()
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("text");
+    assert!(line.starts_with("nicety: cannot write to standard output: No space"), "{line}");
+    signal(&child, Signal::TERM);
+    assert_eq!(wait(&mut child), Some(1));
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).expect("text");
+    assert_eq!(rest, "", "once");
+}

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::Stdio;
 
-use crate::common::{command, made_up_run, nicety, save};
+use crate::common::{Ended, command, made_up_run, nicety, save};
 
 const COMMANDS: [&str; 11] = [
     "bench",
@@ -140,13 +140,37 @@ fn a_reader_who_leaves_is_no_failure() {
     assert_eq!((child.wait().expect("it ends").code(), err.as_str()), (Some(0), ""));
 }
 
+/// Goal: no command succeeds whose output is lost. Method: all that write to standard output, with a full device behind it.
 #[test]
-fn a_full_disk_is_said() {
-    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
-    let output = command().arg("doctor").stdout(full).output().expect("the command runs");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&output.stderr)
-            .starts_with("nicety: cannot write to standard output: No space")
-    );
+fn full_disk_is_an_error_of_every_command() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = save(dir.path(), "run.json", &made_up_run(1.0, 9000.0));
+    let run = run.to_str().expect("a name");
+    let commands: &[&[&str]] = &[
+        &[],
+        &["--version"],
+        &["help"],
+        &["bench", "-h"],
+        &["bench", "latency", "--dry-run"],
+        &["doctor"],
+        &["devices"],
+        &["devices", "--json"],
+        &["explain"],
+        &["explain", "latency"],
+        &["explain", "mpi"],
+        &["completions", "bash"],
+        &["compare", run, run],
+        &["compare", run, run, "--json", "-"],
+        &["report", "--text", run],
+        &["report", "-o", "-", run],
+        &["reproduce", "NM-054"],
+        &["mpirun", "--dry-run", "true"],
+    ];
+    for args in commands {
+        let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+        let ended: Ended = command().args(*args).stdout(full).output().expect("the command runs").into();
+        assert_eq!(ended.status, Some(1), "{args:?}: {ended:?}");
+        let line = ended.err.lines().last().unwrap_or_default();
+        assert!(line.starts_with("nicety: cannot write to standard output: No space"), "{args:?}: {ended:?}");
+    }
 }

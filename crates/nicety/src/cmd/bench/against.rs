@@ -6,6 +6,7 @@ use std::process::Command;
 use bench::against::{self, Against};
 use tempfile::TempDir;
 
+use crate::beside;
 use crate::error::Failure;
 
 /// What is measured beside ours, and the folder of the program, which goes with it.
@@ -32,7 +33,7 @@ pub(super) fn build(library: &Path) -> Result<Built, Failure> {
     let here = |why: std::io::Error| {
         Failure::run(format!("the measuring program has no place: {why}; free some room"))
     };
-    let launcher = std::env::current_exe().map_err(here)?;
+    let launcher = beside::own_program()?;
     let folder = tempfile::tempdir().map_err(here)?;
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
     std::fs::write(&source, against::PROGRAM).map_err(here)?;

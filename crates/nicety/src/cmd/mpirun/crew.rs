@@ -23,6 +23,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::guard::Guard;
 use super::message::{End, Library, News, Order, Start, Stream};
 use super::wake::Wanted;
+use super::words::remedy;
 use super::{program, topology};
 use crate::beside;
 
@@ -86,7 +87,8 @@ struct Member {
 /// The processes of this host.
 #[derive(Debug)]
 pub(super) struct Crew {
-    own: PathBuf,
+    /// The file of this program, if it is found.
+    own: Result<PathBuf, String>,
     guard: Option<Guard>,
     members: BTreeMap<u32, Member>,
     news: VecDeque<News>,
@@ -100,9 +102,8 @@ pub(super) struct Crew {
 impl Crew {
     /// A crew without processes.
     pub(super) fn new() -> Self {
-        let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
         Self {
-            own,
+            own: beside::own_program().map_err(|failure| failure.lines.concat()),
             guard: None,
             members: BTreeMap::new(),
             news: VecDeque::new(),
@@ -227,12 +228,15 @@ impl Crew {
     /// Who ends the processes if nobody else can.
     fn guard(&mut self) -> Result<&mut Guard, String> {
         if self.guard.is_none() {
-            let guard = Guard::start(&self.own);
-            self.guard = Some(guard.map_err(|why| {
+            let own = self.own.as_ref().map_err(String::clone)?;
+            let guard = Guard::start(own).map_err(|why| {
                 format!(
-                    "the guard of the processes cannot be started: {why}; check the limits of `ulimit -a`"
+                    "the guard of the processes, {}, cannot be started: {why}{}",
+                    own.display(),
+                    remedy(&why)
                 )
-            })?);
+            });
+            self.guard = Some(guard?);
         }
         self.guard.as_mut().ok_or_else(|| "the guard is not there; please report this bug".to_owned())
     }
@@ -250,7 +254,7 @@ impl Crew {
         let directory = match &start.mpi {
             Library::None => None,
             Library::In(directory) => Some(PathBuf::from(directory)),
-            Library::Beside => self.own.parent().and_then(beside::mpi),
+            Library::Beside => self.own.as_deref().ok().and_then(Path::parent).and_then(beside::mpi),
         };
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = directory {
@@ -453,8 +457,8 @@ fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
     let shown = Path::new(name).display();
     match why.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => format!(
-            "{shown} cannot be started: {why}; {started} processes of this mpirun were: ask for fewer, or raise `ulimit -u` and \
-             `ulimit -n`"
+            "{shown} cannot be started: {why}; {started} processes of this mpirun were: ask for fewer{}",
+            remedy(why).replacen(';', ", or", 1)
         ),
         Some(Errno::NOENT) => format!(
             "{shown} cannot be started: its interpreter is not there; look at its first line, or at what `file` says of it"

@@ -120,7 +120,7 @@ impl Job {
             let is_terminal = own.is_terminal();
             Ok(Printer::new(File::from(own), plan.is_tagged, is_terminal))
         };
-        let failed = |why| Failure::run(format!("cannot write: {why}; check the limits of `ulimit -a`"));
+        let failed = |why: io::Error| Failure::run(format!("cannot write: {why}{}", words::remedy(&why)));
         let signals = Signals::install()?;
         let mut sites = Vec::new();
         for (at, host) in plan.hosts.iter().enumerate() {
@@ -271,12 +271,14 @@ impl Job {
             }
             Watch::Printer(Stream::Out) => {
                 if let Err(why) = self.out.flush() {
-                    self.fail_to_write("standard output", &why);
+                    let line =
+                        format!("cannot write to standard output: {why}; send it to where there is room");
+                    self.fail_to_write(&why, Some(line));
                 }
             }
             Watch::Printer(Stream::Err) => {
                 if let Err(why) = self.err.flush() {
-                    self.fail_to_write("standard error", &why);
+                    self.fail_to_write(&why, None);
                 }
             }
             Watch::Crew(site, number, part) => {
@@ -552,11 +554,15 @@ impl Job {
         self.end_all();
     }
 
-    fn fail_to_write(&mut self, to: &str, why: &io::Error) {
-        if why.kind() == ErrorKind::BrokenPipe {
-            return self.fail(UNREAD, None);
+    /// Output is lost, also of ranks that have ended. A reader who has left needs no line.
+    fn fail_to_write(&mut self, why: &io::Error, line: Option<String>) {
+        let (status, line) =
+            if why.kind() == ErrorKind::BrokenPipe { (UNREAD, None) } else { (FAILED, line) };
+        if !self.is_ending {
+            return self.fail(status, line);
         }
-        self.fail(FAILED, Some(format!("cannot write to {to}: {why}; send it to where there is room")));
+        self.status.get_or_insert(status);
+        line.iter().for_each(|line| self.say(line));
     }
 
     fn end_all(&mut self) {

@@ -28,11 +28,21 @@ pub(super) struct Printer<W> {
     /// Whose unfinished line was written last.
     open: Option<u32>,
     out: Vec<u8>,
+    /// Whether writing has failed: nothing more is kept.
+    is_lost: bool,
 }
 
 impl<W: Write> Printer<W> {
     pub(super) fn new(to: W, is_tagged: bool, is_terminal: bool) -> Self {
-        Self { to, is_tagged, is_terminal, held: BTreeMap::new(), open: None, out: Vec::new() }
+        Self {
+            to,
+            is_tagged,
+            is_terminal,
+            held: BTreeMap::new(),
+            open: None,
+            out: Vec::new(),
+            is_lost: false,
+        }
     }
 
     /// Takes what a rank wrote; none: there will be no more of it.
@@ -64,6 +74,9 @@ impl<W: Write> Printer<W> {
 
     /// Puts lines, the last of which may be unfinished, among what is to be written.
     fn write(&mut self, rank: u32, tag: &str, lines: &[u8]) {
+        if self.is_lost {
+            return;
+        }
         if self.open.is_some_and(|open| open != rank) {
             self.out.push(b'\n');
             self.open = None;
@@ -79,6 +92,9 @@ impl<W: Write> Printer<W> {
 
     /// A line of mpirun's own.
     pub(super) fn remark(&mut self, line: &str) {
+        if self.is_lost {
+            return;
+        }
         if self.open.take().is_some() {
             self.out.push(b'\n');
         }
@@ -116,7 +132,7 @@ impl<W: Write> Printer<W> {
     /// Writes as much as a pipe takes that is ready.
     ///
     /// # Errors
-    /// The system's: there is no reader any more, or no room.
+    /// The system's, once: there is no reader any more, or no room.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let n = self.out.len().min(PIECE);
         match self.to.write(&self.out[..n]).and_then(|n| self.to.flush().map(|()| n)) {
@@ -125,6 +141,7 @@ impl<W: Write> Printer<W> {
             Err(why) => {
                 // Whatever becomes of the job, nobody can be shown more.
                 self.out.clear();
+                self.is_lost = true;
                 return Err(why);
             }
         }
@@ -215,6 +232,8 @@ mod tests {
         let mut printer = Printer::new(Broken, false, false);
         printer.take(0, "", b"x\n", Instant::now());
         assert_eq!(printer.flush().map_err(|why| why.kind()), Err(ErrorKind::BrokenPipe));
-        assert!(!printer.has_news());
+        printer.take(0, "", b"y\n", Instant::now());
+        printer.remark("z\n");
+        assert!(!printer.has_news(), "an error is reported once");
     }
 }

@@ -16,6 +16,7 @@ use rustix::io::ioctl_fionbio;
 use super::crew::write_some;
 use super::message::{Frames, Hello, News, Order};
 use super::wake::Wanted;
+use crate::beside;
 use crate::quote::shell_words;
 
 /// What of its complaints is kept.
@@ -46,7 +47,7 @@ pub(super) enum Reach {
 impl Reach {
     /// The command whose standard input and output are those of the agent of a host.
     pub(super) fn command(&self, host: &str) -> Vec<OsString> {
-        let own = std::env::current_exe().unwrap_or_else(|_| "nicety".into()).into_os_string();
+        let own = beside::own_program().unwrap_or_else(|_| "nicety".into()).into_os_string();
         match self {
             Self::Shell(words) => {
                 let there = format!("exec {} mpirun --agent", shell_words([&own]));

@@ -1,8 +1,10 @@
 //! How mpirun speaks of what happens.
 
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use report::number::plural;
+use rustix::io::Errno;
 
 use super::hosts;
 
@@ -24,6 +26,18 @@ pub(super) fn others(count: usize) -> String {
 pub(super) fn timed_out(given: Duration, running: usize) -> String {
     let are = if running == 1 { "runs" } else { "run" };
     format!("--timeout {} is over, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))
+}
+
+/// What to do about an error of the system, behind a semicolon, if the error says which limit it met.
+pub(super) fn remedy(why: &io::Error) -> &'static str {
+    match why.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AGAIN) => "; raise `ulimit -u`, or pids.max of the control group",
+        Some(Errno::MFILE) => "; raise `ulimit -n`",
+        Some(Errno::NFILE) => "; raise fs.file-max, the limit of this host",
+        Some(Errno::NOMEM) => "; free memory, or raise `ulimit -v`",
+        Some(Errno::NOENT) => "; is it where it was when mpirun was started?",
+        _ => "",
+    }
 }
 
 /// More ranks than cores.
@@ -51,5 +65,8 @@ mod tests {
         assert_eq!(timed_out(Duration::from_millis(500), 1), "--timeout 0.5 is over, and 1 rank still runs");
         assert_eq!(sharing(4, 2, "vm"), "4 ranks share 2 cores of vm, so their times say little");
         assert_ne!(job_name(0), job_name(1));
+        let remedy = |errno: Errno| remedy(&errno.into());
+        assert!(remedy(Errno::MFILE).contains("ulimit -n") && remedy(Errno::AGAIN).contains("ulimit -u"));
+        assert_eq!(remedy(Errno::IO), "");
     }
 }
