@@ -73,8 +73,8 @@ impl Traffic {
     /// What has left by all ways.
     pub fn all(&self) -> Carried {
         let sum = |sum: Carried, of: &Carried| Carried {
-            messages: sum.messages + of.messages,
-            bytes: sum.bytes + of.bytes,
+            messages: sum.messages.saturating_add(of.messages),
+            bytes: sum.bytes.saturating_add(of.bytes),
         };
         self.0.iter().fold(Carried::default(), sum)
     }
@@ -89,11 +89,11 @@ impl Traffic {
         since
     }
 
-    /// With another one's numbers.
+    /// With another one's numbers, which a rank may have made up: the largest number is the end.
     pub fn add(&mut self, other: &Self) {
         for (mine, other) in self.0.iter_mut().zip(other.0) {
-            mine.messages += other.messages;
-            mine.bytes += other.bytes;
+            mine.messages = mine.messages.saturating_add(other.messages);
+            mine.bytes = mine.bytes.saturating_add(other.bytes);
         }
     }
 }

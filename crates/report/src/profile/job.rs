@@ -47,9 +47,9 @@ impl JobProfile {
             for (name, called) in &profile.calls {
                 let new = CallRow { name, all: Called::default(), most: (rank, Span::ZERO) };
                 let row = rows.entry(name).or_insert(new);
-                row.all.calls += called.calls;
+                row.all.calls = row.all.calls.saturating_add(called.calls);
                 row.all.time += called.time;
-                row.all.bytes += called.bytes;
+                row.all.bytes = row.all.bytes.saturating_add(called.bytes);
                 if called.time > row.most.1 {
                     row.most = (rank, called.time);
                 }

@@ -36,8 +36,8 @@ impl Squares {
         // Other jobs have no column.
         for pair in job.pairs().iter().filter(|pair| pair.to < job.ranks.len()) {
             let square = &mut all[pair.from / each * side + pair.to / each];
-            square.messages += pair.sent.messages;
-            square.bytes += pair.sent.bytes;
+            square.messages = square.messages.saturating_add(pair.sent.messages);
+            square.bytes = square.bytes.saturating_add(pair.sent.bytes);
         }
         Self { side, each, all }
     }

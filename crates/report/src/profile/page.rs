@@ -136,6 +136,21 @@ mod tests {
     use super::super::job::tests::three;
     use super::*;
 
+    /// What a rank says of itself may be anything that can be parsed.
+    #[test]
+    fn profiles_of_largest_numbers_are_shown() {
+        let most = u64::MAX;
+        let text = format!(
+            "watched:{most},call:MPI_Send:{most}:{most}:{most},call:MPI_Wait:0:{most}:0,\
+             sent:0:ring:{most}:{most},sent:0:slot:{most}:{most},sent:2:ring:{most}:{most}"
+        );
+        let note = |key: &str| key.ends_with("-0").then_some(text.as_str());
+        let rank = |at| mpi::Profile::of_notes(at, 2, note).expect("a note").expect("a profile");
+        let job = JobProfile { ranks: vec![Some(rank(0)), Some(rank(1))] };
+        assert!(profile_page("p", std::slice::from_ref(&job)).contains("MPI_Send"));
+        assert!(crate::profile_text(&[job], 80, false).contains("18,446,744,073,709,551,615"));
+    }
+
     #[test]
     fn the_page_has_all_parts_and_no_markup_of_others() {
         let text = profile_page("./<b>a</b>", &[three(), JobProfile { ranks: vec![None] }]);

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use super::crew::{Crew, Part};
 use super::hosts;
-use super::message::{Frames, Hello, News, Order};
+use super::message::{Frames, Hello, News, ORDER_LEN_MAX, Order};
 use super::remote::version;
 use super::wake::{Signals, Wanted, wait};
 use crate::error::{FAILED, Failure, OK, Outcome};
@@ -48,7 +48,7 @@ pub(super) fn run() -> Outcome {
     let mut agent = Agent {
         crew: Crew::new(),
         signals: Signals::install()?,
-        frames: Frames::default(),
+        frames: Frames::new(ORDER_LEN_MAX),
         out: hello.encode(),
         is_told: true,
         is_heard: true,

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::MapBy;
 
-/// More than any frame has: the variables and arguments of a process are limited to 6 MiB by the kernel, and grow as JSON.
-const FRAME_LEN_MAX: usize = 64 << 20;
+/// Bytes of an order at most: the variables and arguments of a process are limited to 6 MiB by the kernel, and grow as JSON.
+pub(super) const ORDER_LEN_MAX: usize = 64 << 20;
+/// Bytes of news at most: a crew passes on what it reads in pieces of 64 KiB.
+pub(super) const NEWS_LEN_MAX: usize = 1 << 20;
 /// Kind and number.
 const HEAD_LEN: usize = 5;
 
@@ -195,13 +197,19 @@ impl News {
 pub(super) type Frame = (u8, u32, Vec<u8>);
 
 /// Bytes of the other side until they are frames.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
     taken: usize,
+    len_max: usize,
 }
 
 impl Frames {
+    /// None yet; each has at most so many bytes.
+    pub(super) fn new(len_max: usize) -> Self {
+        Self { bytes: Vec::new(), taken: 0, len_max }
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -216,7 +224,7 @@ impl Frames {
         let rest = &self.bytes[self.taken..];
         let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_le_bytes(*len) as usize;
-        if !(HEAD_LEN..=FRAME_LEN_MAX).contains(&len) {
+        if !(HEAD_LEN..=self.len_max).contains(&len) {
             let text = self.bytes[self.taken..].iter().take(80).copied().collect::<Vec<u8>>();
             return Err(String::from_utf8_lossy(&text).into_owned());
         }
@@ -270,7 +278,7 @@ mod tests {
     }
 
     fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(NEWS_LEN_MAX);
         let mut found = Vec::new();
         for piece in bytes.chunks(step) {
             frames.push(piece);
@@ -296,12 +304,18 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_shown() {
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(NEWS_LEN_MAX);
         frames.push(b"bash: nicety: command not found\n");
         assert_eq!(frames.next(), Err("bash: nicety: command not found\n".to_owned()));
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(NEWS_LEN_MAX);
         frames.push(&[0, 0, 0, 0]);
         assert!(frames.next().is_err());
+        let frame = |len: usize| [&(len as u32).to_le_bytes()[..], &vec![b'o'; len]].concat();
+        for (len, fits) in [(NEWS_LEN_MAX, true), (NEWS_LEN_MAX + 1, false)] {
+            let mut frames = Frames::new(NEWS_LEN_MAX);
+            frames.push(&frame(len));
+            assert_eq!(frames.next().is_ok_and(|frame| frame.is_some()), fits, "{len}");
+        }
         assert_eq!(Order::decode((b'?', 0, Vec::new())), None);
         assert_eq!(Order::decode((b'S', 0, b"{}".to_vec())), None);
         assert_eq!(News::decode((b'x', 0, Vec::new())), None);

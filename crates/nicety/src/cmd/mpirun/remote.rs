@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use rustix::io::ioctl_fionbio;
 
 use super::crew::write_some;
-use super::message::{Frames, Hello, News, Order};
+use super::message::{Frames, Hello, NEWS_LEN_MAX, News, Order};
 use super::wake::Wanted;
 use crate::beside;
 use crate::quote::shell_words;
@@ -129,7 +129,7 @@ impl Remote {
             to,
             orders: Vec::new(),
             from,
-            frames: Frames::default(),
+            frames: Frames::new(NEWS_LEN_MAX),
             errors,
             said: Vec::new(),
             news: VecDeque::new(),
