@@ -741,3 +741,84 @@ fn ranks_start_without_proc() {
     }
     assert_eq!((ended.status, sorted(&ended.out)), (Some(0), vec!["rank 0", "rank 1"]), "{ended:?}");
 }
+
+/// Writes a library that takes a program for a job of one, as other MPI libraries do without their launcher, and a program that is
+/// linked to it. Nothing where there is no compiler.
+fn other_mpi(stage: &Stage) -> Option<()> {
+    let library = "int MPI_Init(void *a, void *b) { return 0; }\nint size(void) { return 1; }\n";
+    let program = "#include <stdio.h>\nint size(void);\nint main(void) { printf(\"rank 0 of %d\\n\", size()); return 0; }\n";
+    fs::write(stage.path("l.c"), library).expect("a source");
+    fs::write(stage.path("p.c"), program).expect("a source");
+    fs::write(stage.path("x.c"), "int other(void) { return 1; }\n").expect("a source");
+    fs::create_dir(stage.path("lib")).expect("a directory");
+    let lines = [
+        "cc -shared -fPIC -Wl,-soname,libmpi.so.41 -o lib/libmpi.so.41 l.c",
+        "cc -shared -fPIC -Wl,-soname,libother.so.1 -o libother.so.1 x.c",
+        "cc -o p p.c lib/libmpi.so.41",
+        "cc -o both -Wl,--no-as-needed p.c lib/libmpi.so.41 ./libother.so.1",
+        "cc -static -o static x.c -Wl,--defsym=main=other",
+    ];
+    let compiles = |line: &str| {
+        let status = Command::new("sh").args(["-c", line]).current_dir(stage.dir.path()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !lines.into_iter().all(compiles) {
+        eprintln!("SKIPPED: there is no C compiler here");
+        return None;
+    }
+    fs::remove_file(stage.path("libother.so.1")).expect("a file");
+    Some(())
+}
+
+#[test]
+fn program_without_its_mpi_library_is_told_which() {
+    let stage = Stage::new();
+    let Some(()) = other_mpi(&stage) else { return };
+    for place in [&["-n", "2"][..], &["-n", "1"], &["-n", "2", "--host", "a", "--rsh", &stage.rsh()]] {
+        let ended = stage.run(&[place, &["./p"]].concat());
+        assert_eq!(ended.status, Some(127), "{ended:?}");
+        let said =
+            "nicety: ./p needs libmpi.so.41 (Open MPI), which is not found; recompile it with `nicety mpicc`";
+        let hints = ended.err.lines().filter(|line| line.starts_with(said)).count();
+        assert_eq!(hints, 1, "{place:?}: {ended:?}");
+        assert!(ended.err.contains("exited with 127"), "{ended:?}");
+    }
+}
+
+#[test]
+fn ranks_of_another_mpi_library_are_told_why_they_are_alone() {
+    let stage = Stage::new();
+    let Some(()) = other_mpi(&stage) else { return };
+    let ended = stage.run(&["--oversubscribe", "-n", "2", "-x", "LD_LIBRARY_PATH=lib", "./p"]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "rank 0 of 1\nrank 0 of 1\n"), "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+    assert!(
+        ended.err.starts_with("nicety: ./p is linked to libmpi.so.41 (Open MPI), and no rank has joined"),
+        "{ended:?}"
+    );
+}
+
+/// Goal: nothing is said of MPI libraries where they are not the reason. Method: programs of none, a script and a shell whose command
+/// is missing, a static program, an interpreter, a rank that is alone rightly, and a program that lacks another library.
+#[test]
+fn programs_of_no_mpi_library_hear_nothing_of_them() {
+    let stage = Stage::new();
+    let Some(()) = other_mpi(&stage) else { return };
+    let script = stage.program("script", "#!/bin/sh\nexit 127\n");
+    let search = ["-x", "LD_LIBRARY_PATH=lib"];
+    for (args, status) in [
+        (&["-n", "2", "hostname"][..], 0),
+        (&["-n", "2", "sh", "-c", "no-such-program-here"], 127),
+        (&["-n", "2", &script], 127),
+        (&["-n", "2", "./static"], 1),
+        (&["-n", "2", "perl", "-e", "print 1"], 0),
+        (&["-n", "1", search[0], search[1], "./p"], 0),
+        (&["-n", "2", search[0], search[1], "./both"], 127),
+    ] {
+        let ended = stage.run(&[&["--oversubscribe"], args].concat());
+        assert_eq!(ended.status, Some(status), "{args:?}: {ended:?}");
+        let lines: Vec<&str> = ended.err.lines().filter(|line| line.starts_with("nicety: ")).collect();
+        assert_eq!(lines.len(), usize::from(status != 0), "{args:?}: {ended:?}");
+        assert!(!lines.iter().any(|line| line.contains("libmpi")), "{args:?}: {ended:?}");
+    }
+}

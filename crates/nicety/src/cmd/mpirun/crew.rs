@@ -21,6 +21,7 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::guard::Guard;
+use super::linked::Linked;
 use super::message::{End, Library, News, Order, Start, Stream};
 use super::wake::Wanted;
 use super::words::remedy;
@@ -37,6 +38,10 @@ const PIECE: usize = 64 << 10;
 const DESCRIPTORS: u64 = 4;
 /// Descriptors of all else.
 const DESCRIPTORS_BESIDE: u64 = 32;
+/// The status of a program for which the loader does not find a library.
+const NOT_LOADED: u8 = 127;
+/// Where the loader looks for libraries.
+const SEARCHED: &str = "LD_LIBRARY_PATH";
 /// Variables by which another launcher would be found, or which say what is no more true.
 const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
 
@@ -71,10 +76,22 @@ impl Outlet {
     }
 }
 
+/// A program as it was started.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Started {
+    name: String,
+    file: PathBuf,
+    /// Its LD_LIBRARY_PATH.
+    search: Option<OsString>,
+}
+
 /// A process, and our ends of its streams until they are closed.
 #[derive(Debug)]
 struct Member {
     child: Child,
+    started: Started,
+    /// Whether it has said anything to its manager.
+    has_spoken: bool,
     group: Pid,
     pmi: Option<UnixStream>,
     to_pmi: Vec<u8>,
@@ -91,6 +108,8 @@ pub(super) struct Crew {
     own: Result<PathBuf, String>,
     guard: Option<Guard>,
     members: BTreeMap<u32, Member>,
+    /// The MPI libraries of programs that ended without a word.
+    linked: BTreeMap<Started, Option<Linked>>,
     news: VecDeque<News>,
     has_failed: bool,
     /// Once they are to end: when all are killed that still run, or are killed again.
@@ -106,6 +125,7 @@ impl Crew {
             own: beside::own_program().map_err(|failure| failure.lines.concat()),
             guard: None,
             members: BTreeMap::new(),
+            linked: BTreeMap::new(),
             news: VecDeque::new(),
             has_failed: false,
             kill_at: None,
@@ -221,7 +241,11 @@ impl Crew {
         let child = spawn(&mut command, &theirs, start).map_err(failed)?;
         let pid = child.id();
         guard.watch(Pid::from_child(&child));
-        self.members.insert(number, Member::new(child, ours));
+        let search = command.get_envs().find(|(variable, _)| *variable == SEARCHED);
+        let search =
+            search.map_or_else(|| std::env::var_os(SEARCHED), |(_, value)| value.map(OsString::from));
+        let started = Started { name: Path::new(name).display().to_string(), file, search };
+        self.members.insert(number, Member::new(child, started, ours));
         Ok(pid)
     }
 
@@ -249,7 +273,6 @@ impl Crew {
 
     /// Gives a process its variables.
     fn describe(&self, command: &mut Command, start: &Start, pmi: i32) {
-        const SEARCHED: &str = "LD_LIBRARY_PATH";
         FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
         let directory = match &start.mpi {
             Library::None => None,
@@ -282,7 +305,10 @@ impl Crew {
             let Some(stream) = self.member(number).and_then(|member| member.pmi.as_mut()) else { return };
             match stream.read(&mut bytes) {
                 Ok(0) => break,
-                Ok(n) => self.news.push_back(News::Pmi(number, bytes[..n].to_vec())),
+                Ok(n) => {
+                    self.member(number).into_iter().for_each(|member| member.has_spoken = true);
+                    self.news.push_back(News::Pmi(number, bytes[..n].to_vec()));
+                }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
                 // A process that was killed with answers unread resets its stream.
@@ -366,7 +392,24 @@ impl Crew {
             member.input = None;
             member.to_input.clear();
         }
+        let hint = self.hint(number, end);
+        self.news.extend(hint);
         self.news.push_back(News::Ended(number, end));
+    }
+
+    /// What is to be known of the MPI library of a process that has ended without a word to its manager.
+    fn hint(&mut self, number: u32, end: End) -> Option<News> {
+        let (End::Exit(code), member) = (end, self.members.get(&number)?) else { return None };
+        if member.has_spoken {
+            return None;
+        }
+        let Started { name, file, search } = &member.started;
+        let find = || Linked::of(file, search.as_deref());
+        let linked = self.linked.entry(member.started.clone()).or_insert_with(find).as_ref()?;
+        match code {
+            NOT_LOADED => Some(News::Missing(number, linked.missing(name)?)),
+            _ => Some(News::Alone(number, linked.alone(name)?)),
+        }
     }
 
     /// Passes on what a process has written up to now; not more than a pipe holds, as a child of it may write on.
@@ -426,7 +469,7 @@ impl Crew {
 }
 
 impl Member {
-    fn new(mut child: Child, pmi: UnixStream) -> Self {
+    fn new(mut child: Child, started: Started, pmi: UnixStream) -> Self {
         let group = Pid::from_child(&child);
         let outlets = [
             child.stdout.take().map(|pipe| (Stream::Out, Outlet::Out(pipe))),
@@ -441,6 +484,8 @@ impl Member {
         }
         Self {
             child,
+            started,
+            has_spoken: false,
             group,
             pmi: Some(pmi),
             to_pmi: Vec::new(),

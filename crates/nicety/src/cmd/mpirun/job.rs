@@ -42,6 +42,8 @@ struct Rank {
     /// Whether it has said anything to its manager.
     has_spoken: bool,
     left: Option<(Left, Instant)>,
+    /// Why it did not join its job, if its MPI library is the reason.
+    alone: Option<String>,
     end: Option<End>,
 }
 
@@ -178,7 +180,16 @@ impl Job {
             start.variables.push(("PMI_RANK".into(), id.rank().to_string().into()));
             start.variables.push(("PMI_SIZE".into(), size.clone()));
             let order = Order::Start(number, Box::new(start.clone()));
-            self.ranks.push(Rank { id, site, start, pid: 0, has_spoken: false, left: None, end: None });
+            self.ranks.push(Rank {
+                id,
+                site,
+                start,
+                pid: 0,
+                has_spoken: false,
+                left: None,
+                alone: None,
+                end: None,
+            });
             self.sites[site].order(order);
         }
         Ok(())
@@ -358,6 +369,8 @@ impl Job {
             | News::Pmi(number, ..)
             | News::Output(number, ..)
             | News::InputTaken(number)
+            | News::Missing(number, ..)
+            | News::Alone(number, ..)
             | News::Ended(number, ..) => {
                 // What a host says of processes that are not there is nothing.
                 if self.ranks.get(number as usize).is_some_and(|rank| rank.site == site) {
@@ -392,6 +405,9 @@ impl Job {
                 printer.take(number, &tag, &bytes, now);
             }
             News::InputTaken(_) => self.input.taken(number),
+            News::Missing(_, text) if !self.is_ending => self.say(&text),
+            News::Missing(..) => {}
+            News::Alone(_, text) => self.ranks[at].alone = Some(text),
             News::Ended(_, end) => {
                 self.ranks[at].end = Some(end);
                 self.input.gone(number);
@@ -399,6 +415,7 @@ impl Job {
                 while let Some(event) = self.server.poll_event() {
                     self.act(event);
                 }
+                self.note_alone(at);
                 self.judge(at, end);
             }
             News::Hello(_) | News::Gone | News::Lost(_) => {}
@@ -503,6 +520,19 @@ impl Job {
             return self.say(&line);
         }
         self.fail_rank(at, status, &what);
+    }
+
+    /// Says why no rank of a job has joined it, once: when all have ended well, or the first has not.
+    fn note_alone(&mut self, at: usize) {
+        let Rank { id, end, .. } = self.ranks[at];
+        let of_job = || self.ranks.iter().filter(|rank| rank.id.job() == id.job());
+        let is_over = end != Some(End::Exit(0)) || of_job().all(|rank| rank.end.is_some());
+        if self.is_ending || !is_over || of_job().count() < 2 || of_job().any(|rank| rank.has_spoken) {
+            return;
+        }
+        if let Some(text) = self.ranks[at].alone.clone() {
+            self.say(&text);
+        }
     }
 
     /// Whether some ranks of a job wait in vain for one that has ended without a word.

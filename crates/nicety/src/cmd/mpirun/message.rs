@@ -115,6 +115,10 @@ pub(super) enum News {
     /// The input that it was given is passed on, or never will be.
     InputTaken(u32),
     Ended(u32, End),
+    /// Before the end of a process: its MPI library is not found, in a sentence.
+    Missing(u32, String),
+    /// Before the end of a process that did not join its job: its MPI library is not one that could, in a sentence.
+    Alone(u32, String),
     /// Nothing is left of what was started, and nothing follows.
     Gone,
     /// The crew cannot be reached any more, and why.
@@ -169,6 +173,8 @@ impl News {
             Self::InputTaken(number) => frame(b't', *number, &[]),
             Self::Ended(number, End::Exit(code)) => frame(b'x', *number, &[*code]),
             Self::Ended(number, End::Signal(signal)) => frame(b'k', *number, &[*signal]),
+            Self::Missing(number, text) => frame(b'm', *number, text.as_bytes()),
+            Self::Alone(number, text) => frame(b'a', *number, text.as_bytes()),
             Self::Gone => frame(b'g', 0, &[]),
             Self::Lost(why) => frame(b'l', 0, why.as_bytes()),
         }
@@ -186,6 +192,8 @@ impl News {
             b't' => Self::InputTaken(number),
             b'x' => Self::Ended(number, End::Exit(*body.first()?)),
             b'k' => Self::Ended(number, End::Signal(*body.first()?)),
+            b'm' => Self::Missing(number, text(body)?),
+            b'a' => Self::Alone(number, text(body)?),
             b'g' => Self::Gone,
             b'l' => Self::Lost(text(body)?),
             _ => return None,
@@ -272,6 +280,8 @@ mod tests {
             News::InputTaken(u32::MAX),
             News::Ended(0, End::Exit(3)),
             News::Ended(0, End::Signal(9)),
+            News::Missing(1, "a".into()),
+            News::Alone(2, "b".into()),
             News::Gone,
             News::Lost("why".into()),
         ]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `line` | the command line: `-np`, and programs that colons separate |
 //! | `hosts`, `topology`, `program` | hosts and who goes where; cores; files of programs |
+//! | `linked` | the MPI library that a program was linked to, for hints |
 //! | `plan` | what is to be started where |
 //! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
 //! | `crew`, `guard` | the processes of one host, and who ends them if nobody else can |
@@ -20,6 +21,7 @@ mod hosts;
 mod input;
 mod job;
 pub(crate) mod line;
+mod linked;
 mod message;
 mod plan;
 mod printer;
