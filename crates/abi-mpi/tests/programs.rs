@@ -70,6 +70,32 @@ fn an_error_ends_the_program_with_a_line() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// Goal: without random numbers there are no keys that nobody can guess, and so no job: a sentence says why, where `iwarp` looked for a
+/// key without an end. Method: a filter that refuses getrandom(2) as forbidden, as unknown and as not ready, to a program alone.
+#[test]
+fn init_without_random_numbers_is_an_error() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("no_random", include_str!("c/no_random.c"));
+    for device in ["shm", "iwarp"] {
+        for errno in [libc::EPERM, libc::ENOSYS, libc::EAGAIN] {
+            let mut command = Command::new(program.path());
+            let output =
+                command.arg(errno.to_string()).env("NICETY_DEVICE", device).output().expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.code() == Some(77) {
+                eprintln!("SKIPPED: there are no filters of system calls here: {said}");
+                return;
+            }
+            let case = format!("{device}, {errno}: {}, {said}", output.status);
+            assert!(output.status.code().is_some_and(|status| status != 0), "{case}");
+            assert!(output.stdout.is_empty() && said.lines().count() == 1, "{case}");
+            assert!(said.starts_with("nicety: ") && said.contains("random numbers"), "{case}");
+        }
+    }
+}
+
 /// A program of ranks at several sizes over one device.
 fn ranks(name: &str, source: &str, device: &str, sizes: &[usize]) {
     if !has_compiler() {
