@@ -55,14 +55,18 @@ impl Stream {
     /// # Errors
     /// A full disk and the like.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
-        self.data(&plain::screen(text, self.colour()))
+        self.write(&plain::screen(text, self.colour()))
     }
 
-    /// Writes data for programs, byte by byte. Text of other programs and hosts in it must be plain already.
+    /// Writes data for programs, byte by byte; on a terminal, where no program reads it, as [`Stream::print`] does.
     ///
     /// # Errors
     /// As [`Stream::print`].
     pub(crate) fn data(self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal() { self.print(text) } else { self.write(text) }
+    }
+
+    fn write(self, text: &str) -> Result<(), Failure> {
         let (name, done) = match self {
             Self::Out => ("standard output", write(&mut io::stdout().lock(), text)),
             Self::Err => ("standard error", write(&mut io::stderr().lock(), text)),

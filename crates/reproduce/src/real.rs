@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bench::plain;
 use serde::{Deserialize, Serialize};
 
 use super::published::{IWARP, dataset};
@@ -107,7 +108,7 @@ impl Real {
     /// What is wrong with it.
     pub fn read(text: &str) -> Result<Self, RealError> {
         let conditions = text.lines().next().and_then(|line| line.strip_prefix("# "));
-        let conditions = conditions.ok_or(RealError::Conditions)?.to_owned();
+        let conditions = plain::line(conditions.ok_or(RealError::Conditions)?);
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let mut times = Times::new();
         for line in reader.deserialize() {

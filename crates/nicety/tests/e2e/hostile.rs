@@ -30,7 +30,13 @@ fn confined(dir: &Path, args: &[&str], input: Stdio) -> Ended {
             None => command.env_remove(name),
         };
     }
-    command.current_dir(dir).stdin(input).output().expect("the command runs").into()
+    command
+        .env("XDG_DATA_HOME", dir.join("data"))
+        .current_dir(dir)
+        .stdin(input)
+        .output()
+        .expect("the command runs")
+        .into()
 }
 
 /// Command lines that read `NAME` as each kind of file that there is.
@@ -254,22 +260,58 @@ fn acting(text: &str) -> Vec<char> {
     text.chars().filter(|letter| plain::acts(*letter) && *letter != '\n').collect()
 }
 
+/// Writes a run with [`EVIL`] behind every text into a file, its launches slower by `scale`.
+fn save_evil(dir: &Path, name: &str, scale: f64) {
+    let mut run = full_run();
+    run.results.iter_mut().for_each(|result| {
+        result.launches.iter_mut().for_each(|launch| launch.median *= scale);
+    });
+    let json = serde_json::to_value(run).expect("JSON");
+    fs::write(dir.join(name), with_evil(json).to_string()).expect("a file");
+}
+
+/// Goal: on a terminal our own colours pass, and nothing else. Method: commands with a pseudo-terminal of script(1).
+#[test]
+fn only_own_styles_reach_a_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    save_evil(dir.path(), "a.json", 1.0);
+    save_evil(dir.path(), "b.json", 2.0);
+    for args in
+        ["compare a.json b.json", "report --text a.json", "report --text --full a.json", "report -o - a.json"]
+    {
+        let line = format!("env NO_COLOR= TERM=xterm {} {args}", env!("CARGO_BIN_EXE_nicety"));
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).current_dir(dir.path()).stdin(Stdio::null());
+        let Ok(output) = script.output() else {
+            eprintln!("SKIPPED: there is no script(1) here");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).expect("text").replace("\r\n", "\n");
+        let mut rest = String::new();
+        for (i, part) in text.split('\u{1b}').enumerate() {
+            let style = part.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+            let is_ours = |codes: &str| {
+                codes.split(';').all(|code| ["0", "1", "2"].contains(&code) || code.starts_with('3'))
+            };
+            match style.filter(|(codes, _)| is_ours(codes)) {
+                Some((_, after)) if i > 0 => rest.push_str(after),
+                _ if i > 0 => panic!("{args}: {part:?}"),
+                _ => rest.push_str(part),
+            }
+        }
+        assert_eq!(acting(&rest), [], "{args}: {rest:?}");
+        assert!(!rest.is_empty() && (args.contains("-o") || text.contains("\u{1b}[1m")), "{args}: {text:?}");
+    }
+}
+
 /// Goal: nothing of a result file reaches a terminal as it is, by whatever command. Method: files in which every text has
 /// control characters of all kinds; the bytes that every form of every command writes. A line that begins with the word behind
 /// a line feed would be one that the file has made up.
 #[test]
 fn no_text_of_result_files_acts_on_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
-    let evil = |scale: f64, name: &str| {
-        let mut run = full_run();
-        run.results.iter_mut().for_each(|result| {
-            result.launches.iter_mut().for_each(|launch| launch.median *= scale);
-        });
-        let json = serde_json::to_value(run).expect("JSON");
-        fs::write(dir.path().join(name), with_evil(json).to_string()).expect("a file");
-    };
-    evil(1.0, "a.json");
-    evil(2.0, "b.json");
+    save_evil(dir.path(), "a.json", 1.0);
+    save_evil(dir.path(), "b.json", 2.0);
     let whole = fs::read_to_string(dir.path().join("a.json")).expect("a file");
     let other = whole.replace("nicety-results/1", "nicety-\\u001b[2Jresults/7");
     fs::write(dir.path().join("kind.json"), other).expect("a file");
@@ -277,6 +319,8 @@ fn no_text_of_result_files_acts_on_terminal() {
     fs::write(dir.path().join("word.json"), other).expect("a file");
     let cut: String = whole.chars().take(700).collect();
     fs::write(dir.path().join("cut.json"), cut).expect("a file");
+    let real = format!("# {}\nlibrary,cell,turn,ns\nring,latency:4,0,100\n", EVIL.replace('\n', " "));
+    fs::write(dir.path().join("real.csv"), real).expect("a file");
     fs::write(dir.path().join("csv"), format!("experiment,{EVIL}\n1,{EVIL}\n")).expect("a file");
     fs::write(dir.path().join("plan.toml"), "[part.\"\\u001b[2J\"]\nexperiments=\"\\u001b[2J\u{202e}\"\n")
         .expect("a file");
@@ -304,6 +348,7 @@ fn no_text_of_result_files_acts_on_terminal() {
         &["compare", "--baseline", "kept", "b.json"],
         &["compare", "--baseline", EVIL, "b.json"],
         &["reproduce", "NM-054", "--real", "csv"],
+        &["reproduce", "NM-054", "--real", "real.csv", "--html", "-"],
         &["bench", "--plan", "plan.toml"],
         &["bench", "latency", "--config", "config.toml"],
         &["bench", EVIL],

@@ -1,5 +1,6 @@
 //! [`Profiles`]: what ranks leave of their calls, taken when they leave, and shown when the job is over.
 
+use bench::plain;
 use mpi::Profile;
 use pmi::server::{RankId, Server};
 use report::{JobProfile, profile_page, profile_text};
@@ -23,7 +24,7 @@ impl Profiles {
     pub(super) fn of(plan: &Plan) -> Option<Self> {
         let page = plan.profile.clone()?;
         let command = plan.ranks.first().and_then(|rank| rank.start.command.first());
-        let program = command.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let program = command.map(|name| plain::line(&name.to_string_lossy())).unwrap_or_default();
         Some(Self { program, page, jobs: Vec::new() })
     }
 
