@@ -30,6 +30,8 @@ const KIND: &str = "nicety-journal/1";
 /// Bytes of a line, and of the file, at most.
 const LINE_MAX: u64 = 64 << 20;
 const FILE_MAX: u64 = 4 << 30;
+/// Lines `opened` and `surroundings` at most: each is kept, where one of `measured` replaces the one before it.
+const OPENINGS_MAX: usize = 1 << 18;
 /// Bytes of this program at most.
 const PROGRAM_MAX: u64 = 1 << 30;
 
@@ -202,6 +204,7 @@ impl Journal {
             return Err(foreign(format!("it exceeds {}", Bytes(FILE_MAX))));
         }
         let (mut found, mut line, mut sound, mut last_text) = (Found::default(), Vec::new(), 0, None);
+        let mut openings = 0;
         loop {
             line.clear();
             let got = match bounded::read_line(&mut input, LINE_MAX, &mut line) {
@@ -221,8 +224,14 @@ impl Journal {
             }
             sound += got;
             match read {
-                Ok(line) => self.take(line, wanted, &mut found, &mut last_text),
+                Ok(line) => {
+                    openings += usize::from(matches!(line, Line::Opened { .. } | Line::Surroundings { .. }));
+                    self.take(line, wanted, &mut found, &mut last_text);
+                }
                 Err(_) => found.unreadable += 1,
+            }
+            if openings > OPENINGS_MAX {
+                return Err(foreign(format!("it has more than {OPENINGS_MAX} openings")));
             }
         }
         if sound == 0 && found.torn > 0 && !is_cut_off_head(&line) {

@@ -185,3 +185,20 @@ fn journals_with_endless_lines_are_refused_and_left_alone() {
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     assert_eq!(said(), "a line exceeds 64 MiB");
 }
+
+/// A journal at the limit is read, and one with a line more is not.
+#[test]
+fn journal_is_read_up_to_limit_of_openings() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (path, plan) = (dir.path().join("j"), plan(&[8]));
+    begun(&path, &plan);
+    // `begun` has written one such line.
+    let more = "{\"line\":\"opened\",\"date\":\"\",\"text\":\"\"}\n";
+    let mut file = File::options().append(true).open(&path).expect("file");
+    file.write_all(more.repeat(OPENINGS_MAX - 1).as_bytes()).expect("written");
+    Journal::open(&path, "text", std::iter::once(&plan)).expect("at the limit; it adds an opening");
+    match Journal::open(&path, "text", std::iter::once(&plan)) {
+        Err(JournalError::Foreign { what, .. }) => assert_eq!(what, "it has more than 262144 openings"),
+        other => panic!("{other:?}"),
+    }
+}
