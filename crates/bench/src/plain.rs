@@ -1,90 +1,18 @@
-//! Text from outside (files, peers, other programs, the environment), made fit for a terminal and a log: nothing in it moves a
-//! cursor, sets a colour or turns the direction of writing, and it has an end.
-//!
-//! Text becomes plain where it comes in: [`from_file`] and [`from_peer`] read JSON, [`line`] takes one text. What is written to
-//! a terminal passes through [`screen`] besides, so that nothing that came in by another way can act.
+//! JSON of files and peers, whose texts become plain as they are read ([`from_file`], [`from_peer`]). Other texts become plain by
+//! [`line`]. What is written to a terminal passes through [`screen`] besides, so that nothing that came in by another way can act.
 
 mod json;
 
-use std::borrow::Cow;
-
 use json::{Budget, Plain};
 use serde::de::DeserializeOwned;
+pub use verbs::host::plain::{acts, line, screen};
 
-/// Characters of a line from outside at most.
-const LINE_MAX: usize = 600;
 /// Characters of a field of a file or message at most.
 const FIELD_MAX: usize = 4096;
 /// Memory that the values of a file may take, by estimate: five times a file of 200 MiB in which most is samples.
 const FILE_MEMORY_MAX: usize = 1 << 30;
 /// Memory that the values of a message may take.
 const MESSAGE_MEMORY_MAX: usize = 4 << 20;
-
-/// The text as one line: characters that a terminal acts on are written out, and what is beyond 600 characters is left out.
-#[must_use]
-pub fn line(text: &str) -> String {
-    written_out(text, LINE_MAX, |_| false)
-}
-
-/// The text of a field: as [`line`], with 4096 characters at most.
-fn field(text: &str) -> Cow<'_, str> {
-    // Most fields are short and plain. Bytes are at least as many as characters.
-    match text.len() <= FIELD_MAX && !text.contains(acts) {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(written_out(text, FIELD_MAX, |_| false)),
-    }
-}
-
-/// Lines for a terminal. Characters that it would act on are written out, but for line feeds and, if `styled`, sequences that
-/// only set a colour or weight, as `ESC [ 1 ; 31 m`.
-#[must_use]
-pub fn screen(text: &str, styled: bool) -> Cow<'_, str> {
-    if !text.contains(|letter| acts(letter) && letter != '\n') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    for (i, part) in text.split('\x1b').enumerate() {
-        let style = part.find('m').filter(|_| styled && i > 0).map_or(0, |end| style(&part[..=end]));
-        if i > 0 {
-            out.push_str(if style > 0 { "\x1b" } else { "\\u{1b}" });
-        }
-        out.push_str(&part[..style]);
-        out.push_str(&written_out(&part[style..], usize::MAX, |letter| letter == '\n'));
-    }
-    Cow::Owned(out)
-}
-
-/// The length of what sets a style behind ESC, if it is that: styles are 0 (off), 1 to 4 (bold, faint, italic, underlined), 30 to 37 (colours).
-fn style(sequence: &str) -> usize {
-    let codes = sequence.strip_prefix('[').and_then(|rest| rest.strip_suffix('m'));
-    let is_ours = |code: &str| matches!(code.as_bytes(), [b'0'..=b'4'] | [b'3', b'0'..=b'7']);
-    match codes.is_some_and(|codes| codes.split(';').all(is_ours)) {
-        true => sequence.len(),
-        false => 0,
-    }
-}
-
-fn written_out(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
-    let mut out = String::with_capacity(text.len().min(most));
-    for (count, letter) in text.chars().enumerate() {
-        if count == most {
-            out.push_str("...");
-            break;
-        }
-        if acts(letter) && !keeps(letter) { out.extend(letter.escape_default()) } else { out.push(letter) }
-    }
-    out
-}
-
-/// Whether a terminal does something at this character rather than show it: controls of C0 and C1, marks of direction, and
-/// characters without a width, by which texts that look alike could differ.
-#[must_use]
-pub fn acts(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
 
 /// What the numbers of a text are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,35 +50,6 @@ fn read<T: DeserializeOwned>(text: &[u8], budget: &Budget) -> serde_json::Result
 mod tests {
     use super::*;
     use serde::Deserialize;
-
-    #[test]
-    fn what_a_terminal_would_act_on_is_written_out() {
-        assert_eq!(line("10.0.0.2: a µs; é"), "10.0.0.2: a µs; é");
-        assert_eq!(line("\x1b[2J\x07a\r\nb\u{9b}1m"), "\\u{1b}[2J\\u{7}a\\r\\nb\\u{9b}1m");
-        assert_eq!(line("a\u{202e}b\u{2066}c\u{61c}\u{e0041}"), "a\\u{202e}b\\u{2066}c\\u{61c}\\u{e0041}");
-    }
-
-    #[test]
-    fn a_line_has_an_end() {
-        let long = line(&"\x1b".repeat(1 << 20));
-        assert!(long.ends_with("...") && long.len() < 8 * LINE_MAX);
-        assert_eq!(line(&"x".repeat(LINE_MAX)).len(), LINE_MAX);
-    }
-
-    #[test]
-    fn screen_keeps_lines_and_own_styles_only() {
-        assert_eq!(screen("a\nµ", false), "a\nµ");
-        let own = "\x1b[1;31mworse\x1b[0m\n\x1b[36m.\x1b[0m";
-        assert_eq!(screen(own, true), own);
-        assert_eq!(screen("\x1b[1mx", false), "\\u{1b}[1mx");
-        for evil in
-            ["\x1b[8m", "\x1b[2J", "\x1b]0;x\x07", "\x1b", "\x1b[m", "\x1b[1;8m", "\x1bm", "\u{9b}2J", "\r"]
-        {
-            let shown = screen(evil, true);
-            assert!(!shown.contains(acts), "{shown:?}");
-        }
-        assert_eq!(screen("\x1b\x1b[1mx\u{85}m", true), "\\u{1b}\x1b[1mx\\u{85}m");
-    }
 
     #[derive(Debug, PartialEq, Deserialize)]
     struct Sample {

@@ -10,6 +10,7 @@
 //! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
 //! | `spin`, `biased`, `lock` | [`Spin`] and, for what one thread takes again and again, [`Biased`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
 //! | `bounded` | reading of files, streams and lines, with a limit |
+//! | `plain` | text from outside without what a terminal acts on |
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
@@ -22,6 +23,7 @@ mod biased;
 pub mod bounded;
 mod lock;
 mod ops;
+pub mod plain;
 pub mod real;
 mod rng;
 mod source;

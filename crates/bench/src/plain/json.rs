@@ -12,7 +12,8 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::{Numbers, field};
+use super::{FIELD_MAX, Numbers};
+use verbs::host::plain;
 
 /// Measured numbers at most: sums and products of them remain numbers.
 const REAL_MAX: f64 = 1e18;
@@ -149,7 +150,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Plain<'_, V> {
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<V::Value, E> {
-        let text = field(v);
+        let text = plain::limited(v, FIELD_MAX);
         if !self.is_key {
             self.budget.take(TEXT_SIZE + text.len())?;
         }
