@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use cface::{Bytes, In, Out, SockAddr, Text};
+use host::real::remark;
 
 use crate::answer::answer;
 use crate::calls::{cno, ep, evd, ia, mem, sp, srq};
@@ -192,13 +193,13 @@ fn registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
         };
     }
     if found.is_null() {
-        eprintln!("nicety: no DAT registry in this process: {function:?} is missing");
+        remark(format_args!("no DAT registry in this process: {function:?} is missing"));
         return;
     }
     type Register = unsafe extern "C" fn(*const c_void, *const ProviderInfo) -> u32;
     // SAFETY: the standard gives both functions this type. Test: dapltest, with the registry of libdat2.
     let code = unsafe { std::mem::transmute::<*mut c_void, Register>(found)(line.functions(), info) };
     if code != 0 {
-        eprintln!("nicety: the DAT registry refuses: {function:?} returns {code:#x}");
+        remark(format_args!("the DAT registry refuses: {function:?} returns {code:#x}"));
     }
 }

@@ -119,7 +119,7 @@ fn fatal(name: &str, fault: &Fault) -> ! {
     }
     let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     let class = mpi::Class(fault.code).about().unwrap_or("An error of the program's.");
-    let message = format!("nicety: {rank}{name}: {} ({class} Errors are fatal here.)", fault.text);
+    let message = format!("{rank}{name}: {} ({class} Errors are fatal here.)", fault.text);
     state::abort(fault.code, &message);
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
+use host::real::remark;
 use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
@@ -206,7 +207,7 @@ extern "C" fn leave() {
 
 /// Ends the whole job; the message is for people who read what this process says.
 pub(crate) fn abort(code: i32, message: &str) -> ! {
-    eprintln!("{message}");
+    remark(message);
     if let Some(state) = STATE.get() {
         state.launch.abort(code);
     }
@@ -222,7 +223,7 @@ pub(crate) fn die(message: &str) -> ! {
 /// Prints a warning on standard error.
 pub(crate) fn warn(message: &str) {
     let rank = rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
-    eprintln!("nicety: {rank}{message}");
+    remark(format_args!("{rank}{message}"));
 }
 
 /// The rank in the job, for messages; nothing before there is one.

@@ -70,6 +70,21 @@ fn an_error_ends_the_program_with_a_line() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// Goal: no text of a variable acts on a terminal, and it cannot make up a line. Method: a device that there is not, with control
+/// characters in its name.
+#[test]
+fn error_line_has_no_control_characters_of_variables() {
+    if !has_compiler() {
+        return;
+    }
+    let alone = program("alone", include_str!("c/alone.c"));
+    let mut command = Command::new(alone.path());
+    let output = command.env("NICETY_DEVICE", "\u{1b}[2J\nworse").output().expect("it starts");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.starts_with("nicety: ") && said.contains("\\u{1b}[2J\\nworse"), "{said:?}");
+    assert!(!said.trim_end().contains(char::is_control), "{said:?}");
+}
+
 /// Goal: without random numbers there are no keys that nobody can guess, and so no job: a sentence says why, where `iwarp` looked for a
 /// key without an end. Method: a filter that refuses getrandom(2) as forbidden, as unknown and as not ready, to a program alone.
 #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use host::Host;
+use host::real::remark;
 use portals::{Engine, Kind, Limits, Matcher, Ni, Node};
 
 use crate::answer::{Answer, Code};
@@ -105,7 +106,7 @@ fn is_patient() -> Answer<bool> {
         "" | "drop" => Ok(false),
         "replay" => Ok(true),
         other => {
-            eprintln!("nicety: {FLOW}={other}: it is drop or replay");
+            remark(format_args!("{FLOW}={other}: it is drop or replay"));
             Err(Code::Fail)
         }
     }
@@ -113,7 +114,7 @@ fn is_patient() -> Answer<bool> {
 
 fn node(pid: Option<u32>) -> Answer<Node> {
     let name = std::env::var(DEVICE).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "shm".into());
-    let said = |error: &dyn std::fmt::Display| eprintln!("nicety: {DEVICE}={name}: {error}");
+    let said = |error: &dyn std::fmt::Display| remark(format_args!("{DEVICE}={name}: {error}"));
     let device = fabric::open(&name, host()).map_err(|error| {
         said(&error);
         Code::Fail
@@ -121,7 +122,7 @@ fn node(pid: Option<u32>) -> Answer<Node> {
     let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
     let matcher = matcher.map_or(Ok(Matcher::default()), |name| {
         Matcher::named(&name).ok_or_else(|| {
-            eprintln!("nicety: {MATCHER}={name}: it is caller, thread or spin");
+            remark(format_args!("{MATCHER}={name}: it is caller, thread or spin"));
             Code::Fail
         })
     })?;

@@ -1,7 +1,7 @@
 //! Programs in C, built with our header against our library. The sources are in tests/c.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The library that cargo has built for this test.
 fn library() -> PathBuf {
@@ -28,6 +28,14 @@ fn run(name: &str, device: &str) -> Option<String> {
 
 /// As [`run`], with arguments and variables.
 fn run_with(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+    let output = output_of(name, words, variables)?;
+    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name}, {variables:?}, ends with {}: {said}{wrong}", output.status);
+    Some(said.into_owned())
+}
+
+/// As [`run_with`], however it ends.
+fn output_of(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<Output> {
     if !has_compiler() {
         return None;
     }
@@ -41,10 +49,7 @@ fn run_with(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<St
     let built = cc.output().expect("cc runs");
     assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));
     let mut program = Command::new(place(name));
-    let output = program.args(words).envs(variables.iter().copied()).output().expect("it starts");
-    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name}, {variables:?}, ends with {}: {said}{wrong}", output.status);
-    Some(said.into_owned())
+    Some(program.args(words).envs(variables.iter().copied()).output().expect("it starts"))
 }
 
 #[test]
@@ -55,6 +60,17 @@ fn messages_go_both_ways_on_shm() {
 #[test]
 fn messages_go_both_ways_on_iwarp() {
     assert!(run("pair", "iwarp").is_none_or(|said| said == "both are done\n"));
+}
+
+/// No text of a variable acts on a terminal.
+#[test]
+fn error_lines_have_no_control_characters_of_variables() {
+    for name in ["NICETY_DEVICE", "NICETY_PORTALS_FLOW", "NICETY_PORTALS_ENGINE"] {
+        let Some(output) = output_of("pair", &[], &[(name, "\u{1b}[2J\nworse")]) else { return };
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(said.starts_with("nicety: ") && said.contains("\\u{1b}[2J\\nworse"), "{name}: {said:?}");
+        assert!(!said.contains('\u{1b}') && !said.contains("\nworse"), "{name}: {said:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
 use cface::{Out, Text, lock};
+use host::real::remark;
 use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use rdma_abi::verbs::ibv_device;
 
@@ -48,8 +49,8 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
     static ALL: OnceLock<Vec<Handle<Device>>> = OnceLock::new();
     ALL.get_or_init(|| {
         if is_half() {
-            eprintln!(
-                "nicety: this program has our librdmacm.so.1 and another's libibverbs.so.1, which know nothing of each other: no \
+            remark(
+                "this program has our librdmacm.so.1 and another's libibverbs.so.1, which know nothing of each other: no \
                  devices; start it by nicety run, which gives it both"
             );
             return Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
                 Ok(()) => return true,
                 Err(why) => why.to_string(),
             };
-            eprintln!("nicety: {VARIABLE} names the device '{name}', which is left out: {wrong}");
+            remark(format_args!("{VARIABLE} names the device '{name}', which is left out: {wrong}"));
             false
         });
         known.zip(0..).filter_map(|(name, index)| make(name, index).ok()).collect()
@@ -103,7 +104,7 @@ pub(crate) fn kind() -> Kind {
         "" | "hca" => Kind::Hca,
         "rnic" => Kind::Rnic,
         other => {
-            eprintln!("nicety: {KIND} is '{other}', which is neither hca nor rnic: devices look like hca");
+            remark(format_args!("{KIND} is '{other}', which is neither hca nor rnic: devices look like hca"));
             Kind::Hca
         }
     })

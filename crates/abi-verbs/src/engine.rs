@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cface::lock;
+use verbs::host::real::remark;
 use verbs::host::{Bell, Span, Time};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
@@ -84,7 +85,7 @@ impl Engine {
         if let Some((.., engine)) = engines.iter().find(|(pid, known, _)| *pid == own && known == name) {
             return Ok(engine.clone());
         }
-        let engine = Self::open(name).inspect_err(|why| eprintln!("nicety: cannot open {name}: {why}"))?;
+        let engine = Self::open(name).inspect_err(|why| remark(format_args!("cannot open {name}: {why}")))?;
         engines.push((own, name.to_owned(), engine.clone()));
         Ok(engine)
     }

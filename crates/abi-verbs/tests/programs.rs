@@ -32,9 +32,10 @@ fn a_device_is_described() {
     let mut rnic = names.command("ibv_devinfo", "shm");
     let rnic = rnic.env("NICETY_VERBS_KIND", "rnic").spawn().expect("it starts");
     assert!(finish(rnic, "ibv_devinfo").contains("iWARP (1)") && described.contains("InfiniBand (0)"));
-    let mut wrong = names.command("ibv_devices", "smh;shm");
+    let mut wrong = names.command("ibv_devices", "smh\u{1b}[2J\nworse;shm");
     let wrong = common::said(&wrong.output().expect("it starts"));
-    assert!(wrong.contains("'smh', which is left out") && wrong.contains("nicety0"), "{wrong}");
+    assert!(wrong.contains("'smh\\u{1b}[2J\\nworse', which is left out"), "{wrong:?}");
+    assert!(wrong.contains("nicety0") && !wrong.contains('\u{1b}'), "{wrong:?}");
 }
 
 /// Runs a pair. Of two ibv_srq_pingpong the one that is done first leaves, though the other may still send by another of its queue

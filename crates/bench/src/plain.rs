@@ -3,25 +3,15 @@
 
 mod json;
 
+pub use json::Numbers;
 use json::{Budget, Plain};
 use serde::de::DeserializeOwned;
 pub use verbs::host::plain::{acts, line, screen};
 
-/// Characters of a field of a file or message at most.
-const FIELD_MAX: usize = 4096;
 /// Memory that the values of a file may take, by estimate: five times a file of 200 MiB in which most is samples.
 const FILE_MEMORY_MAX: usize = 1 << 30;
 /// Memory that the values of a message may take.
 const MESSAGE_MEMORY_MAX: usize = 4 << 20;
-
-/// What the numbers of a text are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
-    /// Measurements and counts: reals are at most 1e18, integers below 2^48, so that sums and products remain numbers.
-    Measured,
-    /// Anything else among them, such as seeds and addresses.
-    Any,
-}
 
 /// Reads the JSON of a file: texts are plain and have 4096 characters at most.
 ///
@@ -95,8 +85,8 @@ mod tests {
             let json = format!("{{\"text\": \"{}\"}}", "x".repeat(len));
             from_peer::<Sample>(json.as_bytes()).expect("a sample").text.expect("a text")
         };
-        assert_eq!(read(FIELD_MAX).len(), FIELD_MAX);
-        assert_eq!(read(FIELD_MAX + 1), "x".repeat(FIELD_MAX) + "...");
+        assert_eq!(read(json::FIELD_MAX).len(), json::FIELD_MAX);
+        assert_eq!(read(json::FIELD_MAX + 1), "x".repeat(json::FIELD_MAX) + "...");
     }
 
     #[test]
@@ -132,7 +122,8 @@ mod tests {
         let objects = |count| from_peer::<Vec<Sample>>(list("{}", count).as_bytes()).map(|all| all.len());
         let texts = |count| from_peer::<Vec<String>>(list("\"\"", count).as_bytes()).map(|all| all.len());
         let numbers = |count| from_peer::<Vec<f64>>(list("0", count).as_bytes()).map(|all| all.len());
-        let cases: [(&dyn Fn(usize) -> serde_json::Result<usize>, usize); 3] =
+        type Read<'a> = &'a dyn Fn(usize) -> serde_json::Result<usize>;
+        let cases: [(Read<'_>, usize); 3] =
             [(&objects, json::OBJECT_SIZE), (&texts, json::TEXT_SIZE), (&numbers, 8)];
         for (read, size) in cases {
             let most = MESSAGE_MEMORY_MAX / size;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find, variant};
 use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
-use crate::schema::{Origin, Parameter};
+use crate::schema::{self, Origin, Parameter};
 pub use checked::{CheckedPlan, Chosen};
 pub use error::PlanError;
 use keys::Values;
@@ -46,10 +46,10 @@ const SMALL: u64 = 8;
 const DEVICES_MAX: usize = 64;
 /// Sizes of a plan at most.
 const SIZES_MAX: usize = 4096;
-/// Cells of a plan at most, on all devices, and results of a file.
-pub const CELLS_MAX: usize = 1 << 16;
-/// Variants of all experiments on all devices at most, and curves of a file: each is drawn, and told from all others.
-pub const CURVES_MAX: usize = 1 << 12;
+/// Cells of a plan at most, on all devices: each is a result.
+const CELLS_MAX: usize = schema::RESULTS_MAX;
+/// Variants of all experiments on all devices at most: each is a curve.
+const VARIANTS_MAX: usize = schema::CURVES_MAX;
 /// Cells at most before those are left out of which there are several, or which a device has not got.
 const CANDIDATES_MAX: usize = 1 << 20;
 
@@ -424,7 +424,7 @@ fn too_many(cells: &[Cell], devices: &[Chosen]) -> Option<PlanError> {
         own.collect::<BTreeSet<_>>().len()
     };
     let counts =
-        [("cells", cells.len(), CELLS_MAX), ("variants", devices.iter().map(variants).sum(), CURVES_MAX)];
+        [("cells", cells.len(), CELLS_MAX), ("variants", devices.iter().map(variants).sum(), VARIANTS_MAX)];
     let (what, count, most) = counts.into_iter().find(|(_, count, most)| count > most)?;
     Some(PlanError::TooMany { what, count, most })
 }

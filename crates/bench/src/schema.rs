@@ -8,7 +8,7 @@ mod read;
 mod run;
 mod write;
 
-pub use read::ReadError;
+pub use read::{CURVES_MAX, RESULTS_MAX, ReadError};
 pub use run::*;
 pub use write::{WriteError, replace};
 

@@ -1,10 +1,11 @@
 //! The terminal: what it can show, and the only way to it. All that the command writes to standard output and standard error
-//! passes through [`Stream::print`], [`Stream::data`] or [`remark`]; the first and the last let no control character of foreign
+//! passes through [`Stream::print`], [`Stream::data`] or [`remark()`]; the first and the last let no control character of foreign
 //! text pass. What ranks write is their own output, which `mpirun` passes on.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 use bench::plain;
+pub(crate) use host::real::remark;
 
 use crate::error::Failure;
 
@@ -110,12 +111,6 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(text.as_bytes())?;
     to.flush()
-}
-
-/// A remark on standard error; nobody is owed an error for a lost remark.
-pub(crate) fn remark(text: impl std::fmt::Display) {
-    // It may hold words of a peer, or names of files.
-    let _ = writeln!(io::stderr(), "nicety: {}", plain::line(&text.to_string()));
 }
 
 /// Colours, by what they mean.

@@ -70,6 +70,16 @@ const BANS: &[Ban] = &[
         holds: Source::is_library,
     },
     Ban {
+        rule: "remark",
+        patterns: &[Macro("eprintln"), Macro("eprint"), Path(&["io", "stderr"]), Path(&["stdio", "stderr"])],
+        instead: "return an error, or say it through host::real::remark, which lets no control character pass",
+        holds: |source| {
+            source.is_library()
+                && source.package() != Some("conformance")
+                && !under(source, &["crates/host/src/real/remark.rs"])
+        },
+    },
+    Ban {
         rule: "unwrap",
         patterns: &[Method("unwrap", false), Method("unwrap_err", false)],
         instead: "return an error, or say why it cannot fail: expect(\"reason\")",
@@ -286,6 +296,17 @@ mod tests {
         assert_eq!(objections("crates/bench/src/table.rs", "println!(\"x\");"), ["print"]);
         assert_eq!(objections("crates/nicety/src/main.rs", "println!(\"x\");"), ["terminal"]);
         assert_eq!(objections("crates/bench/src/table.rs", "writeln!(out, \"println!\")?;"), [""; 0]);
+    }
+
+    #[test]
+    fn libraries_remark_in_one_place() {
+        for body in ["eprintln!(\"x\");", "eprint!(\"x\");", "std::io::stderr().write_all(b)?;"] {
+            assert_eq!(objections("crates/abi-mpi/src/state.rs", body), ["remark"], "{body}");
+            assert_eq!(objections("crates/host/src/real/remark.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/conformance/src/large.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/abi-mpi/tests/programs.rs", body), [""; 0], "{body}");
+        }
+        assert_eq!(objections("crates/abi-mpi/src/state.rs", "remark(\"x\");"), [""; 0]);
     }
 
     #[test]

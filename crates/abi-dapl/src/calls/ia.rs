@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
+use host::real::remark;
 
 use super::{mask, signed};
 use crate::answer::{answer, not_implemented};
@@ -34,7 +35,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     }
     let opened = fabric::open(device, &host::real::host()).map_err(|why| {
         // The standard's numbers cannot say this.
-        eprintln!("nicety: DAT adapter '{ia_name}' cannot be opened: {why}");
+        remark(format_args!("DAT adapter '{ia_name}' cannot be opened: {why}"));
         Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered)
     })?;
     let adapter = Adapter::new(opened);

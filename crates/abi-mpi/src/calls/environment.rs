@@ -115,7 +115,7 @@ pub(crate) fn is_thread_main(flag: Out<i32>) -> Answer {
 pub(crate) fn abort(comm: Comm, errorcode: i32) -> Answer {
     let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     let name = get(comm, "comm").map_or_else(|_| format!("{comm:?}"), |comm| comm.name());
-    state::abort(errorcode, &format!("nicety: {rank}MPI_Abort with code {errorcode} on {name}"));
+    state::abort(errorcode, &format!("{rank}MPI_Abort with code {errorcode} on {name}"));
 }
 
 pub(crate) fn get_processor_name(name: Out<u8>, resultlen: Out<i32>) -> Answer {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
 use cface::{BadAddress, Loan, Out, SockAddr, lock};
+use host::real::remark;
 use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
 
@@ -103,9 +104,9 @@ fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
             return Ok((index, side));
         }
     }
-    eprintln!(
-        "nicety: no device leads to {peer}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS"
-    );
+    remark(format_args!(
+        "no device leads to {peer}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS"
+    ));
     Err(route.err().unwrap_or(Errno::NODEV))
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cface::{contain, lock};
 use rdma_abi::verbs::ibv_gid;
+use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{End, Pairing};
 use verbs::{ConnParam, Cq, Device, Pd, Qp, Wc, WcOpcode};
@@ -94,7 +95,7 @@ impl Datagrams {
     /// Opens the socket, and starts the thread.
     pub(crate) fn open(device: &Device, is_local: bool, addr: SocketAddr, gid: ibv_gid) -> Answer<Arc<Self>> {
         let socket = Socket::open(is_local, addr).map_err(|why| {
-            eprintln!("nicety: no datagrams on {}: cannot bind {addr}: {why}", device.name());
+            remark(format_args!("no datagrams on {}: cannot bind {addr}: {why}", device.name()));
             Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
         })?;
         let datagrams = Arc::new(Self {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::AddressFamily;
 use verbs::host::Host;
-use verbs::host::real::{host, pin_to_core};
+use verbs::host::real::{host, pin_to_core, remark};
 
 use super::control_stream::ControlStream;
 use super::job::{ClientJob, Job, Lines, News, write_line};
@@ -31,7 +31,7 @@ pub fn worker_main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("nicety worker: {}", plain::line(&why.to_string()));
+            remark(format_args!("worker: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -50,7 +50,7 @@ fn work() -> Result<(), Fault> {
 /// Serves a client of `nicety serve`, which hears how that ended.
 fn guest(stream: TcpStream) -> Result<(), Fault> {
     // Even what is wrong with this very program may hold words of the client.
-    std::panic::set_hook(Box::new(|panic| eprintln!("nicety worker: {}", plain::line(&panic.to_string()))));
+    std::panic::set_hook(Box::new(|panic| remark(format_args!("worker: {panic}"))));
     let server = UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned().map_err(control)?);
     let mut lines = Lines::new(server.try_clone().map_err(control)?);
     let Some(Job::Guest { hello, setup }) = lines.next::<Job>().map_err(control)? else {

@@ -12,9 +12,10 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::{FIELD_MAX, Numbers};
 use verbs::host::plain;
 
+/// Characters of a text at most.
+pub(super) const FIELD_MAX: usize = 4096;
 /// Measured numbers at most: sums and products of them remain numbers.
 const REAL_MAX: f64 = 1e18;
 /// Counts at most: the sum of 65,536 of them fits 64 bits.
@@ -24,6 +25,15 @@ const WHOLE_MAX: u64 = (1 << 48) - 1;
 pub(super) const OBJECT_SIZE: usize = 320;
 /// Bytes counted for a text besides its own: its header, and an entry of a map.
 pub(super) const TEXT_SIZE: usize = 64;
+
+/// What the numbers of a text are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Measurements and counts: reals are at most 1e18, integers below 2^48, so that sums and products remain numbers.
+    Measured,
+    /// Anything else among them, such as seeds and addresses.
+    Any,
+}
 
 /// What is left of the limits while a text is read.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use verbs::host::bounded;
 
 use crate::plain::{self, Numbers};
-use crate::plan::{CELLS_MAX, CURVES_MAX};
 
 use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
 
@@ -18,7 +17,9 @@ use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
 const FILE_MAX: u64 = 256 << 20;
 
 /// Results of a file at most.
-const RESULTS_MAX: usize = CELLS_MAX;
+pub const RESULTS_MAX: usize = 1 << 16;
+/// Curves of a file at most: each is drawn, and compared with all others.
+pub const CURVES_MAX: usize = 1 << 12;
 /// Devices of all results at most: the floors of the machine have some that a plan does not name.
 const DEVICES_MAX: usize = 128;
 /// Launches of a result at most.

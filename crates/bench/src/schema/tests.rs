@@ -181,7 +181,6 @@ fn cells_differ_by_any_factor() {
 /// its limit and one beyond.
 #[test]
 fn counts_of_a_file_are_accepted_up_to_their_limits() {
-    use crate::plan::{CELLS_MAX, CURVES_MAX};
     let result = |i: usize, device: usize, variant: String| Measurement {
         device: format!("d{device}"),
         size_bytes: i as u64,
@@ -199,8 +198,8 @@ fn counts_of_a_file_are_accepted_up_to_their_limits() {
     };
     let parameters = |count| Run { parameters: vec![Parameter::default(); count], ..Run::default() };
     for (fits, run, what) in [
-        (true, results(CELLS_MAX, 1, 1), ""),
-        (false, results(CELLS_MAX + 1, 1, 1), "65537 results"),
+        (true, results(RESULTS_MAX, 1, 1), ""),
+        (false, results(RESULTS_MAX + 1, 1, 1), "65537 results"),
         (true, results(128, 128, 1), ""),
         (false, results(129, 129, 1), "129 devices"),
         (true, results(CURVES_MAX, 1, CURVES_MAX), ""),

@@ -1,13 +1,15 @@
-//! Real time: the TSC clock, and waiting that spins, then yields, then sleeps.
+//! Real time: the TSC clock, and waiting that spins, then yields, then sleeps; and lines on standard error.
 
 #[cfg(not(loom))]
 mod asleep;
 mod clock;
 mod cores;
+mod remark;
 mod thread;
 
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
+pub use remark::remark;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
