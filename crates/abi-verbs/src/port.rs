@@ -102,7 +102,8 @@ fn zeroed() -> ibv_device_attr_ex {
     unsafe { std::mem::zeroed() }
 }
 
-/// Puts as much of a structure as there is room for, and zeros behind it.
+/// Copies as much of a structure as there is room for, and fills the rest of the room with zeros: a program of another generation of
+/// the headers has more fields or fewer.
 fn put<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
     if place.is_null() {
         return Err(Errno::INVAL);
@@ -160,8 +161,9 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
     put(&found, place, size)
 }
 
-/// The size of the attributes as programs of long ago have them, who call this by name: without the last two fields.
-const OLD_PORT_ATTR: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2) - 2;
+/// The size of the attributes of `ibv_query_port@IBVERBS_1.1`, which programs get by dlsym(3) and those built before 2018 call: they
+/// end with `flags` (`struct _compat_ibv_port_attr` in rdma-core). The inline function of `verbs.h` passes its own size instead.
+const OLD_PORT_ATTR: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
 
 pub(crate) fn ibv_query_port(
     context: Handle<Context>,
@@ -220,11 +222,10 @@ pub(crate) fn _ibv_query_gid_ex(
 ) -> Answer {
     let context = context.look()?;
     gid(context, port_num, gid_index)?;
-    if flags != 0 || entry_size < size_of::<ibv_gid_entry>() {
+    if flags != 0 || entry_size == 0 {
         return Err(Errno::INVAL);
     }
-    place.required(Errno::INVAL)?.set(entry(context)?);
-    Ok(())
+    put(&entry(context)?, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
 }
 
 /// How many entries there are, or the negative number of an error.
@@ -237,10 +238,10 @@ pub(crate) fn _ibv_query_gid_table(
 ) -> isize {
     let table = || {
         let found = entry(context.look()?)?;
-        if flags != 0 || entry_size < size_of::<ibv_gid_entry>() || max_entries == 0 {
+        if flags != 0 || entry_size == 0 || max_entries == 0 {
             return Err(Errno::INVAL);
         }
-        entries.required(Errno::INVAL)?.set(found);
+        put(&found, std::ptr::with_exposed_provenance_mut(entries.addr()), entry_size)?;
         Ok(1)
     };
     table().unwrap_or_else(|why: Errno| -(why.0 as isize))

@@ -178,6 +178,11 @@ fn every_function_refuses_what_is_no_object() {
 }
 
 #[test]
+fn functions_found_by_dlsym_fill_their_structures() {
+    run_c("symbols.c", "all filled");
+}
+
+#[test]
 fn what_no_other_program_needs_is_gone_through_in_c() {
     run_c("every.c", "all gone through");
 }
