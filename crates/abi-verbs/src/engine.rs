@@ -93,7 +93,8 @@ impl Engine {
     fn open(name: &str) -> verbs::Result<Arc<Self>> {
         let device = fabric::open(name, &host::real::host())?;
         let cm = device.create_cm()?;
-        let pairing = Pairing::new(&cm, side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))?;
+        let pairing =
+            Pairing::new(&cm, side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), std::process::id())?;
         let tag = std::process::id() as u16;
         let is_local = fabric::is_local(name);
         let engine = Arc::new(Self {

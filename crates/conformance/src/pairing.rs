@@ -27,7 +27,7 @@ impl Side {
     #[track_caller]
     fn new(env: &Env, device: &Device, ip: IpAddr) -> Self {
         let end = End::new(env, device, &Setup::default());
-        let pairing = Pairing::new(&end.cm, ip).expect("a pairing");
+        let pairing = Pairing::new(&end.cm, ip, 0).expect("a pairing");
         Self { end, pairing, established: Cell::new(0) }
     }
 
@@ -102,6 +102,39 @@ fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
 fn works(one: Side, other: Side) {
     meet([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
     Conn { a: one.end, b: other.end }.still_works();
+}
+
+/// Queue pairs that are made after their side have numbers that lead to it, and sides of one address have others: where a device lets
+/// numbers be chosen.
+pub(super) fn a_number_leads_to_its_side(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let ip = env.addr().ip();
+    let one = Side::new(env, &env.b, ip);
+    if !one.pairing.is_found_by_number() {
+        let refused = env.b.number_qps(1..2);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+        return;
+    }
+    let makes = |side: &Side| {
+        let qps = [(); 3].map(|()| End::new(env, &env.b, &Setup::default()).qp);
+        let port = side.pairing.addr().port();
+        for num in qps.each_ref().map(Qp::num) {
+            assert!(side.pairing.numbers().contains(&num), "{num:#x}");
+            assert_eq!(pairing::port_of(num), Some(port), "{num:#x}");
+        }
+    };
+    makes(&one);
+    let other = Side::new(env, &env.b, ip);
+    assert_ne!(one.pairing.addr(), other.pairing.addr());
+    makes(&other);
+    let port = other.pairing.addr().port();
+    drop(other);
+    let start = u32::from(port - pairing::PORTS.start);
+    let again = Pairing::new(&one.end.cm, ip, start).expect("a pairing");
+    assert_eq!(again.addr().port(), port, "the port of one that has gone is free");
+    assert!(matches!(env.b.number_qps(0..1), Err(Error::Invalid(_))));
 }
 
 /// The side that connects comes first, and its request waits for the other.

@@ -344,6 +344,7 @@ macro_rules! __conformance_table {
                 requests_of_others_are_told_apart
                 who_waits_for_the_departed_is_refused
                 numbers_that_come_again_are_of_others
+                a_number_leads_to_its_side
             }
             firmware {
                 commands_are_carried_out_in_order

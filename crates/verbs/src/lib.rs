@@ -14,6 +14,7 @@
 //! | `line` | [`Line`]: a cache line of such memory that two processes write in turn |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `error` | [`Error`] |
+//! | `numbers` | numbers of a device's objects |
 //! | `firmware` | [`Firmware`]: programs that a NIC runs itself |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
 //! | `rails` | a device made of several |
@@ -30,6 +31,7 @@ mod firmware;
 mod line;
 mod memory;
 mod mr;
+mod numbers;
 pub mod pairing;
 mod pd;
 pub mod provider;

@@ -1,15 +1,20 @@
 //! [`Pairing`]: connecting two queue pairs that know each other's numbers, as programs do that exchange them out of band and call
 //! `ibv_modify_qp(3)` on both sides, in any order.
 //!
-//! A queue pair's number does not lead to its process, but an address does: each side listens, and tells its [`End`]s out of band. Of two ends
-//! that want each other, the lesser connects and the greater accepts. A request that comes before its end is wanted waits.
+//! Each side listens, and programs exchange its [`End`]s out of band. Of two ends that want each other, the lesser connects and the
+//! greater accepts. A request that comes before its end is wanted waits.
 //! A queue pair may want itself: NICs connect two, so another one connects, which nobody sees, and posts for it.
+//!
+//! Programs that go by IP addresses, as those for RoCE do, exchange no port. So a side listens at one of a few ports, and the upper
+//! bits of its queue pairs' numbers say at which ([`port_of`]): address and number lead to the process. The listening socket is also
+//! the claim to the port: the system gives a port of an address to one process at a time, and takes it back when that ends.
 //!
 //! It sits on [`Cm`], and has no thread: who takes that channel's events passes it each connect request. What becomes of a pair is
 //! told by the channel's other events; whose they are, [`Pairing::established`] and [`Pairing::whose`] say.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
@@ -26,6 +31,28 @@ pub struct End {
 /// Bytes of private data that a request to connect needs for a pairing: it says whom it is from and for.
 pub const PRIVATE_DATA: u32 = 30;
 
+/// Ports at which sides listen that are found by the numbers of their queue pairs. They are dynamic ones (RFC 6335), above those that
+/// Linux gives to connections by itself (32,768 to 60,999 unless the system is told otherwise).
+pub const PORTS: Range<u16> = 61_440..63_486;
+
+/// Lower bits of a number, which tell queue pairs of one side apart: as many as soft NICs have.
+const OWN_BITS: u32 = 13;
+/// Numbers of a side that is not found by them. 0 and 1 are those of InfiniBand's management (IBA 3.5.3).
+const UNFOUND: Range<u32> = 2..1 << OWN_BITS;
+
+/// The upper bits of the numbers of a side that listens at this port, if there are such. The greatest are left out: 0xffffff is the
+/// number of multicast groups (IBA 10.5).
+fn slot_of(port: u16) -> Option<u32> {
+    PORTS.contains(&port).then(|| u32::from(port - PORTS.start) + 1)
+}
+
+/// The port at which the side listens that has the queue pair with this number; `None` if the number does not say.
+pub fn port_of(qp_num: u32) -> Option<u16> {
+    let slot = (qp_num >> OWN_BITS).checked_sub(1)?;
+    let port = PORTS.start.checked_add(u16::try_from(slot).ok()?)?;
+    PORTS.contains(&port).then_some(port)
+}
+
 /// Requests that wait for their end to be wanted, at most.
 const BACKLOG: u32 = 4096;
 
@@ -36,6 +63,7 @@ pub struct Pairing {
     /// Queue pairs that connect for those which are connected with themselves: nobody knows their numbers.
     twins: Mutex<BTreeMap<u32, u32>>,
     listener: Listener,
+    is_found_by_number: bool,
     waiting: Mutex<BTreeMap<Pair, Waiting>>,
 }
 
@@ -75,13 +103,41 @@ pub struct Accept {
 }
 
 impl Pairing {
-    /// Listens at `ip`, for events of `cm`.
+    /// Listens at `ip`, for events of `cm`, at the first of [`PORTS`] that is free, beginning with the one that `start` chooses: sides
+    /// that begin elsewhere do not get in each other's way, and a port is used again late. Queue pairs that are made from now on have
+    /// [`Pairing::numbers`], where the device lets them be chosen.
     ///
     /// # Errors
     /// As [`Cm::listen`].
-    pub fn new(cm: &Cm, ip: IpAddr) -> Result<Self> {
-        let listener = cm.listen(SocketAddr::new(ip, 0), BACKLOG)?;
-        Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, waiting: Mutex::default() })
+    pub fn new(cm: &Cm, ip: IpAddr, start: u32) -> Result<Self> {
+        let listener = listen(cm, ip, start)?;
+        let mut pairing = Self {
+            cm: cm.clone(),
+            twins: Mutex::default(),
+            listener,
+            is_found_by_number: false,
+            waiting: Mutex::default(),
+        };
+        pairing.is_found_by_number = match cm.device().number_qps(pairing.numbers()) {
+            Ok(()) => slot_of(pairing.addr().port()).is_some(),
+            Err(Error::Unsupported { .. }) => false,
+            Err(why) => return Err(why),
+        };
+        Ok(pairing)
+    }
+
+    /// The numbers of its queue pairs: of one that is found by them those that say its port.
+    pub fn numbers(&self) -> Range<u32> {
+        match slot_of(self.addr().port()) {
+            Some(slot) => slot << OWN_BITS..(slot + 1) << OWN_BITS,
+            None => UNFOUND,
+        }
+    }
+
+    /// Whether the address that it listens at and the number of a queue pair lead to it ([`port_of`]): not where every one of
+    /// [`PORTS`] is taken, or the device has numbers of its own.
+    pub fn is_found_by_number(&self) -> bool {
+        self.is_found_by_number
     }
 
     /// Where it listens: the address of all of its ends.
@@ -182,6 +238,21 @@ impl Pairing {
     }
 }
 
+/// Listens at one of [`PORTS`], or at another one if all are taken.
+fn listen(cm: &Cm, ip: IpAddr, start: u32) -> Result<Listener> {
+    let (count, mut other) = (u32::from(PORTS.end - PORTS.start), None);
+    for step in 0..count {
+        let port = PORTS.start + (start.wrapping_add(step) % count) as u16;
+        match cm.listen(SocketAddr::new(ip, port), BACKLOG) {
+            Ok(listener) => return Ok(listener),
+            // That the port is taken is no error; whatever else is wrong shows here, once.
+            Err(_) if other.is_none() => other = Some(cm.listen(SocketAddr::new(ip, 0), BACKLOG)?),
+            Err(_) => {}
+        }
+    }
+    other.map_or_else(|| cm.listen(SocketAddr::new(ip, 0), BACKLOG), Ok)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -219,6 +290,20 @@ fn decode(bytes: &[u8]) -> Option<(End, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_lead_to_the_port_of_their_side_and_others_to_none() {
+        let count = u32::from(PORTS.end - PORTS.start);
+        for (port, slot) in [(PORTS.start, 1), (PORTS.start + 7, 8), (PORTS.end - 1, count)] {
+            assert_eq!(slot_of(port), Some(slot));
+            for qp_num in [slot << OWN_BITS, ((slot + 1) << OWN_BITS) - 1] {
+                assert_eq!(port_of(qp_num), Some(port), "{qp_num:#x}");
+            }
+        }
+        assert_eq!([PORTS.start - 1, PORTS.end, 0, u16::MAX].map(slot_of), [None; 4]);
+        let past = (count + 1) << OWN_BITS;
+        assert_eq!([UNFOUND.start, UNFOUND.end - 1, past, 0xff_ffff, u32::MAX].map(port_of), [None; 5]);
+    }
 
     #[test]
     fn what_a_request_says_is_read_back_and_noise_is_not() {

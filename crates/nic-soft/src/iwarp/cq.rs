@@ -14,7 +14,7 @@ use super::inner::Inner;
 use super::qp::QpInner;
 use super::ready::{By, TURNS};
 use super::reports::Reports;
-use crate::sync::Spin;
+use crate::sync::{Spin, unpoisoned};
 use crate::tide::queue;
 
 /// A completion queue.
@@ -33,7 +33,7 @@ struct Users {
 
 impl CqInner {
     pub(super) fn create(device: &Arc<Inner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
-        let ring = Completions::new(&device.shared, device.cq_ids.take()?, cqe, reports);
+        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
         // Its entries are counted with the queue pairs that make room for them.
         device.shared.tide.rise(queue(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(Users::default()) })
@@ -149,7 +149,7 @@ impl Drop for CqInner {
             return;
         }
         self.ring.forget_reports();
-        self.device.cq_ids.give(self.ring.id());
+        unpoisoned(&self.device.cq_ids).give(self.ring.id());
         self.device.shared.fall(queue(0));
     }
 }

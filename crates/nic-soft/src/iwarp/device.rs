@@ -1,5 +1,6 @@
 //! Opening a device, and what programs ask it for.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::limits::{half_of_memory, raise_file_limit};
 use crate::sg_list::SGE_MAX;
+use crate::sync::unpoisoned;
 
 /// Opens an iWARP device.
 ///
@@ -118,6 +120,11 @@ impl DeviceOps for IwarpDevice {
 
     fn attr(&self) -> &DeviceAttr {
         &self.inner.attr
+    }
+
+    fn number_qps(&self, range: Range<u32>) -> Result<()> {
+        self.inner.shared.birth.check()?;
+        unpoisoned(&self.inner.qp_nums).set_range(range)
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {

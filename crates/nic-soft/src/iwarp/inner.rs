@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use host::Chore;
+use verbs::provider::Numbers;
 use verbs::{DeviceAttr, Result};
 
 use super::memory::NicMemory;
-use super::numbers::Numbers;
 use super::qp::QpInner;
 use super::ready::{By, TURNS};
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
-use crate::sync::Spin;
 use crate::sync::roll::Suspects;
+use crate::sync::{Spin, unpoisoned};
 use crate::thread::Thread;
 
 pub(super) const QP_MAX: usize = 8192;
@@ -33,9 +33,9 @@ pub(super) struct Inner {
     pub(super) attr: DeviceAttr,
     pub(super) dm: NicMemory,
     pub(super) registry: Registry,
-    pub(super) cq_ids: Numbers,
-    pub(super) srq_ids: Numbers,
-    qp_nums: Numbers,
+    pub(super) cq_ids: Mutex<Numbers>,
+    pub(super) srq_ids: Mutex<Numbers>,
+    pub(super) qp_nums: Mutex<Numbers>,
     pds: AtomicU32,
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Those with a connection, for whoever looks at memory.
@@ -51,9 +51,9 @@ impl Inner {
             dm: NicMemory::new(attr.max_dm_size),
             attr,
             registry: Registry::default(),
-            cq_ids: Numbers::new("completion queues", CQ_MAX),
-            srq_ids: Numbers::new("shared receive queues", SRQ_MAX),
-            qp_nums: Numbers::new("queue pairs", QP_MAX),
+            cq_ids: Mutex::new(Numbers::new("completion queues", CQ_MAX)),
+            srq_ids: Mutex::new(Numbers::new("shared receive queues", SRQ_MAX)),
+            qp_nums: Mutex::new(Numbers::new("queue pairs", QP_MAX)),
             pds: AtomicU32::new(1),
             qps: RwLock::default(),
             connected: Spin::new(Connected::default()),
@@ -68,12 +68,12 @@ impl Inner {
     }
 
     pub(super) fn take_qp_num(&self) -> Result<u32> {
-        self.qp_nums.take()
+        unpoisoned(&self.qp_nums).take()
     }
 
     /// A number that no queue pair has got.
     pub(super) fn give_qp_num(&self, num: u32) {
-        self.qp_nums.give(num);
+        unpoisoned(&self.qp_nums).give(num);
     }
 
     pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
@@ -85,7 +85,7 @@ impl Inner {
         self.remove_connected(&[num]);
         self.shared.reactor.forget(num);
         self.shared.visited.lock().remove(&num);
-        self.qp_nums.give(num);
+        unpoisoned(&self.qp_nums).give(num);
     }
 
     pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {

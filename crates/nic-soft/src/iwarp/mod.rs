@@ -53,7 +53,6 @@ mod memory;
 mod messages;
 mod mr;
 mod nic;
-mod numbers;
 mod outbox;
 mod outcome;
 mod patrol;

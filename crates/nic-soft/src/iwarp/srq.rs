@@ -8,6 +8,7 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use super::inner::Inner;
 use super::receives::SharedReceives;
+use crate::sync::unpoisoned;
 use crate::tide::queue;
 
 /// A shared receive queue.
@@ -19,7 +20,7 @@ pub(super) struct SrqInner {
 
 impl SrqInner {
     pub(super) fn create(device: &Arc<Inner>, init: SrqInit) -> Result<Self> {
-        let id = device.srq_ids.take()?;
+        let id = unpoisoned(&device.srq_ids).take()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
         device.shared.tide.rise(queue(init.max_wr));
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
@@ -57,7 +58,7 @@ impl SrqOps for SrqInner {
 impl Drop for SrqInner {
     fn drop(&mut self) {
         if !self.device.shared.birth.is_elsewhere() {
-            self.device.srq_ids.give(self.receives.id());
+            unpoisoned(&self.device.srq_ids).give(self.receives.id());
             self.device.shared.fall(queue(self.entries));
         }
     }

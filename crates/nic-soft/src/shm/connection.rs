@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use verbs::{Access, Error, QpState, Result};
 
 use super::layout::{QpShared, state};
+use super::numbers::QpNumber;
 use super::peer_qp::PeerQp;
 use super::segment::Ref;
 use super::shared::Shared;
@@ -47,17 +48,13 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Of the queue pair with this number, which lies in `words`; not connected.
-    pub(super) fn new(
-        device: &Arc<Shared>,
-        (index, generation): (usize, u32),
-        pd: u32,
-        words: Ref<QpShared>,
-    ) -> Self {
+    pub(super) fn new(device: &Arc<Shared>, number: QpNumber, pd: u32, words: Ref<QpShared>) -> Self {
+        let QpNumber { index, generation, num } = number;
         Self {
             device: device.clone(),
             index,
             generation,
-            num: (generation & 0x7ff) << 13 | index as u32,
+            num,
             pd,
             words,
             ready: state::word(generation, state::RTS),

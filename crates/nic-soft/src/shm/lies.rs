@@ -197,8 +197,8 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     let seen_off = || device.objects.departed.lock().expect("unpoisoned").is_empty().then_some(());
     assert!(shared.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
     let page = || {
-        let (next, _) = shared.indices.lock().qp.take().ok()?;
-        shared.indices.lock().qp.give(next)
+        let next = shared.indices.lock().qp.take().ok()?;
+        shared.indices.lock().qp.give(next.index)
     };
     assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
 }

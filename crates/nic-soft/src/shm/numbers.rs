@@ -1,6 +1,6 @@
 //! Numbers of a device's objects, by which its tables in shared memory are indexed: the one given back last comes first.
 
-use verbs::{Error, Result};
+use verbs::{Error, Result, provider};
 
 use super::layout::{QP_MAX, qp_at};
 use super::memory::PAGE;
@@ -29,34 +29,56 @@ impl Numbers {
     }
 }
 
-/// Numbers of queue pairs, each with a generation, and the pages on which their shared parts lie.
-#[derive(Default)]
+/// Places of queue pairs in the shared table, each with a generation, the pages on which their shared parts lie, and the numbers by
+/// which programs know them.
 pub(super) struct QpNumbers {
-    numbers: Numbers,
-    /// How often each number has been given.
-    generations: Vec<u32>,
+    places: Numbers,
+    /// By which programs know queue pairs.
+    pub(super) numbers: provider::Numbers,
+    /// Of each place, the queue pair that has it, or had it last.
+    owners: Vec<QpNumber>,
     /// How many queue pairs have their shared part on each page.
     on_page: Vec<u32>,
 }
 
+/// What a queue pair is known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QpNumber {
+    /// Its place in the shared table.
+    pub(super) index: usize,
+    /// How often that has been given.
+    pub(super) generation: u32,
+    /// By which programs know it.
+    pub(super) num: u32,
+}
+
+impl Default for QpNumbers {
+    fn default() -> Self {
+        let numbers = provider::Numbers::new("queue pairs", QP_MAX);
+        Self { places: Numbers::default(), numbers, owners: Vec::new(), on_page: Vec::new() }
+    }
+}
+
 impl QpNumbers {
-    /// A number, and how often it has been given.
-    pub(super) fn take(&mut self) -> Result<(usize, u32)> {
-        let index = self.numbers.take("queue pairs", QP_MAX)?;
-        // By number in one piece: what lived on between the queue pairs' own would keep their pages from going back.
-        if self.generations.len() <= index {
-            self.generations.resize(index + 1, 0);
+    /// A place, and the numbers of the queue pair that has it now.
+    pub(super) fn take(&mut self) -> Result<QpNumber> {
+        let index = self.places.take("queue pairs", QP_MAX)?;
+        let num = self.numbers.take().inspect_err(|_| self.places.give(index))?;
+        // By place in one piece: what lived on between the queue pairs' own would keep their pages from going back.
+        if self.owners.len() <= index {
+            self.owners.resize(index + 1, QpNumber::default());
             self.on_page.resize(page_of(index) + 1, 0);
         }
-        let generation = self.generations[index].wrapping_add(1);
-        self.generations[index] = generation;
+        let generation = self.owners[index].generation.wrapping_add(1);
+        self.owners[index] = QpNumber { index, generation, num };
         self.on_page[page_of(index)] += 1;
-        Ok((index, generation))
+        Ok(self.owners[index])
     }
 
-    /// The number may be used again. Where the page begins that no queue pair needs any more, if there is one.
+    /// The place may be used again. Where the page begins that no queue pair needs any more, if there is one.
     pub(super) fn give(&mut self, index: usize) -> Option<u64> {
-        self.numbers.give(index);
+        self.numbers.give(self.owners[index].num);
+        self.places.give(index);
         let page = page_of(index);
         self.on_page[page] -= 1;
         (self.on_page[page] == 0).then_some(qp_at(0) + page as u64 * PAGE)
@@ -86,17 +108,19 @@ mod tests {
     fn numbers_come_back_with_another_generation_and_end_at_the_limit() {
         let mut numbers = QpNumbers::default();
         let all: Vec<_> = (0..QP_MAX).map(|_| numbers.take().expect("room")).collect();
-        assert!(all.iter().enumerate().all(|(i, taken)| *taken == (i, 1)));
+        assert!(all.iter().enumerate().all(|(i, taken)| (taken.index, taken.generation) == (i, 1)));
         assert!(matches!(numbers.take(), Err(Error::Limit { .. })));
         assert_eq!(numbers.give(7), None, "others are on its page");
-        assert_eq!(numbers.take(), Ok((7, 2)));
+        let again = numbers.take().expect("room");
+        assert_eq!((again.index, again.generation), (7, 2));
+        assert!(all.iter().all(|taken| taken.num != again.num), "known by another number");
     }
 
     #[test]
     fn a_page_goes_back_with_the_last_queue_pair_on_it() {
         let mut numbers = QpNumbers::default();
         let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
-        (0..=per_page).for_each(|index| assert_eq!(numbers.take(), Ok((index, 1))));
+        (0..=per_page).for_each(|index| assert_eq!(numbers.take().map(|taken| taken.index), Ok(index)));
         assert!((1..per_page).all(|index| numbers.give(index).is_none()));
         assert_eq!(numbers.give(0), Some(qp_at(0)));
         assert_eq!(numbers.give(per_page), Some(qp_at(per_page)));

@@ -46,14 +46,14 @@ impl QpInner {
     pub(super) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
         let Making { pd, cap, signal_all, sends_as, send, recv, srq } = making;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
-        let (index, generation) = device.indices.lock().qp.take()?;
-        let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(index))?;
+        let number = device.indices.lock().qp.take()?;
+        let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(number.index))?;
         words.pd.store(pd, Ordering::Relaxed);
         receiving.describe(&words, &rings);
-        words.renew(generation);
+        words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.tide.rise(queue(entries));
-        let connection = Connection::new(device, (index, generation), pd, words);
+        let connection = Connection::new(device, number, pd, words);
         Ok(Self {
             sending: Sending::new(&cap, signal_all, sends_as.unwrap_or(connection.num), send),
             connection,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::domain::PdInner;
+use super::lock::unpoisoned;
 use super::mail::Mailbox;
 use super::shared::Shared;
 use super::state::State;
@@ -25,8 +26,9 @@ pub(super) struct Lent {
 impl Lent {
     pub(super) fn new(pd: &Arc<PdInner>, sends_as: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
-        let scratch = pd.take_scratch()?;
-        let (num, state, is_mending) = (pd.shared.fresh(), State::new(), AtomicBool::new(false));
+        let num = unpoisoned(&pd.shared.qp_nums).take()?;
+        let scratch = pd.take_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
+        let (state, is_mending) = (State::new(), AtomicBool::new(false));
         let sends_as = sends_as.unwrap_or(num);
         Ok(Self { num, sends_as, pd: pd.clone(), state, mailbox, scratch, is_mending })
     }
@@ -49,5 +51,6 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         self.pd.give_scratch(self.scratch);
+        unpoisoned(&self.pd.shared.qp_nums).give(self.num);
     }
 }

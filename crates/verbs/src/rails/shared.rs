@@ -12,6 +12,7 @@ use super::lock::unpoisoned;
 use super::request::PIECES_MAX;
 use super::wake::WakeUp;
 use super::worker::Worker;
+use crate::numbers::Numbers;
 use crate::{Access, AsyncEvent, Buf, CompChannel, Device, DeviceAttr, Error, Mr, Pd, Result, Sge};
 
 /// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) keys: Keys,
     /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
     nobody: Vec<(Pd, Mr)>,
+    /// Numbers of queue pairs.
+    pub(super) qp_nums: Mutex<Numbers>,
     next: AtomicU32,
     turn: AtomicU32,
     chance: Mutex<Rng>,
@@ -50,6 +53,7 @@ impl Shared {
     ) -> Result<Self> {
         Ok(Self {
             host: rails[0].host().clone(),
+            qp_nums: Mutex::new(Numbers::new("queue pairs", attr.max_qp as usize)),
             attr,
             config: config.clone(),
             name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
@@ -89,7 +93,7 @@ impl Shared {
         self.rails[0].ops().check()
     }
 
-    /// A number that no other object of the device has.
+    /// A number for an object of the device that is no queue pair.
     pub(super) fn fresh(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

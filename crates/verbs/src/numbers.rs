@@ -1,0 +1,103 @@
+//! [`Numbers`]: numbers of a device's objects. None is given twice at a time, and one that was given back comes round again late.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::{Error, Result};
+
+/// Numbers of one kind of object. What names an object by its number after it has gone mostly finds nothing, as a free number is
+/// given again only after all others of the range were.
+#[derive(Debug)]
+pub struct Numbers {
+    taken: BTreeSet<u32>,
+    next: u32,
+    range: Range<u32>,
+    what: &'static str,
+    max: usize,
+}
+
+impl Numbers {
+    /// Numbers of at most `max` objects at a time, of the kind that `what` names in errors: from 1 on, of 24 bits, as InfiniBand has
+    /// those of queue pairs (IBA 3.5.3).
+    pub fn new(what: &'static str, max: usize) -> Self {
+        Self { taken: BTreeSet::new(), next: 1, range: 1..1 << 24, what, max }
+    }
+
+    /// Numbers that are taken from now on are of this range.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a range that is empty, contains 0, or has numbers of more than 24 bits.
+    pub fn set_range(&mut self, range: Range<u32>) -> Result<()> {
+        if range.is_empty() || range.start == 0 || range.end > 1 << 24 {
+            return Err(Error::Invalid(format!(
+                "numbers from {} up to and without {} are none of {}: give a range from 1 on, of at most 24 bits",
+                range.start, range.end, self.what
+            )));
+        }
+        (self.next, self.range) = (range.start, range);
+        Ok(())
+    }
+
+    /// A number that no object has.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are as many objects as there may be, or as the range has numbers.
+    pub fn take(&mut self) -> Result<u32> {
+        let limit = self.max.min(self.range.len());
+        if self.taken.len() >= limit {
+            let limit = limit as u64;
+            return Err(Error::Limit { what: self.what, given: limit + 1, limit });
+        }
+        loop {
+            let number = self.next;
+            self.next = if number + 1 == self.range.end { self.range.start } else { number + 1 };
+            if self.taken.insert(number) {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// The object with this number has gone.
+    pub fn give(&mut self, number: u32) {
+        self.taken.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_late_and_end_at_the_limit() {
+        let mut numbers = Numbers::new("things", 2);
+        assert_eq!((numbers.take(), numbers.take()), (Ok(1), Ok(2)));
+        assert_eq!(numbers.take(), Err(Error::Limit { what: "things", given: 3, limit: 2 }));
+        numbers.give(1);
+        assert_eq!(numbers.take(), Ok(3), "not the one that was just given back");
+        numbers.next = 0xff_ffff;
+        numbers.give(2);
+        assert_eq!(numbers.take(), Ok(0xff_ffff));
+        numbers.give(0xff_ffff);
+        assert_eq!(numbers.take(), Ok(1), "round again, without 0");
+    }
+
+    #[test]
+    fn numbers_of_a_range_end_with_it_and_wrap_inside() {
+        let mut numbers = Numbers::new("things", 8);
+        assert_eq!(numbers.take(), Ok(1));
+        numbers.set_range(20..23).expect("a range");
+        assert_eq!([(); 2].map(|()| numbers.take()), [Ok(20), Ok(21)]);
+        assert_eq!(
+            numbers.take(),
+            Err(Error::Limit { what: "things", given: 4, limit: 3 }),
+            "1 is still taken"
+        );
+        numbers.give(1);
+        numbers.give(20);
+        assert_eq!([(); 2].map(|()| numbers.take()), [Ok(22), Ok(20)]);
+        #[allow(clippy::reversed_empty_ranges, reason = "what is refused")]
+        for wrong in [0..5, 7..7, 9..3, 1..(1 << 24) + 1] {
+            assert!(matches!(numbers.set_range(wrong), Err(Error::Invalid(_))));
+        }
+    }
+}
