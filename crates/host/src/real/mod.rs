@@ -4,11 +4,13 @@
 mod asleep;
 mod clock;
 mod cores;
+mod folder;
 mod remark;
 mod thread;
 
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
+pub use folder::{find_user_folder, network_namespace, user_folder};
 pub use remark::remark;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

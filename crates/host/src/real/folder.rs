@@ -1,0 +1,183 @@
+//! The folder of a user: where processes of one user on this host find each other's sockets, and no other user finds or makes any.
+//!
+//! Abstract names of sockets can be taken by anybody, and a datagram socket does not say whose it is. What lies in a folder with mode
+//! 0700 is this user's. Its place depends on nothing that differs between processes of a user, such as the environment. In a folder like
+//! `/tmp`, whose sticky bit keeps others from removing or renaming it, another user can only take a name before. Then the next name is
+//! tried, so that all processes of the user still choose the same.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, chmod, lstat, mkdir, stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Where the folder may lie, in order: the first that takes it.
+const PARENTS: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
+/// Names that are tried in each. Taking all of them costs another user more than looking at them costs this one (about 0.1 s).
+const NAMES: u32 = 1 << 16;
+
+/// What a name in a parent is.
+enum Found {
+    Own(PathBuf),
+    /// The first name that nobody has.
+    Free(PathBuf),
+    /// Others have all names, or the parent is none in which a folder stays whose it is.
+    Nothing,
+}
+
+/// The folder of this process's effective user, which is made if there is none. It has mode 0700.
+///
+/// # Errors
+/// Why it can be made in none of `/tmp`, `/dev/shm` and `/var/tmp`.
+pub fn user_folder() -> io::Result<PathBuf> {
+    in_parents(&PARENTS.map(Path::new))
+}
+
+/// As [`user_folder`], if it is there already.
+pub fn find_user_folder() -> Option<PathBuf> {
+    find(&PARENTS.map(Path::new))
+}
+
+/// The network namespace that the calling thread is in, as a number; 0 without `/proc`. A folder is seen from all of them: what is
+/// to be found within one has its number in its name.
+pub fn network_namespace() -> u64 {
+    stat("/proc/thread-self/ns/net").map_or(0, |found| found.st_ino)
+}
+
+fn in_parents(parents: &[&Path]) -> io::Result<PathBuf> {
+    if let Some(folder) = find(parents) {
+        return Ok(folder);
+    }
+    let mut reasons = Vec::new();
+    for parent in parents {
+        loop {
+            let path = match look(parent) {
+                Found::Own(path) => return Ok(path),
+                Found::Free(path) => path,
+                Found::Nothing => {
+                    reasons.push(format!("{} keeps no folder for us", parent.display()));
+                    break;
+                }
+            };
+            match mkdir(&path, Mode::RWXU) {
+                // Looked at again, as its owner and mode are what counts.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(why) => {
+                    reasons.push(format!("{}: {why}", path.display()));
+                    break;
+                }
+            }
+        }
+    }
+    Err(io::Error::other(format!(
+        "this user has no folder for sockets ({}); make one of {} writable",
+        reasons.join("; "),
+        parents.iter().map(|parent| parent.display().to_string()).collect::<Vec<_>>().join(", ")
+    )))
+}
+
+fn find(parents: &[&Path]) -> Option<PathBuf> {
+    parents.iter().find_map(|parent| match look(parent) {
+        Found::Own(path) => Some(path),
+        Found::Free(_) | Found::Nothing => None,
+    })
+}
+
+/// The first name in a parent that is not another user's.
+fn look(parent: &Path) -> Found {
+    const WRITABLE_BY_OTHERS: Mode = Mode::WGRP.union(Mode::WOTH);
+    let Ok(found) = stat(parent) else { return Found::Nothing };
+    let mode = Mode::from_raw_mode(found.st_mode);
+    if mode.intersects(WRITABLE_BY_OTHERS) && !mode.contains(Mode::SVTX) {
+        return Found::Nothing;
+    }
+    let own = geteuid();
+    for name in 0..NAMES {
+        let suffix = if name == 0 { String::new() } else { format!("-{name}") };
+        let path = parent.join(format!("nicety-{}{suffix}", own.as_raw()));
+        match lstat(&path) {
+            Err(_) => return Found::Free(path),
+            Ok(found) => {
+                let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+                if is_folder && found.st_uid == own.as_raw() && close(&path, found.st_mode).is_ok() {
+                    return Found::Own(path);
+                }
+            }
+        }
+    }
+    Found::Nothing
+}
+
+/// Has a folder of this user's be its alone, whatever the umask was when it was made.
+fn close(path: &Path, mode: u32) -> rustix::io::Result<()> {
+    if Mode::from_raw_mode(mode) == Mode::RWXU { Ok(()) } else { chmod(path, Mode::RWXU) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    use super::*;
+
+    /// A parent of its own, with a mode.
+    fn parent(mode: u32) -> PathBuf {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("folder-test-{}-{count}", std::process::id()));
+        fs::create_dir(&path).expect("a folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+        path
+    }
+
+    fn name(suffix: &str) -> String {
+        format!("nicety-{}{suffix}", geteuid().as_raw())
+    }
+
+    #[test]
+    fn a_folder_is_made_once_with_a_mode_that_shuts_others_out() {
+        let parent = parent(0o1777);
+        assert_eq!(find(&[&parent]), None);
+        let made = in_parents(&[&parent]).expect("a folder");
+        assert_eq!(made, parent.join(name("")));
+        assert_eq!(made.metadata().expect("it is there").mode() & 0o7777, 0o700);
+        assert_eq!(in_parents(&[&parent]).expect("the same"), made);
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).expect("a mode");
+        assert_eq!(find(&[&parent]), Some(made.clone()));
+        assert_eq!(made.metadata().expect("it is there").mode() & 0o7777, 0o700, "wider once, and no more");
+        fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    #[test]
+    fn names_that_are_taken_are_passed_over() {
+        let parent = parent(0o1777);
+        fs::write(parent.join(name("")), "").expect("a file");
+        symlink("/tmp", parent.join(name("-1"))).expect("a link");
+        assert_eq!(in_parents(&[&parent]).expect("a folder"), parent.join(name("-2")));
+        if geteuid().is_root() {
+            let other = parent.join(name("-2"));
+            std::os::unix::fs::chown(&other, Some(65_534), None).expect("another's");
+            assert_eq!(find(&[&parent]), None);
+            assert_eq!(in_parents(&[&parent]).expect("a folder"), parent.join(name("-3")));
+        }
+        fs::remove_dir_all(&parent).expect("removed");
+    }
+
+    #[test]
+    fn a_parent_in_which_others_could_replace_it_is_not_used() {
+        let (loose, firm) = (parent(0o777), parent(0o1777));
+        let made = in_parents(&[&loose, &firm]).expect("a folder");
+        assert!(made.starts_with(&firm), "{made:?}");
+        let nowhere = Path::new("/proc/nowhere");
+        let why = in_parents(&[&loose, nowhere]).expect_err("nowhere to be").to_string();
+        assert!(why.contains("keeps no folder") && why.contains("/proc/nowhere writable"), "{why}");
+        [loose, firm].iter().for_each(|path| fs::remove_dir_all(path).expect("removed"));
+    }
+
+    #[test]
+    fn a_network_namespace_has_a_number() {
+        assert_ne!(network_namespace(), 0);
+    }
+}
