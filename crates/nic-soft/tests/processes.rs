@@ -37,6 +37,7 @@ fn child_entry() {
         ("pingpong", waking::pingpong_role),
         ("writer", dereg::writer_role),
         ("stranger", users::stranger_role),
+        ("squatter", users::squatter_role),
         ("pauper", limits::pauper_role),
         ("bounded", limits::bounded_role),
     ]);

@@ -2,7 +2,7 @@
 //! them on.
 //!
 //! A listener is a socket with an abstract name, which the kernel removes with its process: nothing is left in a
-//! file system.
+//! file system, unless another user has taken the name (`names`).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,18 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use host::Wake;
-use rustix::io::Errno;
-use rustix::net::{connect, listen};
 use verbs::provider::{CmOps, ListenerOps, QpOps, own};
-use verbs::{CmEvent, CmFailure, ConnParam, Error, Qp, Result};
+use verbs::{CmEvent, ConnParam, Error, Qp, Result};
 
 use super::greeting::{greet, hello_of};
 use super::handle::QpHandle;
 use super::inner::Inner;
 use super::layout::state;
+use super::names::{Connected, connect_to, listen_at};
 use super::qp::QpInner;
 use super::registry::{CmEvents, Listener, Phase, failed};
-use super::socket::{address, bind_client, bind_port, check_local, new_socket, same_user};
+use super::socket::{check_local, new_socket};
 use super::wire::Message;
 use crate::sync::unpoisoned;
 
@@ -45,6 +44,7 @@ impl Drop for ListenerHandle {
             return;
         }
         self.device.shared.reactor.unwatch(self.inner.socket.as_fd());
+        self.inner.name.remove();
         unpoisoned(&self.device.registry.listeners).remove(&self.inner.id);
     }
 }
@@ -91,14 +91,14 @@ impl CmOps for CmHandle {
         let device = &self.device;
         device.shared.birth.check()?;
         let socket = new_socket()?;
-        let port = bind_port(&socket, addr)?;
-        listen(&socket, 4096).map_err(|e| Error::system("cannot listen", e))?;
-        let ip = ip_of(addr);
+        let name = listen_at(&socket, addr)?;
+        let addr = SocketAddr::new(ip_of(addr), name.port);
         let id = device.shared.reactor.fresh_id();
         let inner = Arc::new(Listener {
             id,
             socket,
-            addr: SocketAddr::new(ip, port),
+            name,
+            addr,
             cm: Arc::downgrade(&self.events),
             backlog: backlog as usize,
             pending: AtomicUsize::new(0),
@@ -117,31 +117,14 @@ impl CmOps for CmHandle {
         if device.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
-        let socket = new_socket()?;
-        let local = SocketAddr::new(ip_of(addr), bind_client(&socket));
-        let name = address(addr.port())?;
-        match connect(&socket, &name) {
-            Ok(()) => {}
-            Err(Errno::CONNREFUSED) => {
-                self.events.push(failed(&qp, CmFailure::Refused(addr)));
+        let Connected { socket, port, pid } = match connect_to(addr)? {
+            Ok(connected) => connected,
+            Err(why) => {
+                self.events.push(failed(&qp, why));
                 return Ok(());
             }
-            Err(Errno::AGAIN) => {
-                let why =
-                    "too many others wait there to be let in; connect fewer at a time, or again later".into();
-                self.events.push(failed(&qp, CmFailure::Unreachable(addr, why)));
-                return Ok(());
-            }
-            Err(e) => {
-                self.events.push(failed(&qp, CmFailure::Unreachable(addr, e.to_string())));
-                return Ok(());
-            }
-        }
-        let Some(pid) = same_user(&socket) else {
-            let why = "a process of another user listens there".into();
-            self.events.push(failed(&qp, CmFailure::Unreachable(addr, why)));
-            return Ok(());
         };
+        let local = SocketAddr::new(ip_of(addr), port);
         let deadline = device.shared.host.now() + param.timeout;
         let rnr_retry = param.rnr_retry;
         let request = Message::Request(hello_of(&device.shared, &qp, param));

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `layout`, `segment`, `heap`, `memory`, `numbers` | what lies where in shared memory, mapping it, which parts and numbers are taken |
 //! | `table`, `tlb`, `turn` | the protection tables, a peer's and one's own; the region used last; turns at atomics |
-//! | `token`, `wire`, `socket`, `doorbell`, `reactor` | what processes tell each other, and what their threads sleep on |
+//! | `token`, `wire`, `socket`, `names`, `doorbell`, `reactor` | what processes tell each other, and what their threads sleep on |
 //! | `place`, `atomic`, `copy_path` | copies and atomics on user memory; which way into private memory, and why |
 //! | `peer`, `link`, `announce` | the other end: a device, a queue pair of it, who waits there |
 //! | `shared` | what all objects of a device share |
@@ -62,6 +62,7 @@ mod layout;
 mod lies;
 mod memory;
 mod mr;
+mod names;
 mod nic;
 mod numbers;
 mod objects;

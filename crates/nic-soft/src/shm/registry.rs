@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use host::Time;
 use verbs::{CmEvent, CmFailure, ConnInfo, Depths, Result};
 
+use super::names::Name;
 use super::qp::QpInner;
 use super::shared::Shared;
 use super::socket::send;
@@ -32,6 +33,7 @@ pub(super) type CmEvents = Events<CmEvent>;
 pub(super) struct Listener {
     pub(super) id: u64,
     pub(super) socket: Fd,
+    pub(super) name: Name,
     pub(super) addr: SocketAddr,
     pub(super) cm: Weak<CmEvents>,
     pub(super) backlog: usize,

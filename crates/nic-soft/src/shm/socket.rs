@@ -1,57 +1,21 @@
-//! The sockets that connections are made over: Unix seqpacket sockets with abstract names, which the kernel removes
-//! with their process.
+//! The sockets that connections are made over: Unix seqpacket sockets, whose names are in `names`.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, getpeername, recvmsg,
-    sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use verbs::{Error, Result};
 
 use super::doorbell::is_button;
 use super::segment::is_sealed_memory;
-use super::token::process_token;
 use super::wire::{Message, PACKET_MAX};
 use crate::fork::Fd;
-
-/// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
-const FIRST_DYNAMIC_PORT: u16 = 49_152;
-
-/// Ports of connecting sockets, below those that listeners are given. Their names are others than listeners', so that none is in
-/// the way of a program that asks for its port.
-const CLIENT_PORTS: std::ops::Range<u16> = 32_768..FIRST_DYNAMIC_PORT;
-/// Ports that a connecting socket tries before it does without one.
-const CLIENT_TRIES: u32 = 64;
-
-/// Gives a socket that is about to connect a port of its own, by which the peer can tell its connections apart; 0 if it gets none.
-pub(super) fn bind_client(socket: &Fd) -> u16 {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
-    let start = (*process_token() as u32).wrapping_add(std::process::id());
-    let port = |_| {
-        let step = start.wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
-        let port = CLIENT_PORTS.start + (step % span) as u16;
-        name("nicety-shm-from", port).is_ok_and(|name| bind(socket, &name).is_ok()).then_some(port)
-    };
-    (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
-}
-
-/// The port of the other end of a socket; 0 if it has none.
-pub(super) fn peer_port(socket: &Fd) -> u16 {
-    let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
-    let port = named.as_ref().and_then(|addr| {
-        let name = std::str::from_utf8(addr.abstract_name()?).ok()?;
-        name.rsplit_once('/')?.1.parse().ok()
-    });
-    port.unwrap_or(0)
-}
 
 /// A packet and what came with it.
 pub(super) struct Packet {
@@ -59,18 +23,6 @@ pub(super) struct Packet {
     pub(super) fds: Vec<OwnedFd>,
     /// Descriptors were lost on the way in: this process may not have more.
     pub(super) is_cut: bool,
-}
-
-/// The name of a port that is listened on.
-pub(super) fn address(port: u16) -> Result<SocketAddrUnix> {
-    name("nicety-shm", port)
-}
-
-/// This user's name for a port of a kind.
-fn name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
-    let uid = rustix::process::geteuid().as_raw();
-    SocketAddrUnix::new_abstract_name(format!("{kind}/{uid}/{port}").as_bytes())
-        .map_err(|e| Error::system("cannot name a socket", e))
 }
 
 /// A socket that neither blocks nor survives exec.
@@ -183,31 +135,6 @@ fn dispose(strange: Vec<OwnedFd>) {
     let _ = std::thread::Builder::new().name("nicety-close".into()).spawn(close);
 }
 
-/// Binds to the port asked for, or to a free one.
-pub(super) fn bind_port(socket: &Fd, addr: SocketAddr) -> Result<u16> {
-    let taken = |why: &str| Error::Address { addr, why: why.into() };
-    let try_bind = |port| match bind(socket, &address(port)?) {
-        Ok(()) => Ok(true),
-        Err(Errno::ADDRINUSE) => Ok(false),
-        Err(e) => Err(Error::system("cannot bind a socket", e)),
-    };
-    if addr.port() != 0 {
-        return match try_bind(addr.port())? {
-            true => Ok(addr.port()),
-            false => Err(taken("the port is taken; choose another, or 0 for any")),
-        };
-    }
-    let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
-    let start = (*process_token() as u32).wrapping_add(std::process::id()) % span;
-    for step in 0..span {
-        let port = FIRST_DYNAMIC_PORT + ((start + step) % span) as u16;
-        if try_bind(port)? {
-            return Ok(port);
-        }
-    }
-    Err(taken("every dynamic port is taken"))
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::net::socketpair;
@@ -238,15 +165,5 @@ mod tests {
             }
             assert_eq!(receive(&here).err(), Some(Errno::CONNRESET));
         }
-    }
-
-    /// Goal: whoever connects is in nobody's way who listens. Method: the port of a connecting socket is listened on.
-    #[test]
-    fn the_port_of_a_client_can_be_listened_on() {
-        let (client, listener) = (new_socket().expect("a socket"), new_socket().expect("a socket"));
-        let port = bind_client(&client);
-        assert!(CLIENT_PORTS.contains(&port), "{port}");
-        let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!(bind_port(&listener, addr).expect("free"), port);
     }
 }

@@ -4,12 +4,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nic_soft::shm::CopyPath;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketType, bind, connect, listen, recv, send, socket,
+};
 use verbs::{CmEvent, CmFailure, MemoryKind, SendOp};
 
 use crate::support::agent::Agent;
 use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, at, deadline};
+use crate::support::netns::Space;
 use crate::support::one_at_a_time;
 
 const NOBODY: u32 = 65_534;
@@ -48,16 +51,33 @@ pub(crate) fn stranger_role() {
     hear();
 }
 
-/// Starts the stranger, from a copy of this binary where the other user may not go.
-fn stranger() -> std::io::Result<Child> {
+/// Child, as another user: `UID FIRST END`; takes the names that listeners of that user have at these ports, and says how many. At
+/// every second port it listens, too.
+pub(crate) fn squatter_role() {
+    let line = hear().expect("a line");
+    let words: Vec<u32> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    let take = |port: u32| {
+        let name = SocketAddrUnix::new_abstract_name(format!("nicety-shm/{}/{port}", words[0]).as_bytes());
+        let taker = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).ok()?;
+        bind(&taker, &name.expect("a name")).ok()?;
+        (port.is_multiple_of(2) || listen(&taker, 0).is_ok()).then_some(taker)
+    };
+    let taken: Vec<_> = (words[1]..words[2]).filter_map(take).collect();
+    say(format!("took {}", taken.len()));
+    hear();
+}
+
+/// Starts a child as another user, from a copy of this binary where that may not go.
+fn stranger(role: &str) -> std::io::Result<Child> {
     let exe = std::env::current_exe()?;
-    if let Ok(child) = Child::try_start("stranger", &exe, Some(NOBODY)) {
+    if let Ok(child) = Child::try_start(role, &exe, Some(NOBODY)) {
         return Ok(child);
     }
     let copy = std::env::temp_dir().join(format!("nic-soft-test-{}", std::process::id()));
     std::fs::copy(&exe, &copy)?;
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))?;
-    let child = Child::try_start("stranger", &copy, Some(NOBODY));
+    let child = Child::try_start(role, &copy, Some(NOBODY));
     std::fs::remove_file(&copy)?;
     child
 }
@@ -84,7 +104,7 @@ fn another_user_reaches_nothing() {
     }
     let mut end = End::new(CopyPath::Auto, 4096);
     let listener = end.listen();
-    let mut child = stranger().expect("a child of another user");
+    let mut child = stranger("stranger").expect("a child of another user");
     let (port, pid, uid) = (listener.addr().port(), std::process::id(), rustix::process::geteuid().as_raw());
     assert_eq!(child.ask(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
     assert!(end.cm.poll_event().is_none(), "the listener heard of it");
@@ -94,4 +114,47 @@ fn another_user_reaches_nothing() {
     end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
     end.sent_ok(1);
     agent.end();
+}
+
+/// Goal: a user who takes the names of another's listeners keeps nobody from listening, at any port or at one of his choice, and from
+/// being found. Method: children that run as nobody take every dynamic port's name and a lower one; then this user listens. All in a
+/// network namespace of its own, whose names are no other test's.
+#[test]
+fn names_that_another_user_takes_keep_nobody_out() {
+    let _gate = one_at_a_time();
+    match Space::alone() {
+        Ok(space) => space.within(names_are_taken),
+        Err(why) => {
+            println!("SKIPPED names_that_another_user_takes_keep_nobody_out, which needs root: {why}")
+        }
+    }
+}
+
+fn names_are_taken() {
+    const CHOSEN: u16 = 14_711;
+    const EACH: u32 = 4096;
+    let uid = rustix::process::geteuid().as_raw();
+    let parts = (0..4).map(|part| (49_152 + part * EACH, 49_152 + (part + 1) * EACH));
+    let taken = |(first, end): (u32, u32)| {
+        let mut child = stranger("squatter").expect("a child of another user");
+        let said = child.ask(format!("{uid} {first} {end}"));
+        (child, said.strip_prefix("took ").and_then(|count| count.parse::<u32>().ok()).expect("a count"))
+    };
+    let (children, counts): (Vec<_>, Vec<_>) =
+        parts.chain([(CHOSEN.into(), u32::from(CHOSEN) + 1)]).map(taken).unzip();
+    assert_eq!(counts.iter().sum::<u32>(), 4 * EACH + 1, "{counts:?}");
+    for asked in [0, CHOSEN] {
+        let mut end = End::new(CopyPath::Auto, 4096);
+        let listener = end.cm.listen(at(asked), 1).expect("it listens");
+        assert!(asked == 0 || listener.addr().port() == asked);
+        drop(listener);
+        let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
+        end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
+        end.sent_ok(1);
+        agent.end();
+    }
+    for mut child in children {
+        child.tell("end");
+        child.end();
+    }
 }

@@ -41,6 +41,11 @@ impl Space {
         Ok(Self { file, ip: IpAddr::from(Ipv4Addr::new(10, 77, 0, last)), link })
     }
 
+    /// One without a link, in which abstract names of sockets are its own.
+    pub(crate) fn alone() -> Result<Self, String> {
+        Self::new(1, "")
+    }
+
     /// Does something in a thread that is in this namespace. Threads that it starts are there as well.
     pub(crate) fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         let run = || {
