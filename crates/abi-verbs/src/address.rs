@@ -1,11 +1,15 @@
-//! Who can be reached: the GID and the LID of a port are where its context listens for pairs.
+//! Who can be reached: the GIDs and the LID of a port, and where an address vector leads.
 //!
-//! A GID is `fe80::` with an IPv4 address, a port and a tag that tells a process from those before it at the same port. On shm, whose
-//! ends are of one host, a LID leads there as well: it is the port's number among the dynamic ones.
+//! A port has the GIDs that cards have for RoCE v2. The first is link-local. Here it is `fe80::` with an IPv4 address, the port at which
+//! the process listens for pairs, and a tag that tells the process from those before it at the same port. The second is the IPv4 address
+//! itself, as `::ffff:a.b.c.d`. It says the host, and the number of the queue pair says the process ([`verbs::pairing`]). A port with an
+//! IPv6 address has that address alone. On shm, whose ends are of one host, a LID leads to a process as well: it is the port's number
+//! among the dynamic ones.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rdma_abi::verbs::{ibv_ah_attr, ibv_gid};
+use verbs::pairing;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
@@ -14,8 +18,14 @@ const PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// The port before the first dynamic one (RFC 6335), so that the first LID is 1.
 const BEFORE_FIRST: u16 = 49_151;
 
-/// The GID of who listens there; IPv6 has no room in one.
-pub(crate) fn gid(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
+/// The GIDs of who listens there, in the order of the port's table; `is_found_by_number` as [`pairing::Pairing::is_found_by_number`].
+pub(crate) fn gids(addr: SocketAddr, tag: u16, is_found_by_number: bool) -> Vec<ibv_gid> {
+    let by_number = is_found_by_number.then(|| of_ip(addr.ip()));
+    link_local(addr, tag).into_iter().chain(by_number).collect()
+}
+
+/// The link-local GID of who listens there; IPv6 has no room in one.
+fn link_local(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
     let IpAddr::V4(ip) = addr.ip() else { return None };
     let mut raw = [0; 16];
     raw[..8].copy_from_slice(&PREFIX);
@@ -25,38 +35,91 @@ pub(crate) fn gid(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
     Some(ibv_gid { raw })
 }
 
+/// The GID that cards have for an IP address with RoCE v2, as librdmacm reports those of a connection: IPv4 is mapped (RFC 4291,
+/// 2.5.5.2).
+pub(crate) fn of_ip(ip: IpAddr) -> ibv_gid {
+    let ip = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    ibv_gid { raw: ip.octets() }
+}
+
+/// Whether a GID is link-local: one of ours then names a process.
+pub(crate) fn is_link_local(gid: &ibv_gid) -> bool {
+    gid.raw.starts_with(&PREFIX)
+}
+
 /// The LID of who listens there; 0, which is none, where that is no dynamic port of this host.
 pub(crate) fn lid(addr: SocketAddr) -> u16 {
     if addr.ip().is_loopback() { addr.port().saturating_sub(BEFORE_FIRST) } else { 0 }
 }
 
+/// Where an address vector leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the process that listens there.
+    Process(SocketAddr),
+    /// To a host: the number of the queue pair says the process.
+    Host(IpAddr),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Process(addr) => addr.fmt(f),
+            Self::Host(ip) => ip.fmt(f),
+        }
+    }
+}
+
+impl Target {
+    /// Where an address vector leads.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for what is neither a GID nor a LID of ours.
+    pub(crate) fn of(vector: &ibv_ah_attr) -> Answer<Self> {
+        if vector.is_global == 0 {
+            let port =
+                vector.dlid.checked_add(BEFORE_FIRST).filter(|_| vector.dlid != 0).ok_or(Errno::INVAL)?;
+            return Ok(Self::Process(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        }
+        let raw = vector.grh.dgid.raw;
+        if let [prefix @ .., a, b, c, d, high, low, _, _] = raw
+            && prefix == PREFIX
+        {
+            return Ok(Self::Process(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))));
+        }
+        let ip = Ipv6Addr::from(raw).to_canonical();
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self::Host(ip))
+    }
+
+    /// Where the process listens that has the queue pair with this number.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for a number that does not say.
+    pub(crate) fn process_of(self, qp_num: u32) -> Answer<SocketAddr> {
+        match self {
+            Self::Process(addr) => Ok(addr),
+            Self::Host(ip) => Ok(SocketAddr::new(ip, pairing::port_of(qp_num).ok_or(Errno::INVAL)?)),
+        }
+    }
+}
+
 /// What librdmacm has a program say of a queue pair that it connects by itself: a GID that leads nowhere.
 pub(crate) fn by_librdmacm() -> ibv_gid {
-    gid(NOWHERE, 0).unwrap_or_default()
+    link_local(NOWHERE, 0).unwrap_or_default()
 }
 
 /// Whether an address vector is that of a queue pair which librdmacm connects.
 pub(crate) fn is_by_librdmacm(vector: &ibv_ah_attr) -> bool {
-    destination(vector) == Ok(NOWHERE)
+    Target::of(vector) == Ok(Target::Process(NOWHERE))
 }
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-
-/// Where the address vector of a queue pair leads.
-///
-/// # Errors
-/// [`Errno::INVAL`] for what is neither a GID nor a LID of ours.
-pub(crate) fn destination(vector: &ibv_ah_attr) -> Answer<SocketAddr> {
-    if vector.is_global == 0 {
-        let port = vector.dlid.checked_add(BEFORE_FIRST).filter(|_| vector.dlid != 0).ok_or(Errno::INVAL)?;
-        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    }
-    let [prefix @ .., a, b, c, d, high, low, _, _] = vector.grh.dgid.raw;
-    if prefix != PREFIX {
-        return Err(Errno::INVAL);
-    }
-    Ok(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low]))))
-}
 
 #[cfg(test)]
 mod tests {
@@ -71,19 +134,38 @@ mod tests {
         ibv_ah_attr { grh, dlid, sl: 0, src_path_bits: 0, static_rate: 0, is_global, port_num: 1 }
     }
 
+    /// Where a GID or a LID leads, with the number of a queue pair.
+    fn leads(gid: Option<ibv_gid>, dlid: u16, qp_num: u32) -> Answer<SocketAddr> {
+        Target::of(&vector(gid, dlid))?.process_of(qp_num)
+    }
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
     #[test]
-    fn a_gid_and_a_lid_lead_back_to_where_they_are_from() {
-        let addr: SocketAddr = "10.1.2.3:50000".parse().expect("an address");
-        let gid = gid(addr, 0x1234).expect("IPv4");
-        assert_eq!(destination(&vector(Some(gid), 0)), Ok(addr));
-        assert_eq!(lid(addr), 0, "another host has the same ports");
-        let here: SocketAddr = "127.0.0.1:65535".parse().expect("an address");
-        assert_eq!((lid(here), destination(&vector(None, lid(here)))), (16384, Ok(here)));
-        for bad in [vector(None, 0), vector(None, u16::MAX), vector(Some(ibv_gid::default()), 1)] {
-            assert_eq!(destination(&bad), Err(Errno::INVAL));
+    fn gids_and_a_lid_lead_back_to_where_they_are_from() {
+        let here = addr("10.1.2.3:61440");
+        let found = gids(here, 0x1234, true);
+        assert_eq!(Ipv6Addr::from(found[1].raw).to_string(), "::ffff:10.1.2.3");
+        assert_eq!(found.len(), 2);
+        // The number of the first queue pair of who listens at the first port.
+        let first = 1 << 13;
+        assert!(found.iter().all(|gid| leads(Some(*gid), 0, first) == Ok(here)));
+        assert_eq!((leads(Some(found[0]), 0, 5), leads(Some(found[1]), 0, 5)), (Ok(here), Err(Errno::INVAL)));
+        assert_eq!(gids(here, 0x1234, false), [found[0]]);
+        let six = addr("[fd00::1]:61440");
+        assert_eq!((gids(six, 0, true), gids(six, 0, false)), (vec![of_ip(six.ip())], vec![]));
+        assert_eq!(leads(Some(of_ip(six.ip())), 0, first), Ok(six));
+        assert_eq!(lid(here), 0, "another host has the same ports");
+        let here = addr("127.0.0.1:65535");
+        assert_eq!((lid(here), leads(None, lid(here), 5)), (16384, Ok(here)));
+        let multicast = of_ip("ff0e::ffff:e000:1".parse().expect("an address"));
+        for (gid, dlid) in [(None, 0), (None, u16::MAX), (Some(ibv_gid::default()), 1), (Some(multicast), 0)]
+        {
+            assert_eq!(leads(gid, dlid, first), Err(Errno::INVAL));
         }
         assert!(is_by_librdmacm(&vector(Some(by_librdmacm()), 0)));
-        assert!(!is_by_librdmacm(&vector(Some(gid), 0)) && !is_by_librdmacm(&vector(None, 1)));
-        assert_eq!(super::gid("[::1]:50000".parse().expect("an address"), 0), None);
+        assert!(!is_by_librdmacm(&vector(Some(found[0]), 0)) && !is_by_librdmacm(&vector(None, 1)));
     }
 }

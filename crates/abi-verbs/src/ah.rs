@@ -1,12 +1,10 @@
 //! [`Ah`]: address handles.
 
-use std::net::SocketAddr;
-
 use cface::Out;
 use rdma_abi::numbers as n;
-use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_global_route, ibv_grh, ibv_wc};
+use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
 
-use crate::address;
+use crate::address::Target;
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::errno::Errno;
@@ -17,7 +15,8 @@ use crate::ud::Destination;
 /// An address handle.
 pub(crate) struct Ah {
     pd: Held<Pd>,
-    addr: SocketAddr,
+    target: Target,
+    source: ibv_gid,
 }
 
 impl Object for Ah {
@@ -30,9 +29,10 @@ impl Object for Ah {
 }
 
 fn create(pd: Held<Pd>, attr: &ibv_ah_attr) -> Answer<Handle<Ah>> {
-    let addr = address::destination(attr)?;
+    let engine = &pd.context().look()?.engine;
+    let (target, source) = (engine.target(attr)?, engine.source(attr)?);
     let seen = ibv_ah { context: Context::address(pd.context()), pd: pd.handle().cast(), handle: 0 };
-    let ah = Ah::slab().insert(seen, Ah { pd, addr })?;
+    let ah = Ah::slab().insert(seen, Ah { pd, target, source })?;
     pd.users.join();
     Ok(ah)
 }
@@ -42,22 +42,33 @@ pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Ha
 }
 
 impl Held<Ah> {
-    /// Where a request of a queue pair with this number goes, by this key.
-    pub(crate) fn destination(self, qp_num: u32, qkey: u32) -> Destination {
-        Destination { addr: self.addr, qp_num, qkey }
+    /// Where a request for the queue pair with this number goes, by this key.
+    ///
+    /// # Errors
+    /// As [`Target::process_of`].
+    pub(crate) fn destination(self, qp_num: u32, qkey: u32) -> Answer<Destination> {
+        let addr = self.target.process_of(qp_num)?;
+        Ok(Destination { addr, qp_num, qkey, source: self.source })
     }
 }
 
-/// The way back to whom a receive is from.
-fn way_back(port_num: u8, wc: Out<ibv_wc>, grh: Out<ibv_grh>) -> Answer<ibv_ah_attr> {
+/// The way back to whom a receive is from, by the GID that it has come to.
+fn way_back(
+    context: Handle<Context>,
+    port_num: u8,
+    wc: Out<ibv_wc>,
+    grh: Out<ibv_grh>,
+) -> Answer<ibv_ah_attr> {
+    let gids = &context.look()?.engine.gids;
     let (wc, grh) = (wc.get().ok_or(Errno::INVAL)?, grh.get().ok_or(Errno::INVAL)?);
     if wc.wc_flags & n::IBV_WC_GRH == 0 || port_num != 1 {
         return Err(Errno::INVAL);
     }
+    let own = gids.iter().position(|gid| gid.raw == grh.dgid.raw);
     let grh = ibv_global_route {
         dgid: grh.sgid,
         flow_label: 0,
-        sgid_index: 0,
+        sgid_index: own.and_then(|index| u8::try_from(index).ok()).unwrap_or(0),
         hop_limit: grh.hop_limit,
         traffic_class: 0,
     };
@@ -72,9 +83,8 @@ pub(crate) fn ibv_init_ah_from_wc(
     grh: Out<ibv_grh>,
     attr: Out<ibv_ah_attr>,
 ) -> Answer {
-    context.look()?;
     let place = attr.required(Errno::INVAL)?;
-    place.set(way_back(port_num, wc, grh)?);
+    place.set(way_back(context, port_num, wc, grh)?);
     Ok(())
 }
 
@@ -84,7 +94,8 @@ pub(crate) fn ibv_create_ah_from_wc(
     grh: Out<ibv_grh>,
     port_num: u8,
 ) -> Answer<Handle<Ah>> {
-    create(pd.look()?, &way_back(port_num, wc, grh)?)
+    let pd = pd.look()?;
+    create(pd, &way_back(pd.context(), port_num, wc, grh)?)
 }
 
 pub(crate) fn ibv_destroy_ah(ah: Handle<Ah>) -> Answer {

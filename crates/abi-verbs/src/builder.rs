@@ -185,7 +185,7 @@ extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u6
 
 extern "C" fn set_ud_addr(_qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qp_num: u32, qkey: u32) {
     with(|batch| {
-        let to = Handle::<Ah>::of(ah).look()?.destination(qp_num, qkey);
+        let to = Handle::<Ah>::of(ah).look()?.destination(qp_num, qkey)?;
         batch.made.last_mut().ok_or(Errno::INVAL)?.to = Some(to);
         Ok(())
     });

@@ -5,24 +5,27 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cface::lock;
 use verbs::host::real::remark;
 use verbs::host::{Bell, Span, Time};
-use verbs::pairing::{Accept, Offered, Pairing};
+use verbs::pairing::{Accept, Offered, PORTS, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
 
-use rdma_abi::verbs::ibv_gid;
+use rdma_abi::verbs::{ibv_ah_attr, ibv_gid};
 
-use crate::address;
+use crate::address::{self, Target};
 use crate::answer::Answer;
 use crate::cm::connect::{self, Later};
 use crate::cm::id::CmId;
 use crate::cq::Cq;
+use crate::device::{self, Kind};
 use crate::errno::Errno;
 use crate::event;
+use crate::interface;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 use crate::srq::Srq;
@@ -35,8 +38,8 @@ pub(crate) struct Engine {
     pub(crate) pairing: Pairing,
     /// It reaches this host alone.
     pub(crate) is_local: bool,
-    /// Tells this process from those that had the same port before.
-    pub(crate) tag: u16,
+    /// The table of its port.
+    pub(crate) gids: Vec<ibv_gid>,
     /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.
     pub(crate) objects: Mutex<Objects>,
     /// Opened for the first queue pair of type UD.
@@ -95,14 +98,14 @@ impl Engine {
         let cm = device.create_cm()?;
         let pairing =
             Pairing::new(&cm, side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), std::process::id())?;
-        let tag = std::process::id() as u16;
+        let gids = gids(name, &pairing);
         let is_local = fabric::is_local(name);
         let engine = Arc::new(Self {
             device,
             cm,
             pairing,
             is_local,
-            tag,
+            gids,
             objects: Mutex::default(),
             datagrams: Mutex::default(),
             later: Mutex::default(),
@@ -116,9 +119,57 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The GID of this process's port; none where IPv6 has no room in one.
+    /// The first GID of this process's port, if it has one.
     pub(crate) fn gid(&self) -> Option<ibv_gid> {
-        address::gid(self.pairing.addr(), self.tag)
+        self.gids.first().copied()
+    }
+
+    /// The GID that an address vector says its sender has.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for an index that the table does not have.
+    pub(crate) fn source(&self, vector: &ibv_ah_attr) -> Answer<ibv_gid> {
+        let index = if vector.is_global == 0 { 0 } else { vector.grh.sgid_index };
+        self.gids.get(usize::from(index)).copied().ok_or(Errno::INVAL)
+    }
+
+    /// Where an address vector leads from here.
+    ///
+    /// # Errors
+    /// As [`Target::of`] and [`Engine::source`]; [`Errno::INVAL`] for an address of the other family; `ENETUNREACH` for another host's address on a device that reaches this one
+    /// alone, which is told on standard error, too.
+    pub(crate) fn target(&self, vector: &ibv_ah_attr) -> Answer<Target> {
+        self.source(vector)?;
+        let own = self.pairing.addr().ip();
+        match Target::of(vector)? {
+            Target::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(Errno::INVAL),
+            Target::Host(ip) if self.is_local => {
+                if !ip.is_loopback() && interface::of(Some(ip)).is_none() {
+                    eprintln!(
+                        "nicety: {} reaches this host alone, and {ip} is none of its addresses: name a device that reaches it, as by \
+                         nicety run --device iwarp@ADDRESS",
+                        self.device.name()
+                    );
+                    return Err(Errno(libc::ENETUNREACH));
+                }
+                Ok(Target::Host(own))
+            }
+            target => Ok(target),
+        }
+    }
+
+    /// Where the process listens that an address vector and the number of a queue pair lead to.
+    ///
+    /// # Errors
+    /// As [`Engine::target`] and [`Target::process_of`], of which the latter is told on standard error, too.
+    pub(crate) fn process_of(&self, vector: &ibv_ah_attr, qp_num: u32) -> Answer<SocketAddr> {
+        let target = self.target(vector)?;
+        target.process_of(qp_num).inspect_err(|_| {
+            eprintln!(
+                "nicety: queue pair {qp_num:#x} of {target} names no process there: exchange ibv_qp.qp_num as it is, of a process \
+                 whose port shows a GID of this kind, or GID 0, which leads to the process by itself"
+            );
+        })
     }
 
     /// Its datagrams, which begin with the first who asks.
@@ -127,8 +178,10 @@ impl Engine {
         if let Some(datagrams) = &*datagrams {
             return Ok(datagrams.clone());
         }
-        let gid = self.gid().ok_or(Errno::OPNOTSUPP)?;
-        let opened = Datagrams::open(&self.device, self.is_local, self.pairing.addr(), gid)?;
+        if self.gids.is_empty() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let opened = Datagrams::open(&self.device, self.is_local, self.pairing.addr(), self.gids.clone())?;
         Ok(datagrams.insert(opened).clone())
     }
 
@@ -254,6 +307,23 @@ impl Engine {
             _ => {}
         }
     }
+}
+
+/// The table of a port: what looks like an RNIC has its first entry alone, as those do. What peers cannot use is said.
+fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
+    let addr = pairing.addr();
+    if !pairing.is_found_by_number() {
+        let Range { start, end } = PORTS;
+        eprintln!(
+            "nicety: {name} has no GID of its address {}, as all ports from {start} to {} of it are taken: exchange GID 0, or end \
+             what listens there",
+            addr.ip(),
+            end - 1
+        );
+    }
+    let mut gids = address::gids(addr, std::process::id() as u16, pairing.is_found_by_number());
+    gids.truncate(if device::kind() == Kind::Rnic { 1 } else { usize::MAX });
+    gids
 }
 
 /// The address of this host that a device of this name keeps to, if it says one.

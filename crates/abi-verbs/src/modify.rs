@@ -141,7 +141,7 @@ pub(crate) fn show(qp: Held<Qp>, state: u32) {
 
 fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
     let engine = qp.context.look()?.engine.clone();
-    let peer = End { addr: address::destination(&attr.ah_attr)?, qp_num: attr.dest_qp_num };
+    let peer = End { addr: engine.process_of(&attr.ah_attr, attr.dest_qp_num)?, qp_num: attr.dest_qp_num };
     // What a program says of retries comes with the next state; until then, for ever.
     let param = ConnParam {
         timeout: PATIENCE,

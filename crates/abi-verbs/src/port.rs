@@ -10,7 +10,7 @@ use verbs::{AtomicCap, DeviceAttr};
 use crate::address;
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::device::{chars, guid};
+use crate::device::{self, Kind, chars, guid};
 use crate::errno::Errno;
 use crate::slab::{Handle, Held};
 use crate::{engine, interface};
@@ -138,7 +138,7 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
         state: n::IBV_PORT_ACTIVE as c_int,
         max_mtu: n::IBV_MTU_4096 as c_int,
         active_mtu: n::IBV_MTU_4096 as c_int,
-        gid_tbl_len: 1,
+        gid_tbl_len: context.engine.gids.len() as c_int,
         port_cap_flags: n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_GIDS,
         max_msg_sz: attr.max_msg_size.try_into().unwrap_or(u32::MAX),
         bad_pkey_cntr: 0,
@@ -176,7 +176,7 @@ pub(crate) fn ibv_query_port(
 /// The GID with this index.
 pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
     check_port(port)?;
-    context.engine.gid().filter(|_| index == 0).ok_or(Errno::INVAL)
+    context.engine.gids.get(index as usize).copied().ok_or(Errno::INVAL)
 }
 
 pub(crate) fn ibv_query_gid(
@@ -191,8 +191,14 @@ pub(crate) fn ibv_query_gid(
     Ok(())
 }
 
-/// What the entry is, as sysfs has it: RoCE of version 2.
-const SYSFS_ROCE_V2: i32 = 1;
+/// What entries of the table are, as the kernel tells them by its calls, and by the files of `gid_attrs/types`; and as
+/// [`ibv_query_gid_type`] has the latter.
+pub(crate) fn gid_kind() -> (u32, &'static str, i32) {
+    match device::kind() {
+        Kind::Hca => (n::IBV_GID_TYPE_ROCE_V2, "RoCE v2", 1),
+        Kind::Rnic => (n::IBV_GID_TYPE_IB, "IB/RoCE v1", 0),
+    }
+}
 
 pub(crate) fn ibv_query_gid_type(
     context: Handle<Context>,
@@ -201,15 +207,18 @@ pub(crate) fn ibv_query_gid_type(
     kind: Out<i32>,
 ) -> Answer {
     gid(context.look()?, port_num.into(), index)?;
-    kind.required(Errno::INVAL)?.set(SYSFS_ROCE_V2);
+    kind.required(Errno::INVAL)?.set(gid_kind().2);
     Ok(())
 }
 
-fn entry(context: Held<Context>) -> Answer<ibv_gid_entry> {
-    let gid = gid(context, 1, 0)?;
+/// The number of the network interface that all entries of the table belong to; 0 if there is none.
+fn interface_of(context: Held<Context>) -> Answer<u32> {
     let interface = interface::of(engine::side(&context.device.look()?.name));
-    let ndev_ifindex = interface.and_then(|name| interface::index(&name)).unwrap_or(0);
-    Ok(ibv_gid_entry { gid, gid_index: 0, port_num: 1, gid_type: n::IBV_GID_TYPE_ROCE_V2, ndev_ifindex })
+    Ok(interface.and_then(|name| interface::index(&name)).unwrap_or(0))
+}
+
+fn entry(gid: ibv_gid, gid_index: u32, ndev_ifindex: u32) -> ibv_gid_entry {
+    ibv_gid_entry { gid, gid_index, port_num: 1, gid_type: gid_kind().0, ndev_ifindex }
 }
 
 pub(crate) fn _ibv_query_gid_ex(
@@ -221,11 +230,12 @@ pub(crate) fn _ibv_query_gid_ex(
     entry_size: usize,
 ) -> Answer {
     let context = context.look()?;
-    gid(context, port_num, gid_index)?;
+    let gid = gid(context, port_num, gid_index)?;
     if flags != 0 || entry_size == 0 {
         return Err(Errno::INVAL);
     }
-    put(&entry(context)?, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
+    let found = entry(gid, gid_index, interface_of(context)?);
+    put(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
 }
 
 /// How many entries there are, or the negative number of an error.
@@ -237,12 +247,18 @@ pub(crate) fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let table = || {
-        let found = entry(context.look()?)?;
-        if flags != 0 || entry_size == 0 || max_entries == 0 {
+        let context = context.look()?;
+        let gids = &context.engine.gids;
+        if flags != 0 || entry_size == 0 || max_entries < gids.len() {
             return Err(Errno::INVAL);
         }
-        put(&found, std::ptr::with_exposed_provenance_mut(entries.addr()), entry_size)?;
-        Ok(1)
+        let place: *mut u8 = std::ptr::with_exposed_provenance_mut(entries.required(Errno::INVAL)?.addr());
+        let interface = interface_of(context)?;
+        for (index, gid) in (0_u32..).zip(gids) {
+            let at = place.wrapping_add((index as usize).wrapping_mul(entry_size));
+            put(&entry(*gid, index, interface), at, entry_size)?;
+        }
+        Ok(gids.len() as isize)
     };
     table().unwrap_or_else(|why: Errno| -(why.0 as isize))
 }

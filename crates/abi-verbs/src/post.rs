@@ -65,7 +65,7 @@ fn send_to(qp: Held<Qp>, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer
     check_state(qp)?;
     // SAFETY: as in `send_all`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
-    let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey);
+    let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey)?;
     let mut gathered = Vec::new();
     qp.post_to(bridge, &request(wr, &mut gathered)?, to)?;
     *next = wr.next;

@@ -522,7 +522,43 @@ fn both_ends_of_connections_in_c_meet() {
     run_c("connections.c", "all connected");
 }
 
-/// Runs a program of `tests/c` on each device.
+#[test]
+fn two_processes_find_each_other_by_ip_addresses_and_numbers() {
+    run_c("gids.c", "all found");
+}
+
+/// Goal: programs that choose the GID of an IP address, as one does for RoCE, meet; between addresses as between hosts, connected and
+/// by datagrams. Method: Debian's programs with the second GID, each end on an address of its own.
+#[test]
+fn programs_meet_by_the_gids_of_their_ip_addresses() {
+    let lines: [(&str, &str, &[&str]); 5] = [
+        ("ibverbs-utils", "ibv_rc_pingpong -g 1 -c -n 100", &["iwarp@127.0.0.2", "iwarp@127.0.0.3"]),
+        ("ibverbs-utils", "ibv_ud_pingpong -g 1 -n 100", &["iwarp@127.0.0.2", "iwarp@127.0.0.3"]),
+        ("ibverbs-utils", "ibv_rc_pingpong -g 1 -c -n 100", &["shm", "shm"]),
+        ("perftest", "ib_write_bw -x 1 -n 100 -F", &["iwarp@127.0.0.3", "iwarp@127.0.0.2"]),
+        ("perftest", "ib_send_lat -x 1 -n 100 -c UD -F", &["shm", "shm"]),
+    ];
+    let names = Names::new();
+    for (package, line, devices) in lines {
+        let (program, options) = line.split_once(' ').expect("options");
+        if !has(program, package) {
+            continue;
+        }
+        let port = free_port();
+        let start = |device: &str| {
+            let mut command = names.command(program, device);
+            command.args(options.split(' ')).args(["-p", &port.to_string()]);
+            command
+        };
+        let mut server = start(devices[0]).spawn().expect("it starts");
+        await_listener(port, &mut server);
+        let client = start(devices[1]).arg("127.0.0.1").spawn().expect("it starts");
+        let said = [finish(client, line), finish(server, line)].concat();
+        assert!(!said.contains("rror") && !said.contains("ailed"), "{line}: {said}");
+    }
+}
+
+/// Runs a program of `tests/c` on each device, whose name is its argument.
 fn run_c(source: &str, says: &str) {
     if !has_compiler() {
         return;
@@ -530,7 +566,7 @@ fn run_c(source: &str, says: &str) {
     let names = Names::new();
     let program = compile(&names, source);
     for device in ["shm", "iwarp@127.0.0.1"] {
-        let said = finish(names.command(&program, device).spawn().expect("it starts"), device);
+        let said = finish(names.command(&program, device).arg(device).spawn().expect("it starts"), device);
         assert!(said.contains(says), "{device}: {said}");
     }
 }

@@ -9,6 +9,8 @@ use cface::lock;
 use verbs::host::{Bell, Span};
 use verbs::{Access, Buf, Cq, Data, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp, SendWr};
 
+use rdma_abi::verbs::ibv_gid;
+
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::ud::MTU;
@@ -27,6 +29,8 @@ pub(crate) struct Destination {
     pub(crate) addr: SocketAddr,
     pub(crate) qp_num: u32,
     pub(crate) qkey: u32,
+    /// The GID that its receiver is told it is from.
+    pub(crate) source: ibv_gid,
 }
 
 /// The other end of a queue pair.

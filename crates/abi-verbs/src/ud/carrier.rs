@@ -11,6 +11,7 @@ use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{End, Pairing};
 use verbs::{ConnParam, Cq, Device, Pd, Qp, Wc, WcOpcode};
 
+use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::ud::MTU;
@@ -38,7 +39,8 @@ const ENTRIES: u32 = 1 << 14;
 pub(crate) struct Datagrams {
     device: Device,
     socket: Descriptor<Socket>,
-    gid: ibv_gid,
+    /// Of its port.
+    gids: Vec<ibv_gid>,
     pd: Pd,
     cq: Cq,
     bridges: Mutex<Bridges>,
@@ -93,7 +95,12 @@ impl Source for Datagrams {
 
 impl Datagrams {
     /// Opens the socket, and starts the thread.
-    pub(crate) fn open(device: &Device, is_local: bool, addr: SocketAddr, gid: ibv_gid) -> Answer<Arc<Self>> {
+    pub(crate) fn open(
+        device: &Device,
+        is_local: bool,
+        addr: SocketAddr,
+        gids: Vec<ibv_gid>,
+    ) -> Answer<Arc<Self>> {
         let socket = Socket::open(is_local, addr).map_err(|why| {
             remark(format_args!("no datagrams on {}: cannot bind {addr}: {why}", device.name()));
             Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
@@ -101,7 +108,7 @@ impl Datagrams {
         let datagrams = Arc::new(Self {
             device: device.clone(),
             socket: Descriptor(socket),
-            gid,
+            gids,
             pd: device.alloc_pd()?,
             cq: device.create_cq(ENTRIES.min(device.attr().max_cqe))?,
             bridges: Mutex::default(),
@@ -240,7 +247,7 @@ impl Datagrams {
             let mut frame = vec![0; HEADER];
             let Some(to) = bridge.take(wc.wr_id, wc.byte_len, &mut frame) else { continue };
             let header =
-                Header { to: to.qp_num, from: bridge.number, qkey: to.qkey, imm: wc.imm, sgid: self.gid };
+                Header { to: to.qp_num, from: bridge.number, qkey: to.qkey, imm: wc.imm, sgid: to.source };
             frame[..HEADER].copy_from_slice(&header.encode());
             let is_behind = turn.waiting.iter().any(|(_, other, _)| *other == to.addr);
             if is_behind || self.socket.0.send(to.addr, &frame) == Sent::Full {
@@ -259,10 +266,16 @@ impl Datagrams {
             let bridge = lock(&self.bridges).programs.get(&header.to).cloned();
             let is_known = |bridge: &Arc<Bridge>| bridge.knows(header.qkey);
             if let Some(bridge) = bridge.filter(is_known) {
-                let head = route_header(payload.len(), header.sgid, self.gid);
+                let head = route_header(payload.len(), header.sgid, self.own_gid(header.sgid));
                 bridge.give(&head, payload, header.imm, header.from);
             }
         }
         true
+    }
+
+    /// The GID by which whoever has this one has sent: of the same kind, as cards have it.
+    fn own_gid(&self, sender: ibv_gid) -> ibv_gid {
+        let is_same = |gid: &&ibv_gid| address::is_link_local(gid) == address::is_link_local(&sender);
+        self.gids.iter().find(is_same).or(self.gids.first()).copied().unwrap_or_default()
     }
 }
