@@ -230,11 +230,12 @@ fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
     {
         return Err(Errno::INVAL);
     }
-    qp.verbs().post_recv(&RecvWr::new(wr.wr_id, elements(wr.sg_list, wr.num_sge)?))?;
-    if let Some(bridge) = &qp.bridge {
-        bridge.expect();
+    let sges = elements(wr.sg_list, wr.num_sge)?;
+    let post = || Ok(qp.verbs().post_recv(&RecvWr::new(wr.wr_id, sges))?);
+    match &qp.bridge {
+        Some(bridge) => bridge.expect(sges.iter().map(|sge| u64::from(sge.length)).sum(), post),
+        None => post(),
     }
-    Ok(())
 }
 
 pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {

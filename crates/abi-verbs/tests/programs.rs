@@ -522,6 +522,13 @@ fn both_ends_of_connections_in_c_meet() {
     run_c("connections.c", "all connected");
 }
 
+/// Goal: on a device of this host only processes of the same user are peers, and nobody else is in their way. Method: another user sends
+/// datagrams to every socket that is to be seen, and takes each name that this user's sockets have or could have.
+#[test]
+fn datagrams_and_names_of_another_user_do_nothing() {
+    run_c("strangers.c", "all held");
+}
+
 #[test]
 fn two_processes_find_each_other_by_ip_addresses_and_numbers() {
     run_c("gids.c", "all found");

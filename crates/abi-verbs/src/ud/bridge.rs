@@ -14,6 +14,7 @@ use rdma_abi::verbs::ibv_gid;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::ud::MTU;
+use crate::ud::counts::Fate;
 use crate::ud::frame::GRH;
 
 /// Messages in each direction that are on the bridge at a time.
@@ -47,8 +48,8 @@ pub(crate) struct Bridge {
     destinations: Mutex<VecDeque<Destination>>,
     /// Whom receives are from that have been filled and not polled, in order.
     sources: Mutex<VecDeque<u32>>,
-    /// Receives that are posted and not filled.
-    receives: AtomicU32,
+    /// Bytes of the receives that are posted and not filled, in order.
+    receives: Mutex<VecDeque<u64>>,
     qkey: AtomicU32,
     is_ready: AtomicBool,
     /// Rung when the device tells something of `end`.
@@ -69,7 +70,7 @@ impl Bridge {
             free: Mutex::new((0..u64::from(SLOTS)).collect()),
             destinations: Mutex::default(),
             sources: Mutex::default(),
-            receives: AtomicU32::new(0),
+            receives: Mutex::default(),
             qkey: AtomicU32::new(0),
             is_ready: AtomicBool::new(false),
             changed: Bell::default(),
@@ -133,9 +134,12 @@ impl Bridge {
         self.end.state() != QpState::ReadyToSend || lock(&self.destinations).is_empty()
     }
 
-    /// The program has posted a receive.
-    pub(crate) fn expect(&self) {
-        self.receives.fetch_add(1, Ordering::Release);
+    /// Posts a receive of the program's, which has so many bytes.
+    pub(crate) fn expect(&self, bytes: u64, post: impl FnOnce() -> Answer) -> Answer {
+        let mut receives = lock(&self.receives);
+        post()?;
+        receives.push_back(bytes);
+        Ok(())
     }
 
     /// Whom the receive is from that the program polls now.
@@ -163,15 +167,29 @@ impl Bridge {
         lock(&self.free).push(slot);
     }
 
-    /// Sends a datagram to the program, if it has a receive; otherwise it is dropped.
-    pub(super) fn give(&self, head: &[u8; GRH], payload: &[u8], imm: Option<u32>, from: u32) {
-        if !self.is_ready.load(Ordering::Acquire) || self.end.state() != QpState::ReadyToSend {
-            return;
+    /// Takes the next receive for so many bytes. One that is too short for them stays: whoever sends a datagram that is too long for
+    /// a receive must not end the queue pair, as an error of its receive would.
+    fn take_receive(&self, bytes: usize) -> Result<(), Fate> {
+        let mut receives = lock(&self.receives);
+        match receives.front() {
+            None => Err(Fate::NoReceive),
+            Some(room) if *room < bytes as u64 => Err(Fate::TooLong),
+            Some(_) => {
+                receives.pop_front();
+                Ok(())
+            }
         }
-        let fewer = |count: u32| count.checked_sub(1);
-        let Some(slot) = lock(&self.free).pop() else { return };
-        if self.receives.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer).is_err() {
-            return self.release(slot);
+    }
+
+    /// Sends a datagram to the program, if it has a receive that is long enough; otherwise it is dropped.
+    pub(super) fn give(&self, head: &[u8; GRH], payload: &[u8], imm: Option<u32>, from: u32) -> Fate {
+        if !self.is_ready.load(Ordering::Acquire) || self.end.state() != QpState::ReadyToSend {
+            return Fate::Unknown;
+        }
+        let Some(slot) = lock(&self.free).pop() else { return Fate::NoReceive };
+        if let Err(fate) = self.take_receive(GRH + payload.len()) {
+            self.release(slot);
+            return fate;
         }
         let at = slot as usize * SLOT;
         let buf = self.back.buf();
@@ -186,6 +204,8 @@ impl Bridge {
         if sent.is_err() {
             lock(&self.sources).pop_back();
             self.release(slot);
+            return Fate::NoReceive;
         }
+        Fate::Received
     }
 }

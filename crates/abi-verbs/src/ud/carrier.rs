@@ -16,8 +16,9 @@ use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::ud::MTU;
 use crate::ud::bridge::{self, Bridge};
+use crate::ud::counts::{Counts, Fate};
 use crate::ud::frame::{HEADER, Header, route_header};
-use crate::ud::socket::{Sent, Socket};
+use crate::ud::socket::{Received, Sent, Socket};
 
 /// Completions that are taken at a time.
 const BATCH: usize = 16;
@@ -41,6 +42,7 @@ pub(crate) struct Datagrams {
     socket: Descriptor<Socket>,
     /// Of its port.
     gids: Vec<ibv_gid>,
+    pub(crate) counts: Counts,
     pd: Pd,
     cq: Cq,
     bridges: Mutex<Bridges>,
@@ -73,6 +75,7 @@ fn leave_at_exit(datagrams: &Arc<Datagrams>) {
             open.iter().for_each(|(_, datagrams)| {
                 let bridges: Vec<_> = lock(&datagrams.bridges).own.values().cloned().collect();
                 datagrams.drain(&bridges);
+                datagrams.socket.0.remove_name();
             });
         };
         // Nobody is left to be told.
@@ -102,13 +105,14 @@ impl Datagrams {
         gids: Vec<ibv_gid>,
     ) -> Answer<Arc<Self>> {
         let socket = Socket::open(is_local, addr).map_err(|why| {
-            remark(format_args!("no datagrams on {}: cannot bind {addr}: {why}", device.name()));
+            remark(format_args!("no datagrams on {}: cannot make the socket of {addr}: {why}", device.name()));
             Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
         })?;
         let datagrams = Arc::new(Self {
             device: device.clone(),
             socket: Descriptor(socket),
             gids,
+            counts: Counts::default(),
             pd: device.alloc_pd()?,
             cq: device.create_cq(ENTRIES.min(device.attr().max_cqe))?,
             bridges: Mutex::default(),
@@ -224,10 +228,16 @@ impl Datagrams {
         let (now, mut full) = (self.device.host().now(), HashSet::new());
         turn.waiting.retain(|(until, to, frame)| {
             let stays = full.contains(to) || self.socket.0.send(*to, frame) == Sent::Full;
-            if stays {
-                full.insert(*to);
+            if !stays {
+                self.counts.count(Fate::Sent);
+                return false;
             }
-            stays && now < *until
+            full.insert(*to);
+            let is_late = now >= *until;
+            if is_late {
+                self.counts.count(Fate::NoRoom);
+            }
+            !is_late
         });
     }
 
@@ -252,6 +262,8 @@ impl Datagrams {
             let is_behind = turn.waiting.iter().any(|(_, other, _)| *other == to.addr);
             if is_behind || self.socket.0.send(to.addr, &frame) == Sent::Full {
                 turn.waiting.push((self.device.host().now() + PATIENCE, to.addr, frame));
+            } else {
+                self.counts.count(Fate::Sent);
             }
         }
         found != 0
@@ -259,18 +271,24 @@ impl Datagrams {
 
     /// Sends what has come by the socket over its bridge; whether there was something.
     fn receive(&self, turn: &mut Turn) -> bool {
-        let Some(len) = self.socket.0.receive(&mut turn.place) else { return false };
-        // What is longer was cut, and none of ours.
-        let whole = turn.place.get(..len).filter(|_| len <= HEADER + MTU);
-        if let Some((header, payload)) = whole.and_then(Header::decode) {
-            let bridge = lock(&self.bridges).programs.get(&header.to).cloned();
-            let is_known = |bridge: &Arc<Bridge>| bridge.knows(header.qkey);
-            if let Some(bridge) = bridge.filter(is_known) {
-                let head = route_header(payload.len(), header.sgid, self.own_gid(header.sgid));
-                bridge.give(&head, payload, header.imm, header.from);
-            }
-        }
+        let fate = match self.socket.0.receive(&mut turn.place) {
+            Received::Nothing => return false,
+            Received::Stranger => Fate::Stranger,
+            // What is longer was cut, and none of ours.
+            Received::Datagram(len) if len > HEADER + MTU => Fate::Malformed,
+            Received::Datagram(len) => self.deliver(&turn.place[..len]),
+        };
+        self.counts.count(fate);
         true
+    }
+
+    /// Sends a datagram over the bridge of its queue pair.
+    fn deliver(&self, bytes: &[u8]) -> Fate {
+        let Some((header, payload)) = Header::decode(bytes) else { return Fate::Malformed };
+        let bridge = lock(&self.bridges).programs.get(&header.to).cloned();
+        let Some(bridge) = bridge.filter(|bridge| bridge.knows(header.qkey)) else { return Fate::Unknown };
+        let head = route_header(payload.len(), header.sgid, self.own_gid(header.sgid));
+        bridge.give(&head, payload, header.imm, header.from)
     }
 
     /// The GID by which whoever has this one has sent: of the same kind, as cards have it.
