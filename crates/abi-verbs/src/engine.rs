@@ -96,8 +96,7 @@ impl Engine {
     fn open(name: &str) -> verbs::Result<Arc<Self>> {
         let device = fabric::open(name, &host::real::host())?;
         let cm = device.create_cm()?;
-        let pairing =
-            Pairing::new(&cm, side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), std::process::id())?;
+        let pairing = Pairing::new(&cm, own_ip(name), std::process::id())?;
         let gids = gids(name, &pairing);
         let is_local = fabric::is_local(name);
         let engine = Arc::new(Self {
@@ -117,6 +116,20 @@ impl Engine {
             .spawn(move || run.serve())
             .map_err(|why| verbs::Error::system("cannot start a thread", why))?;
         Ok(engine)
+    }
+
+    /// The engine of the device with this name, if this process has opened it. While one is being opened, none has.
+    pub(crate) fn opened(name: &str) -> Option<Arc<Self>> {
+        let own = std::process::id();
+        // Opening a device may look at files that this is asked for.
+        let engines = ENGINES.try_lock().ok()?;
+        let (.., engine) = engines.iter().find(|(pid, known, _)| *pid == own && known == name)?;
+        Some(engine.clone())
+    }
+
+    /// What has become of datagrams, by the names of counters; none before there is a queue pair for them.
+    pub(crate) fn datagram_counts(&self) -> Vec<(&'static str, u64)> {
+        lock(&self.datagrams).as_ref().map(|datagrams| datagrams.counts.all().collect()).unwrap_or_default()
     }
 
     /// The first GID of this process's port, if it has one.
@@ -309,7 +322,7 @@ impl Engine {
     }
 }
 
-/// The table of a port: what looks like an RNIC has its first entry alone, as those do. What peers cannot use is said.
+/// The table of a port. That an entry is missing is said.
 fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
     let addr = pairing.addr();
     if !pairing.is_found_by_number() {
@@ -321,9 +334,23 @@ fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
             end - 1
         );
     }
-    let mut gids = address::gids(addr, std::process::id() as u16, pairing.is_found_by_number());
+    shown(address::gids(addr, std::process::id() as u16, pairing.is_found_by_number()))
+}
+
+/// The table of a port whose device this process has not opened: its first entry names no process.
+pub(crate) fn gids_before(name: &str) -> Vec<ibv_gid> {
+    shown(address::gids(SocketAddr::new(own_ip(name), 0), 0, true))
+}
+
+/// What looks like an RNIC has the first entry alone, as those do.
+fn shown(mut gids: Vec<ibv_gid>) -> Vec<ibv_gid> {
     gids.truncate(if device::kind() == Kind::Rnic { 1 } else { usize::MAX });
     gids
+}
+
+/// Where a device of this name is reached.
+fn own_ip(name: &str) -> IpAddr {
+    side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// The address of this host that a device of this name keeps to, if it says one.

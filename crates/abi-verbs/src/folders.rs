@@ -1,10 +1,10 @@
-//! Folders of our devices as programs list them (opendir(3), readdir(3)), where this library is preloaded; see `paths`.
+//! Folders of our devices as programs list them (opendir(3), readdir(3), scandir(3)), where this library is preloaded; see `paths`.
 //!
 //! A program has a stream of the C library's own, of a folder that is on every machine, so that whatever it does with it besides
 //! works; what it reads are names of ours.
 
-use std::collections::HashMap;
 use std::collections::btree_set::IntoIter;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use cface::{contain, lock};
 use libc::{DIR, dirent64};
 
+use crate::errno::Errno;
 use crate::paths::{Entry, next};
 
 /// A folder that is being listed: what has not been read of it, and the entry that was read last.
@@ -44,9 +45,7 @@ extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     let at = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
     let stream = theirs(at);
     if let (Some(Entry::Folder(names)), false) = (place, stream.is_null()) {
-        // SAFETY: numbers and bytes. Test: as above.
-        let entry = Box::new(unsafe { std::mem::zeroed::<dirent64>() });
-        let listing = Listing { names: names.into_iter(), entry };
+        let listing = Listing { names: names.into_iter(), entry: Box::new(entry("")) };
         lock(&LISTINGS).get_or_insert_default().insert(stream.addr(), listing);
         COUNT.fetch_add(1, Ordering::Release);
     }
@@ -61,12 +60,19 @@ fn read(stream: *mut DIR) -> Option<*mut dirent64> {
     let mut listings = lock(&LISTINGS);
     let listing = listings.as_mut()?.get_mut(&stream.addr())?;
     let Some(name) = listing.names.next() else { return Some(std::ptr::null_mut()) };
-    let entry = &mut *listing.entry;
+    *listing.entry = entry(&name);
+    Some(&mut *listing.entry)
+}
+
+/// An entry of a folder.
+fn entry(name: &str) -> dirent64 {
+    // SAFETY: numbers and bytes. Test: `folders_of_devices_are_listed` in tests/programs.rs.
+    let mut entry = unsafe { std::mem::zeroed::<dirent64>() };
     (entry.d_ino, entry.d_off, entry.d_type) = (1, 1, libc::DT_UNKNOWN);
     entry.d_reclen = size_of::<dirent64>() as u16;
     let text = name.bytes().take(entry.d_name.len() - 1).chain([0]);
     entry.d_name.iter_mut().zip(text).for_each(|(to, from)| *to = from as c_char);
-    Some(entry)
+    entry
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -93,6 +99,94 @@ extern "C" fn closedir(stream: *mut DIR) -> c_int {
         COUNT.fetch_sub(1, Ordering::Release);
     }
     theirs(stream)
+}
+
+/// Which entries scandir(3) lists, and in which order.
+type Filter = Option<unsafe extern "C" fn(*const dirent64) -> c_int>;
+type Order = Option<unsafe extern "C" fn(*mut *const dirent64, *mut *const dirent64) -> c_int>;
+
+/// The C library lists by functions of its own, which are not found here.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn scandir64(
+    path: *const c_char,
+    list: *mut *mut *mut dirent64,
+    filter: Filter,
+    order: Order,
+) -> c_int {
+    let theirs = theirs!(c"scandir64": unsafe extern "C" fn(*const c_char, *mut *mut *mut dirent64, Filter, Order) -> c_int);
+    match contain(|| Entry::of(path)).unwrap_or(None) {
+        // SAFETY: what the program passes. Test: `ibstat_describes_the_devices` in tests/programs.rs.
+        Some(Entry::Folder(names)) => unsafe { scan(names, list, filter, order) },
+        // SAFETY: as above.
+        place => unsafe {
+            theirs(place.as_ref().map_or(path, |place| place.stand_in().as_ptr()), list, filter, order)
+        },
+    }
+}
+
+/// Its entries lie as those of [`scandir64`] do.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn scandir(
+    path: *const c_char,
+    list: *mut *mut *mut dirent64,
+    filter: Filter,
+    order: Order,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { scandir64(path, list, filter, order) }
+}
+
+/// Lists names as scandir(3) does: a program frees each entry, and the list.
+///
+/// # Safety
+/// `list` must be a place for the list, and the functions those of scandir(3).
+unsafe fn scan(
+    names: BTreeSet<String>,
+    list: *mut *mut *mut dirent64,
+    filter: Filter,
+    order: Order,
+) -> c_int {
+    let entries = names.iter().map(|name| entry(name));
+    // SAFETY: the program's function looks at an entry. Test: `ibstat_describes_the_devices` in tests/programs.rs.
+    let is_wanted = |entry: &dirent64| filter.is_none_or(|filter| unsafe { filter(&raw const *entry) } != 0);
+    let entries: Vec<dirent64> = entries.filter(is_wanted).collect();
+    let Some(found) = allocated(&vec![std::ptr::null_mut::<dirent64>(); entries.len()]) else {
+        return no_memory();
+    };
+    for (at, entry) in entries.iter().enumerate() {
+        let Some(place) = allocated(std::slice::from_ref(entry)) else { return no_memory() };
+        // SAFETY: the list has a place for each. Test: as above.
+        unsafe { found.add(at).write(place) };
+    }
+    if let Some(order) = order {
+        type Any = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+        // SAFETY: a function of the same form, which gets addresses of entries in the list, as scandir(3) says. Test: as above.
+        unsafe {
+            let order = std::mem::transmute::<unsafe extern "C" fn(_, _) -> c_int, Any>(order);
+            libc::qsort(found.cast(), entries.len(), size_of::<*mut dirent64>(), Some(order));
+        }
+    }
+    // SAFETY: the program's place for the list. Test: as above.
+    unsafe { list.write(found) };
+    entries.len() as c_int
+}
+
+/// A copy that a program gives back by free(3), if there is memory for it.
+fn allocated<T: Copy>(values: &[T]) -> Option<*mut T> {
+    // SAFETY: memory for so many values, or NULL, and a copy of them. Test: as above.
+    unsafe {
+        let place: *mut T = libc::malloc(size_of_val(values).max(1)).cast();
+        (!place.is_null()).then(|| place.copy_from_nonoverlapping(values.as_ptr(), values.len()))?;
+        Some(place)
+    }
+}
+
+/// What scandir(3) answers without memory; what had been listed by then is lost.
+fn no_memory() -> c_int {
+    Errno::NOMEM.leave();
+    -1
 }
 
 /// By which ls(1) looks before it lists.

@@ -23,6 +23,7 @@
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
 //! | `text` | names and rates |
+//! | `sysfs` | the files of a device, as the kernel has them |
 //! | `paths`, `folders`, `interface` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
 //! | `cm` | librdmacm |
 
@@ -55,6 +56,7 @@ mod post;
 mod qp;
 mod slab;
 mod srq;
+mod sysfs;
 mod tables;
 mod text;
 mod ud;

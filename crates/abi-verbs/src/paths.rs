@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cface::contain;
 
-use crate::device::{self, Kind};
+use crate::device;
 use crate::errno::Errno;
-use crate::text::guid_text;
-use crate::{engine, interface};
+use crate::sysfs;
 
 /// What one of these paths leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,19 +34,6 @@ const VIRTUAL_VERBS: &str = "/sys/devices/virtual/infiniband_verbs";
 
 /// What is in each of the classes, where it lies, and what names begin with.
 const LINKS: [(&str, &str, &str); 2] = [(CLASS, VIRTUAL, "nicety"), (VERBS_CLASS, VIRTUAL_VERBS, "uverbs")];
-
-/// Attributes of a device. What only an opened one has, as its GIDs, is not among them.
-const ATTRIBUTES: &[&str] = &[
-    "node_type",
-    "node_guid",
-    "sys_image_guid",
-    "fw_ver",
-    "ports/1/state",
-    "ports/1/phys_state",
-    "ports/1/rate",
-    "ports/1/link_layer",
-    "ports/1/gid_attrs/types/0",
-];
 
 impl Entry {
     /// What a program's path leads to, if it is one of these and there is something.
@@ -72,45 +58,25 @@ impl Entry {
         }
         let split = |folder| below(folder).map(|rest| rest.split_once('/').unwrap_or((rest, "")));
         if let Some((name, attribute)) = split(VIRTUAL) {
-            let index = number(name, "nicety")?;
-            return Self::attribute(index, attribute).or_else(|| Self::folder(index, attribute));
+            return Self::of_device(number(name, "nicety")?, attribute);
         }
         let (name, attribute) = split(VIRTUAL_VERBS)?;
         Self::of_verbs(number(name, "uverbs")?, attribute)
     }
 
-    /// A folder of a device: one that an attribute is below, or that of its network interface.
-    fn folder(index: usize, path: &str) -> Option<Self> {
-        let device = device::all().get(index)?.look().ok()?;
-        let interface = interface::of(engine::side(&device.name)).map(|name| format!("device/net/{name}"));
-        if interface.as_deref() == Some(path) {
-            return Some(Self::Folder(BTreeSet::new()));
+    /// What is at a path of a device: a file, or a folder that files are below.
+    fn of_device(index: usize, path: &str) -> Option<Self> {
+        let files = sysfs::files(index)?;
+        match files.get(path) {
+            Some(Some(text)) => return Some(Self::Attribute(text.clone())),
+            Some(None) => return Some(Self::Folder(BTreeSet::new())),
+            None => {}
         }
-        let paths = ATTRIBUTES.iter().copied().chain(interface.as_deref());
-        let below = paths.filter_map(|name| {
-            if path.is_empty() { Some(name) } else { name.strip_prefix(path)?.strip_prefix('/') }
+        let below = files.keys().filter_map(|name| {
+            if path.is_empty() { Some(name.as_str()) } else { name.strip_prefix(path)?.strip_prefix('/') }
         });
         let names: BTreeSet<_> = below.filter_map(|rest| rest.split('/').next().map(str::to_owned)).collect();
         (!names.is_empty()).then_some(Self::Folder(names))
-    }
-
-    /// An attribute of a device, of those that [`ATTRIBUTES`] lists.
-    fn attribute(index: usize, name: &str) -> Option<Self> {
-        let is_hca = device::kind() == Kind::Hca;
-        let text = match name {
-            "node_type" => if is_hca { "1: CA" } else { "4: RNIC" }.to_owned(),
-            "node_guid" | "sys_image_guid" => {
-                guid_text(device::guid(&device::all().get(index)?.look().ok()?.name))
-            }
-            "fw_ver" => env!("CARGO_PKG_VERSION").to_owned(),
-            "ports/1/state" => "4: ACTIVE".to_owned(),
-            "ports/1/phys_state" => "5: LinkUp".to_owned(),
-            "ports/1/rate" => "100 Gb/sec (4X EDR)".to_owned(),
-            "ports/1/link_layer" => "Ethernet".to_owned(),
-            "ports/1/gid_attrs/types/0" => if is_hca { "RoCE v2" } else { "IB/RoCE v1" }.to_owned(),
-            _ => return None,
-        };
-        Some(Self::Attribute(text + "\n"))
     }
 
     fn of_verbs(index: usize, name: &str) -> Option<Self> {
@@ -343,12 +309,15 @@ mod tests {
             ["uverbs0", "nicety0", "uverbs0", "uverbs0"]
         );
         let device = |path: &str| names(&format!("{CLASS}/nicety0{path}"));
-        assert_eq!(device(""), "device fw_ver node_guid node_type ports sys_image_guid");
-        assert_eq!(device("/ports/1"), "gid_attrs link_layer phys_state rate state");
+        let own = "board_id device fw_ver hca_type hw_rev node_desc node_guid node_type ports sys_image_guid";
+        assert_eq!(device(""), own);
+        let port = "cap_mask counters gid_attrs gids lid lid_mask_count link_layer phys_state pkeys rate sm_lid sm_sl state";
+        assert_eq!(device("/ports/1"), port);
+        assert_eq!(
+            (device("/ports/1/gids"), device("/ports/1/gid_attrs")),
+            ("0 1".into(), "ndevs types".into())
+        );
         assert_eq!(["/ports/", "/device/net/", "/device/net/lo"].map(device), ["1", "lo", ""]);
-        for name in ATTRIBUTES {
-            assert!(matches!(Entry::attribute(0, name), Some(Entry::Attribute(_))), "{name}");
-        }
         assert_eq!(Entry::find("/dev/infiniband/uverbs0"), Some(Entry::Device));
         let kind = Entry::Attribute("RoCE v2\n".to_owned());
         assert_eq!(Entry::find("/sys/class/infiniband/nicety0/ports/1/gid_attrs/types/0"), Some(kind));

@@ -16,7 +16,13 @@ use crate::slab::{Handle, Held};
 use crate::{engine, interface};
 
 /// The default partition, of which everyone is a full member.
-const PKEY: u16 = 0xffff;
+pub(crate) const PKEY: u16 = 0xffff;
+
+/// What a port says that it can do.
+pub(crate) const CAPABILITIES: u32 = n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_GIDS;
+
+/// There has been no other.
+pub(crate) const HW_VERSION: u32 = 0;
 
 /// Programs tell from it that there is a device: NCY in letters, of those numbers (OUIs) that are given to nobody.
 const VENDOR: u32 = u32::from_be_bytes(*b"\0NCY");
@@ -42,7 +48,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         page_size_cap: 4096,
         vendor_id: VENDOR,
         vendor_part_id: 0,
-        hw_ver: 0,
+        hw_ver: HW_VERSION,
         max_qp: count(attr.max_qp),
         max_qp_wr: count(attr.max_qp_wr),
         device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID,
@@ -128,7 +134,7 @@ fn check_port(port: u32) -> Answer {
 /// What a port of four lanes at 25 Gb/s says: there is no wire to ask.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
-const LINK_UP: u8 = 5;
+pub(crate) const LINK_UP: u8 = 5;
 
 pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: usize) -> Answer {
     let context = context.look()?;
@@ -139,7 +145,7 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
         max_mtu: n::IBV_MTU_4096 as c_int,
         active_mtu: n::IBV_MTU_4096 as c_int,
         gid_tbl_len: context.engine.gids.len() as c_int,
-        port_cap_flags: n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_GIDS,
+        port_cap_flags: CAPABILITIES,
         max_msg_sz: attr.max_msg_size.try_into().unwrap_or(u32::MAX),
         bad_pkey_cntr: 0,
         qkey_viol_cntr: 0,

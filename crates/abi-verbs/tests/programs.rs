@@ -489,6 +489,71 @@ fn paths_of_devices_are_found_by_other_calls() {
     assert!(said.contains("all found"), "{said}");
 }
 
+/// Files of a port say what functions do, as which of the two kinds a device looks.
+#[test]
+fn files_of_a_port_agree_with_functions() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "sysfs.c");
+    for device in ["shm", "iwarp@127.0.0.1"] {
+        for kind in ["hca", "rnic"] {
+            let mut command = names.command(&program, device);
+            command.arg(kind).env("NICETY_VERBS_KIND", kind).env("LD_PRELOAD", library());
+            let said = finish(command.spawn().expect("it starts"), kind);
+            assert!(said.contains("all agree"), "{device} as {kind}: {said}");
+        }
+    }
+}
+
+/// ibstat goes by libibumad, which reads files alone.
+#[test]
+fn ibstat_describes_the_devices() {
+    if !has("ibstat", "infiniband-diags") {
+        return;
+    }
+    let names = Names::new();
+    let run = |line: &str| {
+        let mut command = names.command("ibstat", "shm;iwarp@127.0.0.1");
+        command.args(line.split_whitespace()).env("LD_PRELOAD", library());
+        finish(command.spawn().expect("it starts"), "ibstat")
+    };
+    assert_eq!(run("-l"), "nicety0\nnicety1\n");
+    let described = run("");
+    for line in [
+        "CA 'nicety0'",
+        "CA 'nicety1'",
+        "CA type: nicety iwarp",
+        "Number of ports: 1",
+        "Hardware version: 0",
+        "State: Active",
+        "Physical state: LinkUp",
+        "Rate: 100",
+        "Capability mask: 0x04010000",
+        "Link layer: Ethernet",
+    ] {
+        assert!(described.contains(line), "{line}: {described}");
+    }
+    let one = run("nicety1 1");
+    assert!(one.contains("CA: 'nicety1'") && one.contains("Port GUID: 0x7f00000100000000"), "{one}");
+}
+
+/// Goal: a script that looks for a device with an address of IPv4, as valkey's test does, finds it. Method: the names of devices, and the
+/// network interface of the first GID, by Python.
+#[test]
+fn python_finds_the_network_interface_of_a_device() {
+    if !has("python3", "python3") {
+        return;
+    }
+    let names = Names::new();
+    let script = "import os\nroot = '/sys/class/infiniband/'\nfor device in os.listdir(root):\n  \
+                  print(device, open(root + device + '/ports/1/gid_attrs/ndevs/0').readline().strip())";
+    let mut python = names.command("python3", "shm");
+    python.args(["-c", script]).env("LD_PRELOAD", library());
+    assert_eq!(finish(python.spawn().expect("it starts"), "python3"), "nicety0 lo\n");
+}
+
 /// Scripts ask ls(1) for devices and their network interfaces.
 #[test]
 fn folders_of_devices_are_listed() {

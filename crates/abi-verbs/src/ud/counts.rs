@@ -23,12 +23,29 @@ pub(super) enum Fate {
     NoRoom,
 }
 
+/// In the order of [`Fate`], as the port's hardware counters are called.
+const NAMES: [&str; 8] = [
+    "ud_sent",
+    "ud_received",
+    "ud_dropped_no_receive",
+    "ud_dropped_too_long",
+    "ud_dropped_unknown",
+    "ud_dropped_malformed",
+    "ud_dropped_stranger",
+    "ud_dropped_no_room",
+];
+
 /// How many datagrams had each fate.
 #[derive(Debug, Default)]
-pub(crate) struct Counts([AtomicU64; Fate::NoRoom as usize + 1]);
+pub(crate) struct Counts([AtomicU64; NAMES.len()]);
 
 impl Counts {
     pub(super) fn count(&self, fate: Fate) {
         self.0[fate as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each with its name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        NAMES.into_iter().zip(self.0.iter().map(|count| count.load(Ordering::Relaxed)))
     }
 }
