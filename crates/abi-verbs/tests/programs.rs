@@ -507,6 +507,20 @@ fn files_of_a_port_agree_with_functions() {
     }
 }
 
+/// Goal: a library that chooses ports as NCCL does takes those of our devices, and the GIDs that are addresses. Method: a program by the
+/// same rules, which finds libibverbs by dlopen(3).
+#[test]
+fn ports_are_chosen_by_the_rules_of_nccl() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "port_check.c");
+    let mut command = names.command(&program, "shm;iwarp@127.0.0.1");
+    let said = finish(command.env("LD_PRELOAD", library()).spawn().expect("it starts"), "port_check");
+    assert!(said.contains("all usable"), "{said}");
+}
+
 /// ibstat goes by libibumad, which reads files alone.
 #[test]
 fn ibstat_describes_the_devices() {
