@@ -11,6 +11,7 @@ mod namespaces;
 mod serve;
 mod soak;
 mod stopped;
+mod strangers;
 
 use anyhow::{Result, bail};
 
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[Attack] = &[
     forks::ATTACK,
     namespaces::ATTACK,
     memory::ATTACK,
+    strangers::ATTACK,
 ];
 
 /// What a child does until it ends or is killed.
