@@ -1,0 +1,267 @@
+//! The handler of SIGSEGV and SIGBUS, which makes an error of a fault in guarded code and passes on everything else.
+//!
+//! A program may have handlers of its own (sanitizers, language runtimes, crash reporters), before and after this one. What was
+//! there before is called as the kernel would have called it. A handler that a program installs afterwards replaces this one,
+//! which [`arm`] notices at the next registration. It then goes on top of that one, as a new *level*: each level is a function of
+//! its own with its own predecessor, so that a handler which passes faults on to what it has replaced reaches a lower level and
+//! not itself.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use libc::{sigaction, siginfo_t, sigset_t};
+
+use crate::table;
+
+/// The signals of memory that cannot be accessed: not mapped or not so, and mapped beyond the end of a file.
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// How often the handler goes on top of different ones, for each signal. A program that has installed more handlers than this,
+/// one after the other, keeps the last of its own on top.
+const LEVELS: usize = 8;
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+const HANDLERS: [Handler; LEVELS] = [
+    on_fault::<0>,
+    on_fault::<1>,
+    on_fault::<2>,
+    on_fault::<3>,
+    on_fault::<4>,
+    on_fault::<5>,
+    on_fault::<6>,
+    on_fault::<7>,
+];
+
+/// What the levels of a signal have replaced.
+struct Levels {
+    used: AtomicUsize,
+    replaced: [UnsafeCell<MaybeUninit<sigaction>>; LEVELS],
+}
+
+// SAFETY: a place is written before its level is installed, by the thread that arms, and only read afterwards.
+// Test: handlers_from_before_and_after_are_called.
+unsafe impl Sync for Levels {}
+
+static ALL: [Levels; SIGNALS.len()] = [const {
+    Levels { used: AtomicUsize::new(0), replaced: [const { UnsafeCell::new(MaybeUninit::uninit()) }; LEVELS] }
+}; SIGNALS.len()];
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+/// The process in which a thread installs handlers, or 0. Not a lock of the standard library: it may be taken while another
+/// thread forks, and the child must not wait for a thread that it does not have.
+static ARMING: AtomicI32 = AtomicI32::new(0);
+
+/// Whether faults in guarded code are errors: [`arm`] has been called.
+#[inline]
+pub fn is_armed() -> bool {
+    ARMED.load(Ordering::Relaxed)
+}
+
+/// From now on a fault in a function of this crate is an error of that function. Installs the handlers, or puts them back on top
+/// of those that the program has installed since the last call: two system calls if there is nothing to do.
+///
+/// A thread that blocks SIGSEGV or SIGBUS is not helped: Linux ends a process that faults with the signal blocked.
+///
+/// # Errors
+/// Where sigaction(2) is forbidden.
+pub fn arm() -> io::Result<()> {
+    for (signal, levels) in SIGNALS.into_iter().zip(&ALL) {
+        if level_of(&installed(signal)?).is_none() {
+            install(signal, levels)?;
+        }
+    }
+    ARMED.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Unblocks both signals in the calling thread; what was blocked of them. For threads that copy on behalf of others, which
+/// inherit the mask of the thread that has started them.
+pub fn unblock() -> Unblocked {
+    let (mut set, mut before) = (empty(), empty());
+    // SAFETY: sets of this function's own. Test: a_blocked_signal_is_unblocked_for_a_check.
+    unsafe {
+        for signal in SIGNALS {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
+    }
+    Unblocked(before)
+}
+
+/// The signals that a thread has blocked before [`unblock`].
+pub struct Unblocked(sigset_t);
+
+impl Unblocked {
+    /// Blocks again what was blocked.
+    pub fn restore(self) {
+        // SAFETY: the set is initialised. Test: as `unblock`.
+        let was = |signal: &c_int| unsafe { libc::sigismember(&raw const self.0, *signal) } == 1;
+        if SIGNALS.iter().any(was) {
+            // SAFETY: as above.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        }
+    }
+}
+
+fn empty() -> sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset(3) initialises it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// What is done about a signal now.
+fn installed(signal: c_int) -> io::Result<sigaction> {
+    change(signal, None)
+}
+
+/// Changes what is done about a signal, or asks: what was done before.
+fn change(signal: c_int, to: Option<&sigaction>) -> io::Result<sigaction> {
+    let mut before = MaybeUninit::<sigaction>::zeroed();
+    let to = to.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: both are actions, or null; the handlers are functions of this file, or were installed before.
+    match unsafe { libc::sigaction(signal, to, before.as_mut_ptr()) } {
+        // SAFETY: sigaction(2) has written it, and all zeros would be an action, too.
+        0 => Ok(unsafe { before.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The level whose handler an action is.
+fn level_of(action: &sigaction) -> Option<usize> {
+    HANDLERS.iter().position(|handler| *handler as usize == action.sa_sigaction)
+}
+
+/// Goes on top of what is installed.
+fn install(signal: c_int, levels: &Levels) -> io::Result<()> {
+    let own = std::process::id() as i32;
+    loop {
+        match ARMING.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => break,
+            // Left behind by a thread of the process that this one was forked from.
+            Err(other) if other != own => {
+                let _ = ARMING.compare_exchange(other, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+    let result = install_alone(signal, levels);
+    ARMING.store(0, Ordering::Release);
+    result
+}
+
+fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
+    let current = installed(signal)?;
+    let used = levels.used.load(Ordering::Relaxed);
+    if level_of(&current).is_some() {
+        return Ok(());
+    }
+    // A handler that comes again gets the level that it had.
+    let level = (0..used).find(|&level| is_same(&levels.replaced(level), &current)).unwrap_or(used);
+    let Some(place) = levels.replaced.get(level) else { return Ok(()) };
+    if level == used {
+        // SAFETY: nobody reads it before its level is installed, and one thread at a time is here.
+        unsafe { (*place.get()).write(current) };
+        levels.used.store(used + 1, Ordering::Release);
+    }
+    change(signal, Some(&on_top_of(&current, HANDLERS[level]))).map(drop)
+}
+
+impl Levels {
+    /// What a level that is used has replaced.
+    fn replaced(&self, level: usize) -> sigaction {
+        // SAFETY: written before the level was counted, or installed, and not changed since.
+        unsafe { (*self.replaced[level].get()).assume_init_read() }
+    }
+}
+
+fn is_same(one: &sigaction, other: &sigaction) -> bool {
+    (one.sa_sigaction, one.sa_flags) == (other.sa_sigaction, other.sa_flags)
+}
+
+/// The action of a handler that stands for another: with its stack and its mask, so that it can be called as a function.
+fn on_top_of(other: &sigaction, handler: Handler) -> sigaction {
+    let mut action = *other;
+    action.sa_sigaction = handler as usize;
+    action.sa_flags = if is_function(other) {
+        (other.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND
+    } else {
+        action.sa_mask = empty();
+        libc::SA_SIGINFO | libc::SA_ONSTACK
+    };
+    action
+}
+
+fn is_function(action: &sigaction) -> bool {
+    action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
+}
+
+extern "C" fn on_fault<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel, or a handler that passes the signal on, gives what belongs to it. Tests: those of `copy`.
+    let is_recovered = unsafe {
+        is_fault(signal, (*info).si_code) && table::recover(context.cast(), (*info).si_addr().addr())
+    };
+    if !is_recovered {
+        // SAFETY: as above.
+        unsafe { pass_on(LEVEL, signal, info, context) };
+    }
+}
+
+/// Whether the instruction at which a signal came is its cause, and would cause it again: not so if a process has sent it, or if
+/// the kernel reports memory that failed elsewhere.
+fn is_fault(signal: c_int, code: c_int) -> bool {
+    code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO)
+}
+
+/// Does what would have been done without the handler of this level.
+///
+/// # Safety
+/// The arguments are those of a signal handler.
+unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let levels = SIGNALS.into_iter().zip(&ALL).find(|(own, _)| *own == signal);
+    let Some(before) = levels.map(|(_, levels)| levels.replaced(level)) else { return };
+    if is_function(&before) {
+        if before.sa_flags & libc::SA_RESETHAND != 0 {
+            be_default(signal);
+        }
+        // SAFETY: the handler that was installed, called as it has asked for.
+        unsafe {
+            if before.sa_flags & libc::SA_SIGINFO != 0 {
+                let handler: Handler = std::mem::transmute(before.sa_sigaction);
+                handler(signal, info, context);
+            } else {
+                let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
+                handler(signal);
+            }
+        }
+        return;
+    }
+    // SAFETY: as above.
+    if is_fault(signal, unsafe { (*info).si_code }) {
+        // Ignoring a fault ends the process, too (sigaction(2)). It comes again when this returns, with all that belongs to it.
+        be_default(signal);
+    } else if before.sa_sigaction == libc::SIG_DFL {
+        be_default(signal);
+        // Blocked until this returns; then it is as if it came only now.
+        // SAFETY: the kernel copies what this process was sent itself.
+        unsafe {
+            let (process, thread) = (libc::getpid(), libc::gettid());
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
+        }
+    }
+}
+
+/// Has the kernel do about a signal what it does by default. Called within signal handlers.
+fn be_default(signal: c_int) {
+    // SAFETY: all zeros is the default action without flags.
+    let action: sigaction = unsafe { std::mem::zeroed() };
+    // It cannot fail: the signal is one that there is, and this process may do so, as it has installed this handler.
+    let _ = change(signal, Some(&action));
+}

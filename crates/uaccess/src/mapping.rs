@@ -1,0 +1,375 @@
+//! Whether a range of memory may be accessed, asked when it is registered.
+//!
+//! A card finds out by pinning each page, which also brings it into memory. Here the first and the last page of a range are
+//! touched, and all pages of a short range: that costs a few nanoseconds for each, as nothing asks the kernel. Of a long range
+//! only its mappings are asked for, so that a large one of which little is used stays as small as it is: by PROCMAP_QUERY
+//! (Linux 6.11), else by reading /proc/self/maps. Where neither can be had, msync(2) finds holes, and pages at equal distances
+//! are touched.
+
+use std::arch::asm;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+
+use crate::handler::{self, unblock};
+use crate::table::guard;
+
+const PAGE: usize = 4096;
+/// Ranges of up to this length are touched page by page: as long as that costs less than one question to the kernel.
+const SHORT: usize = 64 * PAGE;
+/// Pages of a long range that are touched where its mappings are not known.
+const SAMPLES: usize = 4096;
+
+/// Why a range may not be accessed as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRange {
+    /// The range goes beyond the last address.
+    #[error("it goes beyond the end of all memory")]
+    Wraps,
+    /// There is a hole.
+    #[error("nothing is mapped at {0:#x}")]
+    NotMapped(usize),
+    /// It may not be read: protected, or beyond the end of its file.
+    #[error("at {0:#x} it may not be read (PROT_NONE, or behind the end of its file)")]
+    NotReadable(usize),
+    /// It may be read and not written.
+    #[error("at {0:#x} it may only be read")]
+    NotWritable(usize),
+}
+
+/// Checks that all of `len` bytes at `at` may be read now, and written if this is asked for. A page may be brought into memory by
+/// that, and none is changed.
+///
+/// # Errors
+/// [`BadRange`], with the first address that was found.
+pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
+    let start = at.addr();
+    let end = start.checked_add(len).ok_or(BadRange::Wraps)?;
+    if len == 0 {
+        return Ok(());
+    }
+    let is_short = len <= SHORT;
+    if !is_short {
+        check_mappings(start, end, writes)?;
+    }
+    let blocked = unblock();
+    let found = if is_short {
+        touch_all(start, end, PAGE, writes)
+    } else {
+        touch(start, writes).and_then(|()| touch(end - 1, writes))
+    };
+    blocked.restore();
+    found
+}
+
+/// An address in the first page of a range, and the first addresses of the pages behind it, or of one of them in each stride.
+#[inline]
+fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize> {
+    std::iter::once(start).chain(((start / PAGE + 1) * PAGE..end).step_by(stride))
+}
+
+/// Touches a byte of each of these pages.
+fn touch_all(start: usize, end: usize, stride: usize, writes: bool) -> Result<(), BadRange> {
+    pages(start, end, stride).try_for_each(|at| touch(at, writes))
+}
+
+#[inline]
+fn touch(at: usize, writes: bool) -> Result<(), BadRange> {
+    let is_there = if writes { touch_to_write(at) } else { touch_to_read(at) };
+    if is_there { Ok(()) } else { Err(why(at, writes)) }
+}
+
+/// Reads a byte; false if that faults.
+#[inline]
+fn touch_to_read(at: usize) -> bool {
+    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test: what_is_not_there_is_found.
+    unsafe {
+        asm!(
+            "2: mov {t:l}, byte ptr [{at}]",
+            "3:",
+            guard!("2b", "3b", "{fault}", "0"),
+            t = out(reg) _,
+            at = in(reg) at,
+            fault = label { return false },
+            options(nostack, preserves_flags)
+        );
+    }
+    true
+}
+
+/// Writes what a byte holds, in one step, whoever changes it meanwhile; false if that faults.
+#[inline]
+fn touch_to_write(at: usize) -> bool {
+    // SAFETY: no value changes; otherwise as `touch_to_read`.
+    unsafe {
+        asm!(
+            "2: lock or byte ptr [{at}], 0",
+            "3:",
+            guard!("2b", "3b", "{fault}", "0"),
+            at = in(reg) at,
+            fault = label { return false },
+            options(nostack)
+        );
+    }
+    true
+}
+
+/// Why a byte faults.
+#[cold]
+fn why(at: usize, writes: bool) -> BadRange {
+    if !is_mapped(at & !(PAGE - 1), PAGE) {
+        BadRange::NotMapped(at)
+    } else if writes && touch_to_read(at) {
+        BadRange::NotWritable(at)
+    } else {
+        BadRange::NotReadable(at)
+    }
+}
+
+/// Whether there is no hole in a range of whole pages, whatever the pages allow.
+fn is_mapped(at: usize, len: usize) -> bool {
+    // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test: what_is_not_there_is_found.
+    unsafe { libc::msync(std::ptr::without_provenance_mut(at), len, libc::MS_ASYNC) == 0 }
+}
+
+/// What a mapping allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    start: usize,
+    end: usize,
+    reads: bool,
+    writes: bool,
+}
+
+/// Checks the mappings of a long range.
+fn check_mappings(start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
+    let Ok(maps) = File::open("/proc/self/maps") else { return check_without_proc(start, end, writes) };
+    let mut at = start;
+    while at < end {
+        match query(&maps, at) {
+            Query::Found(mapping) => at = allowed(&mapping, at, writes)?,
+            Query::Nothing => return Err(BadRange::NotMapped(at)),
+            Query::Unknown => return check_text(BufReader::new(maps), start, end, writes),
+        }
+    }
+    Ok(())
+}
+
+/// The end of a mapping at `at`, if it allows what is needed.
+fn allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, BadRange> {
+    match mapping {
+        Mapping { start, .. } if *start > at => Err(BadRange::NotMapped(at)),
+        Mapping { reads: false, .. } => Err(BadRange::NotReadable(at)),
+        Mapping { writes: false, .. } if writes => Err(BadRange::NotWritable(at)),
+        Mapping { end, .. } => Ok(*end),
+    }
+}
+
+enum Query {
+    Found(Mapping),
+    Nothing,
+    /// The kernel does not know the question.
+    Unknown,
+}
+
+/// `struct procmap_query` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct ProcmapQuery {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+/// `PROCMAP_QUERY`: `_IOWR('f', 17, struct procmap_query)`.
+const PROCMAP_QUERY: libc::Ioctl =
+    (3 << 30 | size_of::<ProcmapQuery>() << 16 | 0x66 << 8 | 17) as libc::Ioctl;
+const READABLE: u64 = 1;
+const WRITABLE: u64 = 2;
+
+/// The mapping that an address is in.
+fn query(maps: &File, at: usize) -> Query {
+    let mut query =
+        ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: at as u64, ..Default::default() };
+    // SAFETY: the kernel reads and writes the structure, no more than its size says. Test: long_ranges_are_checked_by_mapping.
+    let done = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } == 0;
+    if done {
+        let (start, end) = (query.vma_start as usize, query.vma_end as usize);
+        let allows = |right| query.vma_flags & right != 0;
+        return Query::Found(Mapping { start, end, reads: allows(READABLE), writes: allows(WRITABLE) });
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::ENOENT) => Query::Nothing,
+        _ => Query::Unknown,
+    }
+}
+
+/// As [`check_mappings`], by the text of /proc/self/maps: in order of addresses, one mapping in each line.
+fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
+    let mut at = start;
+    for mapping in text.lines().map_while(Result::ok).filter_map(|line| parse(&line)) {
+        if mapping.end > at {
+            at = allowed(&mapping, at, writes)?;
+        }
+        if at >= end {
+            return Ok(());
+        }
+    }
+    Err(BadRange::NotMapped(at))
+}
+
+/// A line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`.
+fn parse(line: &str) -> Option<Mapping> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next()?.as_bytes();
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let (reads, writes) = (rights.first()? == &b'r', rights.get(1)? == &b'w');
+    Some(Mapping { start: address(start)?, end: address(end)?, reads, writes })
+}
+
+/// As [`check_mappings`], without /proc.
+fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
+    let first = start & !(PAGE - 1);
+    if !is_mapped(first, end - first) {
+        // Which page it is is not worth a search.
+        return Err(BadRange::NotMapped(start));
+    }
+    let stride = ((end - start) / SAMPLES).next_multiple_of(PAGE).max(PAGE);
+    let blocked = unblock();
+    let found = touch_all(start, end, stride, writes);
+    blocked.restore();
+    found
+}
+
+/// Whether every page of a range may be read now. It costs little more than 1 ns for each, so that a data path can ask before a
+/// system call whose effect could not be undone. True unasked where faults are not errors.
+#[inline]
+#[must_use]
+pub fn is_readable(at: *const u8, len: usize) -> bool {
+    let end = at.addr().saturating_add(len);
+    !handler::is_armed() || len == 0 || pages(at.addr(), end, PAGE).all(touch_to_read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Pages;
+
+    type Way = fn(usize, usize, bool) -> Result<(), BadRange>;
+
+    /// Every way of finding out about the mappings of a long range.
+    const WAYS: [Way; 3] = [
+        check_mappings,
+        |start, end, writes| {
+            let maps = File::open("/proc/self/maps").expect("it is there");
+            check_text(BufReader::new(maps), start, end, writes)
+        },
+        check_without_proc,
+    ];
+
+    #[test]
+    fn what_is_not_there_is_found() {
+        crate::arm().expect("a handler");
+        let pages = Pages::new(8);
+        pages.protect(1..2, libc::PROT_READ);
+        pages.protect(3..4, libc::PROT_NONE);
+        pages.unmap(5..6);
+        let at = |page: usize| pages.at(page * PAGE).addr();
+        let found = |page: usize, len, writes| check(pages.at(page * PAGE), len, writes);
+        for writes in [false, true] {
+            assert_eq!(found(0, PAGE, writes), Ok(()));
+            assert_eq!(found(0, 0, writes), Ok(()));
+            assert_eq!(found(6, 2 * PAGE, writes), Ok(()));
+            assert_eq!(found(2, PAGE + 1, writes), Err(BadRange::NotReadable(at(3))));
+            assert_eq!(found(5, 1, writes), Err(BadRange::NotMapped(at(5))));
+            assert_eq!(found(4, PAGE + 1, writes), Err(BadRange::NotMapped(at(5))));
+            assert_eq!(check(pages.at(5 * PAGE - 1), 2, writes), Err(BadRange::NotMapped(at(5))));
+            assert_eq!(found(0, usize::MAX, writes), Err(BadRange::Wraps));
+        }
+        assert_eq!(
+            (found(1, PAGE, false), found(0, 2 * PAGE, true)),
+            (Ok(()), Err(BadRange::NotWritable(at(1))))
+        );
+        let file = Pages::of_file(2);
+        file.cut(PAGE);
+        assert_eq!(check(file.at(0), PAGE, true), Ok(()));
+        assert_eq!(
+            check(file.at(0), PAGE + 1, true),
+            Err(BadRange::NotReadable(file.at(PAGE).addr())),
+            "behind the end of its file"
+        );
+    }
+
+    /// Goal: each way finds what is wrong in a long range, and where. Method: ranges that begin and end within mappings of each kind.
+    #[test]
+    fn long_ranges_are_checked_by_mapping() {
+        crate::arm().expect("a handler");
+        let pages = Pages::new(400);
+        pages.protect(100..101, libc::PROT_READ);
+        pages.protect(200..201, libc::PROT_NONE);
+        pages.unmap(300..301);
+        let at = |page: usize| pages.at(page * PAGE).addr();
+        for (index, way) in WAYS.into_iter().enumerate() {
+            assert_eq!(way(at(0) + 5, at(100), true), Ok(()), "{index}");
+            assert_eq!(way(at(0), at(200), false), Ok(()), "{index}");
+            assert_eq!(way(at(0), at(101), true), Err(BadRange::NotWritable(at(100))), "{index}");
+            assert_eq!(way(at(101), at(201), false), Err(BadRange::NotReadable(at(200))), "{index}");
+            let hole = way(at(201), at(302), false);
+            let found = if index == 2 { at(201) } else { at(300) };
+            assert_eq!(hole, Err(BadRange::NotMapped(found)), "{index}");
+        }
+        assert_eq!(check(pages.at(0), 100 * PAGE, true), Ok(()));
+        assert_eq!(check(pages.at(0), 101 * PAGE, true), Err(BadRange::NotWritable(at(100))));
+    }
+
+    /// Goal: a check brings next to nothing of a large mapping into memory.
+    #[test]
+    fn a_check_populates_no_large_mapping() {
+        crate::arm().expect("a handler");
+        let pages = Pages::new((5 << 30) / PAGE);
+        assert_eq!(check(pages.at(0), 5 << 30, true), Ok(()));
+        assert!(pages.resident() <= 1024, "{} pages are in memory", pages.resident());
+    }
+
+    #[test]
+    fn text_of_the_kernel_is_read() {
+        let line = "7f00-8000 r-xp 00000000 fe:00 1234   /a path with spaces";
+        let mapping = Mapping { start: 0x7f00, end: 0x8000, reads: true, writes: false };
+        assert_eq!(parse(line), Some(mapping));
+        for bad in ["", "7f00", "7f00-8000", "7f00-8000 r", "x-8000 rw-p", "7f00-x rw-p"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        let text = "1000-2000 rw-p 0 0:0 0\n2000-3000 rw-p 0 0:0 0\n4000-5000 r--p 0 0:0 0\n";
+        let found = |start, end| check_text(text.as_bytes(), start, end, true);
+        assert_eq!((found(0x1800, 0x3000), found(0x2000, 0x2001)), (Ok(()), Ok(())));
+        assert_eq!(found(0x1800, 0x3001), Err(BadRange::NotMapped(0x3000)));
+        assert_eq!(found(0x0800, 0x1001), Err(BadRange::NotMapped(0x800)));
+        assert_eq!(found(0x4000, 0x4001), Err(BadRange::NotWritable(0x4000)));
+        assert_eq!(found(0x9000, 0x9001), Err(BadRange::NotMapped(0x9000)));
+    }
+
+    #[test]
+    fn ranges_that_went_are_not_readable() {
+        crate::arm().expect("a handler");
+        let pages = Pages::new(8);
+        let is = |from: usize, len| is_readable(pages.at(from), len);
+        pages.protect(2..3, libc::PROT_READ);
+        assert!(is(0, 8 * PAGE) && is(5 * PAGE, 0));
+        pages.unmap(5..6);
+        assert!(is(PAGE, 4 * PAGE) && is(5 * PAGE, 0));
+        assert!(!is(PAGE, 5 * PAGE) && !is(5 * PAGE - 1, 2) && !is(5 * PAGE, 1));
+    }
+}

@@ -1,0 +1,94 @@
+//! The exception table: which instructions may fault on the program's memory, and where execution continues if one does.
+//!
+//! Linux handles faults of its own copy_from_user the same way (Documentation/arch/x86/exception-tables.rst). Each entry is
+//! written by the assembly that it is about, into a section of its own, so that an entry exists exactly as often as the
+//! compiler has inlined that assembly. Nothing is executed for it unless there is a fault.
+
+use libc::{REG_R12, REG_R13, REG_RAX, REG_RIP, REG_RSP, greg_t, ucontext_t};
+
+/// One entry. Addresses are relative to the field that holds them, so that the section needs no relocation.
+#[repr(C)]
+struct Entry {
+    /// The first byte of the instructions.
+    from: i32,
+    /// The byte behind the last one.
+    to: i32,
+    /// Where execution continues.
+    fixup: i32,
+    /// Of [`kind`], or 0.
+    kind: i32,
+}
+
+/// Kinds of entries. Kind 0 only continues at the fixup.
+mod kind {
+    /// `rax` gets the address that faulted, and never 0.
+    pub(super) const ADDRESS: i32 = 1;
+    /// As `ADDRESS`, for the frame of a function that calls one of the C library's. It has the fixup's own address in `r12` and
+    /// its stack pointer in `r13`, which the called function preserves, as the ABI demands, and does not use, as it needs few
+    /// registers.
+    pub(super) const FRAME: i32 = 2;
+}
+
+/// Bytes that the called function may have on the stack. A signal handler that interrupted it has more: a fault of its own is
+/// then none of ours, whatever it has left in `r12`.
+const FRAME_MAX: greg_t = 256;
+
+/// The assembly of an entry, for code between two local labels; the kind is a number of [`kind`].
+macro_rules! guard {
+    ($from:literal, $to:literal, $fixup:literal, $kind:literal) => {
+        concat!(
+            ".pushsection nicety_uaccess, \"aR\", @progbits\n.balign 4\n",
+            ".long ",
+            $from,
+            " - .\n.long ",
+            $to,
+            " - .\n.long ",
+            $fixup,
+            " - .\n.long ",
+            $kind,
+            "\n.popsection"
+        )
+    };
+}
+pub(crate) use guard;
+
+unsafe extern "C" {
+    /// The ends of the section, which the linker knows by its name.
+    #[link_name = "__start_nicety_uaccess"]
+    static START: Entry;
+    #[link_name = "__stop_nicety_uaccess"]
+    static STOP: Entry;
+}
+
+fn entries() -> &'static [Entry] {
+    let (start, stop) = (&raw const START, &raw const STOP);
+    // SAFETY: the section holds entries and nothing else, and the linker has put its ends there. Test: all of `copy`.
+    unsafe { std::slice::from_raw_parts(start, (stop.addr() - start.addr()) / size_of::<Entry>()) }
+}
+
+/// The address that a field of an entry stands for.
+fn address(field: &i32) -> greg_t {
+    std::ptr::from_ref(field).addr() as greg_t + greg_t::from(*field)
+}
+
+/// Has execution continue at the fixup, if the fault at `at` is of guarded code: whether it is.
+///
+/// # Safety
+/// `context` is that of the signal handler which calls this, in the thread that has faulted.
+pub(crate) unsafe fn recover(context: *mut ucontext_t, at: usize) -> bool {
+    // SAFETY: the caller's contract.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    let get = |register: i32| registers[register as usize];
+    let ip = get(REG_RIP);
+    let depth = get(REG_R13).wrapping_sub(get(REG_RSP));
+    let found = entries().iter().find(|entry| match entry.kind {
+        kind::FRAME => get(REG_R12) == address(&entry.fixup) && (0..FRAME_MAX).contains(&depth),
+        _ => (address(&entry.from)..address(&entry.to)).contains(&ip),
+    });
+    let Some(entry) = found else { return false };
+    if matches!(entry.kind, kind::ADDRESS | kind::FRAME) {
+        registers[REG_RAX as usize] = at.max(1) as greg_t;
+    }
+    registers[REG_RIP as usize] = address(&entry.fixup);
+    true
+}

@@ -1,0 +1,363 @@
+//! The signal handler beside those of the program, and programs that crash on their own. Each case is a child process.
+#![allow(unsafe_code, reason = "signals and fork(2) have no safe form")]
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::{SIGBUS, SIGSEGV, siginfo_t};
+use uaccess::{Fault, arm, copy_last_byte_last};
+
+const PAGE: usize = 4096;
+
+/// How a child has ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    Exit(i32),
+    Signal(i32),
+}
+
+/// Runs a body in a forked child, which ends with 0 if nothing panics.
+fn in_child(body: impl FnOnce()) -> End {
+    // SAFETY: the child has a thread of its own only, works on what is its own, and leaves without running what belongs to the parent.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(i32::from(!fine)) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: waits for the child that was just made.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            if libc::WIFSIGNALED(status) {
+                End::Signal(libc::WTERMSIG(status))
+            } else {
+                End::Exit(libc::WEXITSTATUS(status))
+            }
+        }
+    }
+}
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// Has a signal handled so, as sigaction(2) does; what was done before.
+fn on(signal: c_int, handler: usize, flags: c_int, mask: &[c_int]) -> libc::sigaction {
+    // SAFETY: actions are plain data, and handlers are functions of this file.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        for signal in mask {
+            libc::sigaddset(&raw mut action.sa_mask, *signal);
+        }
+        assert_eq!(libc::sigaction(signal, &raw const action, &raw mut before), 0);
+        before
+    }
+}
+
+/// A page that may not be accessed.
+fn closed_page() -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    page.cast()
+}
+
+/// The program's own access, which is nobody's error but its own.
+fn crash(at: *mut u8) {
+    // SAFETY: none: that is what is tried.
+    unsafe { at.write_volatile(1) };
+}
+
+/// An access for a region.
+fn guarded(at: *mut u8) -> Result<(), Fault> {
+    // SAFETY: memory of this test alone.
+    unsafe { copy_last_byte_last(at, [1; 100].as_ptr(), 100) }
+}
+
+fn no_handlers() {
+    for signal in [SIGSEGV, SIGBUS] {
+        on(signal, libc::SIG_DFL, 0, &[]);
+    }
+}
+
+#[test]
+fn a_crash_without_handlers_ends_the_process_by_its_signal() {
+    let crashed = in_child(|| {
+        no_handlers();
+        arm().expect("a handler");
+        assert_eq!(guarded(closed_page()), Err(Fault::Target));
+        crash(closed_page());
+    });
+    assert_eq!(crashed, End::Signal(SIGSEGV));
+    for signal in [SIGSEGV, SIGBUS] {
+        let sent = in_child(|| {
+            no_handlers();
+            arm().expect("a handler");
+            // SAFETY: sends this process a signal.
+            unsafe { libc::kill(libc::getpid(), signal) };
+        });
+        assert_eq!(sent, End::Signal(signal), "sent by a process");
+    }
+}
+
+#[test]
+fn an_ignored_signal_is_ignored_if_sent_and_not_if_caused() {
+    let end = in_child(|| {
+        on(SIGSEGV, libc::SIG_IGN, 0, &[]);
+        arm().expect("a handler");
+        // SAFETY: as above.
+        unsafe { libc::kill(libc::getpid(), SIGSEGV) };
+        assert_eq!(guarded(closed_page()), Err(Fault::Target));
+        crash(closed_page());
+    });
+    assert_eq!(end, End::Signal(SIGSEGV));
+}
+
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+static SECOND: AtomicUsize = AtomicUsize::new(0);
+
+/// A handler as of a language runtime: repairs what has faulted, and checks what it was called with.
+extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    FIRST.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: what the kernel gives a handler.
+    unsafe {
+        let at = (*info).si_addr();
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+        let is_as_asked = signal == SIGSEGV
+            && (*info).si_code == 2 // SEGV_ACCERR
+            && libc::sigismember(&raw const mask, libc::SIGUSR1) == 1
+            && libc::sigismember(&raw const mask, SIGSEGV) == 1
+            && (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] != 0;
+        if !is_as_asked || libc::mprotect(at, 1, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            libc::_exit(77);
+        }
+    }
+}
+
+#[test]
+fn a_handler_from_before_repairs_as_before() {
+    let end = in_child(|| {
+        on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        arm().expect("a handler");
+        let page = closed_page();
+        assert_eq!(guarded(page), Err(Fault::Target));
+        assert_eq!(FIRST.load(Ordering::Relaxed), 0, "none of the program's affair");
+        crash(page);
+        assert_eq!((FIRST.load(Ordering::Relaxed), guarded(page)), (1, Ok(())));
+    });
+    assert_eq!(end, End::Exit(0));
+}
+
+extern "C" fn leave(signal: c_int) {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(40 + signal) }
+}
+
+#[test]
+fn a_handler_of_one_argument_is_called() {
+    for signal in [SIGSEGV, SIGBUS] {
+        let end = in_child(|| {
+            on(signal, leave as extern "C" fn(c_int) as usize, 0, &[]);
+            arm().expect("a handler");
+            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+            // SAFETY: sends this thread a signal.
+            unsafe { libc::raise(signal) };
+        });
+        assert_eq!(end, End::Exit(40 + signal));
+    }
+}
+
+extern "C" fn count(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    FIRST.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_handler_for_one_signal_is_called_once() {
+    let end = in_child(|| {
+        on(SIGSEGV, count as Handler as usize, libc::SA_SIGINFO | libc::SA_RESETHAND, &[]);
+        arm().expect("a handler");
+        // SAFETY: as above.
+        unsafe { libc::raise(SIGSEGV) };
+        assert_eq!(FIRST.load(Ordering::Relaxed), 1);
+        crash(closed_page());
+    });
+    assert_eq!(end, End::Signal(SIGSEGV), "nobody handles the second");
+}
+
+/// The address of a local of the handler.
+extern "C" fn note_stack(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    let local = 0_u8;
+    FIRST.store((&raw const local).addr(), Ordering::Relaxed);
+}
+
+#[test]
+fn a_handler_runs_on_the_stack_that_it_has_asked_for() {
+    for wants_own in [false, true] {
+        let end = in_child(|| {
+            let mut stack = vec![0_u8; 64 << 10];
+            let own = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+            // SAFETY: memory that outlives the signals of this child.
+            assert_eq!(unsafe { libc::sigaltstack(&raw const own, std::ptr::null_mut()) }, 0);
+            let flags = libc::SA_SIGINFO | if wants_own { libc::SA_ONSTACK } else { 0 };
+            on(SIGSEGV, note_stack as Handler as usize, flags, &[]);
+            arm().expect("a handler");
+            // SAFETY: as above.
+            unsafe { libc::raise(SIGSEGV) };
+            let is_on_own =
+                stack.as_ptr_range().contains(&std::ptr::without_provenance(FIRST.load(Ordering::Relaxed)));
+            assert_eq!(is_on_own, wants_own);
+            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+        });
+        assert_eq!(end, End::Exit(0));
+    }
+}
+
+/// What `report` has replaced.
+static mut REPLACED: Option<libc::sigaction> = None;
+
+/// A handler as of a crash reporter: notes the crash and passes it on.
+extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    SECOND.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: written before the handler was installed; what it holds is a handler with three arguments.
+    unsafe {
+        let Some(replaced) = (&raw const REPLACED).read() else { libc::_exit(78) };
+        let handler: Handler = std::mem::transmute(replaced.sa_sigaction);
+        handler(signal, info, context);
+    }
+}
+
+/// Goal: handlers of the program are called in their order, each once, whether they were installed before this one or after it.
+#[test]
+fn handlers_from_before_and_after_are_called() {
+    let end = in_child(|| {
+        on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        arm().expect("a handler");
+        let replaced = on(SIGSEGV, report as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        // SAFETY: nobody reads it yet.
+        unsafe { (&raw mut REPLACED).write(Some(replaced)) };
+        for round in 1..20 {
+            arm().expect("on top again");
+            let page = closed_page();
+            assert_eq!(guarded(page), Err(Fault::Target));
+            let called = || (FIRST.load(Ordering::Relaxed), SECOND.load(Ordering::Relaxed));
+            assert_eq!(called(), (round - 1, round - 1));
+            crash(page);
+            assert_eq!(called(), (round, round));
+            // What was installed is replaced again, without anybody passing anything on.
+            on(SIGSEGV, report as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        }
+    });
+    assert_eq!(end, End::Exit(0));
+}
+
+/// A handler that has an access of its own fail.
+extern "C" fn nested(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: what the kernel gives a handler.
+    unsafe {
+        if guarded((*info).si_addr().cast()) != Err(Fault::Target) {
+            libc::_exit(79);
+        }
+        FIRST.fetch_add(1, Ordering::Relaxed);
+        libc::mprotect((*info).si_addr(), 1, libc::PROT_READ | libc::PROT_WRITE);
+    }
+}
+
+#[test]
+fn an_access_within_a_handler_may_fail() {
+    let end = in_child(|| {
+        on(SIGSEGV, nested as Handler as usize, libc::SA_SIGINFO | libc::SA_NODEFER, &[]);
+        arm().expect("a handler");
+        crash(closed_page());
+        assert_eq!(FIRST.load(Ordering::Relaxed), 1);
+    });
+    assert_eq!(end, End::Exit(0));
+}
+
+/// A handler that crashes while a long copy is under way, whose frame is in the registers still.
+extern "C" fn crash_in_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: none; as little as possible, so that `r12` and `r13` hold what the copy has left there.
+    unsafe { std::arch::asm!("mov byte ptr [0], 1") };
+}
+
+/// Goal: a crash of the program's own in a signal handler that has interrupted a guarded copy is not taken for the copy's.
+#[test]
+fn a_crash_in_a_handler_during_a_copy_is_a_crash() {
+    let end = in_child(|| {
+        no_handlers();
+        arm().expect("a handler");
+        on(libc::SIGALRM, crash_in_handler as Handler as usize, libc::SA_SIGINFO, &[]);
+        let (source, mut target) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
+        let soon = libc::itimerval {
+            it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
+            it_value: libc::timeval { tv_sec: 0, tv_usec: 5000 },
+        };
+        // SAFETY: a timer of this child.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const soon, std::ptr::null_mut()) };
+        loop {
+            // SAFETY: both are of this length.
+            let done = unsafe { copy_last_byte_last(target.as_mut_ptr(), source.as_ptr(), source.len()) };
+            assert_eq!(done, Ok(()));
+        }
+    });
+    assert_eq!(end, End::Signal(SIGSEGV));
+}
+
+#[test]
+fn an_overflow_of_the_stack_is_reported_by_the_standard_library() {
+    #[allow(unconditional_recursion)]
+    fn deeper(depth: u64) -> u64 {
+        std::hint::black_box([depth; 64])[7] + deeper(depth + 1)
+    }
+    let end = in_child(|| {
+        arm().expect("a handler");
+        assert_eq!(guarded(closed_page()), Err(Fault::Target));
+        let _ = std::thread::spawn(|| deeper(0)).join();
+    });
+    assert_eq!(end, End::Signal(libc::SIGABRT));
+}
+
+#[test]
+fn a_blocked_signal_is_unblocked_for_a_check() {
+    let end = in_child(|| {
+        arm().expect("a handler");
+        let blocked = || {
+            // SAFETY: a set of this function's own.
+            unsafe {
+                let mut mask: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+                [SIGSEGV, SIGBUS, libc::SIGUSR1].map(|signal| libc::sigismember(&raw const mask, signal))
+            }
+        };
+        assert!(uaccess::check(closed_page(), 1, true).is_err());
+        assert_eq!(blocked(), [0, 0, 0]);
+        // SAFETY: as above.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        }
+        assert!(uaccess::check(closed_page(), 1, true).is_err());
+        assert_eq!(blocked(), [1, 1, 1], "as it was");
+        let _ = uaccess::unblock();
+        assert_eq!((blocked(), guarded(closed_page())), ([0, 0, 1], Err(Fault::Target)));
+    });
+    assert_eq!(end, End::Exit(0));
+}
+
+#[test]
+fn a_child_of_an_armed_process_is_armed() {
+    let end = in_child(|| {
+        no_handlers();
+        arm().expect("a handler");
+        let end = in_child(|| {
+            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+            arm().expect("a handler");
+            crash(closed_page());
+        });
+        assert_eq!(end, End::Signal(SIGSEGV));
+    });
+    assert_eq!(end, End::Exit(0));
+}
