@@ -209,6 +209,15 @@ impl Connection {
         self.terminate(Terminate::new(code));
     }
 
+    /// As [`Self::abort`], because the payload of the segment that is being received cannot be placed: the Terminate repeats its
+    /// header, by which the peer knows which of its requests it is about.
+    pub fn refuse(&mut self, code: TerminateCode) -> Failure {
+        self.rtr_deadline = None;
+        let failure = self.receiver.refuse(code);
+        self.terminate(failure.terminate);
+        failure
+    }
+
     fn terminate(&mut self, terminate: Terminate) {
         if self.gives_receipt
             && let Some(messages) = self.receiver.received()

@@ -282,6 +282,15 @@ impl Receiver {
         between && !self.ready && self.event.is_none()
     }
 
+    /// Ends receiving, as the segment whose payload is being placed cannot be: what the peer is told of it.
+    pub fn refuse(&mut self, code: TerminateCode) -> Failure {
+        if self.stage == Stage::Payload {
+            return self.fail(code);
+        }
+        self.close();
+        Failure { terminate: Terminate::new(code) }
+    }
+
     /// Receives nothing more.
     pub fn close(&mut self) {
         self.stage = Stage::Closed;

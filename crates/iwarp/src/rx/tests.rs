@@ -772,3 +772,23 @@ fn the_short_way_is_for_what_is_right() {
         assert_eq!(receiver.take_write(&first[..first.len() - 1], place), None, "not all of it");
     }
 }
+
+/// Goal: payload that cannot be placed ends the stream with its header, by which the peer finds its request; nothing more is received.
+#[test]
+fn payload_that_cannot_be_placed_is_refused_with_its_header() {
+    let (mut receiver, mut owner) =
+        (Receiver::new(ReceiverConfig { crc: false, ..config() }), Owner::default());
+    let stream = tagged(Opcode::Write, true, 7, 1010, &[1; 20]);
+    let mut rest = &stream[..];
+    while let Ok(Receive::Bytes(_)) = receiver.poll(&mut owner) {
+        rest = &rest[receiver.feed(rest)..];
+    }
+    assert!(matches!(receiver.poll(&mut owner), Ok(Receive::Place(Piece { len: 20, .. }))));
+    let Terminate { code, offender } = receiver.refuse(TerminateCode::PROTECTION_UNSPECIFIED).terminate;
+    let offender = offender.expect("the header");
+    assert_eq!((code, offender.segment_len), (TerminateCode::PROTECTION_UNSPECIFIED, 34));
+    assert_eq!(&*offender.header, &stream[2..16]);
+    assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+    let between = Receiver::new(config()).refuse(TerminateCode::STAG_INVALID).terminate;
+    assert_eq!(between, Terminate::new(TerminateCode::STAG_INVALID), "about no segment");
+}

@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::crc::Crc;
 use crate::ddp::{Header, UNTAGGED_LEN};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, pad};
+use crate::rdmap::Opcode;
 use crate::rx::Expected;
 use crate::terminate::TERMINATE_LEN_MAX;
 use crate::wire::Inline;
@@ -119,6 +120,13 @@ impl Fpdu {
     #[inline]
     pub fn header(&self) -> &[u8] {
         &self.header
+    }
+
+    /// Whether the peer has a whole message when it has this, which it takes for what this side has sent. A Write is placed and not
+    /// delivered (RFC 5040 section 5.1), so that its last segment may be garbage if a Terminate follows it.
+    pub fn completes_message(&self) -> bool {
+        let opcode = self.header.get(LENGTH_LEN + 1).and_then(|control| Opcode::parse(*control));
+        self.last && opcode != Some(Opcode::Write)
     }
 
     /// Bytes of the whole FPDU.

@@ -386,3 +386,27 @@ fn trailers_know_their_payload() {
     assert!(!seal.wants_payload());
     assert_eq!(seal.finish().expect("no CRC").as_slice(), [0; 6]);
 }
+
+/// Goal: an FPDU says whether the peer has a message that it delivers when it has the FPDU. Method: both segments of each message of two,
+/// and short ones.
+#[test]
+fn the_last_segment_of_all_but_a_write_completes_a_message() {
+    let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
+    let long = u32::from(MULPDU_MIN);
+    sender.post(op(1, write(long))).expect("room");
+    sender.post(op(2, send(long))).expect("room");
+    sender.post(op(3, OpKind::Immediate { data: [0; 8], solicited: false })).expect("room");
+    sender.answer_read(ReadRequest { len: long, ..READ });
+    let mut fpdus = Vec::new();
+    while let Some(Transmit::Fpdu(fpdu)) = sender.poll() {
+        fpdus.push((fpdu.origin, fpdu.last, fpdu.completes_message()));
+    }
+    for (origin, completes) in
+        [(Origin::Op(1), false), (Origin::Op(2), true), (Origin::Op(3), true), (Origin::Answer, true)]
+    {
+        let of_message: Vec<_> = fpdus.iter().filter(|fpdu| fpdu.0 == origin).collect();
+        let (last, before) = of_message.split_last().expect("segments");
+        assert_eq!((last.1, last.2), (true, completes), "{origin:?}");
+        assert!(before.iter().all(|fpdu| !fpdu.1 && !fpdu.2), "{origin:?}");
+    }
+}
