@@ -30,6 +30,7 @@ impl From<Error> for Errno {
             Error::Unsupported { .. } => Self::OPNOTSUPP,
             Error::QueueFull { .. } => Self::NOMEM,
             Error::Busy { .. } => Self::BUSY,
+            Error::Memory { .. } => Self(libc::EFAULT),
             Error::TimedOut { .. } => Self(libc::ETIMEDOUT),
             Error::Address { .. } => Self(libc::EADDRNOTAVAIL),
             Error::DeviceGone { .. } | Error::Forked => Self::NODEV,

@@ -2,11 +2,10 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_mr;
-use verbs::{Access, Buf, MemoryKind};
+use verbs::{Access, Buf};
 
 use crate::answer::Answer;
 use crate::context::Context;
@@ -70,8 +69,9 @@ fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> An
     if base.addr().get().checked_add(length).is_none() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program keeps registered memory mapped until it deregisters it, and knows that peers change it. Test: as above.
-    let buf = unsafe { Buf::from_raw(base, length, MemoryKind::Host, 0, Arc::new(())) };
+    // SAFETY: a program knows that peers change registered memory; this library makes no reference to it.
+    // Test: `memory_that_is_lost_ends_no_process` in tests/programs.rs.
+    let buf = unsafe { Buf::of_program(base, length) };
     insert(pd, pd.pd.reg_mr(&buf, access)?, addr)
 }
 

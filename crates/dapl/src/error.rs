@@ -140,6 +140,8 @@ impl Error {
             E::Limit { .. } | E::System { .. } => (Kind::InsufficientResources, resource),
             E::QueueFull { .. } => (Kind::InsufficientResources, Subtype::ResourceMemory),
             E::Invalid(_) => (Kind::InvalidParameter, Subtype::None),
+            // The memory is the third argument wherever it is one.
+            E::Memory { .. } => (Kind::InvalidParameter, Subtype::Arg3),
             E::CqOverrun { .. } => (Kind::QueueFull, Subtype::None),
             E::WrongState { .. } | E::Busy { .. } => (Kind::InvalidState, Subtype::None),
             E::Foreign { .. } => (Kind::InvalidHandle, Subtype::None),

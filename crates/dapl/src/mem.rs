@@ -79,7 +79,8 @@ impl Lmr {
     /// Registers all of `buf` (`dat_lmr_create`). Several adapters may register the same buffer, each with contexts of its own.
     ///
     /// # Errors
-    /// `InsufficientResources`; `LengthError` for more than the device takes.
+    /// `InsufficientResources`; `LengthError` for more than the device takes; `InvalidParameter` for memory that is not mapped, or
+    /// not for the privileges.
     pub fn create(pz: &Pz, buf: &Buf, privileges: MemPriv) -> Result<Self> {
         let ia = &pz.0.ia;
         if buf.len() as u64 > ia.device.attr().max_mr_size {

@@ -29,6 +29,16 @@ pub enum Error {
         /// What is possible.
         limit: u64,
     },
+    /// Memory of the program that is not mapped, or not for what is to be done with it (EFAULT of ibv_reg_mr(3)).
+    #[error("the {len} bytes of memory at {addr:#x} cannot be used: {why}")]
+    Memory {
+        /// Its first address.
+        addr: u64,
+        /// Its length in bytes.
+        len: u64,
+        /// What was found.
+        why: String,
+    },
     /// An argument that has no meaning.
     #[error("{0}")]
     Invalid(String),

@@ -1,18 +1,19 @@
 //! [`Buf`]: memory that a NIC may read and write at any time, in the host or on the NIC.
 //!
 //! No reference to its bytes ever leaves this file: a peer may write them at any moment, so they are reached
-//! by copies and by atomics only. Handles are cheap to clone and keep the memory mapped.
+//! by copies and by atomics only. Handles are cheap to clone and keep the memory mapped, except memory of a program that manages
+//! it by itself ([`Buf::of_program`]): that may go at any time, and copies then fail.
 
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::provider::DmOps;
-use crate::{DmAccess, Error, Result};
+use crate::{Access, DmAccess, Error, Result};
 
 /// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,8 +36,18 @@ pub struct Buf {
     /// The NIC's own address of byte 0, for NIC memory.
     nic_offset: u64,
     owner: Owner,
-    /// How the bytes are reached, where no processor loads from them: then `base` points nowhere.
-    copies: Option<Arc<dyn DmOps>>,
+    reach: Reach,
+}
+
+/// How the bytes of a buffer are accessed.
+#[derive(Clone)]
+enum Reach {
+    /// By load and store: they are mapped as long as the owner lives.
+    Mapped,
+    /// By load and store that may fault.
+    Program,
+    /// By copies, as no processor loads from them: `base` points nowhere.
+    Copies(Arc<dyn DmOps>),
 }
 
 // SAFETY: `base` points to memory that `owner` keeps mapped, and is used for raw copies and atomics only, which
@@ -115,7 +126,7 @@ impl Buf {
             Error::system("cannot allocate a buffer", std::io::Error::other("mapped at address 0"))
         })?;
         let owner = Arc::new(Mapping { base, len });
-        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, copies: None })
+        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, reach: Reach::Mapped })
     }
 
     /// Private memory as [`Buf::alloc`], in the part of a NIC's memory: for NICs whose memory is this process's.
@@ -141,13 +152,25 @@ impl Buf {
         nic_offset: u64,
         owner: Arc<dyn Send + Sync>,
     ) -> Self {
-        Self { base, len, kind, nic_offset, owner, copies: None }
+        Self { base, len, kind, nic_offset, owner, reach: Reach::Mapped }
+    }
+
+    /// Memory of a program that may unmap it, protect it or cut its file short at any time, as programs in C do. Registering it
+    /// checks that it is mapped ([`crate::Pd::reg_mr`]); a request that needs it when it has gone fails, as do copies to and from
+    /// this buffer.
+    ///
+    /// # Safety
+    /// No reference to its bytes may be alive while a handle is, or while a request uses them. [`Buf::byte`], [`Buf::word`],
+    /// [`Buf::words`] and [`Buf::fill`] are only for memory that is mapped.
+    pub unsafe fn of_program(base: NonNull<u8>, len: usize) -> Self {
+        let (kind, owner) = (MemoryKind::Host, Arc::new(()));
+        Self { base, len, kind, nic_offset: 0, owner, reach: Reach::Program }
     }
 
     /// NIC memory that is reached by copies alone ([`DmAccess::Copy`]): `len` bytes at the NIC's own address `nic_offset`.
     pub fn by_copies(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
         let (base, kind, owner) = (NonNull::dangling(), MemoryKind::Nic, copies.clone());
-        Self { base, len, kind, nic_offset, owner, copies: Some(copies) }
+        Self { base, len, kind, nic_offset, owner, reach: Reach::Copies(copies) }
     }
 
     /// Its length in bytes; never zero.
@@ -164,7 +187,23 @@ impl Buf {
 
     /// How this process reaches the bytes: by copies alone, or also by [`Buf::byte`] and [`Buf::word`].
     pub fn access(&self) -> DmAccess {
-        if self.copies.is_some() { DmAccess::Copy } else { DmAccess::Coherent }
+        if matches!(self.reach, Reach::Copies(_)) { DmAccess::Copy } else { DmAccess::Coherent }
+    }
+
+    /// Checks that the memory may be accessed with these rights, if it may be absent, and has faults be errors from then on.
+    pub(crate) fn check_presence(&self, access: Access) -> Result<()> {
+        if !matches!(self.reach, Reach::Program) {
+            return Ok(());
+        }
+        uaccess::arm().map_err(|why| Error::system("cannot handle faults of registered memory", why))?;
+        uaccess::check(self.base.as_ptr(), self.len, access.contains(Access::LOCAL_WRITE))
+            .map_err(|why| self.gone(why))
+    }
+
+    /// The error of memory that cannot be accessed.
+    #[cold]
+    fn gone(&self, why: impl std::fmt::Display) -> Error {
+        Error::Memory { addr: self.addr(), len: self.len as u64, why: why.to_string() }
     }
 
     /// Whether others hold the same memory: handles cloned or sliced from this one, or this from theirs.
@@ -196,10 +235,10 @@ impl Buf {
             return Err(Error::Invalid(format!("the range {range:?} is empty")));
         }
         Error::check_limit("the end of the range", range.end as u64, self.len as u64)?;
-        let base = match self.copies {
-            Some(_) => self.base,
+        let base = match self.reach {
+            Reach::Copies(_) => self.base,
             // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
-            None => unsafe { self.base.add(range.start) },
+            Reach::Mapped | Reach::Program => unsafe { self.base.add(range.start) },
         };
         let nic_offset = self.nic_offset + range.start as u64;
         Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
@@ -208,39 +247,65 @@ impl Buf {
     /// Copies bytes in at `offset`.
     ///
     /// # Errors
-    /// [`Error::Limit`] when they do not fit; nothing is written then.
+    /// [`Error::Limit`] when they do not fit; nothing is written then. [`Error::Memory`] when the program has unmapped it.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = match &self.copies {
-            Some(copies) => {
-                self.check_range(offset, bytes.len())?;
-                copies.write(self.nic_offset + offset as u64, bytes);
-                return Ok(());
-            }
-            None => self.check(offset, bytes.len())?,
-        };
-        // SAFETY: `at` has room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
+        self.check_range(offset, bytes.len())?;
+        if !matches!(self.reach, Reach::Mapped) {
+            return self.write_otherwise(offset, bytes);
+        }
+        // SAFETY: there is room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
         // memory. Peers may write at the same time: the outcome is then some mixture of bytes, as on any NIC.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len());
+        }
+        Ok(())
+    }
+
+    /// As [`Buf::write`], where that is no plain copy; the range has been checked.
+    #[cold]
+    fn write_otherwise(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        match &self.reach {
+            Reach::Copies(copies) => copies.write(self.nic_offset + offset as u64, bytes),
+            Reach::Mapped | Reach::Program => {
+                let at = self.base.as_ptr().wrapping_add(offset);
+                // SAFETY: as in `write`, except that the memory need not be mapped. Test: memory_of_a_program_may_go.
+                unsafe { uaccess::copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) }
+                    .map_err(|_| self.gone("it is not mapped for writing any more"))?;
+            }
+        }
         Ok(())
     }
 
     /// Copies bytes out from `offset`.
     ///
     /// # Errors
-    /// [`Error::Limit`] when the range ends outside.
+    /// [`Error::Limit`] when the range ends outside; [`Error::Memory`] when the program has unmapped it.
     #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let at = match &self.copies {
-            Some(copies) => {
-                self.check_range(offset, bytes.len())?;
-                copies.read(self.nic_offset + offset as u64, bytes);
-                return Ok(());
-            }
-            None => self.check(offset, bytes.len())?,
-        };
+        self.check_range(offset, bytes.len())?;
+        if !matches!(self.reach, Reach::Mapped) {
+            return self.read_otherwise(offset, bytes);
+        }
         // SAFETY: as in `write`, the other way.
-        unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), bytes.as_mut_ptr(), bytes.len());
+        }
+        Ok(())
+    }
+
+    /// As [`Buf::read`], where that is no plain copy; the range has been checked.
+    #[cold]
+    fn read_otherwise(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        match &self.reach {
+            Reach::Copies(copies) => copies.read(self.nic_offset + offset as u64, bytes),
+            Reach::Mapped | Reach::Program => {
+                let at = self.base.as_ptr().wrapping_add(offset);
+                // SAFETY: as in `write_otherwise`.
+                unsafe { uaccess::copy_last_byte_last(bytes.as_mut_ptr(), at, bytes.len()) }
+                    .map_err(|_| self.gone("it is not mapped any more"))?;
+            }
+        }
         Ok(())
     }
 
@@ -248,17 +313,16 @@ impl Buf {
     /// copy by the processor.
     ///
     /// # Errors
-    /// [`Error::Limit`] when either range ends outside; nothing is written then.
+    /// [`Error::Limit`] when either range ends outside; nothing is written then. [`Error::Memory`] as [`Buf::write`].
     pub fn copy_to(&self, at: usize, dst: &Self, dst_at: usize, len: usize) -> Result<()> {
-        if self.copies.is_some() || dst.copies.is_some() {
-            self.check_range(at, len)?;
-            dst.check_range(dst_at, len)?;
+        self.check_range(at, len)?;
+        dst.check_range(dst_at, len)?;
+        if !matches!((&self.reach, &dst.reach), (Reach::Mapped, Reach::Mapped)) {
             return dst.write(dst_at, &self.to_vec(at..at + len)?);
         }
-        let (from, to) = (self.check(at, len)?, dst.check(dst_at, len)?);
         // SAFETY: both ranges are mapped (checked), and may overlap, as handles share bytes. Peers may write to either
         // meanwhile, as in `write`. Test: bytes_are_copied_between_buffers_and_within_one.
-        unsafe { std::ptr::copy(from, to, len) };
+        unsafe { std::ptr::copy(self.base.as_ptr().add(at), dst.base.as_ptr().add(dst_at), len) };
         Ok(())
     }
 
@@ -275,7 +339,7 @@ impl Buf {
 
     /// Sets every byte.
     pub fn fill(&self, byte: u8) {
-        if let Some(copies) = &self.copies {
+        if let Reach::Copies(copies) = &self.reach {
             return copies.write(self.nic_offset, &vec![byte; self.len]);
         }
         // SAFETY: the whole range is ours to write, as in `write`.
@@ -307,6 +371,21 @@ impl Buf {
         Ok(unsafe { AtomicU64::from_ptr(at) })
     }
 
+    /// Changes eight bytes in one step by a function, which may be called more than once: what they held before.
+    ///
+    /// # Errors
+    /// As [`Buf::word`]; [`Error::Memory`] when the program has unmapped them.
+    pub fn update_word(&self, offset: usize, change: impl Fn(u64) -> u64) -> Result<u64> {
+        let word = self.word(offset)?;
+        if let Reach::Program = self.reach {
+            // SAFETY: in bounds and aligned, as `word` has checked; it need not be mapped. Test: memory_of_a_program_may_go.
+            return unsafe { uaccess::update(word.as_ptr(), change) }
+                .map_err(|_| self.gone("it is not mapped for writing any more"));
+        }
+        let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
+        Ok(changed.unwrap_or_else(|old| old))
+    }
+
     /// So many times eight bytes as atomics, looked at once and for all: a data path that comes back to them has no more to check.
     ///
     /// # Errors
@@ -323,7 +402,7 @@ impl Buf {
     #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
         self.check_range(offset, len)?;
-        if self.copies.is_some() {
+        if let Reach::Copies(_) = self.reach {
             let what = "load and store on its memory; copy instead";
             return Err(Error::Unsupported { device: "the device".into(), what });
         }
@@ -352,7 +431,6 @@ impl Buf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn words_are_those_of_the_memory() {
@@ -448,6 +526,42 @@ mod tests {
         let part = from.slice(2..100).expect("inside");
         from.copy_to(0, &part, 0, 50).expect("they overlap");
         assert_eq!(from.to_vec(2..52).expect("inside"), (0..50).collect::<Vec<u8>>());
+    }
+
+    /// Goal: copies and atomics of memory that a program has unmapped are errors, and registering it is. Method: a mapping of the
+    /// test's own, of which one page goes.
+    #[test]
+    fn memory_of_a_program_may_go() {
+        const PAGE: usize = 4096;
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a mapping of this test alone, of more pages than others map meanwhile into the hole.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, rights, flags) }.expect("memory");
+        let base = NonNull::new(base.cast::<u8>()).expect("an address");
+        // SAFETY: no references to it are made.
+        let buf = unsafe { Buf::of_program(base, 2 * PAGE) };
+        assert_eq!((buf.check_presence(Access::ALL), buf.access()), (Ok(()), DmAccess::Coherent));
+        buf.write(PAGE - 4, &[7; 8]).expect("it is there");
+        assert_eq!(
+            (buf.to_vec(PAGE..PAGE + 5), buf.update_word(PAGE, |old| old + 1)),
+            (Ok(vec![7, 7, 7, 7, 0]), Ok(0x0707_0707))
+        );
+        // SAFETY: nothing refers to it.
+        unsafe { munmap(base.as_ptr().wrapping_add(PAGE).cast(), PAGE) }.expect("it was mapped");
+        let plain = Buf::alloc(64).expect("memory");
+        let is_gone = |result: Result<()>| matches!(result, Err(Error::Memory { .. }));
+        assert!(is_gone(buf.write(PAGE - 4, &[1; 5])) && is_gone(buf.read(PAGE, &mut [0; 1])));
+        assert!(is_gone(buf.copy_to(PAGE, &plain, 0, 8)) && is_gone(plain.copy_to(0, &buf, PAGE, 8)));
+        assert!(is_gone(buf.update_word(PAGE, |old| old).map(drop)));
+        assert!(
+            is_gone(buf.check_presence(Access::empty()))
+                && is_gone(buf.slice(PAGE..PAGE + 1).expect("a part").check_presence(Access::ALL))
+        );
+        assert_eq!(
+            (buf.write(0, &[3; 8]), buf.slice(0..PAGE).expect("a part").check_presence(Access::ALL)),
+            (Ok(()), Ok(()))
+        );
+        // SAFETY: as above.
+        unsafe { munmap(base.as_ptr().cast(), PAGE) }.expect("it was mapped");
     }
 
     #[test]

@@ -33,7 +33,8 @@ impl Pd {
     ///
     /// # Errors
     /// [`Error::Invalid`] for remote write or atomic access without local write access (IBA 10.6.3.1);
-    /// [`Error::Limit`] when there are too many regions; [`Error::Foreign`] for another device's NIC memory.
+    /// [`Error::Limit`] when there are too many regions; [`Error::Foreign`] for another device's NIC memory; [`Error::Memory`] for
+    /// memory of a program ([`Buf::of_program`]) that is not mapped for reading and, with local write access, for writing.
     pub fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Mr> {
         self.reg_mr_range(buf, 0..buf.len(), access)
     }
@@ -46,6 +47,7 @@ impl Pd {
         access.check()?;
         let part = buf.slice(range)?;
         Error::check_limit("the region's size in bytes", part.len() as u64, self.device.attr().max_mr_size)?;
+        part.check_presence(access)?;
         Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
     }
 

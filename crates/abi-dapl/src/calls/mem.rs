@@ -4,7 +4,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dapl::{Buf, CompletionFlags, Error, Kind, Lmr, MemPriv, Pz, Result, Rmr, Sge, Subtype};
-use verbs::MemoryKind;
 
 use super::mask;
 use crate::answer::{answer, not_implemented};
@@ -52,34 +51,13 @@ pub(crate) extern "C" fn pz_free(pz: Handle) -> u32 {
     })
 }
 
-/// The program's memory, as a buffer.
+/// The program's memory, as a buffer. That it is mapped is checked when it is registered.
 fn buffer(address: *mut std::ffi::c_void, length: u64) -> Result<Buf> {
-    let wrong = Error::argument(Subtype::Arg3);
-    let base = NonNull::new(address.cast::<u8>()).ok_or(wrong.clone())?;
+    let base = NonNull::new(address.cast::<u8>()).ok_or(Error::argument(Subtype::Arg3))?;
     let len = usize::try_from(length).ok().filter(|len| *len > 0 && isize::try_from(*len).is_ok());
     let len = len.ok_or(Error::new(Kind::LengthError, Subtype::None))?;
-    if !is_mapped(base, len) {
-        return Err(wrong);
-    }
-    // SAFETY: the program keeps the memory until it frees the region, as the standard asks of it; it is mapped now. No
-    // reference to it is made here. Test: dapltest with -V.
-    Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, Arc::new(())) })
-}
-
-/// Whether all of a range is mapped, as a card finds out when it pins it.
-fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
-    const PAGE: usize = 4096;
-    const PAGES: usize = 4096;
-    let (Some(end), begin) = (base.addr().get().checked_add(len), base.addr().get() & !(PAGE - 1)) else {
-        return false;
-    };
-    let mut seen = [0_u8; PAGES];
-    (begin..end).step_by(PAGES * PAGE).all(|at| {
-        let page = base.as_ptr().with_addr(at).cast::<std::ffi::c_void>();
-        // SAFETY: asks about pages, and writes a byte for each of at most as many as there is room for.
-        // Test: `memory_that_is_not_there_is_refused`.
-        unsafe { libc::mincore(page, (end - at).min(PAGES * PAGE), seen.as_mut_ptr()) == 0 }
-    })
+    // SAFETY: a program knows that peers change registered memory; this library makes no reference to it. Test: dapltest with -V.
+    Ok(unsafe { Buf::of_program(base, len) })
 }
 
 #[allow(clippy::too_many_arguments)] // the standard's
