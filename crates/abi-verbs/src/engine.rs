@@ -302,8 +302,7 @@ impl Engine {
         let objects = lock(&self.objects);
         match event {
             AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
-            // On shm a peer that leaves looks like one that touched what it may not; the former happens.
-            AsyncEvent::QpAccessError { qp_num } if !self.is_local => {
+            AsyncEvent::QpAccessError { qp_num } => {
                 objects
                     .qps
                     .get(qp_num)

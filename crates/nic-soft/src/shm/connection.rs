@@ -151,6 +151,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has failed this queue pair because of a request of its to memory that it may not access.
+    pub(super) fn has_access_error(&self) -> bool {
+        self.words.access_error.load(Ordering::Acquire) == self.generation
+    }
+
     /// From now on failing is no event for the program.
     pub(super) fn expect_failure(&self) {
         self.expected.store(true, Ordering::Release);

@@ -23,7 +23,7 @@ use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -117,6 +117,8 @@ pub(super) struct QpShared {
     pub(super) rnr: Line<AtomicU32>,
     /// How many completions the owner has taken from the ring.
     pub(super) taken: AtomicU64,
+    /// Set to the generation by the peer, before it fails this queue pair because of a request to memory that it may not access.
+    pub(super) access_error: AtomicU32,
     /// The peer's request for a copy by this device's own thread.
     pub(super) service: Line<ServiceWords>,
 }
@@ -125,6 +127,7 @@ impl QpShared {
     /// Forgets what a predecessor left; from here on the place belongs to this generation.
     pub(super) fn renew(&self, generation: u32) {
         self.taken.store(0, Ordering::Relaxed);
+        self.access_error.store(0, Ordering::Relaxed);
         self.rnr.0.store(0, Ordering::Relaxed);
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);

@@ -203,6 +203,11 @@ impl PeerQp {
         let _ = self.advance(state::RTR, state::RTS);
     }
 
+    /// The peer's queue pair is about to fail because of a request of this side to memory that it may not access.
+    pub(super) fn note_access_error(&self) {
+        self.qp.access_error.store(self.generation, Ordering::Release);
+    }
+
     /// The peer's queue pair is in the error state from now on.
     pub(super) fn fail(&self) {
         for from in [state::RTS, state::RTR] {

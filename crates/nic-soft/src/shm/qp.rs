@@ -113,7 +113,7 @@ impl QpInner {
         let connection = &self.connection;
         let first = connection.fail();
         self.sending.flush(connection);
-        if first && !connection.expects_failure() {
+        if first && connection.has_access_error() && !connection.expects_failure() {
             connection.device.async_event(AsyncEvent::QpAccessError { qp_num: connection.num });
         }
         self.receiving.completions.alarm(connection.index);

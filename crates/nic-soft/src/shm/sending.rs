@@ -309,6 +309,9 @@ impl Sending {
             self.completions.push(done, failed);
         }
         failed && status != WcStatus::WrFlushErr && {
+            if status == WcStatus::RemAccessErr {
+                connection.link().into_iter().for_each(PeerQp::note_access_error);
+            }
             // Under the lock of the send queue still, so that nobody carries out what stands behind it.
             connection.advance(state::RTS, state::ERROR);
             true
