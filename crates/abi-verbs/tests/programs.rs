@@ -120,6 +120,24 @@ fn perftest_measures_each_operation() {
     );
 }
 
+/// Goal: memory that is lost while it is registered ends no process, and each end is told its own half. Method: every operation, every way
+/// of losing memory of either end, in one process and in two, on each way of copying.
+#[test]
+fn memory_that_is_lost_ends_no_process() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "lost.c");
+    for device in
+        ["shm", "shm(copy=kernel)", "shm(copy=service)", "iwarp@127.0.0.1", "iwarp@127.0.0.1(crc=on)"]
+    {
+        let kind = if device.starts_with("shm") { "shm" } else { "iwarp" };
+        let said = finish(names.command(&program, device).arg(kind).spawn().expect("it starts"), device);
+        assert!(said.contains(", nobody dies"), "{device}: {said}");
+    }
+}
+
 #[test]
 fn nonsense_is_answered() {
     run_c("nonsense.c", "all refused");

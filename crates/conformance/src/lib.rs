@@ -16,6 +16,7 @@
 //! | `conn` | two connected ends with queues and memory, and odd set-ups |
 //! | `check` | patterns, comparisons that print what differs, memory with canaries |
 //! | `objects`, `memory`, `reg_all` | life of objects, registration |
+//! | `lost_memory` | registered memory that its program unmaps |
 //! | `map` | load and store on a peer's NIC memory |
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
@@ -44,6 +45,8 @@ mod large;
 mod limits;
 mod listen;
 mod local_violations;
+#[allow(unsafe_code, reason = "a program's memory is mapped, protected and unmapped")]
+mod lost_memory;
 mod map;
 mod memory;
 mod notify;

@@ -93,6 +93,16 @@ macro_rules! __conformance_table {
                 rights_are_those_given
                 it_ends_when_it_is_deregistered
             }
+            lost_memory {
+                registering_checks_what_is_there
+                a_peers_request_to_it_fails
+                a_source_that_is_lost_fails
+                results_into_it_fail
+                a_receive_into_it_fails
+                a_shared_receive_into_it_fails
+                the_rest_lives_on
+                a_failure_stops_what_is_behind_it
+            }
             map {
                 stores_arrive_at_both_ends
                 requests_and_stores_meet

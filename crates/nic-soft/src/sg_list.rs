@@ -1,10 +1,11 @@
 //! Data path: placement. Lists of memory that one request names, and copies between them and other memory.
 //!
-//! What the protection tables allowed becomes entries of a list here; whatever is copied into them is copied such that whoever sees the
-//! last byte of it sees all.
+//! What the protection tables allowed becomes entries of a list here. Bytes are copied into them such that another thread that
+//! sees the last byte sees all, and memory that the program has unmapped makes the copy an error.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+
+pub(crate) use uaccess::{Fault, copy_last_byte_last};
 
 /// SGEs in a work request, at most.
 pub(crate) const SGE_MAX: usize = 16;
@@ -58,83 +59,50 @@ impl SgList {
     }
 }
 
-/// Copies `n` bytes such that whoever sees the last byte sees all.
+/// Copies all entries, in order, to other memory.
 ///
 /// # Safety
-/// Both ranges must be mapped; they may overlap, and others may write them meanwhile.
-#[inline]
-pub(crate) unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the caller's contract; pointer arithmetic stays inside the two ranges. Test: copies_every_size.
-    unsafe {
-        match n {
-            0 => {}
-            1 => dst.write_volatile(src.read()),
-            2 => dst.cast::<[u8; 2]>().write_volatile(src.cast::<[u8; 2]>().read()),
-            4 => dst.cast::<u32>().write_unaligned(src.cast::<u32>().read_unaligned()),
-            8 => dst.cast::<u64>().write_unaligned(src.cast::<u64>().read_unaligned()),
-            _ if n < 8 => {
-                std::ptr::copy(src, dst, n - 1);
-                compiler_fence(Ordering::SeqCst);
-                dst.add(n - 1).write_volatile(src.add(n - 1).read());
-            }
-            _ => {
-                let last = src.add(n - 8).cast::<u64>().read_unaligned();
-                std::ptr::copy(src, dst, n - 8);
-                fence(Ordering::Release);
-                compiler_fence(Ordering::SeqCst);
-                dst.add(n - 8).cast::<u64>().write_unaligned(last);
-            }
-        }
-    }
-}
-
-/// Copies all entries, in order, to mapped memory.
+/// `dst` has room for [`SgList::total`] bytes; as [`copy_last_byte_last`], neither side need be mapped.
 ///
-/// # Safety
-/// `dst` must have room for [`SgList::total`] bytes, and the entries must be mapped.
+/// # Errors
+/// Which side could not be accessed.
 #[inline]
-pub(crate) unsafe fn gather(src: &SgList, mut dst: *mut u8) {
+pub(crate) unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault> {
     for piece in src.as_slice() {
         // SAFETY: the caller's contract.
-        unsafe {
-            copy_last_byte_last(dst, piece.iov_base.cast(), piece.iov_len);
-            dst = dst.add(piece.iov_len);
-        }
+        unsafe { copy_last_byte_last(dst, piece.iov_base.cast(), piece.iov_len)? };
+        dst = dst.wrapping_add(piece.iov_len);
     }
+    Ok(())
 }
 
-/// Copies mapped memory, in order, to all entries.
+/// Copies other memory, in order, to all entries.
 ///
 /// # Safety
-/// `src` must hold [`SgList::total`] bytes, and the entries must be mapped.
+/// `src` has [`SgList::total`] bytes; as [`copy_last_byte_last`], neither side need be mapped.
+///
+/// # Errors
+/// Which side could not be accessed.
 #[inline]
-pub(crate) unsafe fn scatter(mut src: *const u8, dst: &SgList) {
+pub(crate) unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
     for piece in dst.as_slice() {
         // SAFETY: the caller's contract.
-        unsafe {
-            copy_last_byte_last(piece.iov_base.cast(), src, piece.iov_len);
-            src = src.add(piece.iov_len);
-        }
+        unsafe { copy_last_byte_last(piece.iov_base.cast(), src, piece.iov_len)? };
+        src = src.wrapping_add(piece.iov_len);
     }
+    Ok(())
+}
+
+/// Whether all entries may be read at this moment, or written: to find out which side of a failed system call it was.
+#[cold]
+pub(crate) fn is_present(list: &SgList, writes: bool) -> bool {
+    let is_there = |piece: &libc::iovec| uaccess::check(piece.iov_base.cast(), piece.iov_len, writes).is_ok();
+    !uaccess::is_armed() || list.as_slice().iter().all(is_there)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn copies_every_size() {
-        let src: Vec<u8> = (0..300_u32).map(|i| i as u8 ^ 0x5a).collect();
-        for n in 0..260 {
-            for shift in 0..9 {
-                let mut dst = vec![0_u8; 300];
-                // SAFETY: both have 300 bytes, and n + shift < 300.
-                unsafe { copy_last_byte_last(dst.as_mut_ptr().add(shift), src.as_ptr().add(1), n) };
-                assert_eq!(dst[shift..shift + n], src[1..=n], "{n} bytes at {shift}");
-                assert!(dst[..shift].iter().chain(&dst[shift + n..]).all(|&b| b == 0));
-            }
-        }
-    }
 
     #[test]
     fn scatter_and_gather_cut_alike() {
@@ -147,7 +115,7 @@ mod tests {
         let expected = [10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 6, 90, 91, 92];
         let mut out = [0_u8; 15];
         // SAFETY: 15 bytes on both sides.
-        unsafe { gather(&list, out.as_mut_ptr()) };
+        assert_eq!(unsafe { gather(&list, out.as_mut_ptr()) }, Ok(()));
         assert_eq!(out, expected);
         for from in 0..15_u64 {
             for len in 0..=(15 - from) {
@@ -155,7 +123,7 @@ mod tests {
                 assert_eq!(part.total(), len);
                 let mut got = vec![0_u8; len as usize];
                 // SAFETY: `len` bytes on both sides.
-                unsafe { gather(&part, got.as_mut_ptr()) };
+                assert_eq!(unsafe { gather(&part, got.as_mut_ptr()) }, Ok(()));
                 assert_eq!(got, expected[from as usize..(from + len) as usize]);
             }
         }

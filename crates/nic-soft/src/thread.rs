@@ -136,6 +136,11 @@ impl Thread {
         name: &'static str,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
+        let body = || {
+            // It copies to and from the program's memory, and has the signal mask of a thread of the program.
+            let _ = uaccess::unblock();
+            body();
+        };
         *unpoisoned(&self.task) = Some(host.spawn(name, None, body).map_err(no_thread)?);
         Ok(())
     }

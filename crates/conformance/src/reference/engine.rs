@@ -110,7 +110,9 @@ impl State {
         }
         if let Some(Some(Some((buf, offset)))) = &target {
             let room = bytes.len().min(buf.len() - offset);
-            place(buf, *offset, &bytes[..room]);
+            if place(buf, *offset, &bytes[..room]).is_err() {
+                return Outcome::Forbidden(WcStatus::RemAccessErr);
+            }
         }
         if !needs_receive {
             return Outcome::Done(0);
@@ -188,8 +190,12 @@ impl State {
             Some(None) => {}
             Some(Some((buf, offset))) => {
                 let end = buf.len().min(offset + len as usize);
-                let bytes = buf.to_vec(offset..end).expect("checked");
-                self.scatter(domain, sges, &bytes);
+                let Ok(bytes) = buf.to_vec(offset..end) else {
+                    return Outcome::Forbidden(WcStatus::RemAccessErr);
+                };
+                if !self.scatter(domain, sges, &bytes) {
+                    return Outcome::Failed(WcStatus::LocProtErr);
+                }
             }
         }
         Outcome::Done(len as u32)
@@ -217,9 +223,9 @@ impl State {
         let Some(Some((buf, offset))) = self.reach_remote(theirs, remote, 8, Access::REMOTE_ATOMIC) else {
             return Outcome::Forbidden(WcStatus::RemAccessErr);
         };
-        use std::sync::atomic::Ordering::{AcqRel, Acquire};
-        let old = match buf.word(offset) {
-            Ok(word) => word.fetch_update(AcqRel, Acquire, |old| Some(change(old))).unwrap_or_else(|old| old),
+        let old = match buf.update_word(offset, &change) {
+            Ok(old) => old,
+            Err(Error::Memory { .. }) => return Outcome::Forbidden(WcStatus::RemAccessErr),
             // No processor changes it meanwhile, and other NICs wait for the lock.
             Err(Error::Unsupported { .. }) => {
                 let mut old = [0; 8];
@@ -230,7 +236,9 @@ impl State {
             }
             Err(_) => return Outcome::Forbidden(WcStatus::RemInvReqErr),
         };
-        self.scatter(domain, sges, &old.to_ne_bytes());
+        if !self.scatter(domain, sges, &old.to_ne_bytes()) {
+            return Outcome::Failed(WcStatus::LocProtErr);
+        }
         Outcome::Done(8)
     }
 
@@ -285,7 +293,7 @@ impl State {
         sges.iter().all(|s| s.length == 0 || self.local(domain, s, Access::LOCAL_WRITE).is_some())
     }
 
-    /// All or nothing.
+    /// All or nothing, except where a program has unmapped some of it.
     fn scatter(&self, domain: u32, sges: &[Sge], bytes: &[u8]) -> bool {
         if !self.may_scatter(domain, sges) {
             return false;
@@ -294,7 +302,9 @@ impl State {
         for sge in sges.iter().filter(|s| s.length > 0) {
             let (now, later) = rest.split_at(rest.len().min(sge.length as usize));
             let (buf, offset) = self.local(domain, sge, Access::LOCAL_WRITE).expect("checked");
-            place(&buf, offset, now);
+            if place(&buf, offset, now).is_err() {
+                return false;
+            }
             rest = later;
         }
         true
@@ -381,9 +391,9 @@ impl State {
 }
 
 /// Writes with the last byte last, as whoever looks at it takes it for the sign that all is there.
-fn place(buf: &Buf, offset: usize, bytes: &[u8]) {
-    let Some((last, rest)) = bytes.split_last() else { return };
-    buf.write(offset, rest).expect("checked");
+fn place(buf: &Buf, offset: usize, bytes: &[u8]) -> verbs::Result<()> {
+    let Some((last, rest)) = bytes.split_last() else { return Ok(()) };
+    buf.write(offset, rest)?;
     fence(Ordering::Release);
-    buf.write(offset + rest.len(), &[*last]).expect("checked");
+    buf.write(offset + rest.len(), &[*last])
 }

@@ -329,8 +329,7 @@ impl Network {
             SendOp::FetchAdd { add, .. } => old.wrapping_add(add),
             _ => old,
         };
-        let old = self.protection.change_word(&extent, change);
-        let old = old.ok_or(Refusal::forbidden(WcStatus::RemInvReqErr))?;
+        let old = self.protection.change_word(&extent, change).map_err(Refusal::forbidden)?;
         self.cards.signal(to.card);
         if let Some(found) = self.qps.get_mut(qp) {
             found.responder.owe_atomic(psn, old);

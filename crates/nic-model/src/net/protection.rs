@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result, Sge};
+use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result, Sge, WcStatus};
 
 use super::slab::Slab;
 use crate::config::Payload;
@@ -205,7 +205,8 @@ impl Protection {
                 let (at, len) = (data.len(), (end - begin) as usize);
                 data.resize(at + len, 0);
                 if let Some(region) = self.regions.get(extent.region) {
-                    // The extent has been checked against the region.
+                    // The extent has been checked against the region. Memory that the program has unmapped reads as zeros: the
+                    // card that is modelled holds its pages, which nobody else sees any more.
                     let _ = region.buf.read((extent.at + begin - begins) as usize, &mut data[at..]);
                 }
             }
@@ -232,7 +233,7 @@ impl Protection {
             for (begin, end) in moved(self.payload, begins, extent.len, total) {
                 let (now, later) = rest.split_at(rest.len().min((end - begin) as usize));
                 if let Some(region) = self.regions.get(extent.region) {
-                    // The extent has been checked against the region.
+                    // The extent has been checked against the region; as in `gather`.
                     let _ = region.buf.write((extent.at + begin - begins) as usize, now);
                 }
                 rest = later;
@@ -241,13 +242,14 @@ impl Protection {
         }
     }
 
-    /// Changes the word at an extent's beginning at once; what it was. `None` where no word can lie: an address that is
-    /// aligned may lie in memory that is not, where its region is zero-based.
-    pub(super) fn change_word(&self, extent: &Extent, change: impl Fn(u64) -> u64) -> Option<u64> {
-        use std::sync::atomic::Ordering::{AcqRel, Acquire};
-        let word = self.regions.get(extent.region)?.buf.word(extent.at as usize).ok()?;
-        let changed = word.fetch_update(AcqRel, Acquire, |old| Some(change(old)));
-        Some(changed.unwrap_or_else(|old| old))
+    /// Changes the word at an extent's beginning in one step; what it was. There may be no word: an address that is aligned may be in
+    /// memory that is not, where its region is zero-based ([`WcStatus::RemInvReqErr`]), and a program may have unmapped it.
+    pub(super) fn change_word(&self, extent: &Extent, change: impl Fn(u64) -> u64) -> Result<u64, WcStatus> {
+        let region = self.regions.get(extent.region).ok_or(WcStatus::RemAccessErr)?;
+        region.buf.update_word(extent.at as usize, change).map_err(|why| match why {
+            Error::Memory { .. } => WcStatus::RemAccessErr,
+            _ => WcStatus::RemInvReqErr,
+        })
     }
 
     /// Where an extent begins in the pages of its region, for the translation cache.

@@ -35,6 +35,7 @@ use crate::sync::unpoisoned;
 /// [`verbs::Error::System`] when descriptors or a thread cannot be had; [`verbs::Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = Birth::here()?;
+    uaccess::prepare();
     config.bind.map_or(Ok(()), check_own)?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);

@@ -288,7 +288,7 @@ impl Link {
 
     /// The connection is over: everybody is told, everything is flushed. The queue pair is in the error state already.
     pub(super) fn end(mut self, queues: &Queues, end: &End) {
-        let rest = end.last_words().map(|code| {
+        let rest = end.last_words().and_then(|code| {
             let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             self.sending.last_words(&mut lent, code)
         });

@@ -183,6 +183,40 @@ impl Outbox {
         out
     }
 
+    /// Has the first item need the program's memory no more, if a part of it has left: `copy` copies its payload, and says whether it
+    /// could. If not, zeros take its place, as long as the peer delivers nothing of it; otherwise false.
+    pub(super) fn keep_begun(&mut self, pool: &Pool, copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool) -> bool {
+        let fpdu = match self.items.front() {
+            Some((Item::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
+            _ => return true,
+        };
+        let (at, room) = self.stage(fpdu.payload.len(), pool);
+        if !copy(&fpdu, room) {
+            if fpdu.completes_message() {
+                return false;
+            }
+            room.fill(0);
+        }
+        if let Some((Item::Large { staged, .. }, _)) = self.items.front_mut() {
+            *staged = Some(at);
+        }
+        true
+    }
+
+    /// Drops the first payload that has not begun and needs the program's memory, with all that comes behind it.
+    pub(super) fn drop_unbegun(&mut self) {
+        let begun = usize::from(self.sent > 0);
+        let is_in_memory = |(item, _): &Entry| matches!(item, Item::Large { staged: None, .. });
+        if let Some(place) = self.items.iter().skip(begun).position(is_in_memory) {
+            self.items.truncate(begun + place);
+        }
+    }
+
+    /// Drops all but the first item.
+    pub(super) fn drop_behind_first(&mut self) {
+        self.items.truncate(1);
+    }
+
     /// Forgets all that was to be sent.
     pub(super) fn clear(&mut self) {
         self.items.clear();
@@ -220,5 +254,84 @@ mod tests {
         assert_eq!(outbox.only_run(), Some(b"cdef".as_slice()), "what failed leaves nothing");
         assert_eq!(outbox.advance(4, &pool), Some(2));
         assert!(outbox.is_empty() && outbox.has_room() && outbox.only_run().is_none());
+    }
+
+    /// FPDUs of an operation with 8,000 bytes, in segments.
+    fn segments(kind: iwarp::tx::OpKind) -> Vec<Fpdu> {
+        use iwarp::tx::{Op, Sender, SenderConfig, Transmit};
+        let (mulpdu, rtr) = (4000, None);
+        let config = SenderConfig { crc: false, ird: 1, ord: 1, queue: 1, mulpdu, held: false, rtr };
+        let mut sender = Sender::new(config);
+        sender.post(Op { id: 1, kind, fence: false }).expect("room");
+        let next = || match sender.poll() {
+            Some(Transmit::Fpdu(fpdu)) => Some(fpdu),
+            _ => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn filled(fpdus: &[Fpdu], sent: usize, pool: &Pool) -> Outbox {
+        let mut outbox = Outbox::new();
+        for fpdu in fpdus {
+            outbox.push(*fpdu, fpdu.seal().finish().expect("no CRC"), None, None);
+        }
+        outbox.advance(sent, pool);
+        outbox
+    }
+
+    /// Goal: payload that has gone halfway becomes zeros where the peer delivers nothing of it, and only there. Method: the first and the
+    /// last segment of a Write and of a Send, of which nothing and a part has been sent.
+    #[test]
+    fn what_has_begun_is_kept_or_becomes_zeros() {
+        let pool = Pool::default();
+        pool.give(vec![9; STAGING_LEN].into_boxed_slice());
+        let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
+        let send = segments(iwarp::tx::OpKind::Send { len: 8000, solicited: false, invalidate: None });
+        for (fpdus, may_be_zeros) in
+            [(&write[..1], true), (&write[2..], true), (&send[..1], true), (&send[2..], false)]
+        {
+            assert_eq!(fpdus.len(), 1);
+            let mut outbox = filled(fpdus, 0, &pool);
+            assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has begun")));
+            outbox = filled(fpdus, 5, &pool);
+            assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
+            if may_be_zeros {
+                let len = fpdus[0].payload.len();
+                assert!(matches!(outbox.items().next(), Some(Item::Large { staged: Some(0), .. })));
+                assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
+            }
+            outbox = filled(fpdus, 5, &pool);
+            assert!(outbox.keep_begun(&pool, |_, to| {
+                to.fill(7);
+                true
+            }));
+            assert_eq!(outbox.staged(0, 8), [7; 8], "as it was read");
+        }
+    }
+
+    #[test]
+    fn what_has_not_begun_is_dropped_with_what_is_behind_it() {
+        let pool = Pool::default();
+        let fpdus = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
+        for (sent, left) in [(0, 0), (1, 1)] {
+            let mut outbox = filled(&fpdus, sent, &pool);
+            outbox
+                .append(None, |to| {
+                    to.push(1);
+                    Ok::<(), ()>(())
+                })
+                .expect("written");
+            outbox.drop_unbegun();
+            assert_eq!(outbox.items().count(), left);
+        }
+        let mut outbox = Outbox::new();
+        outbox
+            .append(None, |to| {
+                to.push(1);
+                Ok::<(), ()>(())
+            })
+            .expect("written");
+        outbox.drop_unbegun();
+        assert_eq!(outbox.items().count(), 1, "it needs no memory");
     }
 }

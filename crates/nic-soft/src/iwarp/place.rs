@@ -1,15 +1,15 @@
 //! Data path: placement. All that touches user memory: reading from a socket into place, gathering into a socket, copies and
-//! atomics. The callers hold the stage of a connection and have just looked the memory up.
+//! atomics. The callers hold the stage of a connection and have just looked the memory up. A program may have unmapped it all the
+//! same: copies then return a [`Fault`], and system calls fail with [`Errno::FAULT`].
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use iwarp::crc::Crc;
 use iwarp::rdmap::AtomicOp;
 use rustix::io::Errno;
 
-use crate::sg_list::{SGE_MAX, SgList, copy_last_byte_last, scatter};
+use crate::sg_list::{Fault, SGE_MAX, SgList, copy_last_byte_last, scatter};
 
 /// Entries of one gathered write, at most.
 const GATHER_MAX: usize = 128;
@@ -108,31 +108,33 @@ pub(super) fn receive(socket: BorrowedFd<'_>, into: &SgList, tail: &mut [u8]) ->
 }
 
 /// Copies bytes into entries of the same length, the last byte of each piece last.
-pub(super) fn copy_in(bytes: &[u8], list: &SgList) {
+pub(super) fn copy_in(bytes: &[u8], list: &SgList) -> Result<(), Fault> {
     debug_assert!(bytes.len() as u64 >= list.total());
-    if bytes.len() as u64 >= list.total() {
-        // SAFETY: both sides have the bytes, and the entries were looked up. Test: every group of the conformance suite.
-        unsafe { scatter(bytes.as_ptr(), list) };
+    if (bytes.len() as u64) < list.total() {
+        return Ok(());
     }
+    // SAFETY: both sides have the bytes, and the entries were looked up. Test: every group of the conformance suite.
+    unsafe { scatter(bytes.as_ptr(), list) }
 }
 
 /// Copies bytes to one place, the last byte last.
 #[inline]
-pub(super) fn copy_to(bytes: &[u8], at: *mut u8) {
+pub(super) fn copy_to(bytes: &[u8], at: *mut u8) -> Result<(), Fault> {
     // SAFETY: the place was looked up for as many bytes. Test: the group `write` of the conformance suite.
-    unsafe { copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) };
+    unsafe { copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) }
 }
 
 /// Copies entries out; as many bytes as both have.
-pub(super) fn copy_out(list: &SgList, mut to: &mut [u8]) {
+pub(super) fn copy_out(list: &SgList, mut to: &mut [u8]) -> Result<(), Fault> {
     for piece in list.as_slice() {
         let n = piece.iov_len.min(to.len());
         let (now, rest) = to.split_at_mut(n);
         // SAFETY: `now` has `n` bytes, the piece was looked up and has no fewer. Peers may write to it meanwhile: the outcome is
         // then some mixture of bytes, as on any NIC. Test: the group `send_recv` of the suite with CRCs on.
-        unsafe { std::ptr::copy_nonoverlapping(piece.iov_base.cast::<u8>(), now.as_mut_ptr(), n) };
+        unsafe { copy_last_byte_last(now.as_mut_ptr(), piece.iov_base.cast(), n)? };
         to = rest;
     }
+    Ok(())
 }
 
 /// Bytes that are copied before their CRC is made: few enough to be in the nearest cache still. Copying and making CRCs in
@@ -141,45 +143,47 @@ const PART: usize = 4096;
 
 /// Copies bytes of user memory to a buffer, and goes on with a CRC: of the copy, so that the two agree whoever writes to the
 /// memory meanwhile.
-pub(super) fn copy_out_crc(list: &SgList, mut to: &mut [u8], mut crc: Crc) -> Crc {
+pub(super) fn copy_out_crc(list: &SgList, mut to: &mut [u8], mut crc: Crc) -> Result<Crc, Fault> {
     for piece in list.as_slice() {
         let (mut from, n) = (piece.iov_base.cast::<u8>(), piece.iov_len.min(to.len()));
         let (now, rest) = to.split_at_mut(n);
         for part in now.chunks_mut(PART) {
             // SAFETY: as in `copy_out`. Test: copies_and_crcs_agree.
-            unsafe { std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
+            unsafe { copy_last_byte_last(part.as_mut_ptr(), from, part.len())? };
             crc.update(part);
             from = from.wrapping_add(part.len());
         }
         to = rest;
     }
-    crc
+    Ok(crc)
 }
 
-/// Appends bytes of user memory.
+/// Appends bytes of user memory, or nothing if they cannot be read.
 #[inline]
-pub(super) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) {
+pub(super) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
     to.reserve(len);
     // SAFETY: there is room for `len` bytes, and the memory was looked up; as in `copy_out`, others may write to it.
     // Test: the group `write` of the suite.
     unsafe {
-        std::ptr::copy_nonoverlapping(at, to.as_mut_ptr().add(to.len()), len);
+        copy_last_byte_last(to.as_mut_ptr().add(to.len()), at, len)?;
         to.set_len(to.len() + len);
     }
+    Ok(())
 }
 
-/// Carries an atomic out on eight aligned bytes; what they held before. `None` if they are not aligned.
+/// Carries an atomic out on eight aligned bytes; what they held before. `None` if they are not aligned, or cannot be accessed.
 pub(super) fn atomic(at: *mut u8, op: AtomicOp) -> Option<u64> {
     let at = at.cast::<u64>();
     if !at.is_aligned() {
         return None;
     }
-    // SAFETY: aligned, looked up, and reached by raw copies and atomics only. Test: the group `atomics` of the suite.
-    let word = unsafe { AtomicU64::from_ptr(at) };
-    Some(
-        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op.apply(old)))
-            .unwrap_or_else(|old| old),
-    )
+    // SAFETY: aligned, looked up, and accessed by raw copies and atomics only. Test: the group `atomics` of the suite.
+    unsafe { uaccess::update(at, |old| op.apply(old)) }.ok()
+}
+
+/// Whether all entries may be read at this moment.
+pub(super) fn is_readable(list: &SgList) -> bool {
+    list.as_slice().iter().all(|piece| uaccess::is_readable(piece.iov_base.cast(), piece.iov_len))
 }
 
 /// Bytes that TCP puts into one segment of this connection.
@@ -238,7 +242,7 @@ mod tests {
         assert_eq!(receive(far.as_fd(), &list, &mut tail), Ok(10));
         assert_eq!((&one, &two, &tail[..5]), (b"012", b"34", b"56789".as_slice()));
         let mut back = [0; 4];
-        copy_out(&list, &mut back);
+        assert_eq!(copy_out(&list, &mut back), Ok(()));
         assert_eq!(&back, b"0123");
         drop(near);
         assert_eq!(receive(far.as_fd(), &SgList::new(), &mut tail), Ok(0), "the end");
@@ -274,12 +278,12 @@ mod tests {
             list.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
             list.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
             let whole = Crc::of(&source[1..=n]);
-            copy_in(&source[1..=n], &list);
+            assert_eq!(copy_in(&source[1..=n], &list), Ok(()));
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);
             assert!(memory[..3].iter().chain(&memory[8 + n..]).all(|&byte| byte == 0), "beside it");
             let mut back = vec![0; n];
-            assert_eq!(copy_out_crc(&list, &mut back, Crc::new()), whole, "{n} bytes out");
+            assert_eq!(copy_out_crc(&list, &mut back, Crc::new()), Ok(whole), "{n} bytes out");
             assert_eq!(back, source[1..=n]);
         }
     }

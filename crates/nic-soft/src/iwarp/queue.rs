@@ -203,7 +203,7 @@ impl SendQueue {
         domain.local(self.sges(number), need, from, len)
     }
 
-    /// Copies a part of what a request sends; `None` if a key or a range does not allow it.
+    /// Copies a part of what a request sends; `None` if a key or a range does not allow it, or the memory has gone.
     #[inline]
     pub(super) fn append(
         &self,
@@ -214,20 +214,20 @@ impl SendQueue {
         to: &mut Vec<u8>,
     ) -> Option<()> {
         if self.get(number).inline {
-            place::append(self.inline(number).wrapping_add(from as usize), len as usize, to);
-            return Some(());
+            let at = self.inline(number).wrapping_add(from as usize);
+            return place::append(at, len as usize, to).ok();
         }
         match self.sges(number) {
             // Most have one SGE.
             [only] if from == 0 && len == only.length => {
                 if len > 0 {
                     let at = domain.find(only.lkey, Access::empty(), only.addr, len.into()).ok()?;
-                    place::append(at, len as usize, to);
+                    place::append(at, len as usize, to).ok()?;
                 }
             }
             sges => {
                 for piece in domain.local(sges, Access::empty(), from.into(), len.into())?.as_slice() {
-                    place::append(piece.iov_base.cast(), piece.iov_len, to);
+                    place::append(piece.iov_base.cast(), piece.iov_len, to).ok()?;
                 }
             }
         }

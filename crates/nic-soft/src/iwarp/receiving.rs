@@ -160,7 +160,7 @@ impl Receiving {
         let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
         let written = lent.machine.take_write(bytes, |stag, to, payload| {
             let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
-            at.map(|at| place::copy_to(payload, at)).is_ok()
+            at.is_ok_and(|at| place::copy_to(payload, at).is_ok())
         });
         if let Some((taken, front)) = written {
             self.ahead.consume(taken);
@@ -179,7 +179,7 @@ impl Receiving {
                 [only] if *has_receive && len <= only.length.into() && len > 0 => {
                     // All of the receive is to be usable, not only what this message needs.
                     let found = domain.find(only.lkey, Access::LOCAL_WRITE, only.addr, only.length.into());
-                    found.map(|at| place::copy_to(payload, at)).is_ok()
+                    found.is_ok_and(|at| place::copy_to(payload, at).is_ok())
                 }
                 _ => false,
             }
@@ -336,7 +336,9 @@ impl Receiving {
         let have = self.ahead.filled();
         if !have.is_empty() {
             let n = have.len().min(piece.len);
-            place::copy_in(&have[..n], &list.part(0, n as u64));
+            if place::copy_in(&have[..n], &list.part(0, n as u64)).is_err() {
+                return Err(gone(lent, piece));
+            }
             lent.machine.placed(n);
             self.ahead.consume(n);
             return Ok(Step::More);
@@ -349,17 +351,19 @@ impl Receiving {
         if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
             return Ok(Step::Dry);
         }
-        self.read_into_place(lent, &list, piece.len - LAST)
+        self.read_into_place(lent, &list, piece)
     }
 
-    /// Reads payload from the socket to where it belongs, `direct` bytes of it, and what comes behind them ahead.
-    fn read_into_place(&mut self, lent: &mut Lent<'_>, list: &SgList, direct: usize) -> Result<Step, End> {
+    /// Reads payload from the socket to where it belongs, all but the last bytes of it, and what comes behind them ahead.
+    fn read_into_place(&mut self, lent: &mut Lent<'_>, list: &SgList, piece: &Piece) -> Result<Step, End> {
+        let direct = piece.len - LAST;
         let behind = self.ahead.space_up_to(self.limit);
         let room = direct + behind.len();
         let n = match place::receive(lent.socket, &list.part(0, direct as u64), behind) {
             Ok(0) => return Err(eof(lent)),
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(Errno::FAULT) => return Err(gone(lent, piece)),
             Err(errno) => return Err(End::Broken(errno)),
         };
         let placed = n.min(direct);
@@ -385,7 +389,7 @@ impl Receiving {
             }
             _ => return None,
         };
-        place::copy_to(bytes, lent.queues.domain().find(key, need, to, len).ok()?);
+        place::copy_to(bytes, lent.queues.domain().find(key, need, to, len).ok()?).ok()?;
         self.wrote |= need == Access::REMOTE_WRITE;
         lent.machine.placed(piece.len);
         self.ahead.consume(piece.len);
@@ -398,7 +402,7 @@ impl Receiving {
         match piece.target {
             Target::Write { stag, to } => {
                 let found = domain.remote(stag, Access::REMOTE_WRITE, to, len);
-                found.map_err(|refusal| violated(lent, refusal.code()))
+                found.map_err(|refusal| End::Violation(lent.machine.refuse(refusal.code())))
             }
             Target::ReadSink { id, offset, .. } => {
                 let (queue, number) = (lent.queues.sends.lock(), request_of(id));
@@ -449,6 +453,16 @@ impl Receiving {
         if std::mem::take(&mut self.has_receive) {
             queues.fail_receive(self.receive.wr_id, status);
         }
+    }
+}
+
+/// The memory that payload belongs in has been unmapped, or protected.
+#[cold]
+fn gone(lent: &mut Lent<'_>, piece: &Piece) -> End {
+    match piece.target {
+        Target::Write { .. } => End::Violation(lent.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED)),
+        Target::ReadSink { id, .. } => End::BadSink(request_of(id)),
+        Target::Receive { .. } => End::BadReceive,
     }
 }
 

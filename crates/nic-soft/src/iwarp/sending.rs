@@ -3,6 +3,8 @@
 //! While a question is open (see `questions`), a few small requests are held back to go out together: the answer, the next
 //! poll, or enough of them sends them.
 
+use std::time::Duration;
+
 use iwarp::Connection;
 use iwarp::outcome::blamed;
 use iwarp::rdmap::AtomicRequest;
@@ -21,7 +23,7 @@ use super::place::{self, Gather};
 use super::questions::{Questions, greeting, request_behind};
 use super::queue::{Request, SendQueue};
 use super::queues::Queues;
-use crate::sg_list::SgList;
+use crate::sg_list::{SgList, is_present};
 
 /// Requests that may be held back while a question is open, and their bytes.
 const HELD_REQUESTS: u64 = 16;
@@ -52,6 +54,8 @@ pub(super) struct Sending {
     failed: Option<(u64, WcStatus)>,
     blocked: bool,
     owes: Owes,
+    /// The stream ends in the middle of an FPDU, so that nothing more can be said.
+    is_cut: bool,
 }
 
 /// What sending once came to.
@@ -80,6 +84,7 @@ impl Sending {
             failed: None,
             blocked: false,
             owes: Owes::Nothing,
+            is_cut: false,
         }
     }
 
@@ -194,7 +199,16 @@ impl Sending {
         if seal.wants_payload() {
             let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.stage(fpdu.payload.len(), &queues.shared.staging);
-            seal.go_on(fpdu.payload.len(), |crc| place::copy_out_crc(&list, copy, crc));
+            let mut is_copied = true;
+            seal.go_on(fpdu.payload.len(), |crc| {
+                place::copy_out_crc(&list, copy, crc).unwrap_or_else(|_| {
+                    is_copied = false;
+                    crc
+                })
+            });
+            if !is_copied {
+                return Err(gone(fpdu));
+            }
             staged = Some(at);
         }
         if let Ok(trailer) = seal.finish() {
@@ -206,9 +220,10 @@ impl Sending {
     /// An atomic of the peer, when the answers before it are under way.
     fn carry_out(&mut self, lent: &mut Lent<'_>, request: &AtomicRequest) -> Result<(), End> {
         let at = lent.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
-        let Some(original) = at.ok().and_then(|at| place::atomic(at, request.op)) else {
-            return Err(end_of(lent.machine, TerminateCode::STAG_INVALID.into()));
-        };
+        let original = at
+            .map_err(|_| TerminateCode::STAG_INVALID)
+            .and_then(|at| place::atomic(at, request.op).ok_or(TerminateCode::PROTECTION_UNSPECIFIED));
+        let original = original.map_err(|code| end_of(lent.machine, code.into()))?;
         match lent.machine.atomic_done(original) {
             Some(fpdu) => self.pack(lent, &fpdu),
             None => Ok(()),
@@ -322,17 +337,7 @@ impl Sending {
     fn send(&mut self, lent: &mut Lent<'_>, turn: &mut usize) -> Result<Sent, End> {
         let (total, sent) = match self.outbox.only_run() {
             Some(run) => (run.len(), place::send_run(lent.socket, run)),
-            None => {
-                let mut gather = Gather::new();
-                if let Err(gone) = self.gather(lent.queues, &mut gather) {
-                    if self.outbox.sent() > 0 {
-                        return Err(End::Broken(Errno::FAULT));
-                    }
-                    self.outbox.clear();
-                    return Err(end_of(lent.machine, gone));
-                }
-                (gather.total(), place::send(lent.socket, &mut gather))
-            }
+            None => self.send_gathered(lent)?,
         };
         let n = match sent {
             Ok(n) => n,
@@ -350,11 +355,59 @@ impl Sending {
         Ok(if n == total { Sent::All } else { Sent::Part })
     }
 
-    /// Gathers what waits, as far as it fits one write. Fails if already the first payload is gone; what stands before one
-    /// that is gone goes out first.
-    fn gather(&self, queues: &Queues, gather: &mut Gather) -> Result<(), Gone> {
-        let mut skip = self.outbox.sent();
+    /// Sends what waits, gathered: how much that was, and how much of it has left.
+    fn send_gathered(&mut self, lent: &mut Lent<'_>) -> Result<(usize, Result<usize, Errno>), End> {
+        let mut items = usize::MAX;
+        loop {
+            let mut gather = Gather::new();
+            if let Err(gone) = self.gather(lent.queues, &mut gather, items) {
+                return Err(self.end_before_gone(lent, gone));
+            }
+            match place::send(lent.socket, &mut gather) {
+                // Nothing has left. What comes before the payload that cannot be read can still be sent.
+                Err(Errno::FAULT) => match self.first_gone(lent.queues) {
+                    (0, gone) => return Err(self.end_before_gone(lent, gone)),
+                    (place, _) => items = place.min(items.saturating_sub(1)),
+                },
+                sent => return Ok((gather.total(), sent)),
+            }
+        }
+    }
+
+    /// The first item whose payload cannot be read, by its place: one of those that are gathered from the program's memory.
+    #[cold]
+    fn first_gone(&self, queues: &Queues) -> (usize, Gone) {
+        let mut first = None;
         for (place, item) in self.outbox.items().enumerate() {
+            let Item::Large { fpdu, staged: None, .. } = item else { continue };
+            // If all of them have come back meanwhile, the first one counts, so that there is an end of it.
+            first = first.or(Some((place, fpdu)));
+            if !payload(queues, fpdu).is_ok_and(|list| is_present(&list, false)) {
+                return (place, gone(fpdu));
+            }
+        }
+        let unknown = Gone::Source(TerminateCode::PROTECTION_UNSPECIFIED);
+        first.map_or((0, unknown), |(place, fpdu)| (place, gone(fpdu)))
+    }
+
+    /// The payload of the first item is gone. If a part of it has left, the peer gets zeros for the rest, where it takes them for
+    /// nothing; else the stream can only be cut.
+    #[cold]
+    fn end_before_gone(&mut self, lent: &mut Lent<'_>, gone: Gone) -> End {
+        if self.outbox.sent() == 0 {
+            self.outbox.clear();
+        } else {
+            self.outbox.drop_behind_first();
+            self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, |_, _| false);
+        }
+        end_of(lent.machine, gone)
+    }
+
+    /// Gathers what waits, as far as it fits one write, and up to so many items. Fails if already the first payload is gone; what
+    /// stands before one that is gone goes out first.
+    fn gather(&self, queues: &Queues, gather: &mut Gather, items: usize) -> Result<(), Gone> {
+        let mut skip = self.outbox.sent();
+        for (place, item) in self.outbox.items().take(items).enumerate() {
             if gather.is_full() {
                 break;
             }
@@ -407,7 +460,10 @@ impl Sending {
     pub(super) fn atomic_answered(&mut self, queues: &Queues, id: u64, original: u64) -> Result<(), End> {
         let number = request_of(id);
         let sink = queues.sends.lock().locate(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
-        place::copy_in(&original.to_ne_bytes(), &sink.ok_or(End::BadSink(number))?);
+        let copied = sink.map(|sink| place::copy_in(&original.to_ne_bytes(), &sink));
+        if !matches!(copied, Some(Ok(()))) {
+            return Err(End::BadSink(number));
+        }
         self.answered(queues, id);
         Ok(())
     }
@@ -464,17 +520,38 @@ impl Sending {
     }
 
     /// What still goes out when the connection ends: answers, and the Terminate if there is one. Returns what the socket did
-    /// not take at once; payload that has not begun is left out.
-    pub(super) fn last_words(&mut self, lent: &mut Lent<'_>, code: Option<TerminateCode>) -> Vec<u8> {
+    /// not take at once; payload that has not begun is left out. `None` where nothing can be said: then the peer finds the
+    /// connection reset.
+    pub(super) fn last_words(&mut self, lent: &mut Lent<'_>, code: Option<TerminateCode>) -> Option<Vec<u8>> {
+        self.send_last(lent);
         self.drain_machine(lent);
         if let Some(code) = code {
+            self.send_last(lent);
             lent.machine.abort(code);
             self.drain_machine(lent);
+        }
+        self.send_last(lent);
+        if self.is_cut {
+            // It is closed all the same if that fails.
+            let _ = rustix::net::sockopt::set_socket_linger(lent.socket, Some(Duration::ZERO));
+            return None;
+        }
+        Some(self.rest())
+    }
+
+    /// Sends what the socket takes. What is left needs the program's memory no more, and has no gap.
+    fn send_last(&mut self, lent: &mut Lent<'_>) {
+        if self.is_cut {
+            return;
         }
         let mut turn = 0;
         // What cannot be sent any more need not be.
         let _ = self.send(lent, &mut turn);
-        self.rest(lent.queues)
+        self.outbox.drop_unbegun();
+        let copy = |fpdu: &Fpdu, to: &mut [u8]| {
+            payload(lent.queues, fpdu).is_ok_and(|list| place::copy_out(&list, to).is_ok())
+        };
+        self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, copy);
     }
 
     /// Takes out of the machine what it has, as far as there is room, without anything new.
@@ -487,30 +564,22 @@ impl Sending {
         }
     }
 
-    /// What of the outbox has not been sent and still can be, as bytes.
-    fn rest(&self, queues: &Queues) -> Vec<u8> {
+    /// What of the outbox has not been sent, as bytes, after [`Self::send_last`].
+    fn rest(&self) -> Vec<u8> {
         let mut rest = Vec::new();
-        for (place, item) in self.outbox.items().enumerate() {
-            let begun = if place == 0 { self.outbox.sent() } else { 0 };
+        for item in self.outbox.items() {
             match item {
-                Item::Run { from, to } => rest.extend_from_slice(&self.outbox.run(*from, *to)[begun..]),
-                Item::Large { .. } if begun == 0 => {}
-                Item::Large { fpdu, trailer, staged } => {
-                    let mut bytes = fpdu.header().to_vec();
-                    let (at, len) = (bytes.len(), fpdu.payload.len());
-                    bytes.resize(at + len, 0);
-                    match (staged, payload(queues, fpdu)) {
-                        (Some(from), _) => bytes[at..].copy_from_slice(self.outbox.staged(*from, len)),
-                        (None, Ok(list)) => place::copy_out(&list, &mut bytes[at..]),
-                        // The FPDU cannot be finished, so nothing can follow it.
-                        (None, Err(_)) => return Vec::new(),
-                    }
-                    bytes.extend_from_slice(trailer);
-                    rest.extend_from_slice(&bytes[begun..]);
+                Item::Run { from, to } => rest.extend_from_slice(self.outbox.run(*from, *to)),
+                Item::Large { fpdu, trailer, staged: Some(at) } => {
+                    rest.extend_from_slice(fpdu.header());
+                    rest.extend_from_slice(self.outbox.staged(*at, fpdu.payload.len()));
+                    rest.extend_from_slice(trailer);
                 }
+                // There is none.
+                Item::Large { staged: None, .. } => break,
             }
         }
-        rest
+        rest.split_off(self.outbox.sent().min(rest.len()))
     }
 }
 
@@ -535,6 +604,15 @@ fn end_of(machine: &mut Connection, gone: Gone) -> End {
             machine.abort(code);
             End::Violation(Failure { terminate: Terminate::new(code) })
         }
+    }
+}
+
+/// What it means that an FPDU's payload cannot be read.
+#[cold]
+fn gone(fpdu: &Fpdu) -> Gone {
+    match fpdu.payload {
+        Payload::Op { id, .. } => Gone::Local(request_of(id)),
+        Payload::None | Payload::Source { .. } => Gone::Source(TerminateCode::PROTECTION_UNSPECIFIED),
     }
 }
 
@@ -565,8 +643,8 @@ fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Gone>
         }
         Payload::Source { stag, to: from, len } => {
             let found = domain.find(stag, Access::REMOTE_READ, from, len.into());
-            place::append(found.map_err(|refusal| refusal.code())?, len as usize, to);
-            Ok(())
+            let at = found.map_err(|refusal| refusal.code())?;
+            place::append(at, len as usize, to).map_err(|_| gone(fpdu))
         }
     })
 }
@@ -588,6 +666,10 @@ fn put(
         }
         Item::Large { fpdu, trailer, staged: None } => {
             let list = payload(queues, fpdu)?;
+            // Asked while it can still be left out: the kernel may find only in the middle that a page has gone.
+            if *skip == 0 && fpdu.completes_message() && !place::is_readable(&list) {
+                return Err(gone(fpdu));
+            }
             gather.push_bytes(fpdu.header(), skip);
             gather.push_list(&list, skip);
             gather.push_bytes(trailer, skip);

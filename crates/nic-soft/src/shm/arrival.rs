@@ -21,10 +21,9 @@ pub(super) fn complete(
 ) {
     if low & 0x00ff_ffff & !(comp::SOLICITED << 16) == comp::CARRIED << 16
         && let Some(dst) = place_of(connection, slot, low >> 24, receive)
-    {
-        let src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
         // SAFETY: as in `unload`; the slot has INLINE_MAX bytes.
-        unsafe { place::copy_last_byte_last(dst, src, (low >> 24) as usize) };
+        && unsafe { place::copy_last_byte_last(dst, carried(slot), (low >> 24) as usize) }.is_ok()
+    {
         let wr_id = receive[recv::WR_ID].load(Ordering::Relaxed);
         *wc = Wc {
             wr_id,
@@ -36,6 +35,12 @@ pub(super) fn complete(
     } else {
         *wc = completion(connection, slot, low, receive);
     }
+}
+
+/// The bytes that a completion carries.
+#[inline]
+fn carried(slot: &[AtomicU64]) -> *const u8 {
+    slot[comp::BYTES].as_ptr().cast()
 }
 
 /// Where the bytes of a plain message go that its completion carries: into the first SGE of its receive, if that holds all of them.
@@ -85,7 +90,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
 #[inline]
 fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
     let mut left = len.min(comp::INLINE_MAX as u64);
-    let mut src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
+    let mut src = carried(slot);
     for words in receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive)) {
         if left == 0 {
             break;
@@ -101,10 +106,10 @@ fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], le
         };
         // SAFETY: checked memory, kept by the poll lock that deregistering takes; the slot has `left` bytes. Test: `traffic`
         // of the conformance suite.
-        unsafe {
-            place::copy_last_byte_last(dst, src, n as usize);
-            src = src.add(n as usize);
+        if unsafe { place::copy_last_byte_last(dst, src, n as usize) }.is_err() {
+            return false;
         }
+        src = src.wrapping_add(n as usize);
         left -= n;
     }
     left == 0

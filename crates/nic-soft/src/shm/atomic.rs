@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::place::{self, Direction, Fault, SgList};
+use super::place::{self, Direction, Fault, SgList, Side};
 
 /// An atomic on another process's private memory; the caller has its turn ([`super::turn`]).
 pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
@@ -21,10 +21,10 @@ pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault>
 }
 
 /// Puts an atomic's result into the local memory: 8 bytes fetched.
-pub(super) fn store_old(local: &SgList, old: u64) -> u32 {
-    // SAFETY: the local memory holds 8 bytes in all (checked) and is mapped.
-    unsafe { place::scatter((&raw const old).cast(), local) };
-    8
+pub(super) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
+    // SAFETY: the local memory has 8 bytes in all (checked).
+    let stored: Result<(), Side> = unsafe { place::scatter((&raw const old).cast(), local) };
+    stored.map(|()| 8).map_err(|_| Fault::Local)
 }
 
 /// An atomic operation.
@@ -45,5 +45,20 @@ impl Atomic {
                 .unwrap_or_else(|found| found),
             Self::FetchAdd(add) => word.fetch_add(add, Ordering::SeqCst),
         }
+    }
+
+    /// Carries it out on memory of this process that its program may have unmapped; the old value.
+    ///
+    /// # Safety
+    /// As [`uaccess::fetch_add`]; aligned.
+    pub(super) unsafe fn apply_at(self, at: *mut u64) -> Result<u64, Fault> {
+        // SAFETY: the caller's contract.
+        let old = unsafe {
+            match self {
+                Self::CompareSwap(compare, swap) => uaccess::compare_swap(at, compare, swap),
+                Self::FetchAdd(add) => uaccess::fetch_add(at, add),
+            }
+        };
+        old.map_err(|uaccess::Gone| Fault::Access)
     }
 }

@@ -8,7 +8,7 @@ use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
 
 use super::layout::{comp, recv};
 use super::peer_qp::PeerQp;
-use super::place::{self, SgList};
+use super::place::{self, Direction, SgList};
 use super::transfer::{Stop, Transfer};
 use crate::sync::{ring, shared_queue};
 
@@ -126,10 +126,11 @@ impl Delivery {
         });
         match result {
             Ok(carried) => {
-                self.publish(link, &news, carried.then_some(local));
+                self.publish(link, &news, carried.then_some(local.total() as u32));
                 Ok(())
             }
-            Err(Stop::Fail(WcStatus::RetryExcErr)) => Err(Stop::Fail(WcStatus::RetryExcErr)),
+            // Not the receiver's affair, whose receive stays as it is.
+            Err(Stop::Fail(own @ (WcStatus::RetryExcErr | WcStatus::LocProtErr))) => Err(Stop::Fail(own)),
             Err(stop) => {
                 // What the receiver learns is its own side of the failure.
                 let (own, theirs) = match stop {
@@ -144,18 +145,12 @@ impl Delivery {
         }
     }
 
-    /// Publishes a completion at the peer and consumes the receive that it is about.
-    pub(super) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<&SgList>) {
+    /// Publishes a completion at the peer and consumes the receive that it is about. It carries so many bytes, which are there
+    /// already, if it `carried` the message.
+    pub(super) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<u32>) {
         let slot = link.comps.slot(link.delivered());
-        let mut bytes = 0;
-        let mut flags = 0;
-        if let Some(local) = carried {
-            bytes = local.total() as u32;
-            flags |= comp::CARRIED;
-            // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
-            // conformance suite.
-            unsafe { place::gather(local, slot[comp::BYTES].as_ptr().cast()) };
-        }
+        let bytes = carried.unwrap_or(0);
+        let mut flags = if carried.is_some() { comp::CARRIED } else { 0 };
         flags |= if news.imm.is_some() { comp::IMM } else { 0 };
         flags |= if news.invalidate.is_some() { comp::INVALIDATE } else { 0 };
         flags |= if news.solicited { comp::SOLICITED } else { 0 };
@@ -168,7 +163,8 @@ impl Delivery {
     }
 }
 
-/// Publishes the completion of a message of `len` bytes, which it carries itself, into a receive of the peer's own queue.
+/// Publishes the completion of a message of `len` bytes, which it carries itself, into a receive of the peer's own queue. False if
+/// the bytes could not be read: nothing has happened then.
 ///
 /// # Safety
 /// `src` must have `len` bytes, which are at most [`comp::INLINE_MAX`].
@@ -179,15 +175,18 @@ pub(super) unsafe fn publish_plain(
     len: u32,
     imm: Option<u32>,
     solicited: bool,
-) {
+) -> bool {
     let slot = link.comps.slot(link.delivered());
-    let [_, len_imm, _, _, bytes, ..] = slot else { return };
+    let [_, len_imm, _, _, bytes, ..] = slot else { return false };
     // SAFETY: the slot has INLINE_MAX bytes from this word on. Test: `traffic` of the conformance suite.
-    unsafe { place::copy_last_byte_last(bytes.as_ptr().cast(), src, len as usize) };
+    if unsafe { place::copy_last_byte_last(bytes.as_ptr().cast(), src, len as usize) }.is_err() {
+        return false;
+    }
     len_imm.store(u64::from(len) << 32 | u64::from(imm.unwrap_or(0)), Ordering::Relaxed);
     let imm = if imm.is_some() { comp::IMM } else { 0 };
     let flags = comp::CARRIED | imm | if solicited { comp::SOLICITED } else { 0 };
     deliver(link, slot, flags << 16 | len << 24, solicited);
+    true
 }
 
 /// Marks the slot of the next message as filled, and tells whom it concerns.
@@ -201,7 +200,7 @@ fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     }
 }
 
-/// Puts a message where the receive wants it; true if the completion is to carry it instead.
+/// Puts a message where the receive wants it, or into the completion, which then carries it: whether it does.
 #[inline]
 fn fill_receive(
     transfer: &mut Transfer,
@@ -237,5 +236,14 @@ fn fill_receive(
     }
     transfer.asking.finish();
     // The peer may change its receive between two looks, and then the message is not all there.
-    if done < total { Err(Stop::Fail(WcStatus::RemInvReqErr)) } else { Ok(carried) }
+    if done < total {
+        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+    }
+    if carried {
+        let bytes = link.comps.slot(link.delivered())[comp::BYTES].as_ptr().cast();
+        // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
+        // conformance suite.
+        unsafe { place::move_mapped(local, bytes, Direction::Out) }?;
+    }
+    Ok(carried)
 }

@@ -46,6 +46,7 @@ pub struct ShmConfig {
 /// [`Error::System`] when shared memory, descriptors or a thread cannot be had.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     let birth = Birth::here()?;
+    uaccess::prepare();
     fence::register();
     let files = raise_file_limit();
     let whole_pages = |bytes: u64| bytes.next_multiple_of(PAGE).max(PAGE);

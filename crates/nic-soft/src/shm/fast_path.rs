@@ -39,9 +39,11 @@ pub(super) fn carry_out(
     let Some(dst) = engine.transfer.far.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len) else {
         return false;
     };
-    // SAFETY: both caches vouch for mapped memory of this length, the far one as long as we are inside, the
+    // SAFETY: both caches vouch for registered memory of this length, the far one as long as we are inside, the
     // near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
-    unsafe { place::copy_last_byte_last(dst, src, len as usize) };
+    if unsafe { place::copy_last_byte_last(dst, src, len as usize) }.is_err() {
+        return false;
+    }
     if wr.flags.contains(SendFlags::RING) {
         link.ring();
     }
@@ -66,8 +68,7 @@ fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
     let imm = if let SendOp::SendImm(imm) = wr.op { Some(imm) } else { None };
     // SAFETY: the near cache vouches for the source, or it is inline; the length was held against INLINE_MAX. Test: `traffic` of the
     // conformance suite.
-    unsafe { publish_plain(link, src, len as u32, imm, wr.flags.contains(SendFlags::SOLICITED)) };
-    true
+    unsafe { publish_plain(link, src, len as u32, imm, wr.flags.contains(SendFlags::SOLICITED)) }
 }
 
 /// The request's local data, if it is one non-empty SGE of allowed size.

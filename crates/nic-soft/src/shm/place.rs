@@ -3,12 +3,15 @@
 //! Three ways into the other side's memory: mapped (NIC memory, or the same process), across processes by
 //! process_vm_readv/writev(2), or asking the owner (module `service`) where the kernel forbids that.
 
-pub(super) use crate::sg_list::{SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
+use crate::sg_list::is_present;
+pub(super) use crate::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
 
 /// Why a copy did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The memory is registered but not (any more) mapped, or not writable, on the side that owns it.
+    /// The initiator's own memory is registered but not mapped any more, or not writable.
+    Local,
+    /// So is the peer's.
     Access,
     /// The other process is gone.
     Gone,
@@ -31,7 +34,7 @@ pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) 
         let (l, r) = (local.part(done, total - done), remote.part(done, total - done));
         let (l, r) = (last_byte_apart(l.as_slice(), way), r.as_slice());
         let l = l.as_slice();
-        // SAFETY: the local memory is mapped (the protection table says so); the kernel checks the remote.
+        // SAFETY: the protection table allows the local memory; the kernel checks both sides.
         let n = unsafe {
             let (lp, ln, rp, rn) = (l.as_ptr(), l.len() as u64, r.as_ptr(), r.len() as u64);
             match way {
@@ -41,14 +44,34 @@ pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) 
         };
         match n {
             n if n > 0 => done += n as u64,
-            0 => return Err(Fault::Access),
-            _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => {
+            n if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => {
                 return Err(Fault::Gone);
             }
+            // The kernel does not say which side it was.
+            _ if !is_present(local, way == Direction::In) => return Err(Fault::Local),
             _ => return Err(Fault::Access),
         }
     }
     Ok(())
+}
+
+/// Copies between local memory and memory of the peer that this process has mapped.
+///
+/// # Safety
+/// `at` has room for all entries; as [`copy_last_byte_last`], neither side need be mapped.
+#[inline]
+pub(super) unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) -> Result<(), Fault> {
+    // SAFETY: the caller's contract.
+    let moved = unsafe {
+        match way {
+            Direction::Out => gather(local, at),
+            Direction::In => scatter(at, local),
+        }
+    };
+    moved.map_err(|side| match (side, way) {
+        (Side::Source, Direction::Out) | (Side::Target, Direction::In) => Fault::Local,
+        _ => Fault::Access,
+    })
 }
 
 /// The entries, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string

@@ -133,7 +133,10 @@ impl Asking {
                 let Some(bounce) = bounce else { return Some(Err(Fault::Access)) };
                 // SAFETY: `len` bytes in the peer's segment, into checked local memory. Test: the conformance
                 // suite on `shm(copy=service)`.
-                unsafe { place::scatter(bounce, &local.part(job.done, len)) };
+                let copied = unsafe { place::move_mapped(&local.part(job.done, len), bounce, Direction::In) };
+                if let Err(fault) = copied {
+                    return Some(Err(fault));
+                }
             }
             job.done += len;
             job.asked = None;
@@ -154,7 +157,10 @@ impl Asking {
                 return Some(Err(Fault::Access));
             };
             // SAFETY: as above, the other way.
-            unsafe { place::gather(&local.part(job.done, len), buffer) };
+            let copied = unsafe { place::move_mapped(&local.part(job.done, len), buffer, Direction::Out) };
+            if let Err(fault) = copied {
+                return Some(Err(fault));
+            }
         }
         job.asked = Some(len);
         let at = at.wrapping_add(job.done);

@@ -3,7 +3,7 @@
 //! Each word that the peer writes is read once: it may change at any time.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use verbs::Access;
 
@@ -97,13 +97,13 @@ impl Serving {
         }
         // SAFETY: checked just now, and deregistering waits for the lock that the caller holds; the buffer has `len` bytes.
         // Test: the conformance suite on `shm(copy=service)`.
-        unsafe {
+        let copied = unsafe {
             match kind {
                 ask::READ => place::gather(&memory, bounce),
                 _ => place::scatter(bounce, &memory),
             }
-        }
-        Some(())
+        };
+        copied.ok()
     }
 
     /// Where the bounce buffer lies, made at the first call, however often the peer asks.
@@ -138,5 +138,5 @@ fn change_word(place: Location, at: u64, op: Atomic) -> Option<u64> {
         return atomic_across(own_pid(), at, op).ok();
     }
     // SAFETY: checked by the caller for 8 bytes, aligned, kept as above.
-    Some(op.apply(unsafe { AtomicU64::from_ptr(pointer) }))
+    unsafe { op.apply_at(pointer) }.ok()
 }

@@ -23,6 +23,7 @@ pub(super) enum Stop {
 impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self::Fail(match fault {
+            Fault::Local => WcStatus::LocProtErr,
             Fault::Access => WcStatus::RemAccessErr,
             Fault::Gone => WcStatus::RetryExcErr,
         })
@@ -57,8 +58,7 @@ impl Transfer {
         let need = if way == Direction::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
         if let Some(at) = self.far.find(remote.rkey, need, remote.addr, len) {
             // SAFETY: as in `copy`.
-            unsafe { move_mapped(local, at, way) };
-            return Ok(());
+            return Ok(unsafe { place::move_mapped(local, at, way) }?);
         }
         let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
         let place = place.ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
@@ -78,11 +78,9 @@ impl Transfer {
         way: Direction,
     ) -> Result<(), Stop> {
         if let Some(at) = mapped(link, place, local.total()) {
-            // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
-            // we have left ([`super::peer_qp::Inside`]; the send lock for our own). Test: the conformance suite; `violations`
-            // in it.
-            unsafe { move_mapped(local, at, way) };
-            return Ok(());
+            // SAFETY: both sides were checked against protection tables, whose entries remain until this side has left
+            // ([`super::peer_qp::Inside`]; the send lock for its own). Test: the conformance suite; `violations` in it.
+            return Ok(unsafe { place::move_mapped(local, at, way) }?);
         }
         match (place, link.peer.reach) {
             (Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
@@ -113,8 +111,8 @@ impl Transfer {
     ) -> Result<(), Stop> {
         if let (Some(at), Reach::Service) = (place.private(), link.peer.reach) {
             return match self.asking.deliver(link, part, at, key, from) {
-                Some(Ok(())) => Ok(()),
-                Some(Err(_)) => Err(Stop::Fail(WcStatus::RemOpErr)),
+                Some(Err(Fault::Access)) => Err(Stop::Fail(WcStatus::RemOpErr)),
+                Some(result) => Ok(result?),
                 None => Err(Stop::Wait),
             };
         }
@@ -150,8 +148,8 @@ impl Transfer {
             (Some(at), Location::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
             (Some(at), _, _) => {
                 let _turn = self.take_turn(link)?;
-                // SAFETY: as above.
-                op.apply(unsafe { AtomicU64::from_ptr(at) })
+                // SAFETY: as above, except that a program may have unmapped it.
+                unsafe { op.apply_at(at) }?
             }
             (None, Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
             | (None, Location::Anywhere(at), Reach::Direct { pid }) => {
@@ -163,7 +161,7 @@ impl Transfer {
             }
             _ => return Err(refused()),
         };
-        Ok(store_old(local, old))
+        Ok(store_old(local, old)?)
     }
 
     /// The right to an atomic on private memory of the peer. Where somebody has it for long, the peer shall look at who that is.
@@ -184,20 +182,5 @@ fn mapped(link: &PeerQp, place: Location, len: u64) -> Option<*mut u8> {
         // Of this process, and so held against what was registered (`table`).
         (Location::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
         _ => None,
-    }
-}
-
-/// Copies between local memory and mapped memory.
-///
-/// # Safety
-/// `at` must have room for all entries, and everything must be mapped.
-#[inline]
-unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        match way {
-            Direction::Out => place::gather(local, at),
-            Direction::In => place::scatter(at, local),
-        }
     }
 }
