@@ -200,6 +200,8 @@ impl Engine {
 
     /// What the thread does, until its process ends.
     fn serve(&self) {
+        // What it does for a connection may copy to and from the program's memory; its signal mask is that of a thread of the program.
+        let _ = uaccess::unblock();
         let sources = ((&self.cm, &self.device), &self.limits);
         loop {
             let has_limits = self.has_limits.load(Ordering::Acquire);

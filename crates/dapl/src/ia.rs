@@ -366,6 +366,8 @@ impl IaInner {
         let (weak, host) = (Arc::downgrade(self), self.host.clone());
         let source = (self.cm.clone(), self.ending.clone());
         let body = move || {
+            // As every thread that may copy to and from the program's memory.
+            let _ = uaccess::unblock();
             let look = || match weak.upgrade() {
                 Some(ia) => ia.dispatch().then_some(true),
                 None => Some(false),

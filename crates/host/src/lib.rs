@@ -12,6 +12,7 @@
 //! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `plain` | text from outside without what a terminal acts on |
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
+//! | `random` | [`random`]: bits that nobody can guess |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
@@ -24,6 +25,7 @@ pub mod bounded;
 mod lock;
 mod ops;
 pub mod plain;
+mod random;
 pub mod real;
 mod rng;
 mod source;
@@ -36,6 +38,7 @@ pub use bell::Bell;
 pub use biased::{Biased, BiasedGuard};
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
+pub use random::random;
 pub use rng::{Rng, mix};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};

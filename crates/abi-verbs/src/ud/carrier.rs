@@ -126,6 +126,8 @@ impl Datagrams {
 
     /// What the thread does, until its process ends.
     fn serve(&self) {
+        // It copies to and from the program's memory, and has the signal mask of a thread of the program.
+        let _ = uaccess::unblock();
         let host = self.device.host();
         loop {
             let is_full = !lock(&self.turn).waiting.is_empty();

@@ -29,7 +29,7 @@ struct test {
 	enum op op;
 	enum loss loss;
 	uint32_t len;
-	int of_target, shared, two_processes, midway;
+	int of_target, shared, two_processes, midway, blocked;
 };
 
 static struct ibv_context *context;
@@ -294,6 +294,11 @@ static void side(const struct test *test, int is_target, int s, volatile int *fl
 	pthread_t thread;
 	char go = 0;
 
+	/* Threads of the device have the mask of the one that opens it, and must not be ended by it. */
+	sigset_t all;
+	sigfillset(&all);
+	if (test->blocked && is_target)
+		CHECK(!sigprocmask(SIG_BLOCK, &all, NULL));
 	open_device();
 	make(&end, is_target && test->shared, room(test));
 	mine = say(&end);
@@ -420,19 +425,25 @@ int main(int argc, char **argv)
 				for (enum loss loss = UNMAPPED; loss < LOSSES; loss++)
 					for (unsigned l = 0; l < sizeof lens / sizeof *lens; l++)
 						for (int shared = 0; shared <= (op == SEND && of_target); shared++) {
-							test = (struct test){ op, loss, lens[l], of_target, shared, two, 0 };
+							test = (struct test){ op, loss, lens[l], of_target, shared, two };
 							if ((loss == READ_ONLY && !is_written(&test)) || ((op == SWAP || op == ADD) && lens[l] != 8))
 								continue;
 							bad |= run(&test);
 							count++;
 						}
+	for (enum op op = WRITE; op <= READ; op++)
+		for (unsigned l = 0; l < sizeof lens / sizeof *lens; l++) {
+			test = (struct test){ op, CLOSED, lens[l], .of_target = 1, .two_processes = 1, .blocked = 1 };
+			bad |= run(&test);
+			count++;
+		}
 	static const enum op longs[] = { WRITE, READ, SEND };
 	for (int two = 0; two < 2; two++)
 		for (int o = 0; o < 3; o++)
 			for (int of_target = 0; of_target < 2; of_target++)
 				for (enum loss loss = UNMAPPED; loss < LOSSES; loss += CUT) {
 					int tries = 0, result;
-					test = (struct test){ longs[o], loss, LONG, of_target, 0, two, 1 };
+					test = (struct test){ longs[o], loss, LONG, of_target, 0, two, .midway = 1 };
 					while ((result = run(&test)) == TOO_FAST)
 						if (++tries == 100)
 							complain(&test, "test", "never in time", "a failure");

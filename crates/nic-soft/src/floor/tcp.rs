@@ -31,14 +31,7 @@ pub type Nonces = [[u8; 16]; 2];
 /// # Errors
 /// The system's, where it has no random numbers.
 pub fn nonces() -> io::Result<Nonces> {
-    let mut nonces = Nonces::default();
-    for nonce in &mut nonces {
-        let filled = rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())?;
-        if filled < nonce.len() {
-            return Err(io::Error::other("too few random numbers"));
-        }
-    }
-    Ok(nonces)
+    Ok([host::random()?, host::random()?])
 }
 
 /// Who has connected, and has not said the whole nonce.

@@ -20,7 +20,7 @@ use super::inner::{CQ_MAX, Inner, QP_MAX, SRQ_MAX};
 use super::mr::IwarpMr;
 use super::nic;
 use super::queues::MAX_MSG_SIZE;
-use super::regions::MR_MAX;
+use super::regions::{MR_MAX, random};
 use super::shared::Shared;
 use super::socket::check_own;
 use super::srq::SrqInner;
@@ -37,6 +37,8 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = Birth::here()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_own)?;
+    // A device that could register nothing is not opened.
+    random()?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
     let attr = attributes(dm_size, files, config);

@@ -27,7 +27,7 @@ impl IwarpMr {
         // Regions of NIC memory are zero-based.
         let base = if is_nic { 0 } else { buf.addr() };
         let regions = &device.shared.regions;
-        let key = regions.fill(regions.take()?, pd, (buf.addr(), buf.len() as u64), base, access);
+        let key = regions.insert(pd, (buf.addr(), buf.len() as u64), base, access)?;
         device.shared.tide.rise(REGION);
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
@@ -35,7 +35,7 @@ impl IwarpMr {
     /// All memory of the process. No peer may have rights to it: a host is not as trusted as a process of the same user.
     pub(super) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
         let regions = &device.shared.regions;
-        let key = regions.fill(regions.take()?, pd, (0, u64::MAX), 0, access);
+        let key = regions.insert(pd, (0, u64::MAX), 0, access)?;
         device.shared.tide.rise(REGION);
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }

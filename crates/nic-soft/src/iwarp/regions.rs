@@ -36,12 +36,10 @@ struct Entry {
     at: AtomicU64,
 }
 
-/// 64 random bits from the kernel.
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // The kernel's generator is always ready by the time programs run.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u64::from_ne_bytes(bytes)
+/// 16 random bits from the kernel.
+pub(super) fn random() -> Result<u16, Error> {
+    let bytes = host::random().map_err(|why| Error::system("cannot make a steering tag", why))?;
+    Ok(u16::from_ne_bytes(bytes))
 }
 
 /// Which entries are taken, a bit for each.
@@ -55,12 +53,12 @@ impl Numbers {
         Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
     }
 
-    /// Takes one that is free: the first behind a random place.
-    fn take(&mut self) -> Option<usize> {
+    /// Takes one that is free: the first behind a place.
+    fn take(&mut self, start: u16) -> Option<usize> {
         if self.count == MR_MAX {
             return None;
         }
-        let start = random() as usize % MR_MAX;
+        let start = usize::from(start);
         let (first, before) = (start / 64, (1 << (start % 64)) - 1);
         // The place's own word comes first without what is before the place, and last as a whole.
         (0..=self.words.len()).find_map(|step| {
@@ -149,11 +147,12 @@ impl Table {
         })
     }
 
-    /// Takes an entry that is free.
-    pub(super) fn take(&self) -> Result<usize, Error> {
+    /// Takes an entry that is free: the first behind a random place.
+    fn take(&self) -> Result<usize, Error> {
         let limit = MR_MAX as u64;
         let full = Error::Limit { what: "memory regions", given: limit + 1, limit };
-        unpoisoned(&self.numbers).take().ok_or(full)
+        let start = random()?;
+        unpoisoned(&self.numbers).take(start).ok_or(full)
     }
 
     /// Forgets a tag, which may have been invalidated already; its entry stays taken.
@@ -168,15 +167,24 @@ impl Table {
         unpoisoned(&self.numbers).give((key >> 16) as usize);
     }
 
-    /// Makes a region of an entry that was taken: `len` bytes at `at`, whose first is `base` to whoever names it. Returns its tag.
-    pub(super) fn fill(
+    /// Makes a region: `len` bytes at `at`, whose first is `base` to whoever names it. Returns its tag.
+    ///
+    /// # Errors
+    /// When there are too many, or the system has no random numbers.
+    pub(super) fn insert(&self, pd: u32, place: (u64, u64), base: u64, access: Access) -> Result<u32, Error> {
+        let index = self.take()?;
+        self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).give(index))
+    }
+
+    /// Makes a region of an entry that was taken.
+    fn fill(
         &self,
         index: usize,
         pd: u32,
         (at, len): (u64, u64),
         base: u64,
         access: Access,
-    ) -> u32 {
+    ) -> Result<u32, Error> {
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
         let entry = &chunk[index % CHUNK];
         entry.pd.store(pd, Ordering::Relaxed);
@@ -185,7 +193,7 @@ impl Table {
         entry.len.store(len, Ordering::Relaxed);
         entry.at.store(at, Ordering::Relaxed);
         let key = loop {
-            let low = random() as u32 & 0xffff;
+            let low = u32::from(random()?);
             // Neither 0 nor all ones: what forgotten and made-up tags look like.
             let key = (index as u32) << 16 | low;
             if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
@@ -194,7 +202,7 @@ impl Table {
         };
         entry.last.store(key, Ordering::Relaxed);
         entry.key.store(key, Ordering::Release);
-        key
+        Ok(key)
     }
 }
 
@@ -259,8 +267,7 @@ mod tests {
 
     fn filled(table: &Table, access: Access) -> (Buf, u32) {
         let buf = Buf::alloc(100).expect("memory");
-        let index = table.take().expect("room");
-        let key = table.fill(index, 7, (buf.addr(), 100), 1000, access);
+        let key = table.insert(7, (buf.addr(), 100), 1000, access).expect("room");
         (buf, key)
     }
 
@@ -311,7 +318,7 @@ mod tests {
         let (buf, first) = filled(&table, Access::ALL);
         let index = (first >> 16) as usize;
         let again = |last: u32| {
-            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL);
+            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL).expect("random bits");
             assert_ne!(key, last);
             key
         };
@@ -323,11 +330,12 @@ mod tests {
     #[test]
     fn all_entries_are_taken_once() {
         let mut numbers = Numbers::new();
-        let mut all: Vec<usize> = (0..MR_MAX).filter_map(|_| numbers.take()).collect();
-        assert_eq!(numbers.take(), None);
+        let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
+        let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();
+        assert_eq!(numbers.take(7), None);
         for index in [0, 63, 64, 7777, MR_MAX - 1] {
             numbers.give(index);
-            assert_eq!((numbers.take(), numbers.take()), (Some(index), None));
+            assert_eq!((numbers.take(7), numbers.take(8)), (Some(index), None));
         }
         all.sort_unstable();
         assert!(all.into_iter().eq(0..MR_MAX));

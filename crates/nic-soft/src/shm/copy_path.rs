@@ -65,7 +65,10 @@ pub fn copy_path() -> (CopyPath, String) {
 
 /// Lets peers of the same user copy where Yama would forbid it; what stands in the way after that.
 fn prepare() -> Option<String> {
-    let token = process_token();
+    let token = match process_token() {
+        Ok(token) => token,
+        Err(why) => return Some(why.to_string()),
+    };
     let own = std::process::id() as i32;
     if let Err(e) = place::probe(own, std::ptr::from_ref(token).addr() as u64, *token) {
         return Some(format!("process_vm_readv does not work here at all ({e})"));

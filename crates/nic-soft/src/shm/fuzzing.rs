@@ -369,7 +369,7 @@ mod tests {
         let world = World::new(victim, 0, token).expect("a world");
         let hello = Hello {
             token,
-            process: *super::super::token::process_token(),
+            process: *super::super::token::process_token().expect("random bits"),
             probe_addr: victim.probe.0,
             qp_index: 0,
             generation: GENERATION,

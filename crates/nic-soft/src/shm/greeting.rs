@@ -10,7 +10,6 @@ use super::qp::QpInner;
 use super::registry::Conn;
 use super::shared::Shared;
 use super::socket::{life_of, send};
-use super::token::process_token;
 use super::wire::{Hello, Message, Shortage};
 use crate::sync::fence;
 
@@ -18,8 +17,8 @@ use crate::sync::fence;
 pub(super) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hello {
     Hello {
         token: device.token,
-        process: *process_token(),
-        probe_addr: std::ptr::from_ref(process_token()).addr() as u64,
+        process: *device.process,
+        probe_addr: std::ptr::from_ref(device.process).addr() as u64,
         qp_index: qp.index() as u32,
         generation: qp.connection.generation,
         qp_num: qp.num(),

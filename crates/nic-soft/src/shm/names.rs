@@ -68,7 +68,7 @@ pub(super) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
 /// The first dynamic port that `take` gets, from one on that other processes do not begin with.
 fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>> {
     let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
-    let start = (*process_token() as u32).wrapping_add(std::process::id()) % span;
+    let start = (*process_token()? as u32).wrapping_add(std::process::id()) % span;
     for step in 0..span {
         if let Some(name) = take(FIRST_DYNAMIC_PORT + ((start + step) % span) as u16)? {
             return Ok(Some(name));
@@ -205,7 +205,8 @@ fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
 pub(super) fn bind_client(socket: &Fd) -> u16 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
-    let start = (*process_token() as u32).wrapping_add(std::process::id());
+    let Ok(token) = process_token() else { return 0 };
+    let start = (*token as u32).wrapping_add(std::process::id());
     let port = |_| {
         let step = start.wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
         let port = CLIENT_PORTS.start + (step % span) as u16;

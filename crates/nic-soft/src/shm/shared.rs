@@ -13,7 +13,7 @@ use super::peer::Peers;
 use super::reactor::Reactor;
 use super::segment::Ref;
 use super::table::Table;
-use super::token::random;
+use super::token::{process_token, random};
 use crate::events::Events;
 use crate::fork::Birth;
 use crate::sync::ready::Ready;
@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) header: Ref<Header>,
     /// A random number that the device was born with.
     pub(super) token: u64,
+    /// That of the process.
+    pub(super) process: &'static u64,
     pub(super) peers: Peers,
     pub(super) indices: Spin<Indices>,
     keys: AtomicU64,
@@ -64,7 +66,7 @@ impl Shared {
         memory: Memory,
         peers: Peers,
     ) -> Result<Self> {
-        let token = random();
+        let token = random()?;
         let header: Ref<Header> = Ref::new(&memory.segment.map, 0)?;
         header.token.store(token, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Release);
@@ -76,9 +78,10 @@ impl Shared {
             memory: Arc::new(memory),
             header,
             token,
+            process: process_token()?,
             peers,
             indices: Spin::default(),
-            keys: AtomicU64::new(random()),
+            keys: AtomicU64::new(random()?),
             stamps: AtomicU64::new(1),
             events: Events::asynchronous()?,
             condemned: Condemned::default(),

@@ -1,17 +1,23 @@
-//! Random numbers of the kernel's, and the one that this process was born with.
+//! Random numbers: of devices, and the one that this process was born with.
 
 use std::sync::OnceLock;
 
-/// A random number that this process was born with; it stands still in memory, for peers to probe.
-pub(super) fn process_token() -> &'static u64 {
+use verbs::{Error, Result};
+
+/// A random number that this process was born with; it stays at its address, for peers to probe.
+pub(super) fn process_token() -> Result<&'static u64> {
     static TOKEN: OnceLock<u64> = OnceLock::new();
-    TOKEN.get_or_init(random)
+    match TOKEN.get() {
+        Some(token) => Ok(token),
+        None => {
+            let fresh = random()?;
+            Ok(TOKEN.get_or_init(|| fresh))
+        }
+    }
 }
 
-/// 64 random bits from the kernel; never 0.
-pub(super) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // The kernel's generator is always ready by the time programs run; a short read leaves zeros, handled below.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u64::from_ne_bytes(bytes) | 1
+/// 63 random bits, and one that is set: never 0.
+pub(super) fn random() -> Result<u64> {
+    let bytes = host::random().map_err(|why| Error::system("cannot make a device's token", why))?;
+    Ok(u64::from_ne_bytes(bytes) | 1)
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use host::{Rng, mix};
 
-use crate::{Buf, Result};
+use crate::{Buf, Error, Result};
 
 use super::RAILS_MAX;
 
@@ -49,13 +49,16 @@ pub(super) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
 }
 
 /// Numbers of which nobody can guess the first; in virtual time, the same in every run.
-pub(super) fn chance(is_virtual: bool) -> Rng {
-    let mut seed = *b"not rand";
-    if !is_virtual {
-        // The kernel's generator is always ready by the time programs run.
-        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    }
-    Rng::new(u64::from_ne_bytes(seed))
+///
+/// # Errors
+/// When the system has no random numbers.
+pub(super) fn chance(is_virtual: bool) -> Result<Rng> {
+    let seed = if is_virtual {
+        *b"not rand"
+    } else {
+        host::random().map_err(|why| Error::system("cannot make keys of several rails", why))?
+    };
+    Ok(Rng::new(u64::from_ne_bytes(seed)))
 }
 
 /// A region's keys for peers, on each rail.
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn who_has_the_key_reads_the_entry_and_nobody_else() {
-        let (keys, table) = (Keys::new(chance(true)), table());
+        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
         let lanes = std::array::from_fn(|lane| 100 + lane as u32);
         let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
         assert_eq!(unveil(key, &entry(&table, key)), lanes);
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_key_that_went_names_nothing_and_comes_back_late() {
-        let (keys, table) = (Keys::new(chance(true)), table());
+        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
         let lanes = [7; RAILS_MAX];
         let all: Vec<u32> =
             (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
