@@ -20,8 +20,8 @@ use verbs::{Error, Result};
 /// What a child must not have.
 struct Belongings {
     descriptors: BTreeSet<RawFd>,
-    /// Mappings of shared memory: where, and how many bytes.
-    mappings: BTreeMap<usize, usize>,
+    /// Mappings of shared memory: where, how many bytes, and how many of them may be accessed.
+    mappings: BTreeMap<usize, (usize, usize)>,
 }
 
 static BELONGINGS: Mutex<Belongings> =
@@ -99,14 +99,15 @@ extern "C" fn in_child() {
         // SAFETY: it is ours, and stays open, as something that reaches nobody. dup3(2) may be called here.
         unsafe { libc::dup3(*void, *descriptor, libc::O_CLOEXEC) };
     }
-    for (&at, &len) in &held.mappings {
-        let (prot, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
-        );
+    for (&at, &(len, open)) in &held.mappings {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let at = at as *mut libc::c_void;
         // SAFETY: the range is mapped by a segment, of which the child has the only thread; what refers to it are atomics,
-        // for which zero is a value. mmap(2) is a mere system call.
-        unsafe { libc::mmap(at as *mut libc::c_void, len, prot, flags, -1, 0) };
+        // for which zero is a value. Both are mere system calls.
+        unsafe {
+            libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0);
+            libc::mprotect(at, open, libc::PROT_READ | libc::PROT_WRITE);
+        }
     }
 }
 
@@ -135,9 +136,16 @@ impl Drop for Fd {
     }
 }
 
-/// Shared memory is mapped at `at` from now on.
+/// Shared memory is mapped at `at` from now on; none of it may be accessed yet.
 pub(crate) fn mapped(at: *mut u8, len: usize) {
-    belongings().mappings.insert(at.addr(), len);
+    belongings().mappings.insert(at.addr(), (len, 0));
+}
+
+/// So many bytes of what is mapped at `at` may be accessed.
+pub(crate) fn grown(at: *mut u8, open: usize) {
+    if let Some(mapping) = belongings().mappings.get_mut(&at.addr()) {
+        mapping.1 = open;
+    }
 }
 
 /// It is being unmapped, by `unmap`.

@@ -76,6 +76,7 @@ mod receives;
 mod receiving;
 mod registry;
 mod request;
+mod reserve;
 mod segment;
 mod sending;
 mod service;

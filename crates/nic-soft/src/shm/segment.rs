@@ -1,14 +1,13 @@
 //! A device's segment: an anonymous file in memory, mapped by its owner and by every connected peer.
 //!
-//! The owner maps all of it. A peer maps the tables and the rings, and NIC memory only as far as it has used any: otherwise a
-//! process with many peers would run out of addresses, as each of them may have half of the machine's memory. What was mapped
-//! stays where it is.
+//! The owner reserves addresses for all of it. A peer does for the tables and the rings, and for NIC memory only as far as it has used
+//! any: otherwise a process with many peers would run out of addresses, as each of them may have half of the machine's memory. What was
+//! mapped stays where it is. Either may access what has been used ([`Reserve`]).
 //!
 //! It has no name, so nothing of it outlives its last process; its mode is 0600, and it reaches other processes
 //! over a connection whose two ends are of one user. Its size is sealed, so that no peer can cut it short
 //! under us.
 
-use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -18,12 +17,12 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
     fstatfs, ftruncate, memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
-use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
-use crate::fork::{self, Fd};
+use super::layout::{DM_BASE, HEAP_BASE, MrEntry, Shared, mr_at};
+use super::reserve::{Dump, Reserve};
+use crate::fork::Fd;
 use crate::sync::unpoisoned;
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
@@ -43,110 +42,73 @@ const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// A mapped segment, one's own or a peer's.
 pub(super) struct Map {
-    base: NonNull<u8>,
-    len: u64,
-    /// What follows of a peer's.
-    rest: Option<Rest>,
+    /// The tables, which may be accessed from the beginning, and the rings.
+    low: Reserve,
+    /// NIC memory, which begins at [`DM_BASE`].
+    high: High,
 }
 
-/// NIC memory that is mapped at once, at least.
+enum High {
+    Own(Reserve),
+    Peers(Rest),
+}
+
+/// NIC memory of a peer for which addresses are reserved together, at least.
 const REST_LEAST: u64 = 64 << 20;
 
 /// A peer's NIC memory, mapped as far as it has been used. When that does not reach, a mapping is added that begins at the
 /// same place and is at least twice as long; those before it stay, as there are pointers into them.
 struct Rest {
     file: Fd,
-    /// Where the file ends, which it does for ever.
-    end: u64,
-    /// The longest mapping, which begins at [`DM_BASE`], and where in the segment it ends. Written in this order, and read in
-    /// the other.
-    base: AtomicPtr<u8>,
-    mapped: AtomicU64,
-    all: Mutex<Vec<(NonNull<u8>, u64)>>,
+    /// Bytes of NIC memory in the file, for ever.
+    len: u64,
+    /// The longest mapping, which is the last of all.
+    current: AtomicPtr<Reserve>,
+    all: Mutex<Vec<Box<Reserve>>>,
 }
 
 impl Rest {
-    fn of(file: OwnedFd, end: u64) -> Self {
-        let (base, mapped) = (AtomicPtr::default(), AtomicU64::new(DM_BASE));
-        Self { file: file.into(), end, base, mapped, all: Mutex::default() }
+    fn of(file: OwnedFd, len: u64) -> Self {
+        Self { file: file.into(), len, current: AtomicPtr::default(), all: Mutex::default() }
     }
 
-    /// The bytes from one offset to another, which lie behind what every peer maps.
-    fn bytes(&self, offset: u64, end: u64) -> Option<*mut u8> {
-        let from = offset.checked_sub(DM_BASE)?;
-        if end > self.mapped.load(Ordering::Acquire) {
-            self.grow(end)?;
+    /// The bytes from one offset in NIC memory to another.
+    #[inline]
+    fn bytes(&self, from: u64, end: u64) -> Option<*mut u8> {
+        // SAFETY: null, or a mapping that stays as long as this. Test: a_peer_maps_as_much_nic_memory_as_it_uses.
+        match unsafe { self.current.load(Ordering::Acquire).as_ref() }
+            .and_then(|current| current.bytes(from, end))
+        {
+            Some(bytes) => Some(bytes),
+            None => self.add(end)?.bytes(from, end),
         }
-        // SAFETY: `from` is at most the length of the mapping, which ends at `mapped` or later, and stays.
-        // Test: a_peer_maps_as_much_nic_memory_as_it_uses.
-        Some(unsafe { self.base.load(Ordering::Acquire).add(from as usize) })
     }
 
     /// Maps more; `None` where the segment ends before, or this process may map no more.
     #[cold]
-    fn grow(&self, end: u64) -> Option<()> {
-        if end > self.end {
+    fn add(&self, end: u64) -> Option<&Reserve> {
+        if end > self.len {
             return None;
         }
         let mut all = unpoisoned(&self.all);
-        if end > self.mapped.load(Ordering::Acquire) {
-            let wanted = (end - DM_BASE).next_power_of_two().max(REST_LEAST);
-            let len = wanted.min(self.end - DM_BASE);
-            let base = map(self.file.as_fd(), DM_BASE, len).ok()?;
-            all.push((base, len));
-            self.base.store(base.as_ptr(), Ordering::Release);
-            self.mapped.store(DM_BASE + len, Ordering::Release);
+        if all.last().is_none_or(|longest| longest.len() < end) {
+            let len = end.next_power_of_two().max(REST_LEAST).min(self.len);
+            all.push(Box::new(Reserve::new(self.file.as_fd(), DM_BASE, len, 0, Dump::No).ok()?));
+            let longest: *const Reserve = &raw const **all.last()?;
+            self.current.store(longest.cast_mut(), Ordering::Release);
         }
-        Some(())
-    }
-}
-
-impl Drop for Rest {
-    fn drop(&mut self) {
-        unpoisoned(&self.all).drain(..).for_each(|(base, len)| unmap(base, len));
-    }
-}
-
-/// Maps a part of a file that is a segment.
-fn map(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<NonNull<u8>> {
-    let size =
-        usize::try_from(len).map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
-    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-    let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, offset) }.map_err(|e| {
-        Error::system("cannot map a device's segment (is the address space limited? see ulimit -v)", e)
-    })?;
-    let base = NonNull::new(base.cast::<u8>())
-        .ok_or_else(|| Error::system("cannot map a segment", std::io::Error::other("mapped at address 0")))?;
-    fork::mapped(base.as_ptr(), size);
-    Ok(base)
-}
-
-/// Gives up what [`map`] gave.
-fn unmap(base: NonNull<u8>, len: u64) {
-    fork::unmapped(base.as_ptr(), || {
-        // SAFETY: mapped by `map`, and all who use it hold the `Arc<Map>` that is gone now.
-        let _ = unsafe { munmap(base.as_ptr().cast::<c_void>(), len as usize) };
-    });
-}
-
-// SAFETY: a mapping is a range of shared memory that is reached through atomics and raw copies only, from any
-// thread. Test: the conformance suite.
-unsafe impl Send for Map {}
-// SAFETY: as above.
-unsafe impl Sync for Map {}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        unmap(self.base, self.len);
+        // SAFETY: as above.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 }
 
 impl Map {
-    /// All of a segment.
+    /// All of an own segment.
     fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
-        assert!(len >= DM_BASE, "a segment holds at least its tables");
-        Ok(Arc::new(Self { base: map(fd, 0, len)?, len, rest: None }))
+        assert!(len > DM_BASE, "a segment holds its tables and some NIC memory");
+        let low = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
+        let high = Reserve::new(fd, DM_BASE, len - DM_BASE, 0, Dump::Yes)?;
+        Ok(Arc::new(Self { low, high: High::Own(high) }))
     }
 
     /// The shared object at `offset`, if it lies inside and is aligned.
@@ -160,21 +122,23 @@ impl Map {
     /// The protection table's entry of a region: there is one for every 16-bit number.
     #[inline]
     pub(super) fn region(&self, index: u16) -> &MrEntry {
-        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= DM_BASE) };
-        // SAFETY: every mapping is at least as long as DM_BASE (`Segment::create` and `map_peer` see to it), below which the
-        // whole table lies, aligned; valid for any bytes (`Shared`).
-        unsafe { &*self.base.as_ptr().add(mr_at(index.into()) as usize).cast() }
+        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
+        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping may be accessed (`Map::of` and `map_peer`), aligned;
+        // valid for any bytes (`Shared`).
+        unsafe { &*self.low.base().add(mr_at(index.into()) as usize).cast() }
     }
 
     /// `len` bytes at `offset`, if they lie inside.
     #[inline]
     pub(super) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        if end <= self.len {
-            // SAFETY: offset <= end <= length of the mapping.
-            return Some(unsafe { self.base.as_ptr().add(offset as usize) });
+        match offset.checked_sub(DM_BASE) {
+            None => self.low.bytes(offset, end),
+            Some(from) => match &self.high {
+                High::Own(memory) => memory.bytes(from, end - DM_BASE),
+                High::Peers(rest) => rest.bytes(from, end - DM_BASE),
+            },
         }
-        self.rest.as_ref()?.bytes(offset, end)
     }
 }
 
@@ -352,8 +316,8 @@ pub(super) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     if len > SEGMENT_MAX {
         return Err(bad("takes too much of the address space"));
     }
-    let base = map(file.as_fd(), 0, DM_BASE)?;
-    Ok(Arc::new(Map { base, len: DM_BASE, rest: Some(Rest::of(file, len)) }))
+    let low = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
+    Ok(Arc::new(Map { low, high: High::Peers(Rest::of(file, len - DM_BASE)) }))
 }
 
 #[cfg(test)]
@@ -388,8 +352,8 @@ mod tests {
         let size: u64 = 64 << 30;
         let segment = Segment::create(DM_BASE + size).expect("a segment");
         let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
-        let taken =
-            || unpoisoned(&peer.rest.as_ref().expect("a rest").all).iter().map(|one| one.1).sum::<u64>();
+        let High::Peers(rest) = &peer.high else { panic!("a peer's") };
+        let taken = || unpoisoned(&rest.all).iter().map(|one| one.len()).sum::<u64>();
         let word = |map: &Map, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
         assert_eq!(taken(), 0);
         let mut before = Vec::new();
