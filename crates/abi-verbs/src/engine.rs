@@ -158,11 +158,11 @@ impl Engine {
             Target::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(Errno::INVAL),
             Target::Host(ip) if self.is_local => {
                 if !ip.is_loopback() && interface::of(Some(ip)).is_none() {
-                    eprintln!(
-                        "nicety: {} reaches this host alone, and {ip} is none of its addresses: name a device that reaches it, as by \
+                    remark(format_args!(
+                        "{} reaches this host alone, and {ip} is none of its addresses: name a device that reaches it, as by \
                          nicety run --device iwarp@ADDRESS",
                         self.device.name()
-                    );
+                    ));
                     return Err(Errno(libc::ENETUNREACH));
                 }
                 Ok(Target::Host(own))
@@ -178,10 +178,10 @@ impl Engine {
     pub(crate) fn process_of(&self, vector: &ibv_ah_attr, qp_num: u32) -> Answer<SocketAddr> {
         let target = self.target(vector)?;
         target.process_of(qp_num).inspect_err(|_| {
-            eprintln!(
-                "nicety: queue pair {qp_num:#x} of {target} names no process there: exchange ibv_qp.qp_num as it is, of a process \
+            remark(format_args!(
+                "queue pair {qp_num:#x} of {target} names no process there: exchange ibv_qp.qp_num as it is, of a process \
                  whose port shows a GID of this kind, or GID 0, which leads to the process by itself"
-            );
+            ));
         })
     }
 
@@ -328,12 +328,12 @@ fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
     let addr = pairing.addr();
     if !pairing.is_found_by_number() {
         let Range { start, end } = PORTS;
-        eprintln!(
-            "nicety: {name} has no GID of its address {}, as all ports from {start} to {} of it are taken: exchange GID 0, or end \
+        remark(format_args!(
+            "{name} has no GID of its address {}, as all ports from {start} to {} of it are taken: exchange GID 0, or end \
              what listens there",
             addr.ip(),
             end - 1
-        );
+        ));
     }
     shown(address::gids(addr, std::process::id() as u16, pairing.is_found_by_number()))
 }

@@ -1,5 +1,5 @@
 //! JSON of files and peers, whose texts become plain as they are read ([`from_file`], [`from_peer`]). Other texts become plain by
-//! [`line`]. What is written to a terminal passes through [`screen`] besides, so that nothing that came in by another way can act.
+//! [`line()`]. What is written to a terminal passes through [`screen`] besides, so that nothing that came in by another way can act.
 
 mod json;
 
@@ -118,13 +118,15 @@ mod tests {
     /// Goal: a short text cannot become values that take much memory. Method: lists of what is shortest of each kind, up to the limit.
     #[test]
     fn memory_of_values_is_limited() {
-        let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
-        let objects = |count| from_peer::<Vec<Sample>>(list("{}", count).as_bytes()).map(|all| all.len());
-        let texts = |count| from_peer::<Vec<String>>(list("\"\"", count).as_bytes()).map(|all| all.len());
-        let numbers = |count| from_peer::<Vec<f64>>(list("0", count).as_bytes()).map(|all| all.len());
-        type Read<'a> = &'a dyn Fn(usize) -> serde_json::Result<usize>;
-        let cases: [(Read<'_>, usize); 3] =
-            [(&objects, json::OBJECT_SIZE), (&texts, json::TEXT_SIZE), (&numbers, 8)];
+        type Read = fn(usize) -> serde_json::Result<usize>;
+        fn read<T: DeserializeOwned>(item: &str, count: usize) -> serde_json::Result<usize> {
+            from_peer::<Vec<T>>(format!("[{}]", vec![item; count].join(",")).as_bytes()).map(|all| all.len())
+        }
+        let cases: [(Read, usize); 3] = [
+            (|count| read::<Sample>("{}", count), json::OBJECT_SIZE),
+            (|count| read::<String>("\"\"", count), json::TEXT_SIZE),
+            (|count| read::<f64>("0", count), 8),
+        ];
         for (read, size) in cases {
             let most = MESSAGE_MEMORY_MAX / size;
             assert_eq!(read(most).expect("within the limit"), most);

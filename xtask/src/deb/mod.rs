@@ -1,5 +1,6 @@
 //! `cargo xtask deb`: a Debian package of what ships, in the target folder: the command, libraries, manual pages, completions,
-//! an entry for dat.conf, the headers of MPI and Portals, and licences. `--try` installs it where nothing else is.
+//! an entry for dat.conf, the headers of MPI and Portals, suppressions for valgrind, and licences. `--try` installs it where
+//! nothing else is.
 
 mod notices;
 mod root;
@@ -19,6 +20,8 @@ const DOC: &str = "usr/share/doc/nicety";
 /// Where programs of C find headers, and those that there are.
 const INCLUDE: &str = "usr/include/nicety";
 const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
+/// Suppressions for valgrind, and the folder in which the package has them.
+const SUPPRESSIONS: (&str, &str) = ("share/nicety.supp", "usr/share/nicety");
 
 /// The library for verbs programs, and the folder beside it of the names that they ask for, where `nicety run` has them look: in
 /// no folder that others search, as Debian's own have these names.
@@ -127,9 +130,9 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     fs::create_dir_all(&pages)?;
     run_command(Command::new(&command).arg("man").arg(&pages))?;
     write(&stage.join("etc/nicety/dat.conf"), DAT_CONF)?;
-    for header in HEADERS {
-        let name = Path::new(header).file_name().context("a header with a name")?;
-        write(&stage.join(INCLUDE).join(name), &fs::read_to_string(workspace.root.join(header))?)?;
+    for (file, folder) in HEADERS.map(|header| (header, INCLUDE)).into_iter().chain([SUPPRESSIONS]) {
+        let name = Path::new(file).file_name().context("a file with a name")?;
+        write(&stage.join(folder).join(name), &fs::read_to_string(workspace.root.join(file))?)?;
     }
     let doc = stage.join(DOC);
     write(&doc.join("copyright"), &notices::copyright(workspace)?)?;

@@ -64,6 +64,8 @@ nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/
 works "nicety mpicc, which finds mpi.h and the library"
 test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so | grep -q libc && ! ldd /usr/lib/nicety/libportals.so | grep -q 'not found'
 works "portals4.h and its library, which loads"
+grep -q Memcheck /usr/share/nicety/nicety.supp
+works "suppressions for valgrind"
 test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
 works "nicety mpirun"
 cp /usr/share/doc/nicety/copyright /usr/share/doc/nicety/third-party.gz .

@@ -105,7 +105,10 @@ impl Datagrams {
         gids: Vec<ibv_gid>,
     ) -> Answer<Arc<Self>> {
         let socket = Socket::open(is_local, addr).map_err(|why| {
-            remark(format_args!("no datagrams on {}: cannot make the socket of {addr}: {why}", device.name()));
+            remark(format_args!(
+                "no datagrams on {}: cannot make the socket of {addr}: {why}",
+                device.name()
+            ));
             Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
         })?;
         let datagrams = Arc::new(Self {

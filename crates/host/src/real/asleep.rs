@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ const SLICE: Duration = Duration::from_millis(1);
 
 /// FUTEX_WAITV_MAX of linux/futex.h. With more bells the sleep is cut into slices.
 const FUTEXES_MAX: usize = 128;
+
+/// Set when futex_waitv(2) turned out to be missing (before Linux 5.16, in a filter of system calls, under valgrind, which warns of each
+/// call). It is not tried again then.
+static NO_WAITV: AtomicBool = AtomicBool::new(false);
 
 /// Sleeps until something wakes, `limit` has passed, a signal arrives, or for no reason at all.
 pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
@@ -53,6 +58,12 @@ fn timespec(span: Duration) -> Timespec {
 }
 
 fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
+    // A slice on one bell; the others are looked at when it has passed.
+    let on_first =
+        || tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE))));
+    if NO_WAITV.load(Ordering::Relaxed) {
+        return on_first();
+    }
     let wait = |ticket: &&Ticket<'_>| {
         let mut wait = Wait::new();
         (wait.val, wait.flags) = (ticket.number().into(), WaitFlags::SIZE_U32);
@@ -67,7 +78,10 @@ fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
     match futex::waitv(&list, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic) {
         // A ring in between, a signal, the limit: look again.
         Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::TIMEDOUT) => {}
-        Err(_) => tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE)))),
+        Err(why) => {
+            NO_WAITV.fetch_or(why == rustix::io::Errno::NOSYS, Ordering::Relaxed);
+            on_first();
+        }
     }
 }
 

@@ -64,6 +64,10 @@ struct Rest {
     len: u64,
     /// The longest mapping, which is the last of all.
     current: AtomicPtr<Reserve>,
+    #[expect(
+        clippy::vec_box,
+        reason = "`current` points to an element, which must not move when the list grows"
+    )]
     all: Mutex<Vec<Box<Reserve>>>,
 }
 

@@ -1,7 +1,7 @@
 //! The processes of one host: started, fed, listened to, and ended with all that they have started.
 //!
 //! Each leads a process group of its own. One that has ended stays a zombie until its group is killed, so that its id cannot have
-//! become another's by then.
+//! become another's by then. One whose core is being written counts as ended; nobody waits until it is, or cuts it short.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -20,6 +20,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::dump;
 use super::guard::Guard;
 use super::linked::Linked;
 use super::message::{End, Library, News, Order, Start, Stream};
@@ -30,6 +31,8 @@ use crate::beside;
 
 /// What processes have to end by themselves once they are asked to.
 const GRACE: Duration = Duration::from_millis(500);
+/// How often it is looked whether the core of a process is being written: reading a file of the kernel's for each process.
+const DUMP_LOOK: Duration = Duration::from_millis(500);
 /// What a process may leave unread of what it asked for.
 const PMI_UNREAD_MAX: usize = 256 << 10;
 /// The most bytes that are read at once.
@@ -99,6 +102,8 @@ struct Member {
     to_input: Vec<u8>,
     outlets: BTreeMap<Stream, Outlet>,
     has_ended: bool,
+    /// It has ended, and the kernel was still writing its core then.
+    is_dumped: bool,
 }
 
 /// The processes of this host.
@@ -116,6 +121,8 @@ pub(super) struct Crew {
     kill_at: Option<Instant>,
     was_killed: bool,
     is_gone: bool,
+    /// While processes run: when to look whether the core of one is being written, of which nobody hears.
+    dumps_at: Option<Instant>,
 }
 
 impl Crew {
@@ -131,6 +138,7 @@ impl Crew {
             kill_at: None,
             was_killed: false,
             is_gone: false,
+            dumps_at: None,
         }
     }
 
@@ -139,7 +147,7 @@ impl Crew {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.kill_at
+        self.kill_at.into_iter().chain(self.dumps_at).min()
     }
 
     /// What to sleep on; output only if there is room for it.
@@ -209,10 +217,18 @@ impl Crew {
             .filter(|(_, member)| !member.has_ended)
             .map(|(number, member)| (*number, member.group))
             .collect();
+        let is_time = self.dumps_at.is_some_and(|at| at <= Instant::now());
         for (number, pid) in running {
             if let Some(end) = ended(pid) {
                 self.end_of(number, end);
+            } else if let Some(signal) = if is_time { dump::signal(pid) } else { None } {
+                self.end_of(number, End::Signal(signal));
+                self.member(number).into_iter().for_each(|member| member.is_dumped = true);
             }
+        }
+        if is_time {
+            let is_any_left = self.members.values().any(|member| !member.has_ended);
+            self.dumps_at = is_any_left.then(|| Instant::now() + DUMP_LOOK);
         }
         if self.kill_at.is_some_and(|at| at <= Instant::now()) {
             self.kill();
@@ -246,6 +262,7 @@ impl Crew {
             search.map_or_else(|| std::env::var_os(SEARCHED), |(_, value)| value.map(OsString::from));
         let started = Started { name: Path::new(name).display().to_string(), file, search };
         self.members.insert(number, Member::new(child, started, ours));
+        self.dumps_at.get_or_insert_with(|| Instant::now() + DUMP_LOOK);
         Ok(pid)
     }
 
@@ -441,6 +458,10 @@ impl Crew {
 
     fn signal(&self, signal: Signal) {
         for member in self.members.values() {
+            if signal == Signal::KILL && member.is_being_dumped() {
+                dump::signal_others(member.group, signal);
+                continue;
+            }
             // Of a group whose last process is a zombie there is nobody to take it.
             let _ = kill_process_group(member.group, signal);
         }
@@ -456,8 +477,10 @@ impl Crew {
         let numbers: Vec<u32> = self.members.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.drain(number));
         for (_, mut member) in std::mem::take(&mut self.members) {
-            // It is known to have ended.
-            let _ = member.child.wait();
+            if !member.is_being_dumped() {
+                // It is known to have ended.
+                let _ = member.child.wait();
+            }
         }
         if let Some(guard) = self.guard.take() {
             guard.dismiss();
@@ -493,7 +516,13 @@ impl Member {
             to_input: Vec::new(),
             outlets,
             has_ended: false,
+            is_dumped: false,
         }
+    }
+
+    /// Whether the kernel is still writing its core.
+    fn is_being_dumped(&self) -> bool {
+        self.is_dumped && ended(self.group).is_none()
     }
 }
 
@@ -574,4 +603,68 @@ fn reserve(processes: u32) -> Result<(), String> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
         .map_err(|why| format!("{processes} ranks need {needed} descriptors: {why}; raise `ulimit -n`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: &str = "NICETY_TEST_LARGE";
+
+    /// Not a test: the process whose core takes long, when it is asked for.
+    #[test]
+    fn a_large_process_that_crashes() {
+        if std::env::var_os(LARGE).is_some() {
+            let memory = vec![1_u8; 1 << 30];
+            std::hint::black_box(&memory);
+            std::process::abort();
+        }
+    }
+
+    /// Goal: a process counts as ended from its crash on, and the crew is gone while its core is being written, which becomes whole. Method:
+    /// a gigabyte of memory, and a crew that does not wait for its own deadlines.
+    #[test]
+    fn nobody_waits_for_a_core() {
+        let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+        let (folder, exe) =
+            (tempfile::tempdir().expect("a folder"), std::env::current_exe().expect("this test"));
+        let name = "cmd::mpirun::crew::tests::a_large_process_that_crashes";
+        let shell = format!("ulimit -c unlimited || exit 7; exec \"$0\" --exact {name} --nocapture");
+        let start = Start {
+            command: ["sh".into(), "-c".into(), shell.into(), exe.into()].to_vec(),
+            directory: folder.path().into(),
+            variables: vec![(LARGE.into(), "1".into())],
+            local_size: 1,
+            ..Start::default()
+        };
+        let mut crew = Crew::new();
+        crew.order(Order::Start(0, Box::new(start)));
+        let group = crew.members[&0].group;
+        let end = loop {
+            crew.dumps_at = Some(Instant::now());
+            crew.look();
+            match crew.news() {
+                Some(News::Ended(0, end)) => break end,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        if pattern.trim() != "core" || end == End::Exit(7) {
+            eprintln!("SKIPPED: no core is written to a file here");
+            return;
+        }
+        assert_eq!(end, End::Signal(6));
+        assert!(ended(group).is_none(), "its core is still being written");
+        crew.order(Order::End);
+        crew.kill_at = Some(Instant::now());
+        crew.look();
+        let is_gone = std::iter::from_fn(|| crew.news()).any(|news| matches!(news, News::Gone));
+        assert!(is_gone && ended(group).is_none(), "nobody has waited");
+        let status = rustix::process::waitpid(Some(group), rustix::process::WaitOptions::empty());
+        assert!(
+            status
+                .is_ok_and(|status| status.is_some_and(|(_, status)| status.terminating_signal() == Some(6)))
+        );
+        let core = std::fs::read_dir(folder.path()).expect("a folder").flatten().next().expect("a core");
+        assert!(core.metadata().expect("a file").len() > 1 << 30, "nobody has cut it short");
+    }
 }

@@ -7,7 +7,7 @@
 //! | `linked` | the MPI library that a program was linked to, for hints |
 //! | `plan` | what is to be started where |
 //! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
-//! | `crew`, `guard` | the processes of one host, and who ends them if nobody else can |
+//! | `crew`, `dump`, `guard` | the processes of one host; those whose core is being written; who ends them if nobody else can |
 //! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
 //! | `call` | the way to it through `nicety serve` |
 //! | `profile` | what ranks tell of their calls |
@@ -16,6 +16,7 @@
 mod agent;
 mod call;
 mod crew;
+mod dump;
 mod guard;
 mod hosts;
 mod input;
