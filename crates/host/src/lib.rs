@@ -12,7 +12,7 @@
 //! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `plain` | text from outside without what a terminal acts on |
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
-//! | `random` | [`random`]: bits that nobody can guess |
+//! | `random` | [`random()`]: bits that nobody can guess |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `frame` | what goes over the wire, and the 40 bytes that a receive begins with |
 //! | `socket` | AF_UNIX for devices that reach this host alone, UDP for others |
-//! | `counts` | [`Counts`]: what has become of datagrams |
+//! | `counts` | what has become of datagrams |
 //! | `bridge` | [`Bridge`]: the other end of one queue pair |
 //! | `carrier` | [`Datagrams`]: between the bridges of a device and its socket |
 
