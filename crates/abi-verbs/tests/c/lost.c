@@ -425,7 +425,7 @@ int main(int argc, char **argv)
 				for (enum loss loss = UNMAPPED; loss < LOSSES; loss++)
 					for (unsigned l = 0; l < sizeof lens / sizeof *lens; l++)
 						for (int shared = 0; shared <= (op == SEND && of_target); shared++) {
-							test = (struct test){ op, loss, lens[l], of_target, shared, two };
+							test = (struct test){ op, loss, lens[l], of_target, shared, .two_processes = two };
 							if ((loss == READ_ONLY && !is_written(&test)) || ((op == SWAP || op == ADD) && lens[l] != 8))
 								continue;
 							bad |= run(&test);
