@@ -65,7 +65,9 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
 /// An address in the first page of a range, and the first addresses of the pages behind it, or of one of them in each stride.
 #[inline]
 fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize> {
-    std::iter::once(start).chain(((start / PAGE + 1) * PAGE..end).step_by(stride))
+    // In the last page of all memory there is no next page.
+    let next = (start / PAGE + 1).saturating_mul(PAGE);
+    std::iter::once(start).chain((next..end).step_by(stride))
 }
 
 /// Touches a byte of each of these pages.
@@ -279,6 +281,17 @@ mod tests {
         },
         check_without_proc,
     ];
+
+    /// The last page has no next one to go on at.
+    #[test]
+    fn the_last_page_of_all_memory_is_not_mapped() {
+        crate::arm().expect("a handler");
+        for (at, len) in [(usize::MAX - 8, 8), (usize::MAX, 0), (usize::MAX - PAGE, PAGE)] {
+            let found = check(std::ptr::without_provenance(at), len, true);
+            assert_eq!(found.is_err(), len > 0, "{at:x}+{len}");
+            assert_eq!(is_readable(std::ptr::without_provenance(at), len), len == 0, "{at:x}+{len}");
+        }
+    }
 
     #[test]
     fn what_is_not_there_is_found() {
