@@ -65,12 +65,15 @@ pub(super) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
     first_free(not_ours)?.ok_or_else(|| taken("every dynamic port is taken"))
 }
 
-/// The first dynamic port that `take` gets, from one on that other processes do not begin with.
+/// The first dynamic port that `take` gets. Processes begin at different ports, and each search after the one before, so that a port
+/// that was closed is not chosen again at once: a program may want to open it again.
 fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
-    let start = (*process_token()? as u32).wrapping_add(std::process::id()) % span;
-    for step in 0..span {
-        if let Some(name) = take(FIRST_DYNAMIC_PORT + ((start + step) % span) as u16)? {
+    let start = (*process_token()? as u32).wrapping_add(std::process::id());
+    for _ in 0..span {
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        if let Some(name) = take(FIRST_DYNAMIC_PORT + (step % span) as u16)? {
             return Ok(Some(name));
         }
     }
@@ -256,6 +259,12 @@ mod tests {
         let port = bind_client(&client);
         assert!(CLIENT_PORTS.contains(&port), "{port}");
         assert_eq!(listen_at(&listener, at(port)).expect("free").port, port);
+    }
+
+    #[test]
+    fn a_closed_port_is_not_chosen_again_at_once() {
+        let any = || listen_at(&socket(), at(0)).expect("a free port").port;
+        assert_ne!(any(), any());
     }
 
     /// Goal: a name that somebody else has taken keeps nobody from its port, however often it is asked for. Method: sockets that have the
