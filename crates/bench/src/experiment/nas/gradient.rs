@@ -274,6 +274,10 @@ impl Gradient {
 }
 
 impl Solve for Gradient {
+    fn job(&self) -> &Job {
+        &self.job
+    }
+
     fn run(&mut self) -> Result<Outcome, Fault> {
         self.v.x.fill(1.0);
         self.step()?;

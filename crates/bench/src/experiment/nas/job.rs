@@ -24,7 +24,7 @@ pub(super) struct Job {
     input: Buf,
     output: Buf,
     /// Last, so that it outlives what is under way.
-    _process: Process,
+    process: Process,
 }
 
 impl Job {
@@ -40,8 +40,13 @@ impl Job {
             rate,
             input: Buf::alloc(bytes)?,
             output: Buf::alloc(bytes)?,
-            _process: process,
+            process,
         })
+    }
+
+    /// The process of MPI.
+    pub(super) fn process(&self) -> &Process {
+        &self.process
     }
 
     /// So many operations were computed: virtual time goes on.

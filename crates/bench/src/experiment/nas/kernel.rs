@@ -3,6 +3,7 @@
 use verbs::host::Span;
 
 use super::super::{Fault, Variant};
+use super::job::Job;
 use crate::variant::factor;
 
 /// How large a problem is.
@@ -40,4 +41,7 @@ pub(super) trait Solve {
     /// # Errors
     /// [`Fault::Corrupt`] for a result that is not the published one; MPI's.
     fn run(&mut self) -> Result<Outcome, Fault>;
+
+    /// The rank in its job.
+    fn job(&self) -> &Job;
 }

@@ -19,7 +19,7 @@ mod random;
 mod sort;
 
 use super::contract::level;
-use super::over_mpi::join::join;
+use super::over_mpi::join::{join, part};
 use super::variants::over;
 use super::{
     Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
@@ -190,7 +190,8 @@ impl Side for Run {
             }
             self.last = Some(outcome);
         }
-        Ok(())
+        // Ranks whose process is dropped first would be lost to those that still take part in the last sum.
+        part(s, self.kernel.job().process())
     }
 
     fn note(&self) -> Option<String> {

@@ -299,6 +299,10 @@ impl Sort {
 }
 
 impl Solve for Sort {
+    fn job(&self) -> &Job {
+        &self.job
+    }
+
     fn run(&mut self) -> Result<Outcome, Fault> {
         self.restore();
         self.once(1)?;

@@ -153,6 +153,12 @@ impl Relay {
     }
 }
 
+/// Waits until all ranks have come here, and have all messages that were sent to them. Then the process can be dropped.
+pub(crate) fn part(session: &mut Session<'_>, process: &Process) -> Result<(), Fault> {
+    process.drain()?;
+    exchanged(session, Notes::new(), process.world().size() as usize).map(drop)
+}
+
 /// The notes of all ranks: the client collects them and hands them out.
 fn exchanged(session: &mut Session<'_>, own: Notes, ranks: usize) -> Result<Notes, Fault> {
     if !session.is_client() {
