@@ -207,6 +207,89 @@ pub(super) fn empty_pieces_are_not_checked(env: &Env) {
     c.still_works();
 }
 
+/// A piece whose key names nothing.
+fn nonsense(length: u32) -> Sge {
+    Sge { addr: u64::MAX - 4096, length, lkey: 0xdead_beef }
+}
+
+/// Empty pieces of a request contribute nothing either, whatever their keys, in every kind of request.
+pub(super) fn send_empty_pieces_ignore_bad_lkey(env: &Env) {
+    if env.a.attr().max_sge < 2 {
+        return;
+    }
+    let c = Conn::new(env);
+    let remote = c.b.host.remote(0);
+    let ops = [
+        SendOp::Send,
+        SendOp::SendImm(7),
+        SendOp::Write(remote),
+        SendOp::WriteImm(remote, 8),
+        SendOp::Read(remote),
+    ];
+    for (op, id) in ops.into_iter().zip(0..) {
+        for pieces in [[nonsense(0), c.a.host.sge(64, 8)], [c.a.host.sge(64, 8), nonsense(0)]] {
+            let needs_receive = !matches!(op, SendOp::Write(_) | SendOp::Read(_));
+            if needs_receive {
+                c.b.post_recv(id, &[c.b.host.sge(1000, 64)]);
+            }
+            c.a.post(&SendWr::new(id, op, &pieces));
+            ok(c.a.sent(), id, op.opcode());
+            if needs_receive {
+                assert_eq!(c.b.received().byte_len, 8, "{op:?}");
+            }
+        }
+    }
+}
+
+/// A receive's memory is checked where bytes go into it, as cards do: a message of no bytes takes a receive whose key names nothing.
+pub(super) fn recv_zero_bytes_ignores_bad_lkey(env: &Env) {
+    let c = Conn::new(env);
+    let spare = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a region to invalidate");
+    for (op, id) in [SendOp::Send, SendOp::SendImm(7), SendOp::SendInv(spare.rkey())].into_iter().zip(0..) {
+        c.b.post_recv(id, &[nonsense(64)]);
+        c.a.post(&SendWr::new(10 + id, op, &[]));
+        assert_eq!(ok(c.b.received(), id, WcOpcode::Recv).byte_len, 0);
+        ok(c.a.sent(), 10 + id, WcOpcode::Send);
+    }
+    c.still_works();
+}
+
+/// Pieces behind the message's end are not checked: after a first piece that it fills in part or exactly, of any size.
+pub(super) fn recv_pieces_behind_the_end_ignore_bad_lkey(env: &Env) {
+    if env.b.attr().max_sge < 2 {
+        return;
+    }
+    let c = Conn::new(env);
+    let near = Shadow::new(&c.a.host, 3);
+    for (len, room) in [(1, 64), (8, 8), (64, 64), (100, 101), (5000, 5000), (9000, 10_000)] {
+        let mut far = Shadow::new(&c.b.host, 4);
+        c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
+        c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
+        assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, len);
+        ok(c.a.sent(), 2, WcOpcode::Send);
+        far.expect(16, &near.bytes(0, len as usize));
+        far.check("a message before a forbidden piece");
+    }
+}
+
+/// A message that reaches a forbidden piece fails, by as little as a byte; what lies before that piece may have been written.
+pub(super) fn recv_one_byte_into_bad_lkey_fails(env: &Env) {
+    if env.b.attr().max_sge < 2 {
+        return;
+    }
+    for room in [8, 64, 5000] {
+        let c = Conn::new(env);
+        let far = Shadow::new(&c.b.host, 4);
+        c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
+        c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, room + 1)]));
+        failed(c.b.received(), 1, WcStatus::LocProtErr);
+        failed(c.a.sent(), 2, WcStatus::RemOpErr);
+        let end = 16 + room as usize;
+        let got = c.b.host.buf().to_vec(end..16 << 10).expect("inside");
+        same_bytes("behind the good piece", &got, &far.bytes(end, (16 << 10) - end));
+    }
+}
+
 /// A message and a receive without any pieces: zero bytes, and a receive is consumed.
 pub(super) fn no_pieces_is_an_empty_message(env: &Env) {
     let c = Conn::new(env);

@@ -3,7 +3,7 @@
 use super::Env;
 use super::check::{failed, ok};
 use super::conn::{End, Setup, connect};
-use verbs::{AsyncEvent, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode, WcStatus};
+use verbs::{AsyncEvent, Error, QpState, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, WcOpcode, WcStatus};
 
 /// Two connections from `a` to `b` that share `b`'s receives; both of `b`'s ends use one protection domain.
 struct Shared {
@@ -71,6 +71,21 @@ pub(super) fn an_empty_shared_queue_makes_wait(env: &Env) {
     assert_eq!(got, [5, 6]);
     for end in &s.senders {
         ok(end.sent(), 1, WcOpcode::Send);
+    }
+}
+
+/// Memory of a shared receive is checked where bytes go into it, as that of any other.
+pub(super) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
+    let Some(s) = shared(env, INIT, 2) else { return };
+    let bad = Sge { addr: 8, length: 64, lkey: 0 };
+    let good = s.receivers[0].host.sge(0, 8);
+    let cases: [(&[Sge], u32); 3] = [(&[bad], 0), (&[good, bad], 8), (&[good, bad], 1)];
+    for (from, (pieces, len)) in [0, 1, 0].into_iter().zip(cases) {
+        s.srq.post_recv(&RecvWr::new(5, pieces)).expect("a shared receive");
+        let sender = &s.senders[from];
+        sender.post(&SendWr::new(6, SendOp::Send, &[sender.host.sge(0, len)]));
+        assert_eq!(ok(s.receivers[from].received(), 5, WcOpcode::Recv).byte_len, len);
+        ok(sender.sent(), 6, WcOpcode::Send);
     }
 }
 

@@ -124,6 +124,10 @@ macro_rules! __conformance_table {
                 pieces_are_gathered_and_scattered
                 overlapping_pieces_may_be_gathered
                 empty_pieces_are_not_checked
+                send_empty_pieces_ignore_bad_lkey
+                recv_zero_bytes_ignores_bad_lkey
+                recv_pieces_behind_the_end_ignore_bad_lkey
+                recv_one_byte_into_bad_lkey_fails
                 no_pieces_is_an_empty_message
                 ten_thousand_messages_in_order
             }
@@ -157,6 +161,7 @@ macro_rules! __conformance_table {
                 the_last_byte_seen_means_all_seen
                 write_with_immediate_delivers
                 write_with_immediate_needs_no_room
+                write_imm_ignores_bad_lkey_of_its_receive
                 write_with_immediate_inline
                 a_send_announces_earlier_writes
                 both_directions_at_once
@@ -282,6 +287,7 @@ macro_rules! __conformance_table {
             srq {
                 two_queue_pairs_share
                 an_empty_shared_queue_makes_wait
+                shared_recv_ignores_bad_lkey_where_no_byte_lands
                 a_full_shared_queue_refuses
                 its_queue_pairs_take_no_receives
                 too_many_pieces_are_refused

@@ -152,6 +152,17 @@ pub(super) fn write_with_immediate_needs_no_room(env: &Env) {
     ok(c.a.sent(), 2, WcOpcode::Write);
 }
 
+/// No byte of a write with immediate goes into its receive, so the receive's memory is not checked.
+pub(super) fn write_imm_ignores_bad_lkey_of_its_receive(env: &Env) {
+    let c = Conn::new(env);
+    for (len, id) in [0, 8, 4096].into_iter().zip(0..) {
+        c.b.post_recv(id, &[Sge { addr: 8, length: 64, lkey: 0 }]);
+        c.a.post(&SendWr::new(9, SendOp::WriteImm(c.b.host.remote(0), 7), &[c.a.host.sge(0, len)]));
+        assert_eq!(ok(c.b.received(), id, WcOpcode::RecvWriteImm).byte_len, len);
+        ok(c.a.sent(), 9, WcOpcode::Write);
+    }
+}
+
 /// Write with immediate takes inline data.
 pub(super) fn write_with_immediate_inline(env: &Env) {
     let c = Conn::new(env);

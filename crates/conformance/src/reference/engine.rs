@@ -181,7 +181,7 @@ impl State {
     fn read(&mut self, domain: u32, peer: u32, remote: RemoteAddr, data: &Pieces) -> Outcome {
         let Pieces::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
         let len: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
-        if !self.may_scatter(domain, sges) {
+        if !self.may_scatter(domain, sges, len) {
             return Outcome::Failed(WcStatus::LocProtErr);
         }
         let theirs = self.pairs[&peer].domain;
@@ -213,7 +213,7 @@ impl State {
         if sges.iter().map(|s| u64::from(s.length)).sum::<u64>() != 8 {
             return Outcome::Failed(WcStatus::LocLenErr);
         }
-        if !self.may_scatter(domain, sges) {
+        if !self.may_scatter(domain, sges, 8) {
             return Outcome::Failed(WcStatus::LocProtErr);
         }
         if !remote.addr.is_multiple_of(8) {
@@ -289,19 +289,21 @@ impl State {
         Some(bytes)
     }
 
-    fn may_scatter(&self, domain: u32, sges: &[Sge]) -> bool {
-        sges.iter().all(|s| s.length == 0 || self.local(domain, s, Access::LOCAL_WRITE).is_some())
+    /// Whether `len` bytes may be written into these pieces. Pieces that no byte reaches are not checked.
+    fn may_scatter(&self, domain: u32, sges: &[Sge], len: u64) -> bool {
+        used(sges, len).all(|sge| self.local(domain, &sge, Access::LOCAL_WRITE).is_some())
     }
 
     /// All or nothing, except where a program has unmapped some of it.
     fn scatter(&self, domain: u32, sges: &[Sge], bytes: &[u8]) -> bool {
-        if !self.may_scatter(domain, sges) {
+        let len = bytes.len() as u64;
+        if !self.may_scatter(domain, sges, len) {
             return false;
         }
         let mut rest = bytes;
-        for sge in sges.iter().filter(|s| s.length > 0) {
-            let (now, later) = rest.split_at(rest.len().min(sge.length as usize));
-            let (buf, offset) = self.local(domain, sge, Access::LOCAL_WRITE).expect("checked");
+        for sge in used(sges, len) {
+            let (now, later) = rest.split_at(sge.length as usize);
+            let (buf, offset) = self.local(domain, &sge, Access::LOCAL_WRITE).expect("checked");
             if place(&buf, offset, now).is_err() {
                 return false;
             }
@@ -388,6 +390,17 @@ impl State {
             manager.signal.raise();
         }
     }
+}
+
+/// The parts of these pieces that a message of `len` bytes fills, as pieces.
+fn used(sges: &[Sge], len: u64) -> impl Iterator<Item = Sge> {
+    let mut rest = len;
+    let parts = sges.iter().map(move |sge| {
+        let length = sge.length.min(u32::try_from(rest).unwrap_or(u32::MAX));
+        rest -= u64::from(length);
+        Sge { length, ..*sge }
+    });
+    parts.filter(|sge| sge.length > 0)
 }
 
 /// Writes with the last byte last, as whoever looks at it takes it for the sign that all is there.

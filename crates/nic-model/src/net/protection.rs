@@ -131,8 +131,17 @@ impl Protection {
 
     /// Whether all of these SGEs may be used so. Empty ones are not checked.
     pub(super) fn may_use(&self, domain: u32, sges: &[Sge], need: Access) -> bool {
-        let mut sges = sges.iter().filter(|sge| sge.length > 0);
-        sges.all(|s| self.reach(Who::Owner, domain, s.lkey, s.addr, s.length.into(), need).is_some())
+        self.may_use_first(domain, sges, u64::MAX, need)
+    }
+
+    /// Whether the first `len` bytes of these SGEs may be used so, or all of them if there are fewer.
+    pub(super) fn may_use_first(&self, domain: u32, sges: &[Sge], len: u64, need: Access) -> bool {
+        let mut rest = len;
+        sges.iter().all(|sge| {
+            let now = rest.min(sge.length.into());
+            rest -= now;
+            now == 0 || self.reach(Who::Owner, domain, sge.lkey, sge.addr, now, need).is_some()
+        })
     }
 
     /// Whether a peer may use this memory so. Memory of no bytes is not checked.

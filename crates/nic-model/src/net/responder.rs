@@ -245,7 +245,7 @@ impl Responder {
         if packet.total > room {
             return Err(Refusal::of_receive(WcStatus::LocLenErr, WcStatus::RemInvReqErr));
         }
-        if !protection.may_use(taken.domain, &taken.sges, Access::LOCAL_WRITE) {
+        if !protection.may_use_first(taken.domain, &taken.sges, packet.total, Access::LOCAL_WRITE) {
             return Err(Refusal::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr));
         }
         Ok(())

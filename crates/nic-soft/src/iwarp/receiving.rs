@@ -177,8 +177,7 @@ impl Receiving {
             let len = payload.len() as u64;
             match receive.sges.as_slice() {
                 [only] if *has_receive && len <= only.length.into() && len > 0 => {
-                    // All of the receive is to be usable, not only what this message needs.
-                    let found = domain.find(only.lkey, Access::LOCAL_WRITE, only.addr, only.length.into());
+                    let found = domain.find(only.lkey, Access::LOCAL_WRITE, only.addr, len);
                     found.is_ok_and(|at| place::copy_to(payload, at).is_ok())
                 }
                 _ => false,
