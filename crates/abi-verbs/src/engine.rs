@@ -317,6 +317,9 @@ impl Engine {
             AsyncEvent::SrqLimitReached { srq } => {
                 objects.srqs.get(srq).into_iter().for_each(|srq| event::of_srq(*srq));
             }
+            AsyncEvent::LastWqeReached { qp_num } => {
+                objects.qps.get(qp_num).and_then(|qp| qp.look().ok()).into_iter().for_each(Qp::drained);
+            }
             // Of no concern to a program that knows of one device.
             _ => {}
         }

@@ -50,6 +50,7 @@ impl Acks {
 pub(crate) enum Kind {
     QpAccessError,
     QpFatal,
+    LastWqeReached,
 }
 
 /// Something that a program has not been told yet.
@@ -111,6 +112,7 @@ fn deliver(event: &Event) -> Option<ibv_async_event> {
             let kind = match kind {
                 Kind::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
                 Kind::QpFatal => n::IBV_EVENT_QP_FATAL,
+                Kind::LastWqeReached => n::IBV_EVENT_QP_LAST_WQE_REACHED,
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }
@@ -129,7 +131,7 @@ pub(crate) fn ibv_ack_async_event(event: Out<ibv_async_event>) -> Answer {
     let address = unsafe { event.element.cq };
     match event.event_type as u32 {
         n::IBV_EVENT_CQ_ERR => Handle::<Cq>::of(address).look()?.events.acknowledge(1),
-        n::IBV_EVENT_QP_ACCESS_ERR | n::IBV_EVENT_QP_FATAL => {
+        n::IBV_EVENT_QP_ACCESS_ERR | n::IBV_EVENT_QP_FATAL | n::IBV_EVENT_QP_LAST_WQE_REACHED => {
             Handle::<Qp>::of(address).look()?.events.acknowledge(1);
         }
         n::IBV_EVENT_SRQ_LIMIT_REACHED => Handle::<Srq>::of(address).look()?.events.acknowledge(1),

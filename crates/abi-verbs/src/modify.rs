@@ -96,7 +96,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     }
     if to == n::IBV_QPS_ERR {
         qp.failed();
-        qp.learn();
+        Qp::learn(qp);
     }
     remember(qp, attr, mask);
     show(qp, to);

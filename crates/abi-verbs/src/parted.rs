@@ -19,7 +19,15 @@ use crate::slab::Held;
 pub(crate) struct Parting {
     /// It was connected by numbers, and the program has not learned that it failed.
     is_unaware: AtomicBool,
-    withheld: Mutex<Vec<Wc>>,
+    withheld: Mutex<Withheld>,
+}
+
+/// What the program is not to be told yet.
+#[derive(Default)]
+struct Withheld {
+    wcs: Vec<Wc>,
+    /// That the shared receives which it had taken are completed.
+    is_drained: bool,
 }
 
 /// Completions that were withheld and may be taken now.
@@ -60,11 +68,20 @@ impl Parting {
         self.is_unaware.load(Ordering::Acquire)
     }
 
-    /// The program learns that it failed: what was withheld goes to the queue of its receives.
-    pub(crate) fn learn(&self, receives: &Cq) {
+    /// The program learns that it failed: what was withheld goes to the queue of its receives. Whether it is to be told, too, that its
+    /// shared receives are completed.
+    pub(crate) fn learn(&self, receives: &Cq) -> bool {
         let mut withheld = lock(&self.withheld);
         self.is_unaware.store(false, Ordering::Release);
-        receives.late.add(withheld.drain(..));
+        receives.late.add(withheld.wcs.drain(..));
+        std::mem::take(&mut withheld.is_drained)
+    }
+
+    /// The shared receives that it had taken are completed. Whether the program is told now.
+    pub(crate) fn drained(&self) -> bool {
+        let mut withheld = lock(&self.withheld);
+        withheld.is_drained = self.is_unaware();
+        !withheld.is_drained
     }
 
     /// Withholds a completion; gives it back if the program knows already.
@@ -73,7 +90,7 @@ impl Parting {
         if !self.is_unaware() {
             return Some(wc);
         }
-        withheld.push(wc);
+        withheld.wcs.push(wc);
         None
     }
 }
@@ -107,6 +124,6 @@ fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
         return parting.withhold(wc);
     }
     let status = if is_flushed { WcStatus::RetryExcErr } else { wc.status };
-    Qp::learn(&qp);
+    Qp::learn(qp);
     Some(Wc { status, ..wc })
 }

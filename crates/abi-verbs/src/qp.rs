@@ -15,7 +15,7 @@ use crate::cm::connect;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno::Errno;
-use crate::event::Acks;
+use crate::event::{self, Acks};
 use crate::gate::Gate;
 use crate::modify::Settings;
 use crate::parted::Parting;
@@ -96,8 +96,17 @@ impl Qp {
     }
 
     /// The program learns that it has failed.
-    pub(crate) fn learn(&self) {
-        self.parting.learn(&self.recv_cq);
+    pub(crate) fn learn(held: Held<Self>) {
+        if held.parting.learn(&held.recv_cq) {
+            event::of_qp(held.handle(), event::Kind::LastWqeReached);
+        }
+    }
+
+    /// It has failed, and the shared receives that it had taken are completed: says so, unless the program is not to know yet.
+    pub(crate) fn drained(held: Held<Self>) {
+        if held.parting.drained() {
+            event::of_qp(held.handle(), event::Kind::LastWqeReached);
+        }
     }
 
     /// The program's number of the state that it is in now.

@@ -1,7 +1,6 @@
 //! [`Srq`]: shared receive queues.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use cface::{Out, lock};
 use rdma_abi::numbers as n;
@@ -21,7 +20,6 @@ pub(crate) struct Srq {
     pub(crate) context: Handle<Context>,
     pd: Held<Pd>,
     init: SrqInit,
-    limit: AtomicU32,
     pub(crate) users: Users,
     pub(crate) events: Acks,
 }
@@ -50,8 +48,8 @@ fn create(pd: Handle<Pd>, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> 
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
     };
-    let (limit, users, events) = (AtomicU32::new(0), Users::default(), Acks::default());
-    let handle = Srq::slab().insert(seen, Srq { srq, context, pd, init, limit, users, events })?;
+    let (users, events) = (Users::default(), Acks::default());
+    let handle = Srq::slab().insert(seen, Srq { srq, context, pd, init, users, events })?;
     pd.users.join();
     lock(&context.look()?.engine.objects).srqs.insert(number, handle);
     attr.max_sge = init.max_sge;
@@ -93,7 +91,6 @@ pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i3
     match mask.cast_unsigned() {
         n::IBV_SRQ_LIMIT => {
             srq.srq.arm_limit(attr.srq_limit)?;
-            srq.limit.store(attr.srq_limit, Ordering::Relaxed);
             srq.context.look()?.engine.expect_limits();
             Ok(())
         }
@@ -105,11 +102,7 @@ pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i3
 pub(crate) fn ibv_query_srq(srq: Handle<Srq>, place: Out<ibv_srq_attr>) -> Answer {
     let srq = srq.look()?;
     let SrqInit { max_wr, max_sge } = srq.init;
-    place.required(Errno::INVAL)?.set(ibv_srq_attr {
-        max_wr,
-        max_sge,
-        srq_limit: srq.limit.load(Ordering::Relaxed),
-    });
+    place.required(Errno::INVAL)?.set(ibv_srq_attr { max_wr, max_sge, srq_limit: srq.srq.limit() });
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 use super::Env;
 use super::check::{failed, ok};
 use super::conn::{End, Setup, connect};
-use verbs::{AsyncEvent, Error, QpState, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, WcOpcode, WcStatus};
+use verbs::{
+    AsyncEvent, Device, Error, Qp, QpState, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, WcOpcode, WcStatus,
+};
 
 /// Two connections from `a` to `b` that share `b`'s receives; both of `b`'s ends use one protection domain.
 struct Shared {
@@ -144,6 +146,25 @@ pub(super) fn the_limit_is_reported_once(env: &Env) {
     s.senders[0].waiter.async_event(&env.b, event);
 }
 
+/// What can be asked of a limit: it is armed until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
+pub(super) fn a_limit_that_was_reported_reads_zero(env: &Env) {
+    let Some(s) = shared(env, INIT, 1) else { return };
+    (0..4).for_each(|i| s.post(i, 64));
+    assert_eq!(s.srq.limit(), 0);
+    for round in 0..3 {
+        s.srq.arm_limit(4).expect("within its size");
+        assert_eq!(s.srq.limit(), 4, "four are left");
+        s.send(0, round);
+        ok(s.receivers[0].received(), round, WcOpcode::Recv);
+        s.senders[0].waiter.async_event(&env.b, AsyncEvent::SrqLimitReached { srq: s.srq.id() });
+        assert_eq!(s.srq.limit(), 0, "it was reported");
+        s.post(4 + round, 64);
+    }
+    s.srq.arm_limit(3).expect("within its size");
+    s.srq.arm_limit(0).expect("disarmed");
+    assert_eq!(s.srq.limit(), 0);
+}
+
 /// A limit of zero disarms; one above the size is refused.
 pub(super) fn the_limit_has_limits(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
@@ -168,6 +189,69 @@ pub(super) fn a_failed_queue_pair_leaves_the_rest(env: &Env) {
         s.send(1, i);
         ok(s.receivers[1].received(), i, WcOpcode::Recv);
     }
+}
+
+/// All completions of a queue pair in the error state, which are there when its last receive was reported.
+fn drained(end: &End) -> usize {
+    std::iter::from_fn(|| end.recv_cq.poll_one().expect("no overrun")).count()
+}
+
+/// Waits until a queue pair reports its last receive. What shm says of a peer that leaves may come before.
+#[track_caller]
+fn last_receive(env: &Env, device: &Device, qp: &Qp) {
+    let wanted = AsyncEvent::LastWqeReached { qp_num: qp.num() };
+    let is_last = |event: &AsyncEvent| matches!(event, AsyncEvent::LastWqeReached { .. });
+    let found = env.waiter.until("last receive", || device.poll_async_event().filter(is_last));
+    assert_eq!(found, wanted);
+}
+
+/// No queue pair of the device has a last receive to report.
+#[track_caller]
+fn no_last_receive(device: &Device) {
+    while let Some(event) = device.poll_async_event() {
+        assert!(!matches!(event, AsyncEvent::LastWqeReached { .. }), "{event:?}");
+    }
+}
+
+/// A queue pair that comes to the error state says once when the receives that it has taken are completed: those that were
+/// filled can be polled then, and the rest stay for others (IBA 11.6.3.1).
+pub(super) fn the_last_receive_is_reported_once(env: &Env) {
+    let Some(s) = shared(env, INIT, 2) else { return };
+    (0..6).for_each(|i| s.post(i, 64));
+    (0..3).for_each(|i| s.send(0, i));
+    let failing = &s.receivers[0];
+    failing.qp.to_error();
+    last_receive(env, &env.b, &failing.qp);
+    assert_eq!(drained(failing), 3, "what was received");
+    failing.qp.to_error();
+    env.waiter.silence(&failing.recv_cq, "nothing is left");
+    no_last_receive(&env.b);
+    s.send(1, 3);
+    ok(s.receivers[1].received(), 3, WcOpcode::Recv);
+}
+
+/// So it does when the peer ends the connection; one that is destroyed says nothing.
+pub(super) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
+    let Some(mut s) = shared(env, INIT, 2) else { return };
+    (0..2).for_each(|i| s.post(i, 64));
+    s.send(0, 0);
+    drop(s.receivers.pop());
+    drop(s.senders.swap_remove(0));
+    last_receive(env, &env.b, &s.receivers[0].qp);
+    assert_eq!(drained(&s.receivers[0]), 1);
+    env.waiter.silence(&s.receivers[0].recv_cq, "nothing is left");
+    // The other one was destroyed.
+    no_last_receive(&env.b);
+}
+
+/// Receives of a queue pair's own are flushed, which says as much.
+pub(super) fn no_last_receive_without_a_shared_queue(env: &Env) {
+    let Some(s) = shared(env, INIT, 1) else { return };
+    s.senders[0].post_recv(1, &[]);
+    s.senders[0].qp.to_error();
+    failed(s.senders[0].received(), 1, WcStatus::WrFlushErr);
+    last_receive(env, &env.b, &s.receivers[0].qp);
+    no_last_receive(&env.a);
 }
 
 /// A message too long for a shared receive fails its own queue pair only.

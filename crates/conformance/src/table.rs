@@ -292,8 +292,12 @@ macro_rules! __conformance_table {
                 its_queue_pairs_take_no_receives
                 too_many_pieces_are_refused
                 the_limit_is_reported_once
+                a_limit_that_was_reported_reads_zero
                 the_limit_has_limits
                 a_failed_queue_pair_leaves_the_rest
+                the_last_receive_is_reported_once
+                the_last_receive_is_reported_when_the_peer_leaves
+                no_last_receive_without_a_shared_queue
                 a_long_message_fails_its_own_queue_pair
                 sizes_are_checked
             }

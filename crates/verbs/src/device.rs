@@ -36,6 +36,13 @@ pub enum AsyncEvent {
         /// [`crate::Srq::id`].
         srq: u32,
     },
+    /// A queue pair with a shared receive queue is in the error state, and every receive that it has taken is completed: the rest of
+    /// its completions can be polled now (`IBV_EVENT_QP_LAST_WQE_REACHED`, IBA 11.6.3.1). Reported once; not for a queue pair that is
+    /// destroyed first.
+    LastWqeReached {
+        /// [`crate::Qp::num`].
+        qp_num: u32,
+    },
     /// A queue pair of several rails ([`crate::rails`]) has lost one, and goes on with the others.
     RailDown {
         /// [`crate::Qp::num`].

@@ -180,6 +180,8 @@ pub trait SrqOps: Any + Send + Sync {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
     /// See [`crate::Srq::arm_limit`].
     fn arm_limit(&self, limit: u32) -> Result<()>;
+    /// See [`crate::Srq::limit`].
+    fn limit(&self) -> u32;
 }
 
 /// A channel of connection events.

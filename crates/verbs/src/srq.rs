@@ -52,6 +52,11 @@ impl Srq {
         self.ops.arm_limit(limit)
     }
 
+    /// The limit that is armed; 0 once it has been reported (`ibv_query_srq(3)`).
+    pub fn limit(&self) -> u32 {
+        self.ops.limit()
+    }
+
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn SrqOps> {
         &self.ops

@@ -360,6 +360,10 @@ impl State {
         this.state = QpState::Error;
         let (peer, manager, request) = (this.peer.take(), this.manager, this.request.take());
         self.flush(pair);
+        let this = &self.pairs[&pair];
+        if this.srq.is_some() {
+            self.happened[this.device].push_back(AsyncEvent::LastWqeReached { qp_num: pair });
+        }
         if let (Some(_), Some(manager)) = (peer, manager) {
             self.tell(manager, Event::Disconnected(pair));
         }

@@ -417,7 +417,8 @@ impl Drop for QpObject {
         let pair = state.pairs.get_mut(&self.number).expect("this queue pair");
         pair.sends.clear();
         pair.receives.clear();
-        pair.manager = None;
+        // Nobody is told of its end.
+        (pair.manager, pair.srq) = (None, None);
         state.fail(self.number);
         state.pairs.remove(&self.number);
     }
@@ -449,6 +450,10 @@ impl SrqOps for SrqObject {
     fn arm_limit(&self, limit: u32) -> Result<()> {
         self.world.lock().shared.get_mut(&self.number).expect("this queue").limit = limit;
         Ok(())
+    }
+
+    fn limit(&self) -> u32 {
+        self.world.lock().shared[&self.number].limit
     }
 }
 

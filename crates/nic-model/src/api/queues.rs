@@ -202,6 +202,10 @@ impl SrqOps for SrqObject {
         network.arm_limit(self.key, limit);
         Ok(())
     }
+
+    fn limit(&self) -> u32 {
+        self.opened.look().0.limit(self.key)
+    }
 }
 
 impl Drop for SrqObject {

@@ -17,6 +17,8 @@ pub(super) enum Event {
     WriteOn(u32),
     /// The processor tells the card (number) of completions that it took, or of a receive.
     Told(u32),
+    /// The processor sees that a queue pair which failed has no more of its shared receives.
+    LastReceive(u32),
     /// A queue pair can begin its next message.
     Begin(u32),
     /// A packet (number) has its data and goes to the transport engine.
@@ -82,6 +84,7 @@ impl Event {
             Self::Whole => (21, 0),
             Self::Begin(n) => (22, n),
             Self::Told(n) => (23, n),
+            Self::LastReceive(n) => (24, n),
         };
         (kind as u64) << 32 | u64::from(number)
     }
@@ -114,6 +117,7 @@ impl Event {
             21 => Self::Whole,
             22 => Self::Begin(n),
             23 => Self::Told(n),
+            24 => Self::LastReceive(n),
             _ => return None,
         })
     }
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn tokens_give_their_event_back() {
         let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::of);
-        assert_eq!(kinds.clone().count(), 24);
+        assert_eq!(kinds.clone().count(), 25);
         for event in kinds {
             assert_eq!(Event::of(event.token()), Some(event));
         }

@@ -95,6 +95,7 @@ impl Network {
             Event::Fetched(card) => self.fetched(now, card as usize),
             Event::Begin(qp) => self.may_begin(now, qp),
             Event::Told(card) => drop(self.cards[card as usize].ring(now)),
+            Event::LastReceive(qp) => self.last_receive(qp),
             Event::ReadOn(card) => self.read_on(now, card as usize),
             Event::Loaded(packet) => self.loaded(now, packet),
             Event::Link(port) => self.link(now, port),
@@ -227,6 +228,11 @@ impl Network {
         if let Some(srq) = self.srqs.get_mut(srq) {
             srq.arm_limit(limit);
         }
+    }
+
+    /// The limit of a shared receive queue; 0 once it has been passed.
+    pub(crate) fn limit(&self, srq: u32) -> u32 {
+        self.srqs.get(srq).map_or(0, SharedReceiveQueue::limit)
     }
 
     pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpInit) -> Result<u32> {
@@ -393,8 +399,27 @@ impl Network {
     pub(crate) fn fail(&mut self, now: Time, qp: u32) {
         let Some(ended) = self.qps.get_mut(qp).and_then(QueuePair::fail) else { return };
         self.flush(now, qp);
+        if self.qps.get(qp).is_some_and(|found| found.parts.srq.is_some()) {
+            self.write_last_receive(now, qp);
+        }
         let (connections, mut around) = self.connecting(now);
         connections.ended(&mut around, qp, ended);
+    }
+
+    /// A card writes, behind the completions of a queue pair that has failed, that it has no more of its shared receives.
+    fn write_last_receive(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get(qp) else { return };
+        let card = &mut self.cards[found.card];
+        if !card.dead {
+            let seen = card.complete(now, true);
+            self.agenda.at(seen, Event::LastReceive(qp));
+        }
+    }
+
+    fn last_receive(&mut self, qp: u32) {
+        if let Some(found) = self.qps.get(qp) {
+            self.happens(found.parts.context, AsyncEvent::LastWqeReached { qp_num: qp });
+        }
     }
 
     /// Completes everything posted to a queue pair in the error state.

@@ -105,6 +105,11 @@ impl SharedReceiveQueue {
         self.limit = limit;
     }
 
+    /// The limit below which there will be an event; 0 for none.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// Whether the limit has been passed; says so once.
     pub(super) fn passes_limit(&mut self) -> bool {
         let passed = self.receives.len() < u64::from(self.limit);

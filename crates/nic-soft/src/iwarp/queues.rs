@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-use verbs::{Data, Error, QpCap, QpState, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode, WcStatus};
+use verbs::{
+    AsyncEvent, Data, Error, QpCap, QpState, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode, WcStatus,
+};
 
 use super::completions::{Completions, Frees, Slots};
 use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
@@ -133,9 +135,16 @@ impl Queues {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Moves to the error state; the stage is held, so that what is flushed is flushed in order.
-    pub(super) fn set_error(&self) {
-        self.state.store(state::ERROR, Ordering::Release);
+    /// Moves to the error state; the stage is held, so that what is flushed is flushed in order. Whether it was in another one.
+    pub(super) fn set_error(&self) -> bool {
+        self.state.swap(state::ERROR, Ordering::AcqRel) != state::ERROR
+    }
+
+    /// It has come to the error state, and the receive that it had taken, if any, is completed: says so of a shared one.
+    pub(super) fn report_last_receive(&self) {
+        if matches!(self.receives, Receives::Shared(_)) && !self.is_dropped() {
+            self.shared.async_event(AsyncEvent::LastWqeReached { qp_num: self.num });
+        }
     }
 
     /// Whether there may be a connection to work on.

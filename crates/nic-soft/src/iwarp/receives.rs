@@ -63,6 +63,11 @@ impl SharedReceives {
         self.check_limit(left);
     }
 
+    /// The limit below which there will be an event; 0 for none.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Acquire)
+    }
+
     fn check_limit(&self, left: u64) {
         let limit = self.limit.load(Ordering::Relaxed);
         if limit > 0

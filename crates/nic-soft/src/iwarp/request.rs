@@ -108,10 +108,9 @@ impl RequestHandle {
         let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).untold(info);
         qp.with(|stream| {
             if !said {
-                queues.set_error();
+                stream.end(queues, &End::Closed);
                 let why = CmFailure::PeerGone;
-                events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
-                return stream.end(queues, &End::Closed);
+                return events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
             }
             self.device.add_connected(qp);
             stream.begin(queues, link);

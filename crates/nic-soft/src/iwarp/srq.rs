@@ -53,6 +53,10 @@ impl SrqOps for SrqInner {
         self.receives.arm_limit(limit);
         Ok(())
     }
+
+    fn limit(&self) -> u32 {
+        self.receives.limit()
+    }
 }
 
 impl Drop for SrqInner {

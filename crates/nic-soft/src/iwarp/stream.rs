@@ -120,10 +120,13 @@ impl Stream {
     /// Ends the connection, if there is one: everybody is told, everything is flushed.
     pub(super) fn end(&mut self, queues: &Queues, end: &End) {
         queues.enter();
-        queues.set_error();
+        let is_first = queues.set_error();
         match self.link.take() {
             Some(link) => link.end(queues, end),
             None => queues.flush(None),
+        }
+        if is_first {
+            queues.report_last_receive();
         }
     }
 }

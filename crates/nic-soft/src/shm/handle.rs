@@ -71,6 +71,7 @@ impl Drop for QpHandle {
         if shared.birth.is_elsewhere() {
             return;
         }
+        qp.silence();
         self.end(false);
         // A connection that came about between the two is over as well.
         self.device.registry.part(shared, qp, false);

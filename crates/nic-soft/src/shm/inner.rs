@@ -112,7 +112,7 @@ impl Inner {
         let mut watched = unpoisoned(&self.watched);
         watched.cqs.0.iter().for_each(|(_, cq)| cq.look_for_overrun());
         watched.srqs.0.retain(|(_, srq)| {
-            let limited = srq.upgrade().filter(|srq| srq.has_limit());
+            let limited = srq.upgrade().filter(|srq| srq.limit() != 0);
             limited.inspect(|srq| srq.check_limit()).is_some()
         });
     }

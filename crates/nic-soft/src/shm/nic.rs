@@ -116,6 +116,7 @@ fn is_waiting(qp: &QpInner) -> bool {
     }
     // What the peer has left can be flushed now.
     qp.receiving.completions.alarm(connection.index);
+    qp.report_last_receive();
     false
 }
 

@@ -1,7 +1,7 @@
 //! Data path: posting. A queue pair: a connection, and two halves to which it is lent.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use verbs::{AsyncEvent, QpCap, Result, SendWr, Wc};
 
@@ -40,6 +40,8 @@ pub(super) struct QpInner {
     pub(super) rings: Spin<Vec<Ring>>,
     /// Entries of its queues.
     entries: u32,
+    /// That its last shared receive is completed has been reported, or is not to be.
+    has_reported_last: AtomicBool,
 }
 
 impl QpInner {
@@ -61,6 +63,7 @@ impl QpInner {
             serving: Serving::default(),
             rings: Spin::new(rings),
             entries,
+            has_reported_last: AtomicBool::new(false),
         })
     }
 
@@ -120,7 +123,22 @@ impl QpInner {
         self.sending.completions.notify(true);
         if connection.peer_is_inside() {
             connection.device.look_at(connection.index);
+        } else {
+            self.report_last_receive();
         }
+    }
+
+    /// Reports that all shared receives which its peer has taken can be polled. It has failed, and its peer is outside.
+    pub(super) fn report_last_receive(&self) {
+        let device = &self.connection.device;
+        if self.receiving.srq.is_some() && !self.has_reported_last.swap(true, Ordering::AcqRel) {
+            device.async_event(AsyncEvent::LastWqeReached { qp_num: self.num() });
+        }
+    }
+
+    /// The program destroys it: nothing is reported of it any more.
+    pub(super) fn silence(&self) {
+        self.has_reported_last.store(true, Ordering::Release);
     }
 
     /// Fails, which is no news for the program.

@@ -165,9 +165,9 @@ impl SharedReceives {
         self.shared.rnr.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether the limit event is wanted.
-    pub(super) fn has_limit(&self) -> bool {
-        self.shared.limit.load(Ordering::Relaxed) != 0
+    /// The limit below which there will be an event; 0 for none.
+    pub(super) fn limit(&self) -> u32 {
+        self.shared.limit.load(Ordering::Acquire)
     }
 
     /// The limit event is wanted once fewer receives are left.

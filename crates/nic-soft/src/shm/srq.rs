@@ -43,6 +43,11 @@ impl SrqOps for SrqHandle {
         self.receives.check_limit();
         Ok(())
     }
+
+    fn limit(&self) -> u32 {
+        self.receives.check_limit();
+        self.receives.limit()
+    }
 }
 
 #[cfg(test)]

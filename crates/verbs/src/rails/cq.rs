@@ -34,7 +34,11 @@ impl CqHandle {
     #[cold]
     fn wait_for_others(&self) {
         let polling = &self.polling;
-        let look = || (progress(&self.device, polling) || !polling.completions.is_empty()).then_some(());
+        let has_turned = polling.next_turns();
+        let look = || {
+            let is_over = progress(&self.device, polling) || has_turned();
+            (is_over || !polling.completions.is_empty()).then_some(())
+        };
         // None is the end of the world.
         let _ = self.device.shared.host.poll("completions that another thread takes", None, look);
     }

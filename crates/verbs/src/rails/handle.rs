@@ -112,4 +112,8 @@ impl SrqOps for SrqHandle {
     fn arm_limit(&self, limit: u32) -> Result<()> {
         self.srq.arm_limit(limit)
     }
+
+    fn limit(&self) -> u32 {
+        self.srq.limit()
+    }
 }

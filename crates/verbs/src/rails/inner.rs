@@ -270,6 +270,11 @@ impl Inner {
                             cq.completions.overrun();
                         }
                     }
+                    AsyncEvent::LastWqeReached { qp_num } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            qp.lane_is_drained(rail);
+                        }
+                    }
                     // Rails are not made of rails.
                     AsyncEvent::RailDown { .. } | AsyncEvent::RailUp { .. } => {}
                 }

@@ -2,7 +2,7 @@
 //! they are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use host::Lock;
 
@@ -28,6 +28,8 @@ pub(super) struct Polling {
     pub(super) completions: Arc<Completions>,
     /// By rails. Who takes completions from one has this: one at a time, so that order is kept.
     known: Vec<Lock<Known<QpInner>>>,
+    /// How often somebody has finished taking from each; changed by who has `known`.
+    turns: Vec<AtomicU64>,
     turn: AtomicU32,
     /// The rail that is looked at first.
     first: AtomicUsize,
@@ -48,6 +50,7 @@ impl Polling {
             shared: shared.clone(),
             completions: Arc::new(completions),
             known: shared.rails.iter().map(|_| Lock::new(Known::new())).collect(),
+            turns: shared.rails.iter().map(|_| AtomicU64::new(0)).collect(),
             turn: AtomicU32::new(0),
             first: AtomicUsize::new(0),
             telling: AtomicBool::new(false),
@@ -106,6 +109,7 @@ impl Polling {
             1 => self.take_all::<1>(rail, sink, &mut known, find, asked),
             _ => self.take_all::<BATCH>(rail, sink, &mut known, find, asked),
         };
+        self.turns[rail].store(self.turns_of(rail).wrapping_add(1), Ordering::Release);
         drop(known);
         if self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed) {
             self.forget_free();
@@ -121,6 +125,24 @@ impl Polling {
                 Some(mut known) => known.forget(),
                 None => self.forgets.store(true, Ordering::Relaxed),
             }
+        }
+    }
+
+    fn turns_of(&self, rail: usize) -> u64 {
+        self.turns[rail].load(Ordering::Acquire)
+    }
+
+    /// Tells whether each rail that is expected to complete something has been taken from since this call, by anybody. In virtual time others
+    /// may take whenever this thread looks, so that waiting for a rail that is free could last for ever.
+    pub(super) fn next_turns(&self) -> impl Fn() -> bool + '_ {
+        // The second turn that ends from now on has begun since.
+        let wanted: Vec<u64> =
+            (0..self.turns.len()).map(|rail| self.turns_of(rail).wrapping_add(2)).collect();
+        move || {
+            wanted.iter().enumerate().all(|(rail, &wanted)| {
+                !self.completions.is_expecting(rail)
+                    || self.turns_of(rail).wrapping_sub(wanted) < u64::MAX / 2
+            })
         }
     }
 

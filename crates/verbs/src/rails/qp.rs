@@ -1,6 +1,6 @@
 //! Queue pairs: a lane on each rail, a sending and a receiving half, and their connection.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
 
 use host::{Held, Lock};
@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::srq::SrqInner;
 use super::state;
 use super::wants::Wants;
-use crate::{Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
+use crate::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
 
 /// Requests of the device's own, beside the program's, on a lane.
 pub(super) const OWN_REQUESTS: u32 = 2;
@@ -43,6 +43,9 @@ pub(super) struct QpInner {
     mtu: Option<u32>,
     /// The program has dropped it: whoever polls is not to hold it.
     is_dropped: AtomicBool,
+    /// Lanes, a bit for each, that have completed all shared receives which they had taken.
+    drained: AtomicU8,
+    has_reported_last: AtomicBool,
 }
 
 impl QpInner {
@@ -57,6 +60,8 @@ impl QpInner {
             cap,
             mtu,
             is_dropped: AtomicBool::new(false),
+            drained: AtomicU8::new(0),
+            has_reported_last: AtomicBool::new(false),
         };
         let lanes = (0..shared.width()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
@@ -121,6 +126,7 @@ impl QpInner {
 
     /// Puts another queue pair in a lane's place, which it gives back.
     pub(super) fn replace_lane(&self, lane: usize, by: Arc<Qp>) -> Arc<Qp> {
+        self.drained.fetch_and(!(1 << lane), Ordering::AcqRel);
         self.sending.lock(&self.shared().host).revive(lane, &by);
         self.receiving.lock(&self.shared().host).begin(lane, &by);
         std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by)
@@ -184,7 +190,26 @@ impl QpInner {
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         self.sending.fail(&self.lent);
         self.receiving.flush(&self.lent);
+        self.report_last_receive();
         self.shared().host.signal();
+    }
+
+    /// A rail says that a lane has failed, and completed the shared receives that it had taken.
+    pub(super) fn lane_is_drained(&self, lane: usize) {
+        self.drained.fetch_or(1 << lane, Ordering::AcqRel);
+        self.report_last_receive();
+    }
+
+    /// Reports that all shared receives which it has taken can be polled, once all of its lanes have said so and it has failed.
+    fn report_last_receive(&self) {
+        let all = u8::MAX >> (u8::BITS as usize - self.width());
+        let is_due = self.receiving.srq.is_some()
+            && self.now() == state::ERROR
+            && self.drained.load(Ordering::Acquire) == all
+            && !self.is_dropped();
+        if is_due && !self.has_reported_last.swap(true, Ordering::AcqRel) {
+            self.shared().async_event(AsyncEvent::LastWqeReached { qp_num: self.num() });
+        }
     }
 
     /// A rail says that a lane failed for a reason of its own, which is the end of the whole. But not before this side has taken

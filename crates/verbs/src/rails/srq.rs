@@ -249,6 +249,12 @@ impl SrqInner {
         Ok(())
     }
 
+    /// The limit that is armed. The rail may have reached it, and the event may wait to be taken.
+    pub(super) fn limit(&self) -> u32 {
+        let receives = self.receives();
+        receives.limit.min(receives.of_rails[receives.lane].limit())
+    }
+
     pub(super) fn arm_limit(&self, limit: u32) -> Result<()> {
         let mut receives = self.receives();
         receives.limit = limit;
