@@ -114,6 +114,9 @@ pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
         // A card has sent what was posted, and its completions count. That the queue keeps its size has the device look for them.
         datagrams.settle(|| drop(cq.cq.resize(cq.cq.cqe())));
     }
+    if cq.late.len() > size as usize {
+        return Err(Errno::INVAL);
+    }
     cq.cq.resize(size)?;
     cq.show(|seen| seen.cqe = cqe);
     Ok(())

@@ -44,6 +44,10 @@ impl Late {
         self.is_some.store(!late.is_empty(), Ordering::Release);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.wcs).len()
+    }
+
     /// Takes as many as there is room for.
     #[inline]
     pub(crate) fn take(&self, place: &mut [Wc]) -> usize {

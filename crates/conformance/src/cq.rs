@@ -158,3 +158,31 @@ pub(super) fn a_queue_gets_another_size(env: &Env) {
     }
     assert_eq!(c.a.send_cq.poll_one(), Ok(None));
 }
+
+/// A queue is made no smaller than what waits in it: what was sent, received and flushed. Nothing of that is lost.
+pub(super) fn no_queue_gets_smaller_than_what_waits(env: &Env) {
+    let c = Conn::new(env);
+    if let Err(Error::Unsupported { .. }) = c.a.send_cq.resize(c.a.send_cq.cqe()) {
+        return;
+    }
+    (0..8).for_each(|i| c.b.post_recv(i, &[]));
+    (0..3).for_each(|i| c.a.post_recv(i, &[]));
+    for i in 0..5 {
+        c.a.post(&SendWr::new(i, SendOp::Send, &[]));
+        ok(c.a.sent(), i, WcOpcode::Send);
+    }
+    writes(&c, 0..6);
+    c.a.cm.disconnect(&c.a.qp).expect("connected");
+    c.a.in_error();
+    c.b.in_error();
+    for (cq, waiting) in [(&c.a.send_cq, 6), (&c.a.recv_cq, 3), (&c.b.recv_cq, 8)] {
+        let cqe = cq.cqe();
+        let refused = cq.resize(waiting - 1);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{waiting}: {refused:?}");
+        assert_eq!((cq.cqe(), cq.resize(waiting)), (cqe, Ok(())));
+        for i in 0..waiting {
+            assert_eq!(env.waiter.completion(cq, "what waited").wr_id, u64::from(i));
+        }
+        assert_eq!(cq.poll_one(), Ok(None));
+    }
+}

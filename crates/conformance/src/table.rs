@@ -311,7 +311,7 @@ macro_rules! __conformance_table {
                 waits_end_at_their_deadline
                 numbers_tell_queues_apart
                 handles_share_the_queue
-                a_queue_gets_another_size
+                a_queue_gets_another_size no_queue_gets_smaller_than_what_waits
             }
             notify {
                 one_event_per_arming

@@ -275,9 +275,9 @@ impl Polling {
 
     /// Gives the queue another size, if no more completions wait; whether it can overrun by that.
     pub(super) fn resize(&self, cqe: u32) -> Option<bool> {
-        let mut side = self.side.lock();
-        self.hear_reports(&mut side);
-        self.completions.resize(cqe, self.received(&side))
+        let side = self.side.lock();
+        let receives = side.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
+        self.completions.resize(cqe, receives)
     }
 
     /// Finds an overrun that nobody has polled for.

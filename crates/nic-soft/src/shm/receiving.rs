@@ -137,6 +137,17 @@ impl Receiving {
         (self.first_missing(first) - first) as usize
     }
 
+    /// Completions that wait to be polled, and those of receives that are going to be flushed by a poll.
+    pub(super) fn due(&self, connection: &Connection) -> usize {
+        if connection.is_ready() || connection.state() != state::ERROR {
+            return self.waiting();
+        }
+        match &self.srq {
+            Some(srq) => srq.claims_of(claimant(connection)).len(),
+            None => (self.posted.load(Ordering::Acquire) - self.taken.load(Ordering::Relaxed)) as usize,
+        }
+    }
+
     /// The first position from this one on at which no completion is.
     fn first_missing(&self, mut next: u64) -> u64 {
         let (end, shift) = (self.end(), self.comps.shift());
