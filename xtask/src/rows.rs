@@ -12,7 +12,7 @@ use std::path::Path;
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 9] = [
     &["cface", "collectives", "datatypes", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
-    &["verbs"],
+    &["auth", "verbs"],
     &["conformance", "nic-soft", "nic-model", "nic-hw"],
     &["fabric", "portals", "dapl"],
     &["mpi"],

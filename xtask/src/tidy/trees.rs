@@ -13,6 +13,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Where the rule holds.
 const TREES: &[&str] = &[
+    "crates/auth/src/",
     "crates/abi-dapl/src/",
     "crates/abi-portals/src/",
     "crates/bench/src/",
