@@ -388,6 +388,13 @@ macro_rules! __conformance_table {
                 a_taken_request_outlives_its_listener
                 sixty_four_connections
             }
+            screen {
+                a_request_that_passes_brings_what_the_screen_found
+                without_a_screen_there_is_no_value
+                a_request_that_does_not_pass_is_rejected_unseen
+                too_long_words_are_left_out
+                strangers_take_no_place_in_the_backlog
+            }
             disconnect {
                 the_active_side_disconnects
                 the_passive_side_disconnects

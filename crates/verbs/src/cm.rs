@@ -8,6 +8,7 @@
 //! A connection that only tells things, such as who is there and how to reach them, needs no queue pair of the program's:
 //! [`CmId`].
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use host::{Source, Span, Time, Wakes};
 
 use crate::provider::{CmOps, ListenerOps, RequestOps};
-use crate::{Device, Error, Qp, QpCap, QpInit, Result};
+use crate::{Device, Error, Qp, QpCap, QpInit, Result, Screen};
 
 /// What the two ends agree on (`rdma_conn_param`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +149,7 @@ pub struct ConnectRequest {
     pub private_data: Vec<u8>,
     /// Where it comes from and where it went, and the depths of the connecting side.
     pub info: ConnInfo,
+    screened: Option<Box<dyn Any + Send>>,
 }
 
 impl std::fmt::Debug for ConnectRequest {
@@ -159,7 +161,18 @@ impl std::fmt::Debug for ConnectRequest {
 impl ConnectRequest {
     /// A request as a NIC received it.
     pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, info: ConnInfo) -> Self {
-        Self { ops: Some(ops), private_data, info }
+        Self { ops: Some(ops), private_data, info, screened: None }
+    }
+
+    /// Adds the value that the listener's [`Screen`] returned; for NICs.
+    pub fn screened(mut self, screened: Option<Box<dyn Any + Send>>) -> Self {
+        self.screened = screened;
+        self
+    }
+
+    /// Takes the value that the listener's [`Screen`] returned; `None` if there was no screen, the value has another type, or it has been taken.
+    pub fn take_screened<T: Any>(&mut self) -> Option<T> {
+        self.screened.take()?.downcast().ok().map(|found| *found)
     }
 
     /// Says no, with a reason for the peer's eyes (`rdma_reject`).
@@ -270,7 +283,21 @@ impl Cm {
     /// # Errors
     /// [`Error::Address`] when it is taken or not this device's.
     pub fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Listener> {
-        Ok(Listener { ops: self.ops.listen(addr, backlog.max(1))? })
+        Ok(Listener { ops: self.ops.listen(addr, backlog.max(1), None)? })
+    }
+
+    /// As [`Cm::listen`], for requests that pass a screen: the NIC rejects the others itself, without an event. They take no place in
+    /// the backlog and do not wake the program.
+    ///
+    /// # Errors
+    /// As [`Cm::listen`].
+    pub fn listen_screened(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Arc<dyn Screen>,
+    ) -> Result<Listener> {
+        Ok(Listener { ops: self.ops.listen(addr, backlog.max(1), Some(screen))? })
     }
 
     /// Starts connecting `qp` to the listener at `addr`; its events come to this channel from now on.

@@ -13,6 +13,7 @@
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
 //! | `line` | [`Line`]: a cache line of such memory that two processes write in turn |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
+//! | `screen` | [`Screen`]: checks connect requests inside the NIC |
 //! | `error` | [`Error`] |
 //! | `numbers` | numbers of a device's objects |
 //! | `firmware` | [`Firmware`]: programs that a NIC runs itself |
@@ -37,6 +38,7 @@ mod pd;
 pub mod provider;
 mod qp;
 pub mod rails;
+mod screen;
 mod srq;
 mod wc;
 mod wr;
@@ -53,6 +55,7 @@ pub use memory::{Buf, MemoryKind, Words};
 pub use mr::{Access, ImplicitMr, Mr};
 pub use pd::Pd;
 pub use qp::Qp;
+pub use screen::{Screen, ScreenRequest, Verdict};
 pub use srq::Srq;
 pub use wc::{Wc, WcOpcode, WcStatus};
 pub use wr::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};

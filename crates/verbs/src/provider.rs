@@ -14,8 +14,8 @@ use host::{Host, Wake};
 
 pub use crate::numbers::Numbers;
 use crate::{
-    Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Firmware, Pd, Qp, QpInit,
-    QpState, RecvWr, RemoteAddr, Result, SendWr, SrqInit, Wc,
+    Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnInfo, ConnParam, DeviceAttr, Error, Firmware, Pd, Qp,
+    QpInit, QpState, RecvWr, RemoteAddr, Result, Screen, ScreenRequest, SendWr, SrqInit, Verdict, Wc,
 };
 
 /// An opened NIC.
@@ -186,8 +186,13 @@ pub trait SrqOps: Any + Send + Sync {
 
 /// A channel of connection events.
 pub trait CmOps: Any + Send + Sync {
-    /// See [`crate::Cm::listen`].
-    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>>;
+    /// See [`crate::Cm::listen`] and [`crate::Cm::listen_screened`]. Where the NIC would queue a request, it first calls [`screen`].
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>>;
     /// See [`crate::Cm::connect`].
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()>;
     /// See [`crate::Cm::disconnect`].
@@ -230,6 +235,23 @@ pub trait ProgramOps: Any + Send + Sync {
 /// [`Error::Foreign`] that names `what`, for another NIC's.
 pub fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>, what: &'static str) -> Result<Arc<T>> {
     object.downcast().map_err(|_| Error::Foreign { what })
+}
+
+/// What a listener's screen found in a request that passes, if there is a screen.
+///
+/// # Errors
+/// The private data with which the request is rejected: of `max` bytes at most, or none.
+pub fn screen(
+    screen: Option<&Arc<dyn Screen>>,
+    private_data: &[u8],
+    info: ConnInfo,
+    max: usize,
+) -> Result<Option<Box<dyn Any + Send>>, Vec<u8>> {
+    match screen.map(|screen| screen.screen(&ScreenRequest { private_data, info })) {
+        None => Ok(None),
+        Some(Verdict::Pass(found)) => Ok(Some(found)),
+        Some(Verdict::Reject(words)) => Err(if words.len() <= max { words } else { Vec::new() }),
+    }
 }
 
 fn unsupported(device: &str, what: &'static str) -> Error {

@@ -9,8 +9,10 @@ use host::{Span, Wake};
 
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
-use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
-use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Qp, QpState, Result};
+use verbs::provider::{CmOps, ListenerOps, RequestOps, own, screen};
+use verbs::{
+    CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Qp, QpState, Result, Screen,
+};
 
 const MAX_PRIVATE_DATA: u64 = 196;
 
@@ -35,7 +37,12 @@ fn idle(state: &State, qp: &Qp, device: usize, call: &'static str) -> Result<u32
 }
 
 impl CmOps for CmObject {
-    fn listen(&self, mut addr: SocketAddr, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen(
+        &self,
+        mut addr: SocketAddr,
+        _backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
         let mut state = self.world.lock();
         if addr.port() == 0 {
             state.last_port += 1;
@@ -44,14 +51,14 @@ impl CmOps for CmObject {
         if state.listeners.contains_key(&addr) {
             return Err(Error::Address { addr, why: "somebody listens there".into() });
         }
-        state.listeners.insert(addr, self.number);
+        state.listeners.insert(addr, (self.number, screen));
         Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let mut state = self.world.lock();
         let pair = idle(&state, qp, self.device, "connect")?;
-        let Some(&listening) = state.listeners.get(&addr) else {
+        let Some((listening, of_listener)) = state.listeners.get(&addr).cloned() else {
             state.tell(self.number, Event::Failed(pair, CmFailure::Refused(addr)));
             return Ok(());
         };
@@ -60,8 +67,22 @@ impl CmOps for CmObject {
         (this.manager, this.request) = (Some(self.number), Some(number));
         let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
         let (listener, depths) = (addr, Depths::of(param));
-        state.requests.insert(number, Request { pair, manager, listener, depths, private_data, rnr_retry });
-        state.tell(listening, Event::Request(number));
+        let mut request =
+            Request { pair, manager, listener, depths, private_data, rnr_retry, screened: None };
+        let info = request.seen_by_listener();
+        match screen(of_listener.as_ref(), &request.private_data, info, MAX_PRIVATE_DATA as usize) {
+            Ok(screened) => {
+                request.screened = screened;
+                state.requests.insert(number, request);
+                state.tell(listening, Event::Request(number));
+            }
+            Err(words) => {
+                state.requests.insert(number, request);
+                drop(state);
+                answer(&self.world, number, |pair| Event::Rejected(pair, words));
+                return Ok(());
+            }
+        }
         drop(state);
         // A long time-out is never reached by a test; a thread for each would only linger.
         if param.timeout < Span::from_secs(2) {
@@ -100,13 +121,14 @@ impl CmOps for CmObject {
             Event::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
             Event::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
             Event::Request(number) => {
-                let request = state.requests.get(&number);
+                let request = state.requests.get_mut(&number);
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
                 let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
-                let (data, info) =
-                    request.map_or((Vec::new(), nobody), |r| (r.private_data.clone(), r.seen_by_listener()));
+                let (data, info, screened) = request.map_or((Vec::new(), nobody, None), |r| {
+                    (r.private_data.clone(), r.seen_by_listener(), r.screened.take())
+                });
                 let ops = Box::new(RequestObject { world: self.world.clone(), number });
-                CmEvent::ConnectRequest(ConnectRequest::new(ops, data, info))
+                CmEvent::ConnectRequest(ConnectRequest::new(ops, data, info).screened(screened))
             }
         })
     }
@@ -157,7 +179,7 @@ impl ListenerOps for ListenerObject {
 impl Drop for ListenerObject {
     fn drop(&mut self) {
         let mut state = self.world.lock();
-        let Some(manager) = state.listeners.remove(&self.addr) else { return };
+        let Some((manager, _)) = state.listeners.remove(&self.addr) else { return };
         let State { managers, requests, .. } = &mut *state;
         let Some(manager) = managers.get_mut(&manager) else { return };
         let (before, mut waiting) = (manager.events.len(), Vec::new());

@@ -1,5 +1,6 @@
 //! Everything that the reference NIC knows, behind one lock.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use host::{Bell, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
 use verbs::{
-    Access, AsyncEvent, Buf, CmFailure, ConnInfo, Depths, DmAccess, QpCap, QpState, SendOp, Sge, Wc,
+    Access, AsyncEvent, Buf, CmFailure, ConnInfo, Depths, DmAccess, QpCap, QpState, Screen, SendOp, Sge, Wc,
 };
 
 /// What is wrong with this NIC, for the tests of the suite itself.
@@ -86,7 +87,8 @@ pub(super) struct State {
     pub(super) pairs: BTreeMap<u32, Pair>,
     pub(super) shared: BTreeMap<u32, Shared>,
     pub(super) managers: BTreeMap<u32, Manager>,
-    pub(super) listeners: BTreeMap<SocketAddr, u32>,
+    /// The channel and the screen of each listener.
+    pub(super) listeners: BTreeMap<SocketAddr, (u32, Option<Arc<dyn Screen>>)>,
     pub(super) requests: BTreeMap<u32, Request>,
     pub(super) programs: BTreeMap<SocketAddr, Loaded>,
     /// The program that ran last.
@@ -232,4 +234,6 @@ pub(super) struct Request {
     pub(super) depths: Depths,
     pub(super) private_data: Vec<u8>,
     pub(super) rnr_retry: u8,
+    /// What the listener's screen found.
+    pub(super) screened: Option<Box<dyn Any + std::marker::Send>>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use host::{Bell, Wake};
 use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
-use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
+use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result, Screen};
 
 use super::opened::Opened;
 use super::queues::QpObject;
@@ -29,10 +29,15 @@ impl CmObject {
 }
 
 impl CmOps for CmObject {
-    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
         let (mut network, _) = self.opened.look();
-        let (listener, addr) =
-            network.listen((self.opened.card, self.opened.port), self.key, addr, backlog)?;
+        let own = (self.opened.card, self.opened.port);
+        let (listener, addr) = network.listen(own, self.key, addr, (backlog, screen))?;
         Ok(Box::new(ListenerObject { opened: self.opened.clone(), listener, addr }))
     }
 
@@ -63,9 +68,9 @@ impl CmOps for CmObject {
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
                 let request = network.connect_request(key);
                 let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
-                let (data, info) = request.unwrap_or((Vec::new(), nobody));
+                let (data, info, screened) = request.unwrap_or((Vec::new(), nobody, None));
                 let ops = RequestObject { opened: self.opened.clone(), key };
-                CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, info))
+                CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, info).screened(screened))
             }
         })
     }

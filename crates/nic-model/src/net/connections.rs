@@ -1,11 +1,14 @@
 //! [`ConnectionManager`]: listening, and messages that make and end connections. They are not lost, only late, unless
 //! their path is cut for good.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use host::{Span, Time};
-use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, WcStatus};
+use verbs::provider::screen;
+use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, Screen, WcStatus};
 
 use super::agenda::Agenda;
 use super::card::Cards;
@@ -14,6 +17,7 @@ use super::faults::Faults;
 use super::packet::PortId;
 use super::queue_pair::{Ended, Peer, QueuePair};
 use super::slab::Slab;
+use crate::limits::PRIVATE_BYTES;
 use crate::machine::Params;
 use crate::parts::us;
 
@@ -82,10 +86,14 @@ struct Channel {
     events: VecDeque<CmNews>,
 }
 
+/// What a listener's screen found in a request.
+pub(crate) type Screened = Box<dyn Any + Send>;
+
 /// Who listens at an address.
 struct Listener {
     channel: u32,
     backlog: u32,
+    screen: Option<Arc<dyn Screen>>,
     /// Requests that wait to be answered.
     waiting: u32,
 }
@@ -108,6 +116,7 @@ struct ConnectRequest {
     reads: (u8, u8),
     /// Who listened, once it has arrived.
     listener: Option<ListenerKey>,
+    screened: Option<Screened>,
     /// Whether it is over for the connecting side: timed out, or its queue pair is gone.
     closed: bool,
 }
@@ -220,10 +229,10 @@ impl ConnectionManager {
         around.cards.signal(channel.card);
     }
 
-    /// What a connect request says: private data, the ends, the connecting side's depths.
-    pub(super) fn request(&self, key: u32) -> Option<(Vec<u8>, ConnInfo)> {
-        let request = self.requests.get(key)?;
-        Some((request.private_data.clone(), request.seen_by_listener()))
+    /// The private data of a connect request, its addresses and the initiator's depths, and the result of the listener's screen.
+    pub(super) fn request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
+        let request = self.requests.get_mut(key)?;
+        Some((request.private_data.clone(), request.seen_by_listener(), request.screened.take()))
     }
 }
 
@@ -267,6 +276,14 @@ impl ConnectionManager {
         let Some((place, listener)) = found.and_then(|key| Some((key, self.listeners.get_mut(&key)?))) else {
             return self.send(around, ends, refused);
         };
+        let (said, info) = (&request.private_data, request.seen_by_listener());
+        match screen(listener.screen.as_ref(), said, info, PRIVATE_BYTES as usize) {
+            Ok(screened) => request.screened = screened,
+            Err(words) => {
+                let rejected = Message::Reject { request: key, private_data: Some(words) };
+                return self.send(around, ends, rejected);
+            }
+        }
         if listener.waiting >= listener.backlog {
             let full = Message::Reject { request: key, private_data: Some(Vec::new()) };
             return self.send(around, ends, full);
@@ -388,6 +405,7 @@ impl ConnectionManager {
             private_data: param.private_data.clone(),
             reads: (param.initiator_depth, param.responder_resources),
             listener: None,
+            screened: None,
             closed: false,
         };
         let key = self.requests.insert(request);
@@ -492,7 +510,7 @@ impl ConnectionManager {
         (card, own_port): (usize, Option<usize>),
         channel: u32,
         addr: SocketAddr,
-        backlog: u32,
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
     ) -> Result<(ListenerKey, SocketAddr)> {
         let refuse = |why: &str| Error::Address { addr, why: why.to_owned() };
         let ((node, _), port) = self.route(cards, card, own_port, addr)?;
@@ -509,7 +527,7 @@ impl ConnectionManager {
             return Err(refuse("somebody listens there"));
         }
         let key = (card, port, number);
-        self.listeners.insert(key, Listener { channel, backlog, waiting: 0 });
+        self.listeners.insert(key, Listener { channel, backlog, screen, waiting: 0 });
         Ok((key, SocketAddr::new(addr.ip(), number)))
     }
 

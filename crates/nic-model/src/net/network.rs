@@ -6,18 +6,19 @@
 //! is what begins and ends: objects, posted requests, completions, connections, failures.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use host::world::{ActorId, Node, Timeline};
 use host::{Span, Time};
 use verbs::{
-    Access, AsyncEvent, Buf, ConnInfo, ConnParam, Error, QpInit, QpState, RecvWr, Result, SendWr, Sge,
-    SrqInit, Wc, WcOpcode, WcStatus,
+    Access, AsyncEvent, Buf, ConnInfo, ConnParam, Error, QpInit, QpState, RecvWr, Result, Screen, SendWr,
+    Sge, SrqInit, Wc, WcOpcode, WcStatus,
 };
 
 use super::agenda::Agenda;
 use super::card::Cards;
 use super::completions::{Completions, Entry, Home, Seen, Slots};
-use super::connections::{Around, CmNews, ConnectionManager, Ends, Envelope, ListenerKey, Message};
+use super::connections::{Around, CmNews, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened};
 use super::context::Context;
 use super::event::Event;
 use super::faults::Faults;
@@ -465,8 +466,8 @@ impl Network {
         self.connections.poll(channel)
     }
 
-    /// What a connect request says: private data, the connecting side's address, the listener's.
-    pub(crate) fn connect_request(&self, key: u32) -> Option<(Vec<u8>, ConnInfo)> {
+    /// The private data of a connect request, its addresses, and the result of the listener's screen.
+    pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
         self.connections.request(key)
     }
 
@@ -476,9 +477,9 @@ impl Network {
         own: (usize, Option<usize>),
         channel: u32,
         addr: SocketAddr,
-        backlog: u32,
+        how: (u32, Option<Arc<dyn Screen>>),
     ) -> Result<(ListenerKey, SocketAddr)> {
-        self.connections.listen(&self.cards, own, channel, addr, backlog)
+        self.connections.listen(&self.cards, own, channel, addr, how)
     }
 
     pub(crate) fn stop_listening(&mut self, now: Time, key: ListenerKey) {

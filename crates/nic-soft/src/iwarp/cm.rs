@@ -7,7 +7,7 @@ use std::sync::Arc;
 use host::{Span, Wake};
 use rustix::event::epoll::EventFlags;
 use verbs::provider::{CmOps, ListenerOps, own};
-use verbs::{CmEvent, ConnParam, Error, Qp, Result};
+use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
 
 use super::active::Active;
 use super::end::End;
@@ -91,7 +91,12 @@ impl CmHandle {
 }
 
 impl CmOps for CmHandle {
-    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
         let shared = &self.device.shared;
         shared.birth.check()?;
         let addr = match shared.config.bind {
@@ -104,7 +109,7 @@ impl CmOps for CmHandle {
         };
         let (socket, addr) = self.listening_socket(addr, backlog)?;
         let id = shared.reactor.fresh_id();
-        let inner = Arc::new(Listener::new(socket, id, addr, backlog, &self.events));
+        let inner = Arc::new(Listener::new(socket, id, addr, (backlog, screen), &self.events));
         self.device.registry.add_listener(&inner);
         let (device, events) = (self.device.clone(), self.events.clone());
         let handle = ListenerHandle { device, inner: inner.clone(), events };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use host::Bell;
-use verbs::{CmEvent, Result};
+use verbs::{CmEvent, Result, Screen};
 
 use super::events::Events;
 use super::socket::listen_at;
@@ -18,6 +18,7 @@ pub(super) struct Listener {
     pub(super) id: u64,
     pub(super) addr: SocketAddr,
     pub(super) backlog: usize,
+    pub(super) screen: Option<Arc<dyn Screen>>,
     /// Requests that the program has not answered.
     pub(super) pending: AtomicUsize,
     events: Weak<Events>,
@@ -25,12 +26,19 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(socket: Fd, id: u64, addr: SocketAddr, backlog: u32, events: &Arc<Events>) -> Self {
+    pub(super) fn new(
+        socket: Fd,
+        id: u64,
+        addr: SocketAddr,
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
+        events: &Arc<Events>,
+    ) -> Self {
         Self {
             socket,
             id,
             addr,
             backlog: backlog as usize,
+            screen,
             pending: AtomicUsize::new(0),
             events: Arc::downgrade(events),
             open: AtomicBool::new(true),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use iwarp::mpa::{Accept, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, RequestOps};
+use verbs::provider::{CmOps, RequestOps, screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 
 use super::cm::{find_events, own_qp};
@@ -25,13 +25,21 @@ use crate::fork::Fd;
 
 /// A request is whole: the program is to answer.
 pub(super) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
-    let Asked { machine, request, listener, peer } = asked;
+    let Asked { mut machine, request, listener, peer } = asked;
     let Some(events) = listener.events() else { return };
-    let waiting = listener.pending.fetch_add(1, Ordering::AcqRel);
     let info = ends::info(&socket, peer, ends::asked(request.enhanced.as_ref()));
+    let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
+        Ok(screened) => screened,
+        Err(words) => {
+            // It fails if the machine has refused already, because the two sides have nothing in common.
+            let _ = machine.reject(&words);
+            return device.shared.linger(socket, machine.transmit().to_vec());
+        }
+    };
+    let waiting = listener.pending.fetch_add(1, Ordering::AcqRel);
     let open = Some((socket, machine));
     let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open, info };
-    let request = ConnectRequest::new(Box::new(ops), request.private_data, info);
+    let request = ConnectRequest::new(Box::new(ops), request.private_data, info).screened(screened);
     if waiting >= listener.backlog {
         // Rejected by being dropped.
         return drop(request);

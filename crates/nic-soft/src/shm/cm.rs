@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 
 use host::Wake;
 use verbs::provider::{CmOps, ListenerOps, QpOps, own};
-use verbs::{CmEvent, ConnParam, Error, Qp, Result};
+use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
 
 use super::greeting::{greet, hello_of};
 use super::handle::QpHandle;
@@ -86,7 +86,12 @@ impl CmHandle {
 }
 
 impl CmOps for CmHandle {
-    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
         check_local(addr)?;
         let device = &self.device;
         device.shared.birth.check()?;
@@ -101,6 +106,7 @@ impl CmOps for CmHandle {
             addr,
             cm: Arc::downgrade(&self.events),
             backlog: backlog as usize,
+            screen,
             pending: AtomicUsize::new(0),
         });
         let mut listeners = unpoisoned(&device.registry.listeners);

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use host::{Span, Time};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use verbs::provider::screen;
 use verbs::{CmEvent, CmFailure, ConnectRequest};
 
 use super::greeting::{link, not_linked};
@@ -18,9 +19,9 @@ use super::layout::state;
 use super::names::peer_port;
 use super::qp::QpInner;
 use super::registry::{CmEvents, Conn, Listener, Phase, failed};
-use super::request::RequestHandle;
+use super::request::{RequestHandle, decline};
 use super::socket::{receive, same_user, send};
-use super::wire::{Hello, Message, Shortage};
+use super::wire::{Hello, Message, PRIVATE_MAX, Shortage};
 use crate::fork::Fd;
 use crate::sync::unpoisoned;
 
@@ -199,15 +200,17 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
 
 fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, listener: &Arc<Listener>, hello: Hello) {
     let Some(cm) = listener.cm.upgrade() else { return device.registry.drop_conn(&device.shared, conn) };
+    let _ = conn.depths.set(hello.depths);
+    let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
+        Ok(screened) => screened,
+        Err(words) => return decline(device, conn, &words),
+    };
     let request = RequestHandle { device: device.clone(), conn: conn.clone(), listener: listener.clone() };
     if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
-        // Answered by its destructor: rejected.
         drop(request);
-        let _ = send(&conn.socket, &Message::Reject(Vec::new()), &[]);
-        return device.registry.drop_conn(&device.shared, conn);
+        return decline(device, conn, &[]);
     }
-    let _ = conn.depths.set(hello.depths);
-    let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info());
+    let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info()).screened(screened);
     cm.push(CmEvent::ConnectRequest(request));
 }
 

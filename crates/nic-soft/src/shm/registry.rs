@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use host::Time;
-use verbs::{CmEvent, CmFailure, ConnInfo, Depths, Result};
+use verbs::{CmEvent, CmFailure, ConnInfo, Depths, Result, Screen};
 
 use super::names::Name;
 use super::qp::QpInner;
@@ -37,6 +37,7 @@ pub(super) struct Listener {
     pub(super) addr: SocketAddr,
     pub(super) cm: Weak<CmEvents>,
     pub(super) backlog: usize,
+    pub(super) screen: Option<Arc<dyn Screen>>,
     /// Requests that the program has not answered.
     pub(super) pending: AtomicUsize,
 }

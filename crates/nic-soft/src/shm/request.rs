@@ -29,12 +29,17 @@ impl Drop for RequestHandle {
     }
 }
 
+/// Rejects a request and closes its connection.
+pub(super) fn decline(device: &Inner, conn: &Conn, private_data: &[u8]) {
+    *unpoisoned(&conn.phase) = Phase::Over;
+    // A peer that is gone needs no answer.
+    let _ = send(&conn.socket, &Message::Reject(private_data.to_vec()), &[]);
+    device.registry.drop_conn(&device.shared, conn);
+}
+
 impl RequestHandle {
     fn decline(&self, private_data: &[u8]) {
-        *unpoisoned(&self.conn.phase) = Phase::Over;
-        // A peer that is gone needs no answer.
-        let _ = send(&self.conn.socket, &Message::Reject(private_data.to_vec()), &[]);
-        self.device.registry.drop_conn(&self.device.shared, &self.conn);
+        decline(&self.device, &self.conn, private_data);
     }
 
     fn try_accept(&self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {

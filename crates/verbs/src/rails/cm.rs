@@ -10,12 +10,13 @@ use host::Wake;
 use super::cm_events::CmEvents;
 use super::connect;
 use super::handle::QpHandle;
-use super::hello::{Hello, Kind, refusal};
+use super::hello::Hello;
 use super::inner::Inner;
 use super::progress::progress_channels;
 use super::qp::QpInner;
+use super::screening::{Asked, AtFrontDoor};
 use crate::provider::{CmOps, ListenerOps, RequestOps, own};
-use crate::{Cm, CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
+use crate::{Cm, CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Listener, Qp, Result, Screen};
 
 /// Takes whatever rails have to say, and goes on with what waited for it.
 pub(super) fn progress(device: &Arc<Inner>) {
@@ -68,18 +69,12 @@ fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Optio
 
 /// Somebody wants to connect to one of the program's listeners.
 fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
-    let said = std::mem::take(&mut request.private_data);
-    let rails = device.shared.width();
-    let fits = |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == rails;
-    let Some((hello, rest)) = Hello::read(&said).filter(|(hello, _)| fits(hello)) else {
-        // A peer of another kind, or with another number of rails, which learns why. It may have gone already.
-        let _ = request.reject(&refusal(rails));
-        return;
-    };
+    // Listeners have a screen that finds this; a request without it is rejected by being dropped.
+    let Some(Asked { hello, rest, screened }) = request.take_screened() else { return };
     // A rail's depths are not the program's: the rails read, too.
     let (info, local) = (ConnInfo { depths: None, ..request.info }, request.info.local);
     let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
-    let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), info));
+    let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest, info).screened(screened));
     cm.events.push((Some(local), event));
 }
 
@@ -156,8 +151,14 @@ impl CmHandle {
 }
 
 impl CmOps for CmHandle {
-    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
-        let listener = self.cm.on(0).listen(addr, backlog)?;
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let screen = Arc::new(AtFrontDoor::new(&self.device.shared, screen));
+        let listener = self.cm.on(0).listen_screened(addr, backlog, screen)?;
         let addr = listener.addr();
         let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());
         Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))

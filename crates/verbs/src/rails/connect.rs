@@ -12,6 +12,7 @@ use super::outcome::{connection_failed, establish, is_silence};
 use super::progress::mourn;
 use super::qp::QpInner;
 use super::rejoin::{attempt_failed, lane_is_back, take_back};
+use super::screening::AskedToJoin;
 use super::state;
 use super::stay::join_shared;
 use super::words::{hello, joining_words, lane_param};
@@ -82,11 +83,11 @@ pub(super) fn accept(
     write_addrs(&addrs[1..], &mut rest);
     rest.extend(&param.private_data);
     let said = hello(qp, Kind::New, 0, token).write(&rest);
-    device.add_token(token, qp);
+    device.tokens.add(token, qp);
     device.expected.add(qp);
     device.shared.service.wake();
     cm.on(0).accept(request, &qp.lane(0), &lane_param(param, said)).inspect_err(|_| {
-        device.forget_token(token);
+        device.tokens.forget(token);
         *qp.link() = Connection::default();
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })
@@ -302,18 +303,10 @@ fn of_program(info: ConnInfo) -> ConnInfo {
     ConnInfo { depths: None, ..info }
 }
 
-/// Somebody asks for a lane at the back door. Whoever has no token is rejected by dropping the request.
-pub(super) fn join(device: &Inner, rail: usize, cm: &Cm, request: ConnectRequest) {
-    let fits = |hello: &Hello| {
-        let rails = device.shared.width();
-        hello.kind == Kind::Join && hello.lane as usize == rail && hello.rails as usize == rails
-    };
-    let read = |said: &[u8]| {
-        let (hello, rest) = Hello::read(said).filter(|(hello, _)| fits(hello))?;
-        Some((hello, More::read(rest)?.0))
-    };
-    let Some((hello, more)) = read(&request.private_data) else { return };
-    if let Some(qp) = device.qp_of_token(hello.token) {
+/// A request for a lane came to the back door. A request whose connection has gone meanwhile is rejected by being dropped.
+pub(super) fn join(device: &Inner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
+    let Some(AskedToJoin { hello, more }) = request.take_screened() else { return };
+    if let Some(qp) = device.tokens.find(hello.token) {
         take_lane(device, &qp, cm, rail, request, (hello, &more));
     }
 }

@@ -11,8 +11,10 @@ use super::known::Known;
 use super::lock::unpoisoned;
 use super::polling::Polling;
 use super::qp::QpInner;
+use super::screening::AtBackDoor;
 use super::shared::Shared;
 use super::srq::SrqInner;
+use super::tokens::Tokens;
 use crate::{AsyncEvent, Cm, Device, Listener, Result};
 
 /// Queue pairs that something is to be done for.
@@ -58,8 +60,7 @@ pub(super) struct Inner {
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmEvents>>>,
     back_door: OnceLock<BackDoor>,
-    /// Accepted queue pairs, by the token with which their further lanes come in, and come back.
-    tokens: Mutex<BTreeMap<u64, Weak<QpInner>>>,
+    pub(super) tokens: Arc<Tokens>,
     /// Accepted queue pairs that are not complete.
     pub(super) expected: Chores,
     /// Queue pairs that have lost a lane, and have not settled what that means.
@@ -92,7 +93,7 @@ impl Inner {
             srqs: RwLock::default(),
             cms: RwLock::default(),
             back_door: OnceLock::new(),
-            tokens: Mutex::default(),
+            tokens: Arc::default(),
             expected: Chores::default(),
             mending: Chores::default(),
             lame: Chores::default(),
@@ -134,7 +135,7 @@ impl Inner {
         }
         let link = qp.link();
         if !link.is_active {
-            self.forget_token(link.token);
+            self.tokens.forget(link.token);
         }
     }
 
@@ -153,18 +154,6 @@ impl Inner {
     pub(super) fn live_qps(&self) -> impl Iterator<Item = Arc<QpInner>> + use<> {
         let all: Vec<_> = self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
         all.into_iter().filter_map(|qp| qp.upgrade())
-    }
-
-    pub(super) fn add_token(&self, token: u64, qp: &Arc<QpInner>) {
-        unpoisoned(&self.tokens).insert(token, Arc::downgrade(qp));
-    }
-
-    pub(super) fn forget_token(&self, token: u64) {
-        unpoisoned(&self.tokens).remove(&token);
-    }
-
-    pub(super) fn qp_of_token(&self, token: u64) -> Option<Arc<QpInner>> {
-        unpoisoned(&self.tokens).get(&token).and_then(Weak::upgrade)
     }
 
     pub(super) fn add_cq(&self, cq: &Arc<Polling>) {
@@ -206,12 +195,13 @@ impl Inner {
         }
         let rails = &self.shared.rails;
         let cms: Vec<Cm> = rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
-        let open = |(cm, rail): (&Cm, &Device)| {
+        let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
             let any = SocketAddr::from(([0, 0, 0, 0], 0));
             let addr = rail.attr().port_addrs.first().map_or(any, |ip| SocketAddr::new(*ip, 0));
-            cm.listen(addr, 256)
+            let screen = AtBackDoor::new(&self.tokens, self.shared.width(), at);
+            cm.listen_screened(addr, 256, Arc::new(screen))
         };
-        let listeners = cms.iter().zip(rails).map(open).collect::<Result<_>>()?;
+        let listeners = cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?;
         let door = self.back_door.get_or_init(|| BackDoor { cms, listeners });
         self.shared.service.wake();
         Ok(door)

@@ -33,6 +33,7 @@
 //! | `sends`, `sending` | the queue of send requests: when each may start, on which lanes, and how it ends; the sending half |
 //! | `receives`, `receiving` | receives, on whichever lane takes messages; the receiving half |
 //! | `qp` | queue pairs: lanes, halves, connection |
+//! | `tokens`, `screening` | accepted queue pairs by the tokens of their lanes; checks of connect requests in the rails' NICs |
 //! | `known`, `polling` | queue pairs by their lanes; who takes completions from rails for them |
 //! | `inner` | the device's objects by number |
 //! | `words`, `outcome` | what this side says on a lane; what the program is told of a connection |
@@ -74,6 +75,7 @@ mod receives;
 mod receiving;
 mod rejoin;
 mod request;
+mod screening;
 mod sending;
 mod sends;
 mod service;
@@ -82,6 +84,7 @@ mod srq;
 mod state;
 mod stay;
 mod threads;
+mod tokens;
 mod wake;
 mod wants;
 mod words;

@@ -92,6 +92,6 @@ pub(super) fn is_silence(why: &CmFailure) -> bool {
 /// Nobody joins with this connection's token any more.
 fn forget_token(device: &Inner, link: &Connection) {
     if !link.is_active {
-        device.forget_token(link.token);
+        device.tokens.forget(link.token);
     }
 }
