@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use auth::Key;
 use host::{Bell, Span, Time};
 use mpi::{Bridge, Class, Error, Process, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,8 +21,6 @@ const LOOK: Span = Span::from_ms(1);
 const LOOK_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// How long one who has come to a port may take to say that it knows its name.
 const MANNERS: Span = Span::from_secs(5);
-/// What one message may have: the addresses of very many processes.
-const MESSAGE_MAX: usize = 1 << 30;
 
 fn failed(why: impl std::fmt::Display) -> Error {
     Error::new(Class::PORT, why)
@@ -98,14 +97,18 @@ impl Wire {
 }
 
 impl Bridge for Wire {
+    fn shared_key(&self) -> Option<Key> {
+        None
+    }
+
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.write(&(bytes.len() as u32).to_le_bytes())?;
         self.write(bytes)
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>> {
+    fn receive(&mut self, most: usize) -> Result<Vec<u8>> {
         let len = self.read(4)?.try_into().map_or(0, u32::from_le_bytes) as usize;
-        if len > MESSAGE_MAX {
+        if len > most {
             return Err(failed("the other side says what no process of this version says"));
         }
         self.read(len)
@@ -143,7 +146,7 @@ pub(crate) fn accept(
         match listener.accept() {
             Ok((stream, _)) => {
                 let mut wire = Wire::new(process, stream.into(), Some(MANNERS));
-                if wire.receive().is_ok_and(|said| said == word.as_bytes()) {
+                if wire.receive(word.len()).is_ok_and(|said| said == word.as_bytes()) {
                     wire.deadline = deadline;
                     return Ok(wire);
                 }

@@ -39,5 +39,6 @@ pub use file::{FileError, KEY_FILE, user_key, user_key_path};
 pub use gate::{Gate, Proved};
 pub use key::{Key, NoRandom};
 pub use message::{
-    Challenge, IDENTITY, Identity, Nonce, OFFER, Protocol, REFUSAL, REPLY, REQUEST, Refusal, Request, Seed,
+    Challenge, IDENTITY, Identity, NONCE, Nonce, OFFER, Protocol, REFUSAL, REPLY, REQUEST, Refusal, Request,
+    Seed,
 };

@@ -11,7 +11,8 @@ pub const IDENTITY: usize = 12;
 /// Bytes of the protocol's own data in a request or a reply, such as the memory that a process offers.
 pub const OFFER: usize = 16;
 const MAGIC: usize = 4;
-const NONCE: usize = 8;
+/// Bytes of a [`Nonce`].
+pub const NONCE: usize = 8;
 /// Bytes of a [`Request`]: magic 4, identity 12, nonce 8, proof 16, offer 16.
 pub const REQUEST: usize = MAGIC + IDENTITY + NONCE + KEY + OFFER;
 /// Bytes of a [`Refusal`]: magic 4, challenge 16.
@@ -35,6 +36,13 @@ pub struct Identity(pub [u8; IDENTITY]);
 /// A number that an initiator uses for one request, so that the reply to an earlier request does not pass for the reply to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce(pub(crate) [u8; NONCE]);
+
+impl Nonce {
+    /// The bytes of the number.
+    pub const fn to_bytes(self) -> [u8; NONCE] {
+        self.0
+    }
+}
 
 /// A value of the responder's choice that a request must be proved with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

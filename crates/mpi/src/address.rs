@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use auth::Seed;
+
 use crate::error::{Class, Error, Result};
 
 /// Bytes of a [`crate::Port`]'s fabric, or of a node's name.
@@ -20,6 +22,8 @@ pub(crate) struct Address {
     pub(crate) ports: Vec<(SocketAddr, String)>,
     /// Addresses of its host, for ports that listen at all of them.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The seed of the challenges that its peers prove themselves with.
+    pub(crate) seed: Seed,
 }
 
 impl Address {
@@ -41,7 +45,8 @@ impl Address {
         }
         let ports = self.ports.iter().map(|(addr, fabric)| format!(",{addr};{fabric}"));
         let addresses = self.addresses.iter().take(ADDRESSES_MAX).map(|address| format!(",{address}"));
-        Ok(self.node.clone() + &ports.chain(addresses).collect::<String>())
+        let seed = self.seed.to_hex();
+        Ok(format!("{},{seed}{}", self.node, ports.chain(addresses).collect::<String>()))
     }
 
     /// What a note says.
@@ -52,6 +57,7 @@ impl Address {
         let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is no address of a process"));
         let mut parts = note.split(',');
         let node = parts.next().filter(|node| !node.is_empty()).ok_or_else(wrong)?.to_owned();
+        let seed = parts.next().and_then(Seed::from_hex).ok_or_else(wrong)?;
         let (mut ports, mut addresses) = (Vec::new(), Vec::new());
         for part in parts {
             match part.split_once(';') {
@@ -62,7 +68,7 @@ impl Address {
         if ports.len() > PORTS_MAX || addresses.len() > ADDRESSES_MAX {
             return Err(wrong());
         }
-        Ok(Self { node, ports, addresses })
+        Ok(Self { node, ports, addresses, seed })
     }
 
     /// Where a port is reached by a process of another address: of its host's addresses, if it listens at all of them, by the one that
@@ -107,10 +113,14 @@ pub(crate) fn common_ports(lower: &Address, higher: &Address) -> Option<(usize, 
 mod tests {
     use super::*;
 
+    fn seed() -> Seed {
+        Seed::from_key(auth::Key::from_bytes([0xab; 16]))
+    }
+
     fn address(node: &str, fabrics: &[&str]) -> Address {
         let port = |(n, fabric): (u16, &&str)| (([10, 0, 0, 1], n).into(), (*fabric).to_owned());
         let ports = (1..).zip(fabrics).map(port).collect();
-        Address { node: node.into(), ports, addresses: Vec::new() }
+        Address { node: node.into(), ports, addresses: Vec::new(), seed: seed() }
     }
 
     #[test]
@@ -131,7 +141,13 @@ mod tests {
         ] {
             assert!(wrong.note().is_err(), "{wrong:?}");
         }
-        for wrong in ["", ",", "a,1.2.3", "a,1.2.3.4:99999;x", "a,1.2.3.4:1;x,"] {
+        let seed = seed().to_hex();
+        assert!(Address::parse(&format!("a,{seed},1.2.3.4")).is_ok());
+        for wrong in ["1.2.3", "1.2.3.4:99999;x", "1.2.3.4:1;x,"] {
+            assert!(Address::parse(&format!("a,{seed},{wrong}")).is_err(), "{wrong}");
+        }
+        let short = &seed[1..];
+        for wrong in ["", ",", "a", "a,1.2.3.4", &format!("a,{short}"), &format!(",{seed}")] {
             assert!(Address::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -141,7 +157,7 @@ mod tests {
         let host = |node: &str, addresses: &[[u8; 4]]| {
             let port = ("0.0.0.0:9".parse().expect("an address"), "iwarp".to_owned());
             let addresses = addresses.iter().map(|four| IpAddr::from(*four)).collect();
-            Address { node: node.into(), ports: vec![port], addresses }
+            Address { node: node.into(), ports: vec![port], addresses, seed: seed() }
         };
         let own = host("a", &[[172, 17, 0, 1], [10, 0, 3, 1], [192, 168, 5, 10]]);
         let reached = |there: &Address| there.reached_from(&own, 0).expect("a port").to_string();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use auth::Key;
 use host::{Bell, Host, Lock};
 
 use crate::error::{Class, Error, Result};
@@ -27,6 +28,13 @@ pub trait Bootstrap: Send + Sync {
     /// # Errors
     /// [`Class::OTHER`] when there is none, or the process manager is gone.
     fn get(&self, key: &str) -> Result<String>;
+    /// A new key that no other process knows. In virtual time it follows from the world's seed.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the system gives no random numbers.
+    fn random_key(&self) -> Result<Key> {
+        Ok(Key::random()?)
+    }
     /// Waits until all processes have called it. Notes left before it are seen after it.
     ///
     /// # Errors
@@ -38,12 +46,15 @@ pub trait Bootstrap: Send + Sync {
 #[derive(Debug)]
 pub struct Board {
     size: u32,
+    number: u64,
     notes: Lock<Notes>,
     bell: Bell,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
+    /// Keys made so far in virtual time.
+    keys: u64,
     values: BTreeMap<String, String>,
     /// The machines of the ranks that have come to the present fence: in virtual time each is told by itself.
     arrived: Vec<Host>,
@@ -54,7 +65,12 @@ struct Notes {
 impl Board {
     /// The board of a job of `size` ranks.
     pub fn new(size: u32) -> Arc<Self> {
-        Arc::new(Self { size, notes: Lock::default(), bell: Bell::new() })
+        Self::numbered(size, 0)
+    }
+
+    /// As [`Board::new`], for one of several jobs of a simulated world: each needs another number, or they have the same keys.
+    pub fn numbered(size: u32, number: u64) -> Arc<Self> {
+        Arc::new(Self { size, number, notes: Lock::default(), bell: Bell::new() })
     }
 
     /// What rank `rank`, which runs on `host`, is given.
@@ -89,6 +105,14 @@ impl Bootstrap for Seat {
         let notes = self.board.notes.lock(&self.host);
         let missing = || Error::new(Class::OTHER, format_args!("nobody has left a note named {key}"));
         notes.values.get(key).cloned().ok_or_else(missing)
+    }
+
+    fn random_key(&self) -> Result<Key> {
+        let Some(node) = self.host.node() else { return Ok(Key::random()?) };
+        let mut notes = self.board.notes.lock(&self.host);
+        notes.keys += 1;
+        let parts = [node.timeline().seed(), self.board.number, notes.keys].map(u64::to_le_bytes);
+        Ok(Key::from_bytes([0; 16]).derive("world", &[parts.as_flattened()]))
     }
 
     fn fence(&self) -> Result<()> {

@@ -273,11 +273,11 @@ impl Connection {
         &self.qp
     }
 
-    /// The memory that this side offers the peer to store messages in, in bytes for it.
-    pub(crate) fn offer(&self) -> Vec<u8> {
+    /// The memory that this side offers the peer to store messages in, in bytes for it; zeros if it offers none.
+    pub(crate) fn offer(&self) -> [u8; auth::OFFER] {
         let written = || self.fast.as_deref().map(FastPath::offer);
         let offer = self.inbox.as_deref().map(Inbox::offer).or_else(written);
-        offer.map_or_else(Vec::new, |offer| offer.bytes().to_vec())
+        offer.map_or([0; auth::OFFER], |offer| offer.bytes())
     }
 
     /// What the peer has said that it offers.

@@ -176,6 +176,7 @@ impl Engine {
             Gauge::MemoryFound => self.transport.reached[0],
             Gauge::MemoryRegistered => self.transport.reached[1],
             Gauge::CollectivesScheduled => self.scheduled,
+            Gauge::ConnectionsRefused => self.transport.door().refused(),
         }
     }
 

@@ -10,7 +10,7 @@
 //! | `process` | [`Process`]: start and end |
 //! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
-//! | `joining`, `strangers`, `members` | intercommunicators with other jobs, by a [`Bridge`]; who is there, and how it is told |
+//! | `joining`, `strangers`, `members` | intercommunicators with other jobs, by a [`Bridge`]; processes of other jobs; groups as bytes |
 //! | `special`, `partitioned` | requests that are more than an operation; messages in parts |
 //! | `topology`, `arranged`, `placement` | who is whose neighbour; communicators that know it; who takes which place |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
@@ -28,6 +28,7 @@
 //! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
+//! | `trust` | keys that processes share, and the check of connect requests |
 //! | `ring` | messages by stores into the peer's NIC memory, where it can be mapped; beside it is a [`verbs::Line`] that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
 //! | `kept` | regions for the next operation on the same memory |
@@ -93,6 +94,7 @@ mod talk;
 mod tool;
 mod topology;
 mod transport;
+mod trust;
 mod tuning;
 mod window;
 mod wire;

@@ -7,7 +7,7 @@ use crate::context::{Context, Plane};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::info::Info;
-use crate::members::{heard, told};
+use crate::members::Told;
 use crate::status::UNDEFINED;
 use crate::talk::Talk;
 use crate::topology::Topology;
@@ -55,6 +55,28 @@ impl Comm {
         let talk = Talk::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
         talk.send(0, said)?;
         talk.receive(0)
+    }
+
+    /// Exchanges `group` for the other side's group, through the first members of both sides.
+    fn exchange_members(&self, group: &Group) -> Result<Told> {
+        let (core, none) = (self.core(), || Error::new(Class::INTERN, "a side has no first member"));
+        let (mine, other) =
+            (self.group().process(0).ok_or_else(none)?, self.peers().process(0).ok_or_else(none)?);
+        let heard = match self.rank() {
+            0 => self.exchange_with_other_side(&Told::of(core, group)?.bytes_for(core, other)?)?,
+            _ => self.exchange_with_other_side(&[])?,
+        };
+        let talk = self.talk()?;
+        if self.rank() != 0 {
+            return Told::parse_from(core, mine, &talk.receive(0)?);
+        }
+        let theirs = Told::parse_from(core, other, &heard);
+        for (rank, process) in (1..self.size()).zip(&self.group().members()[1..]) {
+            // No bytes are an error at their receiver, too.
+            let bytes = theirs.as_ref().map_or(Ok(Vec::new()), |theirs| theirs.bytes_for(core, *process));
+            talk.send(rank, &bytes?)?;
+        }
+        theirs
     }
 
     /// A copy in a context of its own, with this one's attributes as their copy functions say (`MPI_Comm_dup`). Collective.
@@ -173,8 +195,8 @@ impl Comm {
         let remote = match self.remote_group() {
             None => None,
             Some(_) => {
-                let theirs = self.exchange_with_other_side(&told(self.core(), group)?)?;
-                Some(heard(self.core(), &self.talk()?.told_by_first(self.rank(), &theirs)?)?)
+                let theirs = self.exchange_members(group)?;
+                Some(theirs.group(self.core())?)
             }
         };
         let member = group.rank_of(self.core().bootstrap().rank()).is_some();
@@ -227,29 +249,35 @@ impl Comm {
             return Err(Error::new(Class::RANK, format_args!("there is no rank {leader} to be the leader")));
         }
         let talk = self.talk()?;
-        let agreed = if self.rank() == leader {
+        let core = self.core();
+        let (context, members) = if self.rank() == leader {
             let agreed = self.agree_as_leader(peer, remote_leader, tag);
-            // The others must hear of a failure, too.
-            let said = agreed.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
-            for rank in (0..self.size()).filter(|rank| *rank != leader) {
-                talk.send(rank, &said)?;
+            for (rank, process) in
+                (0..self.size()).zip(self.group().members()).filter(|(rank, _)| *rank != leader)
+            {
+                // The others must hear of a failure, too: they get no bytes then.
+                let bytes = agreed.as_ref().map_or(Ok(Vec::new()), |(context, members)| {
+                    let context = context.number().to_le_bytes();
+                    members.bytes_for(core, *process).map(|members| [&context[..], &members].concat())
+                });
+                talk.send(rank, &bytes?)?;
             }
             agreed?
         } else {
-            talk.receive(leader)?
+            let none = || Error::new(Class::OTHER, "the leader could not agree with the other side's");
+            let (said, from) = (talk.receive(leader)?, self.group().process(leader).ok_or_else(none)?);
+            let (context, members) = said.split_at_checked(8).ok_or_else(none)?;
+            (name_of(context)?, Told::parse_from(core, from, members)?)
         };
-        let Some((context, list)) = agreed.split_at_checked(8) else {
-            return Err(Error::new(Class::OTHER, "the leader could not agree with the other side's"));
-        };
-        let (context, remote) = (name_of(context)?, heard(self.core(), list)?);
+        let remote = members.group(core)?;
         if self.group().intersection(&remote).size() > 0 {
             return Err(Error::new(Class::GROUP, "the two sides have a common member"));
         }
         self.child(context, self.group().clone(), Some(remote), None)
     }
 
-    /// The name and the other side's members, as bytes.
-    fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<Vec<u8>> {
+    /// The name and the other side's members.
+    fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<(Context, Told)> {
         let peer = peer.ok_or_else(|| {
             Error::new(Class::COMM, "the leader needs a communicator with the other leader")
         })?;
@@ -258,14 +286,16 @@ impl Comm {
         };
         let other = peer.peers().process(remote_leader).ok_or_else(none)?;
         let talk = Talk::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
-        let name = self.core().name_context()?.number().to_le_bytes();
-        talk.send(remote_leader, &[&name[..], &told(self.core(), self.group())?].concat())?;
+        let (core, name) = (self.core(), self.core().name_context()?);
+        let members = Told::of(core, self.group())?.bytes_for(core, other)?;
+        talk.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
         let heard = talk.receive(remote_leader)?;
-        let Some((their_name, list)) = heard.split_at_checked(8) else {
+        let Some((their_name, members)) = heard.split_at_checked(8) else {
             return Err(Error::new(Class::OTHER, "the other leader has said nothing"));
         };
-        let mine_counts = self.is_before(Some(self.core().bootstrap().rank()), Some(other));
-        Ok([if mine_counts { &name[..] } else { their_name }, list].concat())
+        let mine_counts = self.is_before(Some(core.bootstrap().rank()), Some(other));
+        let name = if mine_counts { name } else { name_of(their_name)? };
+        Ok((name, Told::parse_from(core, other, members)?))
     }
 
     /// One communicator of both sides: the side that says `high` comes behind; if both say the same, that whose first member has

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use verbs::{
-    Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Sge,
-    WriteOrder,
+    Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Screen,
+    Sge, WriteOrder,
 };
 
 use crate::error::{Class, Error, Result};
@@ -236,9 +236,14 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    /// Sets a device up for a job of `size` that may meet so many strangers, and listens; with `fast_path` messages are written to
-    /// peers' memory, where that works.
-    pub(crate) fn open(port: &Port, (size, strangers): (u32, u32), fast_path: bool) -> Result<Self> {
+    /// Sets a device up for a job of `size` that may meet up to `strangers` processes of other jobs, and listens for requests that pass the
+    /// `screen`; with `fast_path` messages are written to peers' memory, where that works.
+    pub(crate) fn open(
+        port: &Port,
+        (size, strangers): (u32, u32),
+        fast_path: bool,
+        screen: Arc<dyn Screen>,
+    ) -> Result<Self> {
         let (device, attr) = (port.device.clone(), port.device.attr());
         if (attr.max_inline as usize) < INLINE {
             let text =
@@ -255,7 +260,7 @@ impl Nic {
         // While two connections cross, a peer has both.
         let cqe = (peers + 1 + strangers).saturating_mul(each).min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
-        let listener = cm.listen(SocketAddr::new(port.address, 0), size.max(16))?;
+        let listener = cm.listen_screened(SocketAddr::new(port.address, 0), size.max(16), screen)?;
         let all = all_memory(&pd)?;
         let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
         // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.

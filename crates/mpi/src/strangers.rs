@@ -103,12 +103,18 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
+    use auth::{Key, Seed};
+
     use super::*;
 
     #[test]
     fn strangers_have_numbers_behind_those_of_the_job() {
-        let address =
-            |node: &str| Address { node: node.to_owned(), ports: Vec::new(), addresses: Vec::new() };
+        let address = |node: &str| Address {
+            node: node.to_owned(),
+            ports: Vec::new(),
+            addresses: Vec::new(),
+            seed: Seed::from_key(Key::from_bytes([1; 16])),
+        };
         let of = |job, rank| Identity { job, rank };
         let mut strangers = Strangers::new(of(7, 1), 4);
         assert!(strangers.is_empty() && strangers.number(of(8, 0)).is_none());

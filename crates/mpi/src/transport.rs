@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
+use auth::{Attempt, Challenge, Key as Secret, Nonces, Proved, Rejected, Seed};
 use host::{Host, Span};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -21,7 +22,8 @@ use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
 use crate::tool::{Chosen, Traffic};
-use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
+use crate::trust::{Door, JobSecret, Keyring, PROTOCOL};
+use crate::wire::{CROSSED, Exposed, Label, Message, NOT_YET, Offer, STRANGER};
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
 /// ended is told of by the device.
@@ -90,6 +92,9 @@ struct Peer {
     queue: VecDeque<Task>,
 }
 
+/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
+/// process in between.
+const CHALLENGES_MAX: u32 = 4;
 /// Completions that are taken at once.
 const BATCH: usize = 16;
 /// Messages that one peer may have stored and that are taken before others get their turn.
@@ -128,6 +133,34 @@ impl Places {
     }
 }
 
+/// How a peer is reached: by which of the own ports, at which address, and the seed of its challenges.
+#[derive(Debug)]
+struct Way {
+    port: usize,
+    addr: SocketAddr,
+    seed: Seed,
+}
+
+/// A connect request under way.
+#[derive(Debug)]
+struct Pending {
+    attempt: Attempt,
+    addr: SocketAddr,
+    /// Challenges that the peer has replied with.
+    challenges: u32,
+}
+
+impl Pending {
+    /// Why a peer that has not proved itself is given up.
+    fn unproved(&self) -> String {
+        format!(
+            "what listens at {} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
+             start all processes of a job by one command of one launcher",
+            self.addr
+        )
+    }
+}
+
 /// All connections of a process.
 pub(crate) struct Transport {
     host: Host,
@@ -142,6 +175,11 @@ pub(crate) struct Transport {
     connections: Vec<Connection>,
     /// Of each, whether this process asked for it.
     asked: Vec<bool>,
+    /// Connect requests of this process that have no answer yet, by the number of the connection.
+    attempts: BTreeMap<usize, Pending>,
+    /// Checks the requests of others; shared with the devices.
+    door: Arc<Door>,
+    nonces: Nonces,
     /// Those whose peers may store messages here.
     stored_to: Vec<usize>,
     /// The one of them that is looked at next in this poll.
@@ -179,30 +217,36 @@ impl Transport {
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let sizes = (size, bootstrap.strangers());
-        let open = |port| Nic::open(port, sizes, fast_path);
+        let (door, own) = (Arc::new(Door::default()), bootstrap.random_key()?);
+        let seed = Seed::from_key(own.derive("seed", &[]));
+        let open = |port| Nic::open(port, sizes, fast_path, door.clone());
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let ports = listens.collect();
-        let address = Address { node: node.to_owned(), ports, addresses: addresses.to_vec() };
+        let addresses = addresses.to_vec();
+        let address = Address { node: node.to_owned(), ports, addresses, seed: seed.clone() };
         bootstrap.put(&note_of(rank), &address.note()?)?;
         if rank == 0 {
-            // Only to tell jobs apart: two of them that meet at one address began at different times.
-            bootstrap.put("mpi-job", &host.now().as_ps().to_string())?;
+            let secret = JobSecret::new(bootstrap.random_key()?, &bootstrap.random_key()?);
+            bootstrap.put("mpi-job", &secret.note())?;
         }
         bootstrap.fence()?;
-        let job = bootstrap.get("mpi-job")?;
-        let job =
-            job.parse().map_err(|_| Error::new(Class::OTHER, format_args!("'{job}' is no job's number")))?;
+        let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
+        let me = Identity { job: secret.job, rank };
+        door.open(me, size, seed, Keyring::new(secret));
         Ok(Self {
             host: host.clone(),
             rank,
-            strangers: Strangers::new(Identity { job, rank }, size),
+            strangers: Strangers::new(me, size),
             address,
             nics,
             known: Places::of(size),
             peers: Vec::new(),
             connections: Vec::new(),
             asked: Vec::new(),
+            attempts: BTreeMap::new(),
+            door,
+            nonces: Nonces::new(own.derive("nonces", &[])),
             stored_to: Vec::new(),
             turn: 0,
             polls: 0,
@@ -263,7 +307,27 @@ impl Transport {
         &self.strangers
     }
 
-    /// Gets to know a process, which may be of another job; its number.
+    /// The keys that this process shares with others.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// A unique number, for use as a nonce.
+    pub(crate) fn nonce(&mut self) -> [u8; 8] {
+        self.nonces.next_nonce().to_bytes()
+    }
+
+    /// The key that this process shares with another one.
+    ///
+    /// # Errors
+    /// [`Class::INTERN`] for a process whose job was not introduced.
+    pub(crate) fn shared_with(&self, process: u32) -> Result<Secret> {
+        let job = self.strangers.identity(process).job;
+        let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
+        self.door.shared_with(job).ok_or_else(none)
+    }
+
+    /// Gets to know a process, which may be of another job; its number. The job's guest key must be known by [`Door::learn`].
     ///
     /// # Errors
     /// As [`Strangers::introduce`].
@@ -429,11 +493,15 @@ impl Transport {
     /// # Errors
     /// [`Class::PROC_ABORTED`] when there are none.
     pub(crate) fn ports_to(&self, process: u32) -> Result<(usize, usize)> {
-        let theirs = self.address_of(process)?;
+        self.ports_between(process, &self.address_of(process)?)
+    }
+
+    /// As [`Transport::ports_to`], for a peer with this address.
+    fn ports_between(&self, process: u32, theirs: &Address) -> Result<(usize, usize)> {
         let common = if self.is_before(process) {
-            common_ports(&self.address, &theirs)
+            common_ports(&self.address, theirs)
         } else {
-            common_ports(&theirs, &self.address).map(|(far, near)| (near, far))
+            common_ports(theirs, &self.address).map(|(far, near)| (near, far))
         };
         common.ok_or_else(|| Error::lost(process, "it has no device that reaches it from here"))
     }
@@ -777,6 +845,7 @@ impl Transport {
                 let place = HeldAt { connection: number, held };
                 self.events.push_back(Event::Received { from: process, what, place });
             }
+            self.attempts.remove(&number);
             self.connections[number].open = false;
             self.connections[number].qp().to_error();
             self.stored_to.retain(|other| *other != number);
@@ -817,24 +886,26 @@ impl Transport {
         {
             return Ok(connection.port);
         }
-        self.way_to(process).map(|(port, _)| port)
+        self.way_to(process).map(|way| way.port)
     }
 
-    /// The own port and the peer's address by which the two talk.
-    fn way_to(&self, process: u32) -> Result<(usize, SocketAddr)> {
-        let (near, far) = self.ports_to(process)?;
-        let reached = self.address_of(process)?.reached_from(&self.address, far);
-        Ok((near, reached.ok_or_else(|| Error::new(Class::INTERN, "a port of a peer's is not there"))?))
+    /// The way to a peer.
+    fn way_to(&self, process: u32) -> Result<Way> {
+        let theirs = self.address_of(process)?;
+        let (port, far) = self.ports_between(process, &theirs)?;
+        let reached = theirs.reached_from(&self.address, far);
+        let addr = reached.ok_or_else(|| Error::new(Class::INTERN, "a port of a peer's is not there"))?;
+        Ok(Way { port, addr, seed: theirs.seed })
     }
 
     fn ask(&mut self, at: usize) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
-        let (port, _) = self.way_to(process)?;
+        let way = self.way_to(process)?;
         let is_lower = self.is_before(process);
-        let connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
+        let connection = Connection::new(&mut self.nics[way.port], way.port, number, (is_lower, process))?;
         self.connect_by(connection, true);
         self.peers[at].way = PeerState::Asking(number);
-        self.ask_again(number)
+        self.ask_by(number, &way)
     }
 
     /// Takes a new connection in, for which this process asked or the peer.
@@ -850,42 +921,88 @@ impl Transport {
         self.connections.push(connection);
     }
 
-    fn ask_again(&self, number: usize) -> Result<()> {
+    fn ask_again(&mut self, number: usize) -> Result<()> {
+        let way = self.way_to(self.connections[number].process)?;
+        self.ask_by(number, &way)
+    }
+
+    /// Sends a connect request with the challenge that follows from the peer's seed: this process has not connected to it before.
+    fn ask_by(&mut self, number: usize, way: &Way) -> Result<()> {
+        let me = auth::Identity(self.strangers.identity(self.rank).bytes());
+        self.ask_with(number, way.addr, way.seed.challenge(PROTOCOL, me, 0), 0)
+    }
+
+    fn ask_with(
+        &mut self,
+        number: usize,
+        addr: SocketAddr,
+        challenge: Challenge,
+        challenges: u32,
+    ) -> Result<()> {
+        let process = self.connections[number].process;
+        let key = self.shared_with(process)?;
+        let ends = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
+        let nonce = self.nonces.next_nonce();
         let connection = &self.connections[number];
-        let (_, addr) = self.way_to(connection.process)?;
-        let identity = |process| self.strangers.identity(process);
-        let hello = Hello { from: identity(self.rank), to: identity(connection.process) };
-        let private_data = [&hello.bytes()[..], &connection.offer()].concat();
-        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(private_data) };
-        Ok(self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?)
+        let attempt = Attempt::new(PROTOCOL, key, ends.into(), (challenge, nonce), connection.offer());
+        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(attempt.request()) };
+        self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?;
+        self.attempts.insert(number, Pending { attempt, addr, challenges });
+        Ok(())
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
         let (qp_num, outcome) = match event {
             CmEvent::ConnectRequest(request) => return self.asked(port, request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(Offer::parse(&private_data))),
-            CmEvent::Rejected { qp_num, private_data } if private_data.starts_with(CROSSED) => {
-                return self.crossed(port, qp_num);
-            }
-            CmEvent::Rejected { qp_num, .. } => (qp_num, Err("it refused the connection".to_owned())),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(private_data)),
+            CmEvent::Rejected { qp_num, private_data } => return self.rejected(port, qp_num, &private_data),
             CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
             CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
         };
         let Some((at, number)) = self.current(port, qp_num) else { return };
-        match outcome {
-            Ok(offer) => {
-                // The accepting side knows it from the request.
-                if let Some(offer) = offer {
-                    self.connections[number].is_offered(offer);
-                }
-                self.opened(at, number);
-            }
+        match outcome.and_then(|said| self.check_reply(number, &said)) {
+            Ok(()) => self.opened(at, number),
             Err(why) => {
                 // What it sent before that counts.
                 self.poll_completions(port);
                 let process = self.peers[at].process;
                 self.lose(at, Error::lost(process, why));
             }
+        }
+    }
+
+    /// Checks that the reply to a request of this process comes from the peer that was meant, and takes the peer's offer. The accepting side has
+    /// checked the request instead.
+    fn check_reply(&mut self, number: usize, said: &[u8]) -> Result<(), String> {
+        if !self.asked[number] {
+            return Ok(());
+        }
+        let Some(pending) = self.attempts.remove(&number) else { return Err("it was not asked".to_owned()) };
+        let offer = pending.attempt.check_reply(said).ok_or_else(|| pending.unproved())?;
+        if let Some(offer) = Offer::parse(&offer) {
+            self.connections[number].is_offered(offer);
+        }
+        Ok(())
+    }
+
+    /// The peer has refused a request of this process.
+    fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
+        let Some((at, number)) = self.current(port, qp_num) else { return };
+        let Some(pending) = self.attempts.remove(&number) else { return };
+        let lost = |why| Err(Error::lost(self.peers[at].process, why));
+        let asked = match pending.attempt.rejected(said) {
+            // The peer has an attempt of its own that counts, or has just started. Asking again until its request is here costs little,
+            // and detects that a peer has ended meanwhile.
+            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.ask_again(number),
+            Rejected::Again(challenge) if pending.challenges < CHALLENGES_MAX => {
+                self.ask_with(number, pending.addr, challenge, pending.challenges + 1)
+            }
+            Rejected::Again(_) | Rejected::OtherKey => lost(pending.unproved()),
+            Rejected::Other => lost("it refused the connection".to_owned()),
+        };
+        if let Err(error) = asked {
+            self.poll_completions(port);
+            self.lose(at, error);
         }
     }
 
@@ -911,21 +1028,14 @@ impl Transport {
         self.pump(at);
     }
 
-    /// The peer has an attempt of its own that counts. Until its request is here, asking again costs little, and a peer that
-    /// ended meanwhile is found out.
-    fn crossed(&mut self, port: usize, qp_num: u32) {
-        let Some((at, number)) = self.current(port, qp_num) else { return };
-        if let Err(error) = self.ask_again(number) {
-            self.lose(at, error);
-        }
-    }
-
-    fn asked(&mut self, port: usize, request: ConnectRequest) {
+    /// A request has passed the door.
+    fn asked(&mut self, port: usize, mut request: ConnectRequest) {
         let me = self.strangers.identity(self.rank);
-        let hello = Hello::parse(&request.private_data).filter(|hello| hello.to == me && hello.from != me);
-        let from = hello.and_then(|hello| self.strangers.number(hello.from));
+        let proved: Option<Proved> = request.take_screened();
+        let from = |proved: &Proved| self.strangers.number(Identity::parse(&proved.from().0)?);
+        let known = proved.and_then(|proved| Some((from(&proved)?, proved)));
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
-        let Some(from) = from else { return drop(request.reject(STRANGER)) };
+        let Some((from, proved)) = known else { return drop(request.reject(STRANGER)) };
         let at = self.acquaint(from);
         let stage = match self.peers[at].way {
             PeerState::None => Stage::None,
@@ -937,24 +1047,28 @@ impl Transport {
             Answer::Crossed => drop(request.reject(CROSSED)),
             Answer::Refuse => drop(request.reject(STRANGER)),
             Answer::Accept => {
-                if let Err(error) = self.accept(at, port, request) {
+                if let Err(error) = self.accept(at, port, request, &proved) {
                     self.lose(at, error);
                 }
             }
         }
     }
 
-    fn accept(&mut self, at: usize, port: usize, request: ConnectRequest) -> Result<()> {
+    fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
         let is_lower = self.is_before(process);
         let mut connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
-        if let Some(offer) = request.private_data.get(HELLO..).and_then(Offer::parse) {
+        if let Some(offer) = Offer::parse(proved.offer()) {
             connection.is_offered(offer);
         }
-        let param = ConnParam::with_private_data(connection.offer());
+        // A peer that was accepted before is at another stage and was refused there, so this does not happen.
+        let replayed = || Error::lost(process, "its request to connect was sent twice");
+        let reply = self.door.accept(proved, connection.offer()).ok_or_else(replayed)?;
+        let param = ConnParam::with_private_data(reply);
         let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
         self.connect_by(connection, false);
         if let PeerState::Asking(given_up) = self.peers[at].way {
+            self.attempts.remove(&given_up);
             self.nics[self.connections[given_up].port].give_back();
             self.stored_to.retain(|other| *other != given_up);
         }

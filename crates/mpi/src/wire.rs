@@ -3,9 +3,8 @@
 //! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
 //! kind. In a ring the length of the whole is in the place of the credits.
 
+use auth::OFFER;
 use verbs::Half;
-
-use crate::strangers::{IDENTITY, Identity};
 
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
@@ -367,44 +366,14 @@ fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
     u64::from_le_bytes(part(bytes, at))
 }
 
-/// Who connects to whom, as private data of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
-    /// The connecting process.
-    pub(crate) from: Identity,
-    /// The process that it means.
-    pub(crate) to: Identity,
-}
-
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x07";
-/// Bytes of a [`Hello`].
-pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
-
 /// Why a connection is refused, as private data of the refusal: both connect, and the other one's attempt counts.
 pub(crate) const CROSSED: &[u8] = b"crossed";
-/// Why a connection is refused: it is not of this job, or there is one already.
+/// Why a connection is refused: there is one already, or the process is not known.
 pub(crate) const STRANGER: &[u8] = b"stranger";
+/// Why a connection is refused: the process has just started and does not have the job's key yet. The peer asks again.
+pub(crate) const NOT_YET: &[u8] = b"not yet";
 
-impl Hello {
-    /// The bytes that are sent for it.
-    pub(crate) fn bytes(&self) -> [u8; HELLO] {
-        let mut bytes = [0; HELLO];
-        bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..8 + IDENTITY].copy_from_slice(&self.from.bytes());
-        bytes[8 + IDENTITY..].copy_from_slice(&self.to.bytes());
-        bytes
-    }
-
-    /// What these bytes say; `None` for what no process of this version says. Protocols may add zeros.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; HELLO] = bytes.first_chunk()?;
-        let (from, to) = bytes[8..].split_at(IDENTITY);
-        let hello = Self { from: Identity::parse(from)?, to: Identity::parse(to)? };
-        bytes.starts_with(MAGIC).then_some(hello)
-    }
-}
-
-/// Memory that a process offers its peer to store messages in; behind a [`Hello`], or alone in the answer to one.
+/// Memory that a process offers its peer to store messages in: the offer of a connect request, and of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Its address.
@@ -414,9 +383,6 @@ pub(crate) struct Offer {
     /// Its length in bytes, not 0.
     pub(crate) length: u32,
 }
-
-/// Bytes of an [`Offer`].
-pub(crate) const OFFER: usize = 16;
 
 impl Offer {
     /// The bytes that are sent for it.
@@ -428,9 +394,8 @@ impl Offer {
         bytes
     }
 
-    /// What these bytes say; `None` for nothing, and for zeros.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; OFFER] = bytes.first_chunk()?;
+    /// Parses an offer; `None` for zeros, which offer nothing.
+    pub(crate) fn parse(bytes: &[u8; OFFER]) -> Option<Self> {
         let (addr, rest) = bytes.split_first_chunk()?;
         let (rkey, length) = rest.split_first_chunk()?;
         let length = u32::from_le_bytes(length.try_into().ok()?);
@@ -542,22 +507,9 @@ mod tests {
         }
 
         #[test]
-        fn hellos_are_understood(from in any::<(u64, u32)>(), to in any::<(u64, u32)>(), noise in any::<Vec<u8>>()) {
-            let identity = |(job, rank)| Identity { job, rank };
-            let hello = Hello { from: identity(from), to: identity(to) };
-            prop_assert_eq!(Hello::parse(&hello.bytes()), Some(hello));
-            prop_assert_eq!(Hello::parse(&hello.bytes()[..HELLO - 1]), None);
-            let mut longer = hello.bytes().to_vec();
-            longer.extend([0; 32]);
-            prop_assert_eq!(Hello::parse(&longer), Some(hello));
-            prop_assert!(noise.starts_with(MAGIC) || Hello::parse(&noise).is_none());
-        }
-
-        #[test]
         fn offers_are_understood(addr in any::<u64>(), rkey in any::<u32>(), length in any::<u32>()) {
             let offer = Offer { addr, rkey, length };
             prop_assert_eq!(Offer::parse(&offer.bytes()), (length > 0).then_some(offer));
-            prop_assert_eq!(Offer::parse(&offer.bytes()[..OFFER - 1]), None);
         }
 
         #[test]

@@ -30,11 +30,13 @@ pub enum Gauge {
     MemoryRegistered,
     /// Collective operations that were carried out by schedules of messages.
     CollectivesScheduled,
+    /// Connect requests that were refused for want of a proof that they come from a known process.
+    ConnectionsRefused,
 }
 
 impl Gauge {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PostedReceives,
         Self::UnexpectedMessages,
         Self::UnexpectedMost,
@@ -46,12 +48,25 @@ impl Gauge {
         Self::MemoryFound,
         Self::MemoryRegistered,
         Self::CollectivesScheduled,
+        Self::ConnectionsRefused,
     ];
 
     /// Whether it counts what has happened, and does not measure what is.
     pub fn counts(self) -> bool {
-        use Gauge::{CollectivesScheduled, MatchLooks, MemoryFound, MemoryRegistered, UnexpectedTotal};
-        matches!(self, UnexpectedTotal | MatchLooks | MemoryFound | MemoryRegistered | CollectivesScheduled)
+        match self {
+            Self::UnexpectedTotal
+            | Self::MatchLooks
+            | Self::MemoryFound
+            | Self::MemoryRegistered
+            | Self::CollectivesScheduled
+            | Self::ConnectionsRefused => true,
+            Self::PostedReceives
+            | Self::UnexpectedMessages
+            | Self::UnexpectedMost
+            | Self::Operations
+            | Self::Connections
+            | Self::WaitingRequests => false,
+        }
     }
 }
 

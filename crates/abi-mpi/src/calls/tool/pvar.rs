@@ -39,6 +39,7 @@ const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
     ("memory_found", "times that memory was reached without registering it"),
     ("memory_registered", "times that memory was registered for an operation"),
     ("collectives_scheduled", "collective operations that were carried out by messages"),
+    ("connections_refused", "connect requests that did not prove that they come from a known process"),
 ];
 
 /// Where those of protocols begin, and all of them.
