@@ -1,14 +1,9 @@
-//! [`Wire`]: a socket to a process of another job, over which the two tell each other how they are reached; ports are where such sockets
-//! come to. Whoever waits makes progress, and not for ever.
+//! [`Wire`]: a socket to a process of another job, for the messages of `mpi::Bridge`. Waiting makes progress, and ends at a deadline. [`crate::port`] makes these sockets.
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Duration;
 
 use auth::Key;
-use host::{Bell, Span, Time};
+use host::{Span, Time};
 use mpi::{Bridge, Class, Error, Process, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,38 +11,51 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::calls::host;
 
-/// Between two looks of who waits.
-const LOOK: Span = Span::from_ms(1);
+/// The longest sleep of a wait.
 const LOOK_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// How long one who has come to a port may take to say that it knows its name.
-const MANNERS: Span = Span::from_secs(5);
+/// Bytes of a message at most: the addresses of 2^20 processes. Memory is taken for bytes that have arrived only.
+const MESSAGE_MAX: usize = 1 << 30;
+/// Bytes of a message's length.
+const LENGTH: usize = 4;
+/// Bytes that are read by one system call.
+const PIECE: usize = 64 << 10;
 
-fn failed(why: impl std::fmt::Display) -> Error {
+pub(crate) fn failed(why: impl std::fmt::Display) -> Error {
     Error::new(Class::PORT, why)
 }
 
-/// A socket with its messages, each behind its length.
+/// A connected socket with messages, each after its length.
 pub(crate) struct Wire {
     process: &'static Process,
     socket: OwnedFd,
     deadline: Option<Time>,
-    /// What has come and was not asked for yet.
+    /// Bytes that have arrived and were not asked for yet.
     inbox: Vec<u8>,
     is_over: bool,
+    /// The other side may send messages. Before that nothing is read but the bytes of the handshake.
+    is_trusted: bool,
+    shared: Option<Key>,
 }
 
 impl Wire {
-    /// A socket that is connected; each wait of it is over when so much time has gone.
+    /// A socket whose other end has not proved anything yet. All waits end after `patience`.
     pub(crate) fn new(process: &'static Process, socket: OwnedFd, patience: Option<Span>) -> Self {
         let deadline = patience.and_then(|patience| host().after(patience));
-        Self { process, socket, deadline, inbox: Vec::new(), is_over: false }
+        Self { process, socket, deadline, inbox: Vec::new(), is_over: false, is_trusted: false, shared: None }
     }
 
-    /// Takes what has come.
-    fn take_in(&mut self) -> Result<()> {
-        let mut bytes = [0_u8; 4096];
-        loop {
-            match recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+    /// Takes messages from the other end from now on, which shares a key with this one, or is trusted without.
+    pub(crate) fn trust(mut self, shared: Option<Key>) -> Self {
+        (self.is_trusted, self.shared) = (true, shared);
+        self
+    }
+
+    /// Reads what has arrived, until there are `most` bytes.
+    fn take_in(&mut self, most: usize) -> Result<()> {
+        let mut bytes = [0_u8; PIECE];
+        while self.inbox.len() < most {
+            let room = PIECE.min(most - self.inbox.len());
+            match recv(&self.socket, &mut bytes[..room], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => {
                     self.is_over = true;
                     return Ok(());
@@ -58,25 +66,29 @@ impl Wire {
                 Err(error) => return Err(failed(format_args!("the other side is gone: {error}"))),
             }
         }
+        Ok(())
     }
 
-    /// Waits a moment for news, and makes progress.
-    fn wait(&mut self, flags: PollFlags) -> Result<()> {
+    /// Waits a moment for news, makes progress, and reads until there are `most` bytes.
+    fn wait(&mut self, flags: PollFlags, most: usize) -> Result<()> {
         self.process.progress();
         if self.deadline.is_some_and(|deadline| host().now() >= deadline) {
             return Err(failed("the other side has said nothing for too long"));
         }
         match poll(&mut [PollFd::new(&self.socket.as_fd(), flags)], Some(&LOOK_SPEC)) {
-            Ok(_) | Err(Errno::INTR) => self.take_in(),
+            Ok(_) | Err(Errno::INTR) => self.take_in(most),
             Err(error) => Err(failed(error)),
         }
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+    /// Sends bytes as they are. Meanwhile it reads, since both sides may send at the same time.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let most = if self.is_trusted { LENGTH + MESSAGE_MAX } else { 0 };
+        let wanted = if self.is_trusted { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
         while !bytes.is_empty() {
             match send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(count) => bytes = &bytes[count..],
-                Err(Errno::AGAIN) => self.wait(PollFlags::OUT | PollFlags::IN)?,
+                Err(Errno::AGAIN) => self.wait(wanted, most)?,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(failed(format_args!("the other side is gone: {error}"))),
             }
@@ -84,21 +96,36 @@ impl Wire {
         Ok(())
     }
 
+    /// The next `len` bytes.
     fn read(&mut self, len: usize) -> Result<Vec<u8>> {
         while self.inbox.len() < len {
             if self.is_over {
                 return Err(failed("the other side has hung up"));
             }
-            self.wait(PollFlags::IN)?;
+            self.wait(PollFlags::IN, len)?;
         }
         let rest = self.inbox.split_off(len);
         Ok(std::mem::replace(&mut self.inbox, rest))
+    }
+
+    /// The next `N` bytes, of a handshake.
+    pub(crate) fn read_array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = self.read(N)?;
+        Ok(std::array::from_fn(|at| bytes[at]))
+    }
+}
+
+#[cfg(test)]
+impl Wire {
+    /// Bytes of memory for what has arrived.
+    pub(crate) fn capacity(&self) -> usize {
+        self.inbox.capacity()
     }
 }
 
 impl Bridge for Wire {
     fn shared_key(&self) -> Option<Key> {
-        None
+        self.shared.clone()
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -107,87 +134,10 @@ impl Bridge for Wire {
     }
 
     fn receive(&mut self, most: usize) -> Result<Vec<u8>> {
-        let len = self.read(4)?.try_into().map_or(0, u32::from_le_bytes) as usize;
-        if len > most {
+        let len = u32::from_le_bytes(self.read_array()?) as usize;
+        if len > most.min(MESSAGE_MAX) {
             return Err(failed("the other side says what no process of this version says"));
         }
         self.read(len)
-    }
-}
-
-/// A new port at an address, and its name: where it is, and a word that strangers do not know.
-pub(crate) fn listen(address: IpAddr) -> Result<(String, TcpListener)> {
-    let refused = |error| Error::new(Class::OTHER, format_args!("no port can be opened: {error}"));
-    let listener = TcpListener::bind((address, 0)).map_err(refused)?;
-    listener.set_nonblocking(true).map_err(refused)?;
-    let place = listener.local_addr().map_err(refused)?;
-    let word = RandomState::new().hash_one(place);
-    Ok((format!("nicety#{place}#{word:016x}"), listener))
-}
-
-/// The place of a port, and its word.
-fn parse(name: &str) -> Result<(SocketAddr, &str)> {
-    let wrong = || failed(format_args!("port_name: {name:?} is no name of a port"));
-    let rest = name.strip_prefix("nicety#").ok_or_else(wrong)?;
-    let (place, word) = rest.split_once('#').ok_or_else(wrong)?;
-    Ok((place.parse().map_err(|_| wrong())?, word))
-}
-
-/// Waits for one who knows the port's name.
-pub(crate) fn accept(
-    process: &'static Process,
-    listener: &TcpListener,
-    name: &str,
-    patience: Option<Span>,
-) -> Result<Wire> {
-    let ((_, word), host) = (parse(name)?, host());
-    let deadline = patience.and_then(|patience| host.after(patience));
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                let mut wire = Wire::new(process, stream.into(), Some(MANNERS));
-                if wire.receive(word.len()).is_ok_and(|said| said == word.as_bytes()) {
-                    wire.deadline = deadline;
-                    return Ok(wire);
-                }
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                if deadline.is_some_and(|deadline| host.now() >= deadline) {
-                    return Err(failed("nobody has connected to the port in time"));
-                }
-                process.progress();
-                host.wait("MPI_Comm_accept", &Bell::new(), host.after(LOOK), || None::<()>);
-            }
-            // Who is gone already is no concern of the next one.
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-}
-
-/// Connects to a port, for as long as this may take.
-pub(crate) fn connect(process: &'static Process, name: &str, patience: Span) -> Result<Wire> {
-    let (place, word) = parse(name)?;
-    let limit = Duration::from_nanos(patience.as_ns().max(1));
-    let closed = |error| failed(format_args!("port_name: nobody listens at {place}: {error}"));
-    let stream = TcpStream::connect_timeout(&place, limit).map_err(closed)?;
-    let mut wire = Wire::new(process, stream.into(), Some(patience));
-    wire.send(word.as_bytes())?;
-    Ok(wire)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_say_where_a_port_is() {
-        let (name, listener) = listen([127, 0, 0, 1].into()).expect("a port");
-        let (place, word) = parse(&name).expect("its name");
-        assert_eq!((place, word.len()), (listener.local_addr().expect("a place"), 16));
-        assert!(name.bytes().all(|byte| byte.is_ascii_graphic() && !b";\\%".contains(&byte)));
-        for wrong in ["", "nicety", "nicety#1.2.3.4#x", "nicety#1.2.3.4:99999#x", "other#1.2.3.4:5#x"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
     }
 }

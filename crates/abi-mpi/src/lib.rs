@@ -15,7 +15,7 @@
 //! | `answer`, `handler` | the firewall; errors through error handlers |
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
 //! | `network` | addresses by which other hosts reach this one |
-//! | `bridge` | sockets to processes of other jobs |
+//! | `bridge`, `port` | sockets to processes of other jobs; places where these connect |
 //! | `objects` | objects by handle |
 //! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
 //! | `profile` | what calls take, for `nicety mpirun --profile` |
@@ -34,6 +34,7 @@ mod memory;
 mod network;
 mod objects;
 mod pmix;
+mod port;
 mod profile;
 mod state;
 mod strict;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
@@ -14,16 +13,17 @@ use pmi::spawn::{Program, Spawn};
 use super::environment::put_text;
 use super::info::hints;
 use crate::answer::{Answer, Fault};
-use crate::bridge::{Wire, accept, connect, listen};
+use crate::bridge::Wire;
 use crate::constants as c;
 use crate::launch::duplicate;
 use crate::memory::strings;
 use crate::objects::{get, insert_comm, lock};
+use crate::port::{Port, connect};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle};
 
 /// The ports of this process that are open, by name.
-static PORTS: Mutex<BTreeMap<String, Arc<TcpListener>>> = Mutex::new(BTreeMap::new());
+static PORTS: Mutex<BTreeMap<String, Arc<Port>>> = Mutex::new(BTreeMap::new());
 
 /// The key by which the processes of a job that was started find those who wanted it.
 pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
@@ -36,20 +36,21 @@ fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
 }
 
 pub(crate) fn open_port(_info: types::Info, port_name: Out<u8>) -> Answer {
-    let (name, listener) = listen(state::state()?.address)?;
+    let (name, port) = Port::open(state::state()?.address)?;
     put_text(port_name, &name, c::MPI_MAX_PORT_NAME as usize);
-    lock(&PORTS).insert(name, Arc::new(listener));
+    lock(&PORTS).insert(name, Arc::new(port));
     Ok(())
 }
 
-fn no_port(name: &str) -> Fault {
-    Fault::new(c::MPI_ERR_PORT, format!("port_name: {name:?} is no open port of this process"))
+/// The text does not repeat the name, which contains the key of a port.
+fn no_port() -> Fault {
+    Fault::new(c::MPI_ERR_PORT, "port_name: this process has no open port of that name")
 }
 
 pub(crate) fn close_port(port_name: Text) -> Answer {
     state::state()?;
     let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
-    lock(&PORTS).remove(&name).map(drop).ok_or_else(|| no_port(&name))
+    lock(&PORTS).remove(&name).map(drop).ok_or_else(no_port)
 }
 
 /// The patience that a program asks for.
@@ -85,8 +86,8 @@ pub(crate) fn comm_accept(
     let comm = get(comm, "comm")?;
     let wire = at_root(&comm, root, || {
         let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
-        let listener = lock(&PORTS).get(&name).cloned().ok_or_else(|| no_port(&name))?;
-        Ok(accept(state::process()?, &listener, &name, timeout(info)?)?)
+        let port = lock(&PORTS).get(&name).cloned().ok_or_else(no_port)?;
+        Ok(port.accept(state::process()?, timeout(info)?)?)
     });
     newcomm.set(insert_comm(Some(join(&comm, root, wire)?))?);
     Ok(())
@@ -111,7 +112,8 @@ pub(crate) fn comm_connect(
 pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     let process = state::process()?;
     let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
-    let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE));
+    // The socket is the program's, and so is the choice of the process at its other end.
+    let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE)).trust(None);
     intercomm.set(insert_comm(Some(join(process.alone(), 0, Ok(Some(wire)))?))?);
     Ok(())
 }
@@ -177,13 +179,13 @@ fn spawn(
     let comm = get(comm, "comm")?;
     let wire = at_root(&comm, root, || {
         let (state, programs) = (state::state()?, programs()?);
-        let (port, listener) = listen(state.address)?;
-        let preput = vec![(PARENT_PORT.to_owned(), port.clone())];
+        let (name, port) = Port::open(state.address)?;
+        let preput = vec![(PARENT_PORT.to_owned(), name)];
         let codes = state.launch.spawn(&Spawn { programs, preput })?;
         if codes.iter().any(|code| *code != 0) {
             return Err(Fault::new(c::MPI_ERR_SPAWN, "the process manager could not start all processes"));
         }
-        Ok(accept(&state.process, &listener, &port, Some(PATIENCE))?)
+        Ok(port.accept(&state.process, Some(PATIENCE))?)
     });
     let joined = join(&comm, root, wire)?;
     if errcodes.is_some() {
