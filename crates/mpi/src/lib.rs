@@ -61,6 +61,8 @@ mod fast_path;
 mod file;
 mod group;
 mod info;
+#[cfg(test)]
+mod intruders;
 mod joining;
 mod kept;
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl Told {
         match self {
             Self::Numbers(numbers) => [&[NUMBERS][..], numbers].concat(),
             Self::Apart { keys, members } => {
-                let nonce = core.with(|engine| engine.transport.nonce());
+                let nonce = core.with(|engine| engine.transport.next_nonce().to_bytes());
                 let mut bytes = vec![ADDRESSES];
                 bytes.extend(nonce);
                 bytes.extend((keys.len() as u16).to_le_bytes());

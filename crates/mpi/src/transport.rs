@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use auth::{Attempt, Challenge, Key as Secret, Nonces, Proved, Rejected, Seed};
+use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
 use host::{Host, Span};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -312,9 +312,9 @@ impl Transport {
         &self.door
     }
 
-    /// A unique number, for use as a nonce.
-    pub(crate) fn nonce(&mut self) -> [u8; 8] {
-        self.nonces.next_nonce().to_bytes()
+    /// A number that is used once.
+    pub(crate) fn next_nonce(&mut self) -> Nonce {
+        self.nonces.next_nonce()
     }
 
     /// The key that this process shares with another one.
