@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use nic_soft::shm;
+use nic_soft::{iwarp, shm};
 use verbs::host::{self, Span};
 use verbs::rails::{self, RailsConfig};
 use verbs::{CmEvent, CmFailure, ConnParam, Device, QpInit};
 
-use crate::rail;
+use crate::sockets::listening;
+use crate::{one_at_a_time, rail};
 
 fn open(rails: Vec<Device>) -> verbs::Result<Device> {
     rails::open(rails, &RailsConfig::default())
@@ -51,4 +52,35 @@ fn rails_that_cannot_be() {
     let weights = RailsConfig { weights: vec![1.0, 0.0], ..RailsConfig::default() };
     let error = rails::open(vec![shm, rail(6, 2)], &weights).expect_err("refused").to_string();
     assert!(error.contains("positive"), "{error}");
+}
+
+/// Goal: rails that have no address of their own are reached where the peer has connected, and listen nowhere else. Method: the sockets of this
+/// process, while a connection is made.
+#[test]
+fn rails_without_an_address_listen_where_the_peer_has_connected() {
+    let _gate = one_at_a_time();
+    let iwarp = || iwarp::open(&host::real::host(), &iwarp::IwarpConfig::default()).expect("a device");
+    let (near, far) =
+        (open(vec![iwarp(), iwarp()]).expect("rails"), open(vec![iwarp(), iwarp()]).expect("rails"));
+    let (cm, channel) = (near.create_cm().expect("a channel"), far.create_cm().expect("a channel"));
+    let listener = channel.listen("127.0.6.9:0".parse().expect("an address"), 1).expect("a listener");
+    let qp = |device: &Device| {
+        let cq = device.create_cq(64).expect("a queue");
+        device.alloc_pd().expect("a domain").create_qp(&QpInit::new(&cq)).expect("a queue pair")
+    };
+    let (connecting, accepting) = (qp(&near), qp(&far));
+    cm.connect(&connecting, listener.addr(), &ConnParam::default()).expect("asked");
+    let Ok(CmEvent::ConnectRequest(request)) = channel.get_event(far.host().after(Span::from_secs(20)))
+    else {
+        panic!("no request")
+    };
+    channel.accept(request, &accepting, &ConnParam::default()).expect("accepted");
+    for cm in [&cm, &channel] {
+        let event = cm.get_event(near.host().after(Span::from_secs(20)));
+        assert!(matches!(event, Ok(CmEvent::Established { .. })), "{event:?}");
+    }
+    let all: Vec<_> = listening().into_iter().map(|addr| addr.ip()).collect();
+    let here = all.iter().filter(|ip| **ip == listener.addr().ip()).count();
+    assert_eq!(here, 3, "the program's listener, and one of each rail: {all:?}");
+    assert!(!all.iter().any(|ip| ip.is_unspecified()), "{all:?}");
 }

@@ -15,19 +15,30 @@ pub(crate) enum Break {
     Shut,
 }
 
-/// This process's sockets at an address that are connected, each opened once more.
-fn connected(ip: IpAddr) -> Vec<OwnedFd> {
+/// This process's descriptors, each opened once more.
+fn all() -> impl Iterator<Item = OwnedFd> {
     let process = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
-    let numbers = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(|entry| {
+    std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(move |entry| {
         let number = entry.ok()?.file_name().to_str()?.parse::<i32>().ok()?;
         pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok()
-    });
+    })
+}
+
+/// The addresses at which this process listens.
+pub(crate) fn listening() -> Vec<SocketAddr> {
+    let listens = |fd: &OwnedFd| rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false);
+    let address = |fd: OwnedFd| SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok();
+    all().filter(listens).filter_map(address).collect()
+}
+
+/// This process's sockets at an address that are connected, each opened once more.
+fn connected(ip: IpAddr) -> Vec<OwnedFd> {
     let at = |fd: &OwnedFd| {
         let own = rustix::net::getsockname(fd.as_fd()).ok()?;
         rustix::net::getpeername(fd.as_fd()).ok()?;
         SocketAddr::try_from(own).ok().filter(|own| own.ip() == ip)
     };
-    numbers.filter(|fd| at(fd).is_some()).collect()
+    all().filter(|fd| at(fd).is_some()).collect()
 }
 
 /// Breaks connections at an address: all of them, or every end whose turn `which` says it is. How many.

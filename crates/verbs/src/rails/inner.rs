@@ -1,7 +1,8 @@
 //! The device: its objects by number, what it has to do for some of them, and what rails say about them.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::btree_map::Entry;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
@@ -45,7 +46,8 @@ impl Chores {
 /// Where further lanes of accepted queue pairs come in.
 struct BackDoor {
     cms: Vec<Cm>,
-    listeners: Vec<Listener>,
+    /// A listener of each rail, for each address at which peers have connected. Rails without an address of their own listen at that address.
+    listeners: Mutex<BTreeMap<IpAddr, Vec<Listener>>>,
 }
 
 /// A device that is open.
@@ -188,32 +190,33 @@ impl Inner {
         take(&self.srqs, (rail, id));
     }
 
-    /// Where further lanes come in: made when the first queue pair is accepted.
+    /// Made when the first queue pair is accepted.
     fn back_door(&self) -> Result<&BackDoor> {
         if let Some(door) = self.back_door.get() {
             return Ok(door);
         }
-        let rails = &self.shared.rails;
-        let cms: Vec<Cm> = rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
-        let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
-            let any = SocketAddr::from(([0, 0, 0, 0], 0));
-            let addr = rail.attr().port_addrs.first().map_or(any, |ip| SocketAddr::new(*ip, 0));
-            let screen = AtBackDoor::new(&self.tokens, self.shared.width(), at);
-            cm.listen_screened(addr, 256, Arc::new(screen))
-        };
-        let listeners = cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?;
-        let door = self.back_door.get_or_init(|| BackDoor { cms, listeners });
+        let cms = self.shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
+        let door = self.back_door.get_or_init(|| BackDoor { cms, listeners: Mutex::default() });
         self.shared.service.wake();
         Ok(door)
     }
 
     /// The addresses at which lanes come in, for a peer that reached this device at `local`.
     pub(super) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
-        let reachable = |addr: SocketAddr| match addr.ip().is_unspecified() {
-            true => SocketAddr::new(local.ip(), addr.port()),
-            false => addr,
+        let (door, rails) = (self.back_door()?, &self.shared.rails);
+        let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
+            let addr = rail.attr().port_addrs.first().copied().unwrap_or(local.ip());
+            let screen = AtBackDoor::new(&self.tokens, self.shared.width(), at);
+            cm.listen_screened(SocketAddr::new(addr, 0), 256, Arc::new(screen))
         };
-        Ok(self.back_door()?.listeners.iter().map(|l| reachable(l.addr())).collect())
+        let mut all = unpoisoned(&door.listeners);
+        let listeners = match all.entry(local.ip()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(room) => {
+                room.insert(door.cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?)
+            }
+        };
+        Ok(listeners.iter().map(Listener::addr).collect())
     }
 
     /// The back door's channels, if it is open.
