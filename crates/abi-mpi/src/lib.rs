@@ -14,7 +14,6 @@
 //! | `types`, `constants` | how things are passed |
 //! | `answer`, `handler` | the firewall; errors through error handlers |
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
-//! | `network` | addresses by which other hosts reach this one |
 //! | `bridge`, `port` | sockets to processes of other jobs; places where these connect |
 //! | `objects` | objects by handle |
 //! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
@@ -31,7 +30,6 @@ mod exports;
 mod handler;
 mod launch;
 mod memory;
-mod network;
 mod objects;
 mod pmix;
 mod port;

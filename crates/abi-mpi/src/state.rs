@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
@@ -17,7 +17,6 @@ use crate::answer::{Answer, Fault};
 use crate::calls::{chosen_algorithms, host, join_parent, listen_to_events};
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
-use crate::network;
 use crate::objects::lock;
 use crate::profile;
 
@@ -261,7 +260,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let names = names.unwrap_or_else(|| unset.to_owned());
     let node = node();
     let addresses = if launch.is_one_host { Vec::new() } else { own_addresses()? };
-    let port = |name: &str| port(name.trim(), &node, !addresses.is_empty());
+    let port = |name: &str| port(name.trim(), &node, &addresses);
     let ports = names.split('+').map(port).collect::<mpi::Result<_>>()?;
     let connect = match env::var("NICETY_CONNECT").as_deref() {
         Ok("all") => Connect::All,
@@ -337,17 +336,28 @@ fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
 /// The addresses by which other hosts reach this one.
 fn own_addresses() -> mpi::Result<Vec<IpAddr>> {
     let network = env::var("NICETY_NETWORK").ok().filter(|network| !network.is_empty());
-    network::addresses(network.as_deref())
+    host::real::addresses(network.as_deref())
         .map_err(|why| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_NETWORK: {why}")))
 }
 
-/// A device that is reached at its own address, or else at all of the host's, or by its loopback.
-fn port(name: &str, node: &str, is_reached: bool) -> mpi::Result<Port> {
+/// Where a device without an address of its own listens: at the host's only address, or at all of `addresses`, since the peer decides which of
+/// them it uses. IPv4 is preferred. A job on one host uses the loopback.
+fn listening(addresses: &[IpAddr]) -> IpAddr {
+    let four: Vec<IpAddr> = addresses.iter().copied().filter(IpAddr::is_ipv4).collect();
+    match if four.is_empty() { addresses } else { &four } {
+        [] => Ipv4Addr::LOCALHOST.into(),
+        [one] => *one,
+        [IpAddr::V4(_), ..] => Ipv4Addr::UNSPECIFIED.into(),
+        [IpAddr::V6(_), ..] => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// A device and where it listens. Other hosts have to reach it at one of `addresses`, if there are any.
+fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
-    let unset =
-        if is_reached && !fabric::is_local(name) { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
-    let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(unset));
+    let unset = listening(if fabric::is_local(name) { &[] } else { addresses });
+    let address = device.attr().port_addrs.first().copied().unwrap_or(unset);
     let word = fabric::word(name);
     let fabric = if fabric::is_local(name) { format!("{word}/{node}") } else { word.to_owned() };
     Ok(Port { device, address, fabric })

@@ -231,6 +231,37 @@ fn hosts_reach_each_other() {
     assert!(said.contains("no address of this host lies in 10.1.0.0/16; it has 10.77.5.1"), "{said}");
 }
 
+/// Goal: processes listen no wider than they have to. Method: two hosts with two addresses each, of which a network may select one.
+#[test]
+fn ranks_on_several_hosts_listen_in_the_network_that_is_used() {
+    if !has_compiler() {
+        return;
+    }
+    let Some(wire) = Wire::new() else {
+        eprintln!("SKIPPED: no networks of their own here");
+        return;
+    };
+    let program = program("listens", include_str!("c/listens.c"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("run");
+    wire.script(&program.path(), &script);
+    let listens = |variables: &[(&str, &str)]| {
+        let (ended, _) = run_job_on_hosts(&script, 2, 2, variables);
+        let sorted = |rank: &std::process::Output| {
+            let text = String::from_utf8_lossy(&rank.stdout);
+            let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines.join(" ")
+        };
+        ended.iter().map(sorted).collect::<Vec<_>>()
+    };
+    assert_eq!(listens(&[("NICETY_NETWORK", "10.77.5.0/24")]), ["10.77.5.1", "10.77.5.2"]);
+    assert_eq!(listens(&[("NICETY_NETWORK", "10.77.0.0/16")]), ["10.77.5.1", "10.77.5.2"]);
+    let both = ["10.77.5.1 172.17.0.1", "10.77.5.2 172.17.0.1"];
+    assert_eq!(listens(&[]), both, "at the addresses that others are told, and nowhere else");
+    assert_eq!(listens(&[("NICETY_NETWORK", "0.0.0.0/0")]), both);
+}
+
 /// Goal: what each level of thread support allows is right, with locks and without.
 #[test]
 fn threads_send_at_the_same_time() {

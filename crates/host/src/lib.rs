@@ -14,6 +14,7 @@
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `random` | [`random()`]: bits that nobody can guess |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
+//! | `network` | [`Network`]: ranges of IP addresses |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
@@ -23,6 +24,7 @@ pub mod bell;
 mod biased;
 pub mod bounded;
 mod lock;
+mod network;
 mod ops;
 pub mod plain;
 mod random;
@@ -37,6 +39,7 @@ pub use ahead::fetch_ahead;
 pub use bell::Bell;
 pub use biased::{Biased, BiasedGuard};
 pub use lock::{Held, Lock};
+pub use network::{BadNetwork, Network, is_private, nearest};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use random::random;
 pub use rng::{Rng, mix};

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use auth::Seed;
+use host::nearest;
 
 use crate::error::{Class, Error, Result};
 
@@ -79,25 +80,15 @@ impl Address {
         if !addr.ip().is_unspecified() {
             return Some(*addr);
         }
-        let leads = |address: &&IpAddr| {
+        let leads = |address: &IpAddr| {
             let is_heard = address.is_ipv4() == addr.is_ipv4();
-            is_heard && (self.node == other.node || !other.addresses.contains(*address))
+            is_heard && (self.node == other.node || !other.addresses.contains(address))
         };
-        let near = |address: &IpAddr| other.addresses.iter().map(|own| common_bits(*own, *address)).max();
-        // Of equal ones the first.
-        let best = self.addresses.iter().filter(leads).rev().max_by_key(|address| near(address));
+        let leading: Vec<IpAddr> = self.addresses.iter().copied().filter(leads).collect();
+        let best = nearest(&leading, &other.addresses);
         let loopback =
             || if addr.is_ipv6() { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { Ipv4Addr::LOCALHOST.into() };
-        Some(SocketAddr::new(best.copied().unwrap_or_else(loopback), addr.port()))
-    }
-}
-
-/// With how many bits two addresses begin alike.
-fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => 0,
+        Some(SocketAddr::new(best.unwrap_or_else(loopback), addr.port()))
     }
 }
 

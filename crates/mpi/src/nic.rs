@@ -20,7 +20,8 @@ use crate::wire::HEAD_MAX;
 pub struct Port {
     /// The device, opened.
     pub device: Device,
-    /// Where to listen: an address of the device's, or of the host's where the device has none of its own.
+    /// Where to listen: an address of the device's, or of the host's where the device has none of its own. `0.0.0.0` and `::` are all addresses
+    /// of their kind in [`Config::addresses`](crate::Config::addresses), or of the host if that has none.
     pub address: IpAddr,
     /// Processes whose ports have the same text reach each other by them: `shm/HOST`, `iwarp`. 1 to 100 printable characters
     /// without blank, comma, semicolon and backslash.
@@ -218,7 +219,8 @@ pub(crate) struct Nic {
     pub(crate) cm: Cm,
     pub(crate) sizes: Sizes,
     pd: Pd,
-    listener: Listener,
+    addr: SocketAddr,
+    _listeners: Vec<Listener>,
     all: Option<ImplicitMr>,
     /// Regions of the program's memory, where they are kept.
     kept: Option<Kept<Mr>>,
@@ -235,11 +237,45 @@ pub(crate) struct Nic {
     size: u32,
 }
 
+/// How often a port number is chosen that has to be free at several addresses.
+const LISTEN_TRIES: u32 = 16;
+
+/// The addresses to listen at for a port's: the address itself, or those that "all addresses" stands for.
+fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let all = addresses.iter().copied().filter(|own| own.is_ipv4() == address.is_ipv4());
+    let all: Vec<IpAddr> = all.filter(|_| address.is_unspecified()).collect();
+    if all.is_empty() { vec![address] } else { all }
+}
+
+/// Listens at each of the addresses, at one port number.
+fn listen(cm: &Cm, at: &[IpAddr], backlog: u32, screen: &Arc<dyn Screen>) -> verbs::Result<Vec<Listener>> {
+    let try_all = || {
+        let mut listeners: Vec<Listener> = Vec::new();
+        for address in at {
+            // The first one chooses a number that is free there.
+            let number = listeners.first().map_or(0, |first| first.addr().port());
+            listeners.push(cm.listen_screened(SocketAddr::new(*address, number), backlog, screen.clone())?);
+        }
+        Ok(listeners)
+    };
+    let mut tried = try_all();
+    for _ in 1..LISTEN_TRIES {
+        // The number may be taken at another address.
+        if tried.is_ok() || at.len() == 1 {
+            break;
+        }
+        tried = try_all();
+    }
+    tried
+}
+
 impl Nic {
     /// Sets a device up for a job of `size` that may meet up to `strangers` processes of other jobs, and listens for requests that pass the
-    /// `screen`; with `fast_path` messages are written to peers' memory, where that works.
+    /// `screen`, at the port's address; if that is all addresses, at each of `addresses`. With `fast_path` messages are written to peers' memory,
+    /// where that works.
     pub(crate) fn open(
         port: &Port,
+        addresses: &[IpAddr],
         (size, strangers): (u32, u32),
         fast_path: bool,
         screen: Arc<dyn Screen>,
@@ -260,7 +296,9 @@ impl Nic {
         // While two connections cross, a peer has both.
         let cqe = (peers + 1 + strangers).saturating_mul(each).min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
-        let listener = cm.listen_screened(SocketAddr::new(port.address, 0), size.max(16), screen)?;
+        let listeners = listen(&cm, &listening_at(port.address, addresses), size.max(16), &screen)?;
+        let number = listeners.first().map_or(0, |first| first.addr().port());
+        let addr = SocketAddr::new(port.address, number);
         let all = all_memory(&pd)?;
         let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
         // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
@@ -272,7 +310,8 @@ impl Nic {
             cm,
             sizes,
             pd,
-            listener,
+            addr,
+            _listeners: listeners,
             all,
             kept,
             slab: None,
@@ -284,9 +323,9 @@ impl Nic {
         })
     }
 
-    /// Where it listens.
+    /// Where it listens. The address is unspecified if it listens at several.
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.listener.addr()
+        self.addr
     }
 
     /// What a new connection's queue pair is made of.
@@ -457,6 +496,22 @@ mod tests {
         assert_eq!(
             [8, 64].map(|size| Sizes::of_sent(size).slot_payload()),
             [(64 << 10) + 16, (8 << 10) + 16]
+        );
+    }
+
+    /// Goal: a port that stands for several addresses is reached at each of them, and at no other. Method: addresses of the loopback.
+    #[test]
+    fn a_port_of_all_addresses_listens_at_those_that_are_told() {
+        let device = fabric::open("iwarp", &host::real::host()).expect("a device");
+        let port = Port { device, address: [0, 0, 0, 0].into(), fabric: "iwarp".into() };
+        let told = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address"));
+        let door = Arc::new(crate::trust::Door::default());
+        let nic = Nic::open(&port, &told, (2, 0), false, door).expect("a device that listens");
+        assert!(nic.addr().ip().is_unspecified() && nic.addr().port() != 0);
+        let is_heard = |address: &str| std::net::TcpStream::connect((address, nic.addr().port())).is_ok();
+        assert_eq!(
+            ["127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.4"].map(is_heard),
+            [true, true, false, false]
         );
     }
 }

@@ -50,7 +50,7 @@ pub struct Config {
     pub connect: Connect,
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
-    /// Addresses of this host, of which the first six count: for ports whose address is that of all of them (`0.0.0.0`).
+    /// Addresses of this host, of which the first six count. Ports whose address is `0.0.0.0` or `::` listen at each of them.
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
     /// for longer where each has one ([`Host::expect_crowd`]): who looks does a NIC's work by itself. Where Portals carries messages

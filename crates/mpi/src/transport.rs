@@ -10,7 +10,7 @@ use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, S
 use host::{Host, Span};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
-use crate::address::{Address, common_ports};
+use crate::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
 use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken, of_completion};
@@ -219,11 +219,12 @@ impl Transport {
         let sizes = (size, bootstrap.strangers());
         let (door, own) = (Arc::new(Door::default()), bootstrap.random_key()?);
         let seed = Seed::from_key(own.derive("seed", &[]));
-        let open = |port| Nic::open(port, sizes, fast_path, door.clone());
+        let told = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+        let open = |port| Nic::open(port, told, sizes, fast_path, door.clone());
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let ports = listens.collect();
-        let addresses = addresses.to_vec();
+        let addresses = told.to_vec();
         let address = Address { node: node.to_owned(), ports, addresses, seed: seed.clone() };
         bootstrap.put(&note_of(rank), &address.note()?)?;
         if rank == 0 {

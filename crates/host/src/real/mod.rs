@@ -1,5 +1,6 @@
 //! Real time: the TSC clock, and waiting that spins, then yields, then sleeps; and lines on standard error.
 
+mod addresses;
 #[cfg(not(loom))]
 mod asleep;
 mod clock;
@@ -8,6 +9,7 @@ mod folder;
 mod remark;
 mod thread;
 
+pub use addresses::addresses;
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
 pub use folder::{find_user_folder, network_namespace, user_folder};
