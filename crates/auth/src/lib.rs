@@ -19,26 +19,26 @@
 //! | `attempt` | [`Attempt`]: the initiator |
 //! | `meeting` | [`meeting`]: mutual proof over a socket |
 //! | `fuzzing` | the code that the fuzz target calls; not part of the library |
-//! | `file` | [`user_key`]: the key of a user, in a file that nobody else can read |
+//! | `source` | [`shared_key`]: the key of a process, from its launcher or from a file of its user's that nobody else can read |
 //!
 //! Nothing here does I/O, but for reading the file of a user's key and asking the system for random bytes.
 
 #![forbid(unsafe_code)]
 
 mod attempt;
-mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gate;
 mod key;
 pub mod meeting;
 mod message;
+mod source;
 
 pub use attempt::{Attempt, Nonces, Rejected};
-pub use file::{FileError, KEY_FILE, user_key, user_key_path};
 pub use gate::{Gate, Proved};
 pub use key::{Key, NoRandom};
 pub use message::{
     Challenge, IDENTITY, Identity, NONCE, Nonce, OFFER, Protocol, REFUSAL, REPLY, REQUEST, Refusal, Request,
     Seed,
 };
+pub use source::{JOB_KEY, KEY_FILE, KeyError, shared_key, user_key, user_key_path};

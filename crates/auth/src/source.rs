@@ -1,25 +1,32 @@
-//! The key of a user, for programs without a launcher. It is in a file that only the user can read, created on first use.
+//! Where a process gets its key from: the launcher of its job, or else a file that only its user can read, which is created on first use.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use host::bounded;
 use rustix::fs::OFlags;
 
 use crate::key::{Key, NoRandom};
 
+/// The variable by which a launcher gives its processes the key of their job, as 32 hexadecimal digits. The environment of a process can be read
+/// by its user only (proc(5), /proc/pid/environ).
+pub const JOB_KEY: &str = "NICETY_JOB_KEY";
 /// The variable that names another file.
 pub const KEY_FILE: &str = "NICETY_KEY_FILE";
 /// An upper bound for the size of a key file.
 const FILE_MAX: u64 = 256;
 
-/// The reason why a user has no key.
+/// The reason why a process has no key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum KeyError {
+    /// The launcher's variable holds something else.
+    #[error("{JOB_KEY} holds no key, which is 32 hexadecimal digits; leave it to the launcher, or unset it")]
+    JobKey,
     /// None of the variables that lead to the file is set.
     #[error("no key: neither {KEY_FILE} nor XDG_CONFIG_HOME nor HOME says where it is kept; set one of them")]
     NoPlace,
@@ -68,16 +75,28 @@ pub enum FileError {
     NoRandom(#[from] NoRandom),
 }
 
+/// The key that this process shares with the processes that it connects to: the key of its job, or without a launcher the key of its user.
+/// `variable` reads the environment.
+///
+/// # Errors
+/// As [`user_key_path`] and [`user_key`]; [`KeyError::JobKey`] if the launcher's variable holds no key.
+pub fn shared_key(variable: impl Fn(&str) -> Option<OsString>) -> Result<Key, KeyError> {
+    match variable(JOB_KEY) {
+        Some(text) => text.to_str().and_then(Key::from_hex).ok_or(KeyError::JobKey),
+        None => user_key(&user_key_path(variable)?),
+    }
+}
+
 /// The path of the user's key: `NICETY_KEY_FILE`, else `nicety/key` in `XDG_CONFIG_HOME`, else `.config/nicety/key` in `HOME`. `variable` reads the
 /// environment.
 ///
 /// # Errors
-/// [`FileError::NoPlace`].
-pub fn user_key_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, FileError> {
+/// [`KeyError::NoPlace`].
+pub fn user_key_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, KeyError> {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = || set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
     let file = set(KEY_FILE).or_else(|| config().map(|config| config.join("nicety/key")));
-    file.ok_or(FileError::NoPlace)
+    file.ok_or(KeyError::NoPlace)
 }
 
 /// Reads the key from a file. If the file does not exist, it is created with a new key and mode 0600, and its directory with mode 0700. Processes
@@ -85,7 +104,7 @@ pub fn user_key_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
 ///
 /// # Errors
 /// A file that belongs to another user, that others can read or write, or that holds something else is refused.
-pub fn user_key(path: &Path) -> Result<Key, FileError> {
+pub fn user_key(path: &Path) -> Result<Key, KeyError> {
     match open(path) {
         Err(why) if why.kind() == ErrorKind::NotFound => make(path)?,
         Err(why) => return Err(io_error(path, "read", why)),
@@ -94,8 +113,8 @@ pub fn user_key(path: &Path) -> Result<Key, FileError> {
     read(path, &open(path).map_err(|why| io_error(path, "read", why))?)
 }
 
-fn io_error(path: &Path, what: &'static str, why: io::Error) -> FileError {
-    FileError::Io { path: path.to_owned(), what, why }
+fn io_error(path: &Path, what: &'static str, why: io::Error) -> KeyError {
+    KeyError::Io { path: path.to_owned(), what, why }
 }
 
 /// Opens the file without blocking if it is a pipe.
@@ -104,30 +123,31 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Reads the key from an open file, so that the file that was checked is the file that is read.
-fn read(path: &Path, file: &File) -> Result<Key, FileError> {
+fn read(path: &Path, file: &File) -> Result<Key, KeyError> {
     let cannot = |why| io_error(path, "read", why);
     let about = file.metadata().map_err(cannot)?;
     let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
     if !about.is_file() {
-        return Err(FileError::NoFile(path.to_owned()));
+        return Err(KeyError::NoFile(path.to_owned()));
     }
     if owner != user {
-        return Err(FileError::Owner { path: path.to_owned(), owner, user });
+        return Err(KeyError::Owner { path: path.to_owned(), owner, user });
     }
     let mode = about.mode() & 0o7777;
     if mode & 0o077 != 0 {
-        return Err(FileError::Mode { path: path.to_owned(), mode });
+        return Err(KeyError::Mode { path: path.to_owned(), mode });
     }
-    let mut text = String::new();
-    match file.take(FILE_MAX).read_to_string(&mut text) {
-        Ok(_) => Key::from_hex(text.trim_end()).ok_or_else(|| FileError::Content(path.to_owned())),
-        Err(why) if why.kind() == ErrorKind::InvalidData => Err(FileError::Content(path.to_owned())),
-        Err(why) => Err(cannot(why)),
-    }
+    let other = || KeyError::Content(path.to_owned());
+    let bytes = bounded::read_all(&mut &*file, FILE_MAX).map_err(|why| match why.kind() {
+        ErrorKind::FileTooLarge => other(),
+        _ => cannot(why),
+    })?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| other())?;
+    Key::from_hex(text.trim_end()).ok_or_else(other)
 }
 
 /// Creates the file with its content in one step. Another process may create it first.
-fn make(path: &Path) -> Result<(), FileError> {
+fn make(path: &Path) -> Result<(), KeyError> {
     let cannot = |why| io_error(path, "made", why);
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
@@ -171,6 +191,28 @@ mod tests {
     }
 
     #[test]
+    fn the_launcher_s_key_goes_before_the_user_s() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        let with = |job: Option<&str>| {
+            shared_key(|name| match name {
+                JOB_KEY => job.map(OsString::from),
+                KEY_FILE => Some(path.clone().into()),
+                _ => None,
+            })
+        };
+        let (of_job, of_user) = (Key::from_bytes([7; 16]), with(None).expect("made"));
+        assert_eq!(with(Some(&of_job.to_hex())).expect("given"), of_job);
+        assert_eq!(user_key(&path).expect("made"), of_user);
+        for wrong in ["", "7", &format!("{} ", of_job.to_hex())] {
+            assert!(
+                matches!(with(Some(wrong)), Err(KeyError::JobKey)),
+                "{wrong:?} is not replaced by the user's"
+            );
+        }
+    }
+
+    #[test]
     fn a_key_is_made_once_for_its_owner_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config/nicety/key");
@@ -203,16 +245,16 @@ mod tests {
         for bits in [0o644, 0o640, 0o620, 0o602] {
             fs::set_permissions(&path, fs::Permissions::from_mode(bits)).expect("a mode");
             let refused = user_key(&path).expect_err("others can use it");
-            assert!(matches!(refused, FileError::Mode { mode, .. } if mode == bits), "{refused}");
+            assert!(matches!(refused, KeyError::Mode { mode, .. } if mode == bits), "{refused}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
         for text in ["", "00", "no key, but as long as a key has to", &"0".repeat(1000), "\u{e9}\u{e9}"] {
             fs::write(&path, text).expect("written");
-            assert!(matches!(user_key(&path), Err(FileError::Content(_))), "{text}");
+            assert!(matches!(user_key(&path), Err(KeyError::Content(_))), "{text}");
         }
         fs::write(&path, [0xff; 32]).expect("written");
-        assert!(matches!(user_key(&path), Err(FileError::Content(_))), "no text");
-        assert!(matches!(user_key(folder.path()), Err(FileError::NoFile(_))));
+        assert!(matches!(user_key(&path), Err(KeyError::Content(_))), "no text");
+        assert!(matches!(user_key(folder.path()), Err(KeyError::NoFile(_))));
     }
 
     /// Root alone can make the file of another user.
@@ -223,7 +265,7 @@ mod tests {
         user_key(&path).expect("made");
         if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
             let refused = user_key(&path).expect_err("it is nobody's");
-            assert!(matches!(refused, FileError::Owner { owner: 65534, .. }), "{refused}");
+            assert!(matches!(refused, KeyError::Owner { owner: 65534, .. }), "{refused}");
         }
     }
 }
