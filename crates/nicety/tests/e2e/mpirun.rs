@@ -489,6 +489,69 @@ fn hosts_are_reached_by_an_agent_each() {
     );
 }
 
+/// Goal: all that an mpirun starts shares a key, for programs that get none by PMI, and nobody else has it. Method: ranks say theirs; command lines
+/// that reach another host are kept.
+#[test]
+fn ranks_share_a_key_that_no_command_line_shows() {
+    let stage = Stage::new();
+    let rsh = stage.program("rsh", "#!/bin/sh\necho \"$*\" >> lines\nshift\nexec sh -c \"$*\"\n");
+    let say = stage.program(
+        "say",
+        "#!/bin/sh\necho $NICETY_JOB_KEY $OTHER\ntr '\\0' ' ' < /proc/$PPID/cmdline >> lines\n",
+    );
+    let key = |variables: &[&str]| {
+        let args = ["--host", "localhost,a", "--rsh", &rsh, "-n", "2"];
+        let mut mpirun = stage.mpirun(&[&args[..], variables, &[&say]].concat());
+        let ended = Ended::from(mpirun.env("NICETY_JOB_KEY", "of another job").output().expect("it runs"));
+        assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+        let (one, other) = ended.out.trim().split_once('\n').expect("two lines");
+        assert_eq!(one, other, "on both hosts");
+        one.to_owned()
+    };
+    let (first, second) = (key(&["-x", "OTHER=secret"]), key(&["-x", "OTHER=secret"]));
+    let first = first.strip_suffix(" secret").expect("the other variable");
+    assert!(first.len() == 32 && first.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
+    assert_ne!(format!("{first} secret"), second, "each job has its own");
+    let lines = fs::read_to_string(stage.path("lines")).expect("command lines");
+    assert!(lines.contains("a exec ") && lines.contains("mpirun --agent"), "{lines}");
+    let of_mpirun = lines.matches("OTHER=secret").count();
+    assert_eq!(of_mpirun, 2, "on mpirun's own command line alone: {lines}");
+    assert!(!lines.contains(first) && !lines.contains("another job"), "{lines}");
+    assert_eq!(key(&["-x", "NICETY_JOB_KEY=mine"]), "mine", "it may be chosen");
+}
+
+/// Goal: a job whose hosts are joined by a network that is not private says so, once. Method: hosts with networks of their own.
+#[test]
+fn a_network_that_is_not_private_is_warned_of() {
+    let stage = Stage::new();
+    let rsh = |name: &str, network: &str| {
+        let text = format!(
+            "#!/bin/sh\nhost=$1; shift\n\
+             exec unshare --user --map-root-user --net sh -c \"ip link set lo up; ip address add {network}.$host/24 dev lo; $*\"\n"
+        );
+        stage.program(name, &text)
+    };
+    if !Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "ip", "address"])
+        .output()
+        .is_ok_and(|ended| ended.status.success())
+    {
+        eprintln!("SKIPPED: no networks of their own here");
+        return;
+    }
+    let run = |rsh: &str| {
+        let ended = stage.run(&["--host", "1,2", "--rsh", rsh, "-n", "4", "true"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        remarks(&ended).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&rsh("inside", "10.9.8")), Vec::<String>::new());
+    let said = run(&rsh("outside", "203.0.113"));
+    assert!(
+        said.len() == 1 && said[0].contains("1 reaches 2 by 203.0.113.2, which is not a private network"),
+        "{said:?}"
+    );
+}
+
 #[test]
 fn hosts_that_are_not_reached_end_the_job() {
     let stage = Stage::new();

@@ -44,7 +44,8 @@ struct Agent {
 /// When the system refuses what it needs.
 pub(super) fn run() -> Outcome {
     let cores = host::real::allowed_cores().len() as u32;
-    let hello = News::Hello(Hello { version: version(), host: hosts::own_name(), cores });
+    let addresses = hosts::own_addresses();
+    let hello = News::Hello(Hello { version: version(), host: hosts::own_name(), cores, addresses });
     let mut agent = Agent {
         crew: Crew::new(),
         signals: Signals::install()?,

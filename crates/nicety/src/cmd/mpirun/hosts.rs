@@ -1,5 +1,6 @@
 //! Hosts of a job, as `--host` and host files name them, and which rank goes to which.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use host::bounded;
@@ -103,6 +104,12 @@ pub(super) fn is_here(name: &str) -> bool {
 /// What this host calls itself.
 pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The addresses by which other hosts may reach this one.
+pub(super) fn own_addresses() -> Vec<IpAddr> {
+    // Without a network to select from, there is no error.
+    host::real::addresses(None).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _};
+use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use auth::{JOB_KEY, Key};
 use pmi::server::{Event, Job as Ranks, Left, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use rustix::event::PollFlags;
@@ -19,10 +21,11 @@ use super::input::Input;
 use super::message::{Binding, End, News, Order, Start, Stream};
 use super::plan::Plan;
 use super::printer::Printer;
+use super::private::Networks;
 use super::profile::Profiles;
 use super::remote::{Pipe, Remote};
 use super::wake::{Signals, Wanted, wait};
-use super::{program, words};
+use super::{hosts, program, words};
 use crate::error::{FAILED, Failure, OK, Outcome};
 
 /// How long the end of a process may follow that of its PMI stream.
@@ -82,6 +85,9 @@ struct Job {
     out: Printer<File>,
     err: Printer<File>,
     profiles: Option<Profiles>,
+    networks: Networks,
+    /// The key of all that this mpirun starts, for programs that get none by PMI.
+    key: OsString,
     /// Ranks may outnumber the cores: nothing is said of it.
     may_share_cores: bool,
     signals: Signals,
@@ -134,6 +140,9 @@ impl Job {
             };
             sites.push(Site { name: host.name.clone(), crew, is_gone: false });
         }
+        let key = Key::random().map_err(|why| Failure::run(why.to_string()))?;
+        let used: BTreeSet<usize> = plan.ranks.iter().map(|rank| rank.host).collect();
+        let used = used.into_iter().map(|host| (host, plan.hosts[host].name.clone()));
         let readers = (0..).zip(&plan.ranks).filter(|(_, rank)| rank.start.reads).map(|(number, _)| number);
         Ok(Self {
             server: Server::new(),
@@ -143,6 +152,8 @@ impl Job {
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
             profiles: Profiles::of(plan),
+            networks: Networks::new(plan.network().as_deref(), used),
+            key: key.to_hex().into(),
             may_share_cores: plan.may_share_cores,
             signals,
             timeout: plan.timeout.map(|timeout| (Instant::now() + timeout, timeout)),
@@ -158,6 +169,7 @@ impl Job {
         for host in here {
             let count = plan.ranks.iter().filter(|rank| rank.host == host).count();
             self.note_sharing(host, count, host::real::allowed_cores().len());
+            self.note_networks(host, hosts::own_addresses());
         }
         let ranks = plan.ranks.into_iter().map(|rank| (rank.host, rank.appnum, rank.start)).collect();
         self.start(ranks, Vec::new()).map_err(Failure::run)
@@ -179,6 +191,9 @@ impl Job {
             let number = self.ranks.len() as u32;
             start.variables.push(("PMI_RANK".into(), id.rank().to_string().into()));
             start.variables.push(("PMI_SIZE".into(), size.clone()));
+            if !start.variables.iter().any(|(name, _)| name == JOB_KEY) {
+                start.variables.push((JOB_KEY.into(), self.key.clone()));
+            }
             let order = Order::Start(number, Box::new(start.clone()));
             self.ranks.push(Rank {
                 id,
@@ -361,6 +376,7 @@ impl Job {
             News::Hello(hello) => {
                 let count = self.ranks.iter().filter(|rank| rank.site == site).count();
                 self.note_sharing(site, count, hello.cores as usize);
+                self.note_networks(site, hello.addresses);
             }
             News::Gone => self.sites[site].is_gone = true,
             News::Lost(why) => self.lose(site, &why),
@@ -622,6 +638,13 @@ impl Job {
     fn note_sharing(&mut self, site: usize, ranks: usize, cores: usize) {
         if ranks > cores && cores > 0 && !self.may_share_cores {
             let line = words::sharing(ranks, cores, &self.sites[site].name);
+            self.say(&line);
+        }
+    }
+
+    /// Warns of a network that others may listen to.
+    fn note_networks(&mut self, site: usize, addresses: Vec<IpAddr>) {
+        if let Some(line) = self.networks.report(site, addresses) {
             self.say(&line);
         }
     }

@@ -4,6 +4,7 @@
 //! all that this mpirun starts; in the first job, the number is the rank.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,8 @@ pub(super) struct Hello {
     /// As its host calls itself.
     pub(super) host: String,
     pub(super) cores: u32,
+    /// Addresses by which other hosts may reach it.
+    pub(super) addresses: Vec<IpAddr>,
 }
 
 /// What happened on a host.
@@ -271,7 +274,12 @@ mod tests {
 
     fn news() -> Vec<News> {
         vec![
-            News::Hello(Hello { version: "1".into(), host: "a".into(), cores: 2 }),
+            News::Hello(Hello {
+                version: "1".into(),
+                host: "a".into(),
+                cores: 2,
+                addresses: vec![[10, 0, 0, 1].into()],
+            }),
             News::Started(1, 4711),
             News::NotStarted(1, "why".into()),
             News::Pmi(3, vec![0, 255]),

@@ -10,6 +10,7 @@
 //! | `crew`, `dump`, `guard` | the processes of one host; those whose core is being written; who ends them if nobody else can |
 //! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
 //! | `call` | the way to it through `nicety serve` |
+//! | `private` | whether the network between hosts is private |
 //! | `profile` | what ranks tell of their calls |
 //! | `printer`, `input`, `wake`, `words` | output in whole lines; input; what the loops sleep on; sentences |
 
@@ -26,6 +27,7 @@ mod linked;
 mod message;
 mod plan;
 mod printer;
+mod private;
 mod profile;
 mod program;
 mod remote;

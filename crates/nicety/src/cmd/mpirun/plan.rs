@@ -23,6 +23,8 @@ const DEVICE: &str = "NICETY_DEVICE";
 const LANE: &str = "NICETY_LANE";
 /// That by which it is told that a profile is wanted.
 const PROFILE: &str = "NICETY_PROFILE";
+/// That by which it is told of the network between hosts.
+const NETWORK: &str = "NICETY_NETWORK";
 /// That by which mpirun itself is told that ranks may share cores.
 const OVERSUBSCRIBE: &str = "NICETY_OVERSUBSCRIBE";
 /// The option that wants one.
@@ -122,6 +124,14 @@ impl Plan {
     /// Whether a host is this one.
     pub(super) fn is_here(&self, host: usize) -> bool {
         hosts::is_here(&self.hosts[host].name)
+    }
+
+    /// The network that ranks of several hosts are told to use.
+    pub(super) fn network(&self) -> Option<String> {
+        let start = &self.ranks.first()?.start;
+        let said =
+            start.variables.iter().rev().find(|(name, _)| name == NETWORK).map(|(_, value)| value.clone());
+        said.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
     }
 
     /// Refuses what would not start.

@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn an_agent_of_another_version_is_refused() {
-        let hello = Hello { version: "0.0.1".to_owned(), host: String::new(), cores: 1 };
+        let hello =
+            Hello { version: "0.0.1".to_owned(), host: String::new(), cores: 1, addresses: Vec::new() };
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("hello");
         std::fs::write(&path, News::Hello(hello).encode()).expect("a file");
