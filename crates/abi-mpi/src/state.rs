@@ -260,8 +260,8 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let names = names.unwrap_or_else(|| unset.to_owned());
     let node = node();
     let addresses = if launch.is_one_host { Vec::new() } else { own_addresses()? };
-    let port = |name: &str| port(name.trim(), &node, &addresses);
-    let ports = names.split('+').map(port).collect::<mpi::Result<_>>()?;
+    let port = |name: &str| port(name, &node, &addresses);
+    let ports = fabric::split(&names, '+').into_iter().map(port).collect::<mpi::Result<_>>()?;
     let connect = match env::var("NICETY_CONNECT").as_deref() {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,

@@ -302,7 +302,8 @@ impl Plan {
 
     /// The devices by name.
     fn device_names(&self) -> Vec<String> {
-        devices::split(if self.device.is_empty() { DEVICE } else { &self.device })
+        let names = if self.device.is_empty() { DEVICE } else { &self.device };
+        fabric::split(names, ',').into_iter().map(str::to_owned).collect()
     }
 
     /// Peers that were given, sound or not.

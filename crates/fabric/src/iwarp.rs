@@ -28,6 +28,15 @@ const RAIL_SILENCE: Span = IwarpConfig::SILENCE_MIN;
 
 const OPTIONS: &[Choice<IwarpConfig>] = &[
     Choice {
+        form: "allow=NETWORK+...",
+        about: "peers outside of these networks, as 10.0.0.0/8, cannot connect to this side (all may)",
+        set: |config, value| {
+            let networks = value.split('+').map(|network| network.trim().parse());
+            config.allow = networks.collect::<std::result::Result<_, _>>().map_err(|_| Refusal::Value)?;
+            Ok(())
+        },
+    },
+    Choice {
         form: "crc=on|off",
         about: "ask for CRCs; they are used if either side asks (off: TCP has a checksum)",
         set: |config, value| {
@@ -134,6 +143,11 @@ mod tests {
         assert!(config.crc && config.mpa == Mpa::V1 && config.completion == Completion::Sent);
         assert_eq!((config.fpdu, config.dm_size), (FpduSize::Bytes(4096), Some(1 << 20)));
         assert_eq!(config.silence, Span::from_secs(3));
+        let allow = of("iwarp(allow=10.0.0.0/8+ 127.0.0.1 +fd00::/8)").expect("networks").allow;
+        assert_eq!(
+            allow,
+            ["10.0.0.0/8", "127.0.0.1", "fd00::/8"].map(|text| text.parse().expect("a network"))
+        );
         let plain = of("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);
         let v6 = of("iwarp@::1").expect("an address");
@@ -150,6 +164,10 @@ mod tests {
             ("iwarp(mpa=3)", "mpa=1|2"),
             ("iwarp(speed=high)", "complete=placed|sent"),
             ("iwarp(silence=0)", "silence=SECONDS"),
+            ("iwarp(allow=)", "allow=NETWORK+..."),
+            ("iwarp(allow=10.0.0.0/33)", "allow=NETWORK+..."),
+            ("iwarp(allow=10.0.0.0/8+)", "allow=NETWORK+..."),
+            ("iwarp(allow=ten)", "allow=NETWORK+..."),
             ("iwarp@", "no IP address"),
             ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {

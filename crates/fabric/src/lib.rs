@@ -64,6 +64,11 @@ pub fn list() -> Vec<Entry> {
     entries.collect()
 }
 
+/// The names in a list, between separators outside of parentheses. If the parentheses do not match, the list is one name, which [`check`] refuses.
+pub fn split(list: &str, separator: char) -> Vec<&str> {
+    name::parts(list, separator).unwrap_or_else(|| vec![list.trim()])
+}
+
 /// Checks a name without opening anything.
 ///
 /// # Errors
@@ -206,6 +211,16 @@ fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_split_outside_of_parentheses() {
+        let allow = "iwarp(allow=10.0.0.0/8+127.0.0.1,crc=on)";
+        assert_eq!(split(&format!("shm + {allow}"), '+'), ["shm", allow]);
+        assert_eq!(split(&format!("{allow},shm"), ','), [allow, "shm"]);
+        assert_eq!(split("shm", '+'), ["shm"]);
+        assert_eq!(split("shm+", '+'), ["shm", ""]);
+        assert_eq!(split("iwarp(crc=on+shm", '+'), ["iwarp(crc=on+shm"]);
+    }
 
     #[test]
     fn names_that_exist_open_and_others_say_what_exists() {

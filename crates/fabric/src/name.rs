@@ -47,6 +47,24 @@ impl<'a> Name<'a> {
     }
 }
 
+/// The parts of a list between separators outside of parentheses; `None` if the parentheses do not match.
+pub(crate) fn parts(list: &str, separator: char) -> Option<Vec<&str>> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            letter if letter == separator && depth == 0 => {
+                parts.push(list[from..at].trim());
+                from = at + letter.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[from..].trim());
+    (depth == 0).then_some(parts)
+}
+
 /// Why an option does not take a value.
 #[derive(Debug)]
 pub(crate) enum Refusal {

@@ -4,7 +4,7 @@ use host::Host;
 use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::name::{Choice, Refusal, choose, help, set_one, size};
+use crate::name::{Choice, Refusal, choose, help, parts, set_one, size};
 use crate::table;
 
 /// The word that their names begin with.
@@ -61,27 +61,9 @@ pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
     Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| rails(text, inner)))
 }
 
-/// The parts of a list between commas that stand in no parentheses.
-fn parts(list: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
-    for (at, letter) in list.char_indices() {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.checked_sub(1)?,
-            ',' if depth == 0 => {
-                parts.push(list[from..at].trim());
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(list[from..].trim());
-    (depth == 0).then_some(parts)
-}
-
 fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     let invalid = |why: String| Error::Invalid(format!("'{text}' is no device name: {why}"));
-    let parts = parts(inner).ok_or_else(|| invalid("the parentheses do not match".into()))?;
+    let parts = parts(inner, ',').ok_or_else(|| invalid("the parentheses do not match".into()))?;
     let mut rails = Rails { names: Vec::new(), config: RailsConfig::default() };
     for part in parts {
         match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {

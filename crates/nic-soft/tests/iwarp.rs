@@ -2,6 +2,8 @@
 //!
 //! Children are this binary again (see `support::child`). Tests run one at a time: some count descriptors or threads.
 
+#[path = "iwarp/allow.rs"]
+mod allow;
 #[path = "iwarp/clients.rs"]
 mod clients;
 #[path = "iwarp/crowd.rs"]

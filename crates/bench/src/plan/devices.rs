@@ -6,24 +6,6 @@ use super::error::PlanError;
 use crate::experiment::{Experiment, find};
 use crate::floor::FLOOR;
 
-/// The names between commas, of which those in parentheses separate options.
-pub(super) fn split(text: &str) -> Vec<String> {
-    let (mut names, mut depth) = (vec![String::new()], 0u32);
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match (c, depth, names.last_mut()) {
-            (',', 0, _) => names.push(String::new()),
-            (c, _, Some(name)) => name.push(c),
-            _ => {}
-        }
-    }
-    names.iter().map(|name| name.trim().to_owned()).collect()
-}
-
 /// The experiments that none of these devices has, as far as devices of this machine say so.
 pub(super) fn impossible(experiments: &[String], devices: &[String]) -> Vec<PlanError> {
     let refused = |name: &String| {
@@ -73,21 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_separate_devices_and_not_their_options() {
-        assert_eq!(split("shm"), ["shm"]);
-        assert_eq!(split("shm, iwarp(crc=on,mpa=1) ,model:x"), ["shm", "iwarp(crc=on,mpa=1)", "model:x"]);
-        // What is not closed, or empty, is for the devices to refuse.
-        assert_eq!(split("a(b,c"), ["a(b,c"]);
-        assert_eq!(split("a),b,"), ["a)", "b", ""]);
-    }
-
-    #[test]
     fn settings_of_a_card_go_to_the_cards() {
         let set =
             || BTreeMap::from([("bus.clock_mhz".to_owned(), "66".to_owned()), ("window".into(), "8".into())]);
         let of = |devices: &str| {
             let mut set = set();
-            let names = with_options(&split(devices), &mut set);
+            let names = fabric::split(devices, ',').into_iter().map(str::to_owned).collect::<Vec<_>>();
+            let names = with_options(&names, &mut set);
             assert_eq!(set.keys().collect::<Vec<_>>(), ["window"]);
             names.join(" ")
         };

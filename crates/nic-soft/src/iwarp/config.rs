@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use host::Span;
+use host::{Network, Span};
 
 /// Reads that are granted, and wished for, beyond what the program asks: for the questions of `questions`.
 pub(super) const QUESTIONS: u16 = 16;
@@ -49,6 +49,8 @@ pub enum FpduSize {
 pub struct IwarpConfig {
     /// The address of this side: of connections that it makes, and the only one that it listens on. Any, if not given.
     pub bind: Option<IpAddr>,
+    /// Networks whose hosts may connect to this side's listeners: all, if none is given.
+    pub allow: Vec<Network>,
     /// Ask for CRCs. They are used if either side asks.
     pub crc: bool,
     /// The revision of MPA.
@@ -67,13 +69,19 @@ pub struct IwarpConfig {
 impl IwarpConfig {
     /// The least silence that can be asked for: some retransmissions of TCP fit in.
     pub const SILENCE_MIN: Span = Span::from_secs(1);
+
+    /// Whether a host may connect. A host whose address is unknown may if all may.
+    pub(super) fn allows(&self, peer: Option<IpAddr>) -> bool {
+        self.allow.is_empty() || peer.is_some_and(|peer| self.allow.iter().any(|network| network.has(peer)))
+    }
 }
 
 impl Default for IwarpConfig {
-    /// Any side, no CRCs unless the peer wants them, revision 2, the largest FPDUs, 20 s of silence.
+    /// Any side, any peer, no CRCs unless the peer wants them, revision 2, the largest FPDUs, 20 s of silence.
     fn default() -> Self {
         Self {
             bind: None,
+            allow: Vec::new(),
             crc: false,
             mpa: Mpa::default(),
             fpdu: FpduSize::default(),

@@ -110,8 +110,10 @@ pub(super) fn on_listener(device: &Inner, id: u64) {
     for _ in 0..ACCEPTS {
         match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, peer)) => {
-                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(listener.addr);
-                hear_out(device, socket.into(), &listener, peer);
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                if device.shared.config.allows(peer.map(|peer| peer.ip())) {
+                    hear_out(device, socket.into(), &listener, peer.unwrap_or(listener.addr));
+                }
             }
             // The second when it has been shut down.
             Err(Errno::AGAIN | Errno::INVAL) => return,

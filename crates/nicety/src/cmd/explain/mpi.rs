@@ -76,7 +76,7 @@ impl Document {
         let mut messages = Vec::new();
         // What collectives cost goes by the last one, as in `Tuning`.
         let mut last = None;
-        for device in devices.split('+').map(str::trim) {
+        for device in fabric::split(devices, '+') {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
             last = Some((device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks)));
             let of_device = protocols(&attr, ranks, fabric::is_virtual(device));

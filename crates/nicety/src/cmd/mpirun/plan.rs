@@ -231,7 +231,7 @@ impl Common {
             }
             (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
         };
-        for device in args.device.iter().flat_map(|names| names.split('+')).map(str::trim) {
+        for device in args.device.iter().flat_map(|names| fabric::split(names, '+')) {
             fabric::check(device).map_err(Failure::usage)?;
             if fabric::is_virtual(device) {
                 return Err(Failure::usage(format!(
