@@ -137,9 +137,8 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     let doc = stage.join(DOC);
     write(&doc.join("copyright"), &notices::copyright(workspace)?)?;
     write(&doc.join("third-party"), &notices::third_party(workspace, &ships::tree(workspace)?)?)?;
-    for (from, to) in
-        [("CHANGELOG.md", "changelog"), ("CAVEATS.md", "CAVEATS.md"), ("README.md", "README.md")]
-    {
+    let documents = ["CAVEATS.md", "README.md", "SECURITY.md"].map(|name| (name, name));
+    for (from, to) in [("CHANGELOG.md", "changelog")].into_iter().chain(documents) {
         write(&doc.join(to), &fs::read_to_string(workspace.root.join(from))?)?;
     }
     let pages = fs::read_dir(&pages)?.collect::<Result<Vec<_>, _>>()?.into_iter().map(|page| page.path());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The documents whose paths are checked.
-const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md"];
+const DOCUMENTS: [&str; 5] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// The documents whose symbols are checked.
 const OF_SYMBOLS: [&str; 2] = ["ARCHITECTURE.md", "docs/adding-a-nic.md"];
