@@ -109,6 +109,42 @@ pub(super) fn completions_survive_the_end(env: &Env) {
     c.b.receives_flushed([3]);
 }
 
+/// How an end of a connection is left in order.
+const LEAVES: [fn(End); 3] =
+    [|end| end.cm.disconnect(&end.qp).expect("disconnect"), |end| end.qp.to_error(), |end| drop(end.qp)];
+
+/// A peer that has every message and then ends the connection in order takes no success away: all that it has received completes with
+/// success at the sender, and only what had no receive is flushed.
+pub(super) fn what_arrived_before_the_end_is_complete(env: &Env) {
+    for (round, leave) in (0..48).zip(LEAVES.into_iter().cycle()) {
+        let (messages, waiting) = (1 + round % 5 * 7, if round % 2 == 0 { 0 } else { 3 });
+        let c = Conn::new(env);
+        (0..messages).for_each(|i| c.b.post_recv(i, &[c.b.host.sge(i * 8, 8)]));
+        for i in 0..messages {
+            let write = SendOp::Write(c.b.host.remote(1024));
+            c.a.post(&SendWr::new(100, write, &[c.a.host.sge(0, 8)]).unsignaled());
+            c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+        }
+        for i in messages..messages + waiting {
+            c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+        }
+        let Conn { a, b } = c;
+        (0..messages).for_each(|i| assert_eq!(b.received().wr_id, i));
+        leave(b);
+        for i in 0..messages {
+            let wc = a.sent();
+            assert!(wc.is_ok() && wc.wr_id == i, "round {round}, message {i} of {messages}: {wc:?}");
+        }
+        let failed = |_| a.sent();
+        let failed: Vec<Wc> = (0..waiting).map(failed).collect();
+        let ids: Vec<u64> = failed.iter().map(|wc| wc.wr_id).collect();
+        assert!(
+            failed.iter().all(|wc| !wc.is_ok()) && ids == (messages..messages + waiting).collect::<Vec<_>>()
+        );
+        a.waiter.disconnected(&a.cm, a.qp.num());
+    }
+}
+
 /// Messages of each round of [`an_empty_queue_after_the_end_stays_empty`].
 pub(super) const MESSAGES: u64 = 60;
 

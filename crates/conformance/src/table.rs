@@ -403,6 +403,7 @@ macro_rules! __conformance_table {
                 only_connections_disconnect
                 the_error_state_disconnects
                 dropping_a_queue_pair_disconnects
+                what_arrived_before_the_end_is_complete
                 completions_survive_the_end
                 an_empty_queue_after_the_end_stays_empty
                 a_short_connection_begins_and_ends

@@ -227,6 +227,15 @@ impl Connection {
         self.sender.terminate(terminate);
     }
 
+    /// Ends the stream from this side in order, between two messages: a receipt is yielded next, then nothing. Nothing more is
+    /// received. Call it when all that was received has also been delivered to the program, since the receipt covers that.
+    pub fn finish(&mut self) {
+        let received = self.gives_receipt.then(|| self.receiver.delivered()).flatten();
+        self.receiver.close();
+        self.rtr_deadline = None;
+        self.sender.finish(received);
+    }
+
     /// As [`Receiver::receipt`].
     pub fn receipt(&self) -> Option<u32> {
         self.receiver.receipt()

@@ -1,10 +1,10 @@
 //! How this side's requests ended when the peer ends the stream: which of them its Terminate is about, and which have arrived.
 //!
 //! A Terminate proves nothing. It repeats a header, and headers may have been hit by flipped bits, on the way there without a
-//! CRC, or be looked at by peers before their CRC. RDMAP has no acknowledgement either. So a side that ends a stream first gives
-//! a *receipt*: how many messages it has received whole, by its own count. On the wire that is a Write of no bytes, which is
-//! nothing to a peer that knows no receipts (RFC 5040 section 5.1). It has [`RECEIPT_STAG`] as its tag, and as its offset the
-//! count, behind the count's complement. It holds only if the Terminate follows it at once.
+//! CRC, or be used by peers before their CRC. RDMAP has no acknowledgement either. Before a side ends a stream, with a Terminate
+//! or by closing it, it sends a *receipt*: the number of messages that it has received whole, by its own count. On the wire this is
+//! a Write of no bytes, which a peer that knows no receipts ignores (RFC 5040 section 5.1). Its tag is [`RECEIPT_STAG`], its offset
+//! the count, behind the count's complement. It is valid only as the last message, or the last before the Terminate.
 //!
 //! The count stands still from a message on that ends inside of another one: it is read as the first so many.
 //!

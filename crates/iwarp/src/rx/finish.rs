@@ -13,7 +13,7 @@ type Delivered = Result<Option<Event>, TerminateCode>;
 
 impl Receiver {
     pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
-        // It counts only right before a Terminate.
+        // It counts only right before a Terminate, or the end.
         let receipt = self.receipt.take();
         match self.current {
             Current::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {

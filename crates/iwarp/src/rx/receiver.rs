@@ -260,7 +260,13 @@ impl Receiver {
         (!self.first).then(|| self.count.received())
     }
 
-    /// How many messages of this side the peer has received, if it has said so right before its Terminate.
+    /// As [`Receiver::received`], including the last delivered message, which the driver has finished.
+    pub fn delivered(&mut self) -> Option<u32> {
+        self.count.settle();
+        self.received()
+    }
+
+    /// How many messages of this side the peer has received, if its last message, or its last before a Terminate, was a receipt.
     pub fn receipt(&self) -> Option<u32> {
         self.receipt
     }

@@ -86,9 +86,11 @@ pub struct Sender {
     request: u32,
     rtr: Option<Rtr>,
     held: bool,
-    /// What is said right before the Terminate.
+    /// What is said right before the end of the stream.
     receipt: Option<u32>,
     terminate: Option<Terminate>,
+    /// The stream ends after the receipt, without a Terminate.
+    finishing: bool,
     closed: bool,
 }
 
@@ -110,6 +112,7 @@ impl Sender {
             held: config.held,
             receipt: None,
             terminate: None,
+            finishing: false,
             closed: false,
         }
     }
@@ -117,7 +120,7 @@ impl Sender {
     /// Queues an operation.
     #[inline]
     pub fn post(&mut self, op: Op) -> Result<(), PostError> {
-        if self.closed || self.terminate.is_some() {
+        if self.closed || self.finishing || self.terminate.is_some() {
             return Err(PostError::Closed);
         }
         let (to, len, reads) = match op.kind {
@@ -191,6 +194,18 @@ impl Sender {
         self.receipt = Some(messages);
     }
 
+    /// Ends the stream without a Terminate. Queued operations and answers are dropped; the last message is a receipt with this
+    /// count, if there is one. In the middle of a message nothing more is sent. Has no effect behind a queued Terminate.
+    pub fn finish(&mut self, received: Option<u32>) {
+        if self.closed || self.terminate.is_some() {
+            return;
+        }
+        if self.current.is_some() {
+            return self.close();
+        }
+        (self.finishing, self.receipt) = (true, received);
+    }
+
     /// Sends nothing more.
     pub fn close(&mut self) {
         self.closed = true;
@@ -225,11 +240,15 @@ impl Sender {
         if self.closed {
             return None;
         }
-        if self.terminate.is_some()
+        if (self.terminate.is_some() || self.finishing)
             && let Some(messages) = self.receipt.take()
         {
             let (stag, to) = (RECEIPT_STAG, receipt_offset(messages));
             return Some(Transmit::Fpdu(self.write_of_nothing(stag, to)));
+        }
+        if self.finishing {
+            self.close();
+            return None;
         }
         if let Some(terminate) = self.terminate.take() {
             self.close();

@@ -392,6 +392,11 @@ impl<'a> End<'a> {
                 _ => {}
             }
         };
+        if ending == Ending::Quit && matches!(self.plan.trouble, Trouble::Leave(..)) {
+            endpoint.connection.finish();
+            // The other end's report shows whether it was heard.
+            let _ = self.last_words(&mut endpoint, ending);
+        }
         self.report.written = endpoint.memory().read(written).to_vec();
         if let Some(at) = endpoint.memory().damage() {
             self.report.wrong.push(format!("byte {at} changed, to which nobody gave a right"));
@@ -463,7 +468,8 @@ impl<'a> End<'a> {
         while let Some(step) = steps.get(self.posted)
             && self.host.now() >= self.next_at
         {
-            if self.plan.trouble == Trouble::Quit(self.me, self.posted) {
+            let here = (self.me, self.posted);
+            if [Trouble::Quit(here.0, here.1), Trouble::Leave(here.0, here.1)].contains(&self.plan.trouble) {
                 return Err(Ending::Quit);
             }
             // The bye waits for all answers, so it goes when everything before it has arrived; nobody asks about it.
@@ -545,6 +551,12 @@ impl<'a> End<'a> {
     /// What the other end's Terminate tells of this end's steps, and its receipt before that.
     fn blame(&mut self, endpoint: &Endpoint) {
         let Some(terminate) = endpoint.terminate() else { return };
+        let open = self.receipted(endpoint);
+        self.report.blamed = blamed(terminate, &open).map(|culprit| culprit.number as usize);
+    }
+
+    /// Completes the steps that the other end's receipt covers; returns the open ones.
+    fn receipted(&mut self, endpoint: &Endpoint) -> Vec<Open> {
         let completed = &self.report.completed;
         let mut open: Vec<Open> =
             self.on_wire.iter().filter(|o| !completed.contains(&(o.number as usize))).copied().collect();
@@ -564,7 +576,7 @@ impl<'a> End<'a> {
             });
             open.drain(..count);
         }
-        self.report.blamed = blamed(terminate, &open).map(|culprit| culprit.number as usize);
+        open
     }
 
     /// Has the machine make the next FPDU.
@@ -658,6 +670,9 @@ impl<'a> End<'a> {
 
     fn on_eof(&mut self, endpoint: &mut Endpoint) -> Turn {
         let done = self.is_done(endpoint);
+        if !done {
+            self.receipted(endpoint);
+        }
         let cut = endpoint.take_eof().is_err();
         Err(if done && !cut { Ending::Clean } else { Ending::Closed { cut } })
     }

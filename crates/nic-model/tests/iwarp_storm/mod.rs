@@ -119,6 +119,10 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
         }
         if own.promised {
             promises(program, own, other, received, &mut wrong);
+            let left = matches!(plan.trouble, Trouble::Leave(leaver, _) if leaver != end);
+            if left && own.ending == (Ending::Closed { cut: false }) {
+                receipts(program, own, received, &mut wrong);
+            }
         }
     }
     let [a, b] = [reports[0].ending, reports[1].ending];
@@ -135,7 +139,7 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
             both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset
         }
         Trouble::Flip(..) => damaged.is_some() || both(Ending::Clean),
-        Trouble::Quit(end, after) => {
+        Trouble::Quit(end, after) | Trouble::Leave(end, after) => {
             let quits = after < plan.programs[end].steps.len();
             let other = [b, a][end];
             if quits {
@@ -233,6 +237,18 @@ fn promises(program: &Program, own: &Report, other: &Report, received: usize, wr
         };
         if !arrived {
             wrong.push(format!("LOST: step {number} completed and has not arrived"));
+        }
+    }
+}
+
+/// Every message that the other end received before it closed in order completes, unless an unanswered request precedes it.
+fn receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<String>) {
+    let known = program.steps[..received].iter().enumerate();
+    let unanswered = |(number, step): &(usize, &Step)| fetches(step) && !own.completed.contains(number);
+    let upto = known.clone().find(unanswered).map_or(received, |(number, _)| number);
+    for (number, step) in known.take(upto) {
+        if message(step).is_some() && !own.completed.contains(&number) {
+            wrong.push(format!("step {number} was received before the other end closed, and is flushed"));
         }
     }
 }

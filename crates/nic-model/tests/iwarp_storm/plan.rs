@@ -90,8 +90,10 @@ pub(crate) enum Trouble {
     /// The connection is reset in the handshake, when so many bytes have gone in this direction. If the initiator comes
     /// again, that connection is reset later, too.
     Shaken(usize, u64),
-    /// This end closes after so many steps.
+    /// This end closes after this number of steps, without a receipt.
     Quit(usize, usize),
+    /// This end closes after this number of steps, with a receipt.
+    Leave(usize, usize),
     /// A step of this end's program breaks a rule.
     Breach(usize),
     /// The program of the responder says no.
@@ -223,6 +225,7 @@ fn trouble(rng: &mut Rng) -> Trouble {
         8..=11 => Trouble::Breach(end),
         12 if rng.one_in(2) => Trouble::Reject,
         13 if rng.one_in(2) => Trouble::Old,
+        14 | 15 => Trouble::Leave(end, rng.below(12) as usize),
         _ => Trouble::None,
     }
 }

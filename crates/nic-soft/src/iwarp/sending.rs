@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use iwarp::Connection;
-use iwarp::outcome::blamed;
+use iwarp::outcome::{Open, blamed};
 use iwarp::rdmap::AtomicRequest;
 use iwarp::rx::Failure;
 use iwarp::terminate::{Terminate, TerminateCode};
@@ -494,42 +494,48 @@ impl Sending {
                 self.arrived(queues, *number);
                 Some((*number, WcStatus::LocProtErr))
             }
+            End::Closed => {
+                self.receipted(queues, receipt);
+                None
+            }
             End::Broken(_) => {
+                self.receipted(queues, receipt);
                 let first = queues.sends.lock().over();
                 (self.questions.next() > first).then_some((first, WcStatus::RetryExcErr))
             }
-            End::Terminated(terminate) => self.blame(queues, terminate, receipt),
+            End::Terminated(terminate) => {
+                // The Terminate itself proves nothing.
+                let open = self.receipted(queues, receipt);
+                let number = blamed(terminate, &open)?.number;
+                Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
+            }
             _ => None,
         }
     }
 
-    fn blame(
-        &mut self,
-        queues: &Queues,
-        terminate: &Terminate,
-        receipt: Option<u32>,
-    ) -> Option<(u64, WcStatus)> {
+    /// Completes the requests that the peer's receipt covers; returns the open ones.
+    fn receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<Open> {
         let queue = queues.sends.lock();
-        let (open, first) = (self.questions.open(&queue), queue.over());
+        let (mut open, first) = (self.questions.open(&queue), queue.over());
         drop(queue);
         let arrived = self.questions.arrived(receipt, &open);
-        // The Terminate itself proves nothing.
         self.arrived(queues, first + arrived as u64);
-        let number = blamed(terminate, &open[arrived..])?.number;
-        Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
+        open.split_off(arrived)
     }
 
-    /// What still goes out when the connection ends: answers, and the Terminate if there is one. Returns what the socket did
+    /// What still goes out when the connection ends: answers, a receipt, and the Terminate if there is one. Returns what the socket did
     /// not take at once; payload that has not begun is left out. `None` where nothing can be said: then the peer finds the
     /// connection reset.
     pub(super) fn last_words(&mut self, lent: &mut Lent<'_>, code: Option<TerminateCode>) -> Option<Vec<u8>> {
         self.send_last(lent);
         self.drain_machine(lent);
-        if let Some(code) = code {
-            self.send_last(lent);
-            lent.machine.abort(code);
-            self.drain_machine(lent);
+        self.send_last(lent);
+        match code {
+            Some(code) => lent.machine.abort(code),
+            // No effect if the machine has already queued a Terminate.
+            None => lent.machine.finish(),
         }
+        self.drain_machine(lent);
         self.send_last(lent);
         if self.is_cut {
             // It is closed all the same if that fails.
