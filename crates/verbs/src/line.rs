@@ -92,12 +92,26 @@ impl Line {
     #[inline]
     pub fn is_free(&mut self) -> bool {
         let is_free = has_heard(self.theirs(), self.put);
-        if !is_free && self.told != self.done {
+        if !is_free {
+            self.tell();
+        }
+        is_free
+    }
+
+    /// Whether the peer may not have taken the last message: it has not said so.
+    pub fn is_held(&self) -> bool {
+        let head = self.theirs();
+        head != 0 && !has_heard(head, self.put)
+    }
+
+    /// Tells the peer which of its messages this side is done with, where it says nothing else.
+    #[inline]
+    pub fn tell(&mut self) {
+        if self.told != self.done {
             self.told = self.done;
             let head = &self.words[self.mine];
             head.store(head.load(Ordering::Relaxed) & !15 | u64::from(self.done & 15), Ordering::Release);
         }
-        is_free
     }
 
     /// Puts a message into a line that [is free](Line::is_free).
