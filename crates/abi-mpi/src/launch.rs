@@ -256,7 +256,7 @@ impl Launch {
     }
 }
 
-/// Processes of other jobs that a program can be connected to in its life.
+/// Processes of other jobs that a program can be connected to at a time.
 const STRANGERS_MAX: u32 = 256;
 
 /// The name of a service as keys of PMI may be.

@@ -156,13 +156,15 @@ pub(crate) fn finish() -> Answer {
         return state().map(drop);
     }
     let state = state()?;
+    if HAD_SESSIONS.load(Ordering::Relaxed) {
+        state.process.end_world()?;
+        WORLD.store(OVER, Ordering::Relaxed);
+        return Ok(());
+    }
     state.process.finalize()?;
     WORLD.store(OVER, Ordering::Relaxed);
-    if !HAD_SESSIONS.load(Ordering::Relaxed) {
-        HAS_LEFT.store(true, Ordering::Relaxed);
-        part(state)?;
-    }
-    Ok(())
+    HAS_LEFT.store(true, Ordering::Relaxed);
+    Ok(part(state)?)
 }
 
 /// Leaves the job; the launcher gets the profile before, if it wants one.
@@ -200,7 +202,10 @@ extern "C" fn leave() {
     let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Nobody is there to hear of an error.
-        let _ = cface::contain(|| part(state));
+        let _ = cface::contain(|| {
+            state.process.leave();
+            part(state)
+        });
     }
 }
 

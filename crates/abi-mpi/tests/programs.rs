@@ -352,13 +352,32 @@ fn jobs_start_others() {
     }
     let program = program("spawn", include_str!("c/spawn.c"));
     for (device, size) in [("shm", 1), ("shm", 3), ("iwarp", 2)] {
-        let said = run_job(&program.path(), size, &[("NICETY_DEVICE", device), ("TEST_MISSING", "1")]);
-        let parents = (0..size).map(|rank| format!("rank {rank} of {size} is done"));
-        let children = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)];
-        let children = children.map(|(rank, size)| format!("rank {rank} of {size} is done, a child"));
-        let mut expected: Vec<String> = parents.chain(children).collect();
-        expected.sort();
-        assert_eq!(said, expected, "{size} ranks on {device}");
+        starts_others(&program, (device, size), 2, &[("TEST_MISSING", "1")]);
+    }
+}
+
+/// Runs a job that starts two others in each round, and three at its end.
+fn starts_others(program: &Compiled, (device, size): (&str, usize), rounds: usize, more: &[(&str, &str)]) {
+    let count = rounds.to_string();
+    let variables = [&[("NICETY_DEVICE", device), ("TEST_ROUNDS", &count)], more].concat();
+    let said = run_job(&program.path(), size, &variables);
+    let parents = (0..size).map(|rank| format!("rank {rank} of {size} is done"));
+    let children = [(0, 2), (1, 2)].repeat(rounds).into_iter().chain([(0, 3), (1, 3), (2, 3)]);
+    let children = children.map(|(rank, size)| format!("rank {rank} of {size} is done, a child"));
+    let mut expected: Vec<String> = parents.chain(children).collect();
+    expected.sort();
+    assert_eq!(said, expected, "{size} ranks on {device}");
+}
+
+/// A child leaves right behind its last collective: no parent takes it for lost.
+#[test]
+fn children_that_leave_are_not_lost() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("spawn", include_str!("c/spawn.c"));
+    for device in ["iwarp", "shm"] {
+        starts_others(&program, (device, 2), 40, &[]);
     }
 }
 

@@ -109,12 +109,12 @@ pub(super) fn completions_survive_the_end(env: &Env) {
     c.b.receives_flushed([3]);
 }
 
-/// How an end of a connection is left in order.
+/// Three ways to end a connection in order.
 const LEAVES: [fn(End); 3] =
     [|end| end.cm.disconnect(&end.qp).expect("disconnect"), |end| end.qp.to_error(), |end| drop(end.qp)];
 
-/// A peer that has every message and then ends the connection in order takes no success away: all that it has received completes with
-/// success at the sender, and only what had no receive is flushed.
+/// A peer receives messages and then ends the connection in order. Messages that it has received complete with success at the sender; only
+/// messages without a receive are flushed.
 pub(super) fn what_arrived_before_the_end_is_complete(env: &Env) {
     for (round, leave) in (0..48).zip(LEAVES.into_iter().cycle()) {
         let (messages, waiting) = (1 + round % 5 * 7, if round % 2 == 0 { 0 } else { 3 });

@@ -14,7 +14,7 @@ pub trait Bootstrap: Send + Sync {
     fn rank(&self) -> u32;
     /// The number of processes of the job, at least 1.
     fn size(&self) -> u32;
-    /// Processes of other jobs that this one has room for connections with; those that have ended count, too.
+    /// Processes of other jobs that this one has room for connections with at a time.
     fn strangers(&self) -> u32 {
         0
     }

@@ -174,10 +174,21 @@ fn nonsense() -> Error {
 /// The bit of a work request's number that says that it is a receive.
 const RECEIVE: u64 = 1 << 31;
 
-/// Which connection a completion is for, and which slot, if it is a receive.
-pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
+/// The number of the connection that a completion is for, and the slot, if it is a receive.
+pub(crate) fn of_completion(wc: &Wc) -> (u32, Option<u32>) {
     let slot = (wc.wr_id & RECEIVE != 0).then_some((wc.wr_id & (RECEIVE - 1)) as u32);
-    ((wc.wr_id >> 32) as usize, slot)
+    ((wc.wr_id >> 32) as u32, slot)
+}
+
+/// The progress of this side's [`Message::Leave`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// Not sent.
+    No,
+    /// Sent by the request at this place in the order of posting.
+    Said(u64),
+    /// Stored in the peer's memory.
+    Stored,
 }
 
 /// A connection to one process, as this side has it.
@@ -189,6 +200,8 @@ pub(crate) struct Connection {
     pub(crate) port: usize,
     /// Messages may be sent.
     pub(crate) open: bool,
+    /// It uses some of the room in its device's completion queue.
+    pub(crate) has_room: bool,
     qp: Qp,
     /// In jobs of thousands most devices have none of these four, which are the larger part of a connection.
     inbox: Option<Box<Inbox>>,
@@ -222,16 +235,18 @@ pub(crate) struct Connection {
     credits: u32,
     /// Slots given back that the peer has not been told of.
     owed: u32,
+    leaving: Leaving,
     /// What has left.
     pub(crate) traffic: Traffic,
 }
 
 impl Connection {
-    /// A queue pair with its receives posted, to be connected to a process; `is_lower` says that this one comes before it. `number` is its own for ever.
+    /// A queue pair with its receives posted, to be connected to a process; `is_lower` says that this one comes before it. `number` names
+    /// it in completions.
     pub(crate) fn new(
         nic: &mut Nic,
         port: usize,
-        number: usize,
+        number: u32,
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
         let (sizes, slots, qp, inbox) =
@@ -242,6 +257,7 @@ impl Connection {
             process,
             port,
             open: false,
+            has_room: true,
             qp,
             inbox,
             outbox: None,
@@ -254,7 +270,7 @@ impl Connection {
             slots,
             sizes,
             slot_payload: nic.slot_payload_to(process),
-            number: (number as u64) << 32,
+            number: u64::from(number) << 32,
             lends: nic.lends(),
             posted: 0,
             completed: 0,
@@ -262,6 +278,7 @@ impl Connection {
             messages: 0,
             credits: sizes.slots,
             owed: 0,
+            leaving: Leaving::No,
             traffic: Traffic::default(),
         };
         (0..sizes.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
@@ -392,6 +409,61 @@ impl Connection {
         self.messages += 1;
         self.credits -= 1;
         self.post_message(host, message, payload, slot)
+    }
+
+    /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request asks for a
+    /// completion that proves arrival, also where other requests complete before they have arrived.
+    pub(crate) fn leave(&mut self, host: &Host) -> Result<bool> {
+        match self.leaving {
+            Leaving::Stored => return Ok(true),
+            Leaving::Said(place) => return Ok(self.completed > place),
+            Leaving::No if !(self.open && (self.outbox.is_some() || self.has_room())) => return Ok(false),
+            Leaving::No => {}
+        }
+        // Nothing may follow it.
+        self.open = false;
+        if let Some(outbox) = &mut self.outbox {
+            outbox.put(&Message::Leave, &Payload::None)?;
+            self.leaving = Leaving::Stored;
+            return self.qp.ring().map(|()| true).map_err(Error::from);
+        }
+        self.leaving = Leaving::Said(self.posted);
+        if self.fast.is_some() {
+            self.write(host, &Message::Leave, &Payload::None)?;
+        } else {
+            let head = Message::Leave.bytes(std::mem::take(&mut self.owed) as u16);
+            self.post(SendOp::Send, Data::Inline(head.as_slice()), None)?;
+        }
+        Ok(false)
+    }
+
+    /// The peer has sent [`Message::Leave`] and receives nothing any more. The line is acknowledged, since the peer may keep its memory until
+    /// then.
+    pub(crate) fn left(&mut self) {
+        (self.open, self.leaving) = (false, Leaving::No);
+        self.acknowledge_line();
+    }
+
+    fn acknowledge_line(&mut self) {
+        self.line.as_deref_mut().into_iter().for_each(Line::acknowledge);
+    }
+
+    /// Whether this side has left, and its memory may hold a message that the peer has not read. False if the peer has left as well.
+    pub(crate) fn is_needed(&mut self) -> bool {
+        let is_here = self.leaving == Leaving::Stored && self.is_lower;
+        let waits = is_here && self.line.as_ref().is_some_and(|line| line.is_held());
+        while waits && let Ok(Some((what, _))) = self.stored() {
+            if what.message == Message::Leave {
+                self.left();
+                return false;
+            }
+        }
+        waits
+    }
+
+    /// Destroys the connection; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
+    pub(crate) fn into_memory(self) -> (Slots, Option<Inbox>) {
+        (self.slots, self.inbox.map(|inbox| *inbox))
     }
 
     /// Counts a message, if it brings data along, or the data that it announces.
@@ -580,12 +652,14 @@ impl Connection {
         Ok(Copied::Piece)
     }
 
-    /// Posts to the send queue. Every half of the slots' requests one signals, so that room is found again.
+    /// Posts to the send queue. One request for every half of the slots signals, so that room is found again. The last request signals as
+    /// well, and completes when it has arrived.
     fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<Key>) -> Result<()> {
         let step = u64::from(self.sizes.slots / 2);
-        let signal = access.is_some() || self.posted % step == step - 1;
+        let is_last = self.leaving == Leaving::Said(self.posted);
+        let signal = access.is_some() || is_last || self.posted % step == step - 1;
         let mut flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
-        if self.lends && (access.is_none() || matches!(op, SendOp::Send | SendOp::WriteImm(..))) {
+        if self.lends && !is_last && (access.is_none() || matches!(op, SendOp::Send | SendOp::WriteImm(..))) {
             flags |= SendFlags::LOCAL;
         }
         if self.rings && matches!(op, SendOp::Write(_)) {
@@ -726,6 +800,9 @@ impl Connection {
             }
             (Held::Line, _) => {
                 self.line.as_deref_mut().into_iter().for_each(Line::release);
+                if !self.open {
+                    self.acknowledge_line();
+                }
                 Ok(())
             }
             (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Held, Host, Lock, Source, Time, WaitSet, Wakes, mix};
+use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
@@ -20,6 +20,9 @@ use crate::status::Status;
 use crate::table::Table;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
+
+/// How long a process that leaves waits for other processes.
+pub(crate) const LEAVING: Span = Span::from_secs(5);
 
 /// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
 /// at the state between two looks.
@@ -49,6 +52,20 @@ struct Inner {
     next_id: AtomicU64,
     /// Memory of communicators that are no more.
     retired: Lock<Vec<Retired>>,
+}
+
+impl Drop for Inner {
+    /// Other processes may still read NIC memory of this process: members of freed communicators, and peers that have not read the last
+    /// message. A process that has left in order keeps that memory until they are done, or until [`LEAVING`] has passed.
+    fn drop(&mut self) {
+        let mut engine = self.engine.lock(&self.host);
+        if engine.transport.leaves() {
+            let retired = self.retired.lock(&self.host);
+            let mut is_needed = || engine.transport.is_needed() || !retired.iter().all(Retired::is_done);
+            let is_done = || (!is_needed()).then_some(());
+            let _ = self.host.poll("MPI_Finalize", self.host.after(LEAVING), is_done);
+        }
+    }
 }
 
 struct BootstrapHandle(Arc<dyn Bootstrap>);
@@ -261,7 +278,8 @@ impl Core {
             engine.progress(brief);
             // What it has stored before it was lost counts. The memory of an owner that is lost may be empty.
             let transport = &engine.transport;
-            let lost = transport.lost(process).or_else(|| transport.lost(owner)).cloned();
+            // The memory of an owner that has left in order stays valid while it is mapped.
+            let lost = transport.lost(process).or_else(|| transport.broken(owner)).cloned();
             if is_there() || gave_up() { Some(Ok(())) } else { lost.map(Err) }
         })?
     }
@@ -298,6 +316,19 @@ impl Core {
             None if may_doubt && self.0.host.node().is_none() => self.wait_in_doubt(call, step),
             None => self.wait_by(call, step),
         }
+    }
+
+    /// As [`Core::wait`], until a deadline.
+    pub(crate) fn wait_for<T>(
+        &self,
+        call: &'static str,
+        deadline: Option<Time>,
+        mut look: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Option<T> {
+        self.wait_until(call, deadline, |engine, brief| {
+            engine.progress(brief);
+            look(engine)
+        })
     }
 
     /// As [`Core::wait_by`], where what is waited for may never come: others are asked, now and then.

@@ -16,7 +16,7 @@ use crate::connection::Received;
 use crate::doubt::Ledger;
 use crate::error::{Error, Result};
 use crate::matching::{Envelope, Matching, Wanted};
-use crate::operation::{Access, Answer, Body, Brought, Lent, Operation, There, Work};
+use crate::operation::{Access, Answer, Body, Brought, Lent, Names, Operation, There, Work};
 use crate::over_portals::{self, Portals, Started};
 use crate::parts::Parts;
 use crate::share::Share;
@@ -234,6 +234,7 @@ impl Engine {
                         self.resume();
                     }
                     Event::Lost { process, error } => self.lose(process, &error),
+                    Event::Left { process, error } => self.left(process, &error),
                 }
             }
             let Some(number) = self.transport.next_stored_to() else { return };
@@ -297,7 +298,8 @@ impl Engine {
             Message::Copied { key, pieces } => self.copied(from, Key::from_number(key), pieces),
             Message::Ask { label, called } => self.asked(from, label, called),
             Message::Differs { label, called } => self.refused(from, label, called),
-            Message::Credit => {}
+            // The transport handles these.
+            Message::Credit | Message::Leave => {}
         }
     }
 
@@ -355,21 +357,37 @@ impl Engine {
         wanted.source.and_then(|source| self.transport.lost(source)).cloned()
     }
 
-    /// A process is lost: nothing waits for it any more.
+    /// A process is lost: operations that name it fail, and receives from any source that it could have matched.
     fn lose(&mut self, process: u32, error: &Error) {
         self.note(Happening::Lost { process });
+        self.give_up(process, error, |_, names| names.contain(process));
+    }
+
+    /// A process has left in order: operations that name it fail. Receives from any source fail when no other member is left.
+    fn left(&mut self, process: u32, error: &Error) {
+        self.give_up(process, error, |engine, names| {
+            let is_gone = |other: u32| other != engine.rank && engine.transport.lost(other).is_some();
+            names.contain(process) && names.all(is_gone)
+        });
+    }
+
+    /// Ends operations that name a process, and receives from any source whose group is `hopeless`.
+    fn give_up(&mut self, process: u32, error: &Error, hopeless: impl Fn(&Self, &Names) -> bool) {
         self.parts.lose(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
         let mut stuck: Vec<Key> = stuck.map(|(key, _)| key).collect();
-        let operations = &mut self.operations;
-        stuck.extend(self.matching.give_up(|wanted, key| match wanted.source {
-            Some(source) => source == process,
-            None => operations.get_mut(*key).is_some_and(|operation| match &operation.work {
-                Work::Receive(receive) => receive.names.contain(process),
-                Work::Plain(plain) => plain.names.contain(process),
-                _ => false,
-            }),
+        let mut matching = std::mem::take(&mut self.matching);
+        stuck.extend(matching.give_up(|wanted, key| {
+            match wanted.source {
+                Some(source) => source == process,
+                None => self
+                    .operations
+                    .get_mut(*key)
+                    .and_then(|operation| operation.names())
+                    .is_some_and(|names| hopeless(self, &names)),
+            }
         }));
+        self.matching = matching;
         stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
     }
 

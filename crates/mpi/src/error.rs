@@ -107,6 +107,14 @@ impl Error {
         Self { class, text: text.to_string() }
     }
 
+    /// The process has left the job in order.
+    pub(crate) fn left(process: u32) -> Self {
+        let text = format_args!(
+            "process {process} has left the job: it has called MPI_Finalize, or exited after its last session, so nothing can be sent to it or received from it"
+        );
+        Self::new(Class::PROC_ABORTED, text)
+    }
+
     /// The peer process is gone, or cannot be reached.
     pub fn lost(process: u32, why: impl fmt::Display) -> Self {
         Self::new(Class::PROC_ABORTED, format_args!("process {process} of the job is lost: {why}"))

@@ -19,6 +19,8 @@ const LINE: usize = 64;
 const WORD: usize = 8;
 /// The receiver tells whenever it is done with one of so many parts of the ring.
 const PARTS: u64 = 4;
+/// Lines reserved for the last record of a connection ([`Message::Leave`]), so that it never waits for room.
+const LAST: u64 = 1;
 /// What ends a record.
 const END: u64 = 1;
 
@@ -159,10 +161,10 @@ impl FastPath {
         Some((peer, self.done.to_le_bytes()))
     }
 
-    /// Whether there is room for a record of so many bytes.
+    /// Whether there is room for a record of `len` bytes and the last record of the connection.
     pub(crate) fn has_room(&mut self, len: usize) -> bool {
         let (lines, ahead) = (lines(len), self.ahead(self.put));
-        let wanted = self.put + lines + if lines > ahead { ahead } else { 0 };
+        let wanted = self.put + lines + LAST + if lines > ahead { ahead } else { 0 };
         if wanted > self.free + self.count {
             let told = u64::from_le(word(self.buf(), 0).load(Ordering::Acquire));
             // What a peer says that lies harms nobody else.
@@ -171,7 +173,8 @@ impl FastPath {
         wanted <= self.free + self.count
     }
 
-    /// Makes a record of a message, if there [`FastPath::has_room`]. The payload may be used again when this returns.
+    /// Makes a record of a message. There must be [room](FastPath::has_room), unless it is the connection's last. The payload may be used again
+    /// when this returns.
     pub(crate) fn put(&mut self, message: &Message, payload: &Payload<'_>) -> Result<Stores> {
         let len = message.head_len() + payload.len();
         let (lines, ahead) = (lines(len), self.ahead(self.put));

@@ -27,7 +27,7 @@
 //! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
 //! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
-//! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
+//! | `transport`, `links`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `trust` | keys that processes share, and the check of connect requests |
 //! | `ring` | messages by stores into the peer's NIC memory, where it can be mapped; beside it is a [`verbs::Line`] that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
@@ -67,6 +67,7 @@ mod joining;
 mod kept;
 #[cfg(test)]
 mod lies;
+mod links;
 mod making;
 mod matching;
 mod members;

@@ -326,6 +326,58 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     assert!(got[MANY..].iter().all(|got| got.to_vec() == data()));
 }
 
+/// The result of a completed receive.
+fn ended(process: &Process, key: Key) -> (Class, String) {
+    let status = process.core().with(|engine| engine.take(key)).expect("over");
+    (status.class(), status.error.map_or_else(String::new, |error| error.text.clone()))
+}
+
+/// Goal: [`Message::Leave`] can be sent while the peer receives nothing, and arrives after all earlier messages. Method: a process fills the
+/// peer's memory with messages, and leaves.
+#[test]
+fn leaving_needs_no_room_at_the_peer() {
+    for device in ["shm", "iwarp"] {
+        let both = job_on::<2>(device);
+        let message = Message::Eager { label: LABEL, answer: None };
+        let mut sent = 0;
+        let send = |engine: &mut crate::engine::Engine| {
+            engine.transport.send_now(0, &message, &Payload::Own(vec![5; 8])).expect("reached")
+        };
+        while both[1].core().with(send) {
+            sent += 1;
+        }
+        move_until(&both[1..], || both[1].core().with(|engine| engine.transport.leave(true)));
+        let got = Buffer::own(&[0; 8]).expect("memory");
+        for number in 0..sent {
+            let receiving = begin_receive(&both[0], &got);
+            move_until(&both[..1], || is_over(&both[0], receiving));
+            assert_eq!(ended(&both[0], receiving).0, Class::SUCCESS, "{number} of {sent} on {device}");
+        }
+        let receiving = begin_receive(&both[0], &got);
+        move_until(&both[..1], || is_over(&both[0], receiving));
+        let (class, text) = ended(&both[0], receiving);
+        assert!(class == Class::PROC_ABORTED && text.contains("has left"), "{text}");
+    }
+}
+
+/// Goal: messages after [`Message::Leave`] are ignored. Method: a process sends some.
+#[test]
+fn what_follows_a_farewell_is_ignored() {
+    for device in ["shm", "iwarp"] {
+        let both = job_on::<2>(device);
+        let got = Buffer::own(&[0; 8]).expect("memory");
+        let receiving = begin_receive(&both[0], &got);
+        let eager = Message::Eager { label: LABEL, answer: None };
+        say(&both[1], &[Message::Leave, Message::Leave, eager, Message::Done { id: 1, ok: true }]);
+        move_until(&both, || is_over(&both[0], receiving));
+        (0..100).for_each(|_| both.iter().for_each(Process::progress));
+        let how = ended(&both[0], receiving);
+        assert!(how.1.contains("has left"), "{device} {how:?}");
+        let receiving = begin_receive(&both[0], &got);
+        assert!(ended(&both[0], receiving).1.contains("has left"), "at once");
+    }
+}
+
 /// Takes the payload of the next message that the other process has stored, if there is one.
 fn take_stored(process: &Process) -> Option<Vec<u8>> {
     process.core().with(|engine| {

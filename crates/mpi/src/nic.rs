@@ -41,7 +41,7 @@ pub(crate) struct Sizes {
     pub(crate) record_bytes: usize,
 }
 
-/// Receives beyond the slots, for messages that need no credit: two grants of credits.
+/// Receives beyond the slots, for messages that need no credit: two grants of credits, and the peer's last message.
 pub(crate) const SPARE: u32 = 3;
 /// Reads that a connection may have under way beside its messages.
 const READS: u32 = 16;
@@ -227,6 +227,10 @@ pub(crate) struct Nic {
     /// The slab that has room, and how many connections have a part of it.
     slab: Option<(Arc<Mr>, u32)>,
     slab_connections: u32,
+    /// Slots of ended connections, for the next ones.
+    spare: Vec<Slots>,
+    /// Memory in which a lost peer may still store messages. No other connection may get it.
+    retired: Vec<Inbox>,
     /// Connections there may still be.
     room: u32,
     /// Messages are written to peers' memory.
@@ -316,6 +320,8 @@ impl Nic {
             kept,
             slab: None,
             slab_connections,
+            spare: Vec::new(),
+            retired: Vec::new(),
             room,
             writes,
             lends,
@@ -346,6 +352,10 @@ impl Nic {
             let text =
                 format!("{} has no room for another connection in its completion queue", self.device.name());
             return Err(Error::new(Class::OTHER, text));
+        }
+        if let Some(slots) = self.spare.pop() {
+            self.room -= 1;
+            return Ok(slots);
         }
         let (slab, used) = match self.slab.take() {
             Some((slab, used)) if used < self.slab_connections => (slab, used),
@@ -410,9 +420,15 @@ impl Nic {
         Ok(Reach::Own(Arc::new(register(&self.pd, bytes, access, Arc::new(()))?)))
     }
 
-    /// A connection has gone that will not be made again with the same memory.
-    pub(crate) fn give_back(&mut self) {
+    /// A connection has ended, or was given up: the completion queue has room for another.
+    pub(crate) fn give_room_back(&mut self) {
         self.room += 1;
+    }
+
+    /// Takes the memory of a connection whose queue pair is destroyed. The inbox is not used again if the peer `may_store` there.
+    pub(crate) fn give_memory_back(&mut self, (slots, inbox): (Slots, Option<Inbox>), may_store: bool) {
+        self.spare.push(slots);
+        self.retired.extend(inbox.filter(|_| may_store));
     }
 
     /// Makes bytes from an address on reachable: for the own NIC, or with `remote` for the peer to read. If they lie in `memory`, the

@@ -144,11 +144,6 @@ impl PlainNames {
             Self::Numbers(_) => UNDEFINED,
         }
     }
-
-    /// As [`Names::contain`].
-    pub(crate) fn contain(self, process: u32) -> bool {
-        matches!(self, Self::Numbers(count) if process < count)
-    }
 }
 
 impl From<PlainNames> for Names {
@@ -182,6 +177,14 @@ impl Names {
     /// Whether a process may be heard from, where any of them may.
     pub(crate) fn contain(&self, process: u32) -> bool {
         matches!(self, Self::Of(group) if group.rank_of(process).is_some())
+    }
+
+    /// Whether `is` holds for all processes of the group; false without a group.
+    pub(crate) fn all(&self, is: impl Fn(u32) -> bool) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Of(group) => (0..group.size()).filter_map(|rank| group.process(rank)).all(is),
+        }
     }
 }
 
@@ -437,6 +440,15 @@ impl Operation {
     #[inline]
     pub(crate) fn belongs(&mut self, comm: u64) {
         self.comm = comm;
+    }
+
+    /// The ranks of its possible senders, if it is a receive that has not matched.
+    pub(crate) fn names(&self) -> Option<Names> {
+        match &self.work {
+            Work::Receive(receive) => Some(receive.names.clone()),
+            Work::Plain(plain) => Some(plain.names.into()),
+            _ => None,
+        }
     }
 
     /// The receive of a message for which it has waited, if it is one.

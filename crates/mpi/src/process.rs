@@ -9,7 +9,7 @@ use portals::Matcher;
 use crate::bootstrap::Bootstrap;
 use crate::comm::Comm;
 use crate::context::Context;
-use crate::core::Core;
+use crate::core::{Core, LEAVING};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
@@ -128,18 +128,49 @@ impl Process {
         })?
     }
 
-    /// Leaves the job (`MPI_Finalize`): deletes the attributes of [`Process::alone`], waits until others have all that was sent to
-    /// them, and then for the others. Collective. Nothing works afterwards that needs others.
+    /// Leaves the job (`MPI_Finalize`): does what [`Process::end_world`] does, and announces to connected processes of other jobs that it
+    /// leaves. Collective. Nothing that needs other processes works afterwards.
     ///
     /// # Errors
-    /// A delete function's; the process manager's.
+    /// As [`Process::end_world`].
     pub fn finalize(&self) -> Result<()> {
+        self.end_world()?;
+        // After the fence no process of this job waits for another.
+        self.part(false);
+        Ok(())
+    }
+
+    /// Ends what `MPI_Init` began, while sessions go on: deletes the attributes of [`Process::alone`], waits until other processes have, or can
+    /// get, all messages to them, and waits for all processes of the job. Collective.
+    ///
+    /// # Errors
+    /// The first error of a delete function or of the process manager.
+    pub fn end_world(&self) -> Result<()> {
         self.alone.free()?;
         self.drain()?;
         self.core.bootstrap().fence()
     }
 
-    /// Waits until others have all that was sent to them.
+    /// Leaves the job without [`Process::finalize`]: announces to all connected processes that this one leaves, and ends the connections when
+    /// the announcement has arrived, or after five seconds. Peers do not report this process as lost, and have all earlier messages.
+    /// Nothing that needs other processes works afterwards.
+    pub fn leave(&self) {
+        if let Some(ni) = self.core.with(|engine| engine.portals.as_ref().map(|portals| portals.interface()))
+        {
+            ni.close();
+        }
+        self.part(true);
+    }
+
+    fn part(&self, all: bool) {
+        let deadline = self.host().after(LEAVING);
+        // A peer without the announcement by then is stopped or dead.
+        let _ =
+            self.core.wait_for("MPI_Finalize", deadline, |engine| engine.transport.leave(all).then_some(()));
+        self.core.with(|engine| engine.transport.close(all));
+    }
+
+    /// Waits until others have, or can get, all that was sent to them.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.

@@ -30,6 +30,8 @@ pub(crate) const WORDS: usize = 2 * LINE;
 const WORD: usize = 8;
 /// How many lines are before the ring.
 const BEFORE: usize = 3;
+/// Lines reserved for the last record of a connection ([`Message::Leave`]), so that it never waits for room.
+const LAST: u64 = 1;
 /// Of how many parts of the ring the receiver tells when it is done with one.
 const PARTS: u64 = 4;
 
@@ -274,7 +276,7 @@ impl Outbox {
         let count = lines(len).checked_sub(BEFORE as u64)?;
         let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
         // Behind the longest record one's worth may be lost at the end, and of a part the receiver does not tell.
-        if !is_ring || 2 * lines(longest) + 1 + count / PARTS > count {
+        if !is_ring || 2 * lines(longest) + 1 + LAST + count / PARTS > count {
             return None;
         }
         let memory = qp.map(RemoteAddr { addr: offer.addr, rkey: offer.rkey }, len).ok()?;
@@ -287,13 +289,13 @@ impl Outbox {
         &self.memory
     }
 
-    /// Whether there is room for a record of so many bytes.
+    /// Whether there is room for a record of `len` bytes and the last record of the connection.
     #[inline]
     pub(crate) fn has_room(&mut self, len: usize) -> bool {
         let lines = lines(len);
         let ahead = self.shape.ahead(self.next);
         let lost = if lines > ahead { ahead } else { 0 };
-        let end = self.next + lost + lines + 1;
+        let end = self.next + lost + lines + 1 + LAST;
         end <= self.free + self.shape.count() || self.has_room_by_now(end)
     }
 
@@ -306,7 +308,8 @@ impl Outbox {
         end <= self.free + self.shape.count()
     }
 
-    /// Stores a message, if there [`Outbox::has_room`]. The payload may be used again when this returns.
+    /// Stores a message. There must be [room](Outbox::has_room), unless it is the connection's last. The payload may be used again when this
+    /// returns.
     pub(crate) fn put(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
         let len = message.head_len() + payload.len();
         let at = self.begin(len);

@@ -55,6 +55,11 @@ impl Strangers {
         self.known.is_empty()
     }
 
+    /// Whether a process belongs to this process's job.
+    pub(crate) fn is_of_job(&self, process: u32) -> bool {
+        process < self.size
+    }
+
     /// Who a process is.
     pub(crate) fn identity(&self, process: u32) -> Identity {
         match self.of(process) {

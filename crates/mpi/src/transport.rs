@@ -15,6 +15,7 @@ use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
 use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken, of_completion};
 use crate::error::{Class, Error, Result};
+use crate::links::Links;
 use crate::matching::Match;
 use crate::memory::Piece;
 use crate::nic::{COPIED_MAX, Cut, Nic, Port, Reach};
@@ -23,7 +24,7 @@ use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
 use crate::tool::{Chosen, Traffic};
 use crate::trust::{Door, JobSecret, Keyring, PROTOCOL};
-use crate::wire::{CROSSED, Exposed, Label, Message, NOT_YET, Offer, STRANGER};
+use crate::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, Offer, STRANGER};
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
 /// ended is told of by the device.
@@ -59,6 +60,13 @@ pub(crate) enum Event {
         /// Why.
         error: Error,
     },
+    /// A process has left in order. All its messages have been received before.
+    Left {
+        /// Which.
+        process: u32,
+        /// The error of operations that wait for it.
+        error: Error,
+    },
 }
 
 /// Where a connection keeps a message.
@@ -82,7 +90,15 @@ enum PeerState {
     Asking(usize),
     Answering(usize),
     Open(usize),
-    Lost(Error),
+    Gone(Gone),
+}
+
+/// Why a process cannot be reached any more.
+#[derive(Clone, Debug)]
+struct Gone {
+    error: Error,
+    /// It has left in order.
+    has_left: bool,
 }
 
 #[derive(Debug)]
@@ -171,10 +187,18 @@ pub(crate) struct Transport {
     nics: Vec<Nic>,
     known: Places,
     peers: Vec<Peer>,
-    /// By number; what is over stays, as events may still lie in its slots.
-    connections: Vec<Connection>,
-    /// Of each, whether this process asked for it.
-    asked: Vec<bool>,
+    connections: Links,
+    /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers to their
+    /// slots.
+    ended: Vec<(usize, bool)>,
+    /// Connections that have not ended though the peers have left: the peer's device may still wait for an acknowledgement.
+    left: Vec<usize>,
+    /// Attempts that lost against the peer's own, until they are answered.
+    given_up: Vec<usize>,
+    /// The peer of each connection, in the order in which they began, and whether this process asked.
+    begun: Vec<(u32, bool)>,
+    /// The traffic of connections that have ended.
+    past: Vec<(u32, Traffic)>,
     /// Connect requests of this process that have no answer yet, by the number of the connection.
     attempts: BTreeMap<usize, Pending>,
     /// Checks the requests of others; shared with the devices.
@@ -193,8 +217,10 @@ pub(crate) struct Transport {
     pub(crate) chosen: Chosen,
     /// How often memory was reached by the region of all memory, and by one of its own.
     pub(crate) reached: [u64; 2],
-    /// Somebody is lost.
+    /// A process is lost or has left.
     has_lost: bool,
+    /// This process leaves, and accepts no connection any more.
+    leaves: bool,
 }
 
 impl std::fmt::Debug for Transport {
@@ -243,8 +269,12 @@ impl Transport {
             nics,
             known: Places::of(size),
             peers: Vec::new(),
-            connections: Vec::new(),
-            asked: Vec::new(),
+            connections: Links::default(),
+            ended: Vec::new(),
+            left: Vec::new(),
+            given_up: Vec::new(),
+            begun: Vec::new(),
+            past: Vec::new(),
             attempts: BTreeMap::new(),
             door,
             nonces: Nonces::new(own.derive("nonces", &[])),
@@ -256,6 +286,7 @@ impl Transport {
             chosen: Chosen::default(),
             reached: [0; 2],
             has_lost: false,
+            leaves: false,
             bootstrap,
         })
     }
@@ -404,14 +435,24 @@ impl Transport {
         Ok(reach)
     }
 
-    /// Whether a process is lost, and why.
+    /// The error of operations that name a process, if it is lost or has left.
     #[inline]
     pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
+        self.gone(process).map(|gone| &gone.error)
+    }
+
+    /// As [`Transport::lost`], for a process that has not left in order: memory that it has shared may be invalid.
+    pub(crate) fn broken(&self, process: u32) -> Option<&Error> {
+        self.gone(process).filter(|gone| !gone.has_left).map(|gone| &gone.error)
+    }
+
+    #[inline]
+    fn gone(&self, process: u32) -> Option<&Gone> {
         if !self.has_lost {
             return None;
         }
         match &self.peers.get(self.known.get(process))?.way {
-            PeerState::Lost(error) => Some(error),
+            PeerState::Gone(gone) => Some(gone),
             _ => None,
         }
     }
@@ -583,7 +624,8 @@ impl Transport {
 
     /// What has left for each process that there is or was a connection to; one may come more than once.
     pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
-        self.connections.iter().map(|connection| (connection.process, &connection.traffic))
+        let present = self.connections.iter().map(|connection| (connection.process, &connection.traffic));
+        present.chain(self.past.iter().map(|(process, traffic)| (*process, traffic)))
     }
 
     /// Messages and accesses that wait.
@@ -593,7 +635,7 @@ impl Transport {
 
     /// The connections that there are or were, in the order in which this side began them: to whom, and whether it asked.
     pub(crate) fn begun(&self) -> impl Iterator<Item = (u32, bool)> {
-        self.connections.iter().zip(&self.asked).map(|(connection, asked)| (connection.process, *asked))
+        self.begun.iter().copied()
     }
 
     /// How many connections are open.
@@ -607,7 +649,52 @@ impl Transport {
             && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
     }
 
-    /// The next event that has come by a queue, or of a peer that is lost.
+    /// Announces to connected processes, or with `all` false to those of other jobs, that this process leaves; returns whether the
+    /// announcement has arrived everywhere. From now on connect requests are rejected.
+    pub(crate) fn leave(&mut self, all: bool) -> bool {
+        self.leaves = true;
+        let mut have_heard = true;
+        for at in self.announced_to(all) {
+            match self.peers[at].way {
+                PeerState::Open(number) => match self.connections[number].leave(&self.host) {
+                    Ok(has_heard) => have_heard &= has_heard,
+                    Err(error) => drop(self.lose(at, error)),
+                },
+                // Neither state lasts: the peer answers, sends its first message, or is lost.
+                PeerState::Asking(_) | PeerState::Answering(_) => have_heard = false,
+                PeerState::None | PeerState::Gone(_) => {}
+            }
+        }
+        have_heard
+    }
+
+    /// Whether this process has begun to leave.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves
+    }
+
+    /// Ends the connections that [`Transport::leave`] has used. Their memory stays.
+    pub(crate) fn close(&mut self, all: bool) {
+        for at in self.announced_to(all) {
+            if let Some(number) = self.number_of(at) {
+                let error = Error::new(Class::OTHER, "this process has left the job");
+                self.end(number);
+                self.set_gone(at, Gone { error, has_left: true });
+            }
+        }
+    }
+
+    /// Whether this process has left, and its memory may hold messages that a peer has not read.
+    pub(crate) fn is_needed(&mut self) -> bool {
+        self.leaves && self.connections.iter_mut().any(Connection::is_needed)
+    }
+
+    fn announced_to(&self, all: bool) -> Vec<usize> {
+        let is_told = |process| all || !self.strangers.is_of_job(process);
+        (0..self.peers.len()).filter(|at| is_told(self.peers[*at].process)).collect()
+    }
+
+    /// The next event from the devices' queues, or about a peer that is lost or has left.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -661,6 +748,9 @@ impl Transport {
     /// Looks for messages; at all queues, or with `brief` also once in a while only where messages come without completions.
     pub(crate) fn poll(&mut self, brief: bool) {
         self.polls = if brief { self.polls.saturating_sub(1) } else { 0 };
+        if self.polls == 0 && !self.ended.is_empty() && self.events.is_empty() {
+            self.drop_ended();
+        }
         for port in 0..self.nics.len() {
             if self.polls > 0 && self.nics[port].maps_peers() {
                 continue;
@@ -688,7 +778,8 @@ impl Transport {
     /// Whether a peer may have stored another message, or nonsense.
     #[inline]
     pub(crate) fn has_stored(&mut self, number: usize) -> bool {
-        self.connections[number].has_stored()
+        // The caller may have remembered this place before the connection ended.
+        self.connections.get_mut(number).is_some_and(Connection::has_stored)
     }
 
     /// The next message that a peer has stored, as [`Event::Received`] has it.
@@ -696,6 +787,10 @@ impl Transport {
         let connection = &mut self.connections[number];
         let from = connection.process;
         match connection.stored() {
+            Ok(Some((what, _))) if what.message == Message::Leave => {
+                self.leaves_now(self.known.get(from), number);
+                None
+            }
             Ok(Some((what, held))) => Some((from, what, HeldAt { connection: number, held })),
             Ok(None) => None,
             Err(error) => {
@@ -753,25 +848,31 @@ impl Transport {
     }
 
     fn connection_of(&self, peer: usize) -> Option<&Connection> {
+        self.number_of(peer).map(|number| &self.connections[number])
+    }
+
+    /// The place of the connection to a peer, or of the attempt to make one.
+    fn number_of(&self, peer: usize) -> Option<usize> {
         match self.peers[peer].way {
             PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
-                Some(&self.connections[number])
+                Some(number)
             }
-            PeerState::None | PeerState::Lost(_) => None,
+            PeerState::None | PeerState::Gone(_) => None,
         }
     }
 
     fn completed(&mut self, wc: &Wc) {
         let (number, slot) = of_completion(wc);
-        let Some(connection) = self.connections.get_mut(number) else { return };
+        let Some(number) = self.connections.place_of(number) else { return };
+        let connection = &mut self.connections[number];
         let (process, at) = (connection.process, self.known.get(connection.process));
-        let current = match self.peers[at].way {
-            PeerState::Asking(now) | PeerState::Answering(now) | PeerState::Open(now) => now == number,
-            PeerState::None | PeerState::Lost(_) => false,
-        };
-        if !current {
+        if self.number_of(at) != Some(number) {
+            if !wc.is_ok() {
+                self.has_ended(number);
+            }
             return;
         }
+        let connection = &mut self.connections[number];
         if !wc.is_ok() {
             let why = format!("a request on its connection ended with {:?}", wc.status);
             self.lose(at, Error::lost(process, why));
@@ -785,6 +886,7 @@ impl Transport {
                 }
             }
             Some(slot) => match connection.received(slot, wc.byte_len) {
+                Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
                 Ok(what) => {
                     let place = HeldAt { connection: number, held: Held::Slot(slot) };
                     self.events.push_back(Event::Received { from: process, what, place });
@@ -827,35 +929,96 @@ impl Transport {
         }
     }
 
-    /// Gives a peer up; returns what to tell of it.
+    /// Gives a peer up; returns the error to report. A peer that has left in order is reported as such.
     fn lose(&mut self, at: usize, error: Error) -> Error {
         let process = self.peers[at].process;
         let error = match error.class {
             Class::PROC_ABORTED => error,
             _ => Error::lost(process, error.text),
         };
-        if let Some(number) = match self.peers[at].way {
-            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
-                Some(number)
-            }
-            PeerState::None => None,
-            PeerState::Lost(_) => return error,
-        } {
+        if let PeerState::Gone(_) = self.peers[at].way {
+            return error;
+        }
+        let number = self.number_of(at);
+        if let Some(number) = number {
             // What it has stored before that counts, whatever the loss was learnt by.
             while let Ok(Some((what, held))) = self.connections[number].stored() {
+                if what.message == Message::Leave {
+                    self.leaves_now(at, number);
+                    self.has_ended(number);
+                    return Error::left(process);
+                }
                 let place = HeldAt { connection: number, held };
                 self.events.push_back(Event::Received { from: process, what, place });
             }
-            self.attempts.remove(&number);
-            self.connections[number].open = false;
-            self.connections[number].qp().to_error();
-            self.stored_to.retain(|other| *other != number);
         }
-        self.peers[at].way = PeerState::Lost(error.clone());
+        self.events.push_back(Event::Lost { process, error: error.clone() });
+        let gone = Gone { error: error.clone(), has_left: false };
+        if let Some(number) = number {
+            self.end(number);
+            self.ended.push((number, true));
+        }
+        self.set_gone(at, gone);
+        error
+    }
+
+    /// A peer has sent [`Message::Leave`]. The connection stays until the peer ends it: the peer's device may wait for an acknowledgement.
+    fn leaves_now(&mut self, at: usize, number: usize) {
+        let process = self.peers[at].process;
+        let gone = Gone { error: Error::left(process), has_left: true };
+        self.events.push_back(Event::Left { process, error: gone.error.clone() });
+        self.connections[number].left();
+        self.unlist(number);
+        self.left.push(number);
+        self.set_gone(at, gone);
+    }
+
+    /// Ends a connection.
+    fn end(&mut self, number: usize) {
+        self.attempts.remove(&number);
+        self.connections[number].open = false;
+        self.connections[number].qp().to_error();
+        self.unlist(number);
+    }
+
+    /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks all of
+    /// them.
+    fn unlist(&mut self, number: usize) {
+        if let Some(place) = self.stored_to.iter().position(|other| *other == number) {
+            self.stored_to.remove(place);
+            self.turn -= usize::from(place < self.turn);
+        }
+    }
+
+    fn set_gone(&mut self, at: usize, gone: Gone) {
+        self.peers[at].way = PeerState::Gone(gone);
         self.has_lost = true;
         self.peers[at].queue.clear();
-        self.events.push_back(Event::Lost { process, error: error.clone() });
-        error
+    }
+
+    /// A connection whose peer has left, or an attempt that was given up, has ended.
+    fn has_ended(&mut self, number: usize) {
+        for list in [&mut self.left, &mut self.given_up] {
+            if let Some(place) = list.iter().position(|other| *other == number) {
+                list.swap_remove(place);
+                self.ended.push((number, false));
+            }
+        }
+    }
+
+    /// Drops connections that have ended. Completions that are still in a queue are ignored from now on.
+    fn drop_ended(&mut self) {
+        for (number, may_store) in std::mem::take(&mut self.ended) {
+            let Some(connection) = self.connections.remove(number) else { continue };
+            let nic = &mut self.nics[connection.port];
+            if connection.has_room {
+                nic.give_room_back();
+            }
+            if connection.traffic != Traffic::default() {
+                self.past.push((connection.process, connection.traffic));
+            }
+            nic.give_memory_back(connection.into_memory(), may_store);
+        }
     }
 
     /// The peer of this number, connecting to it if that has not begun.
@@ -865,7 +1028,7 @@ impl Transport {
             self.ask(at).map_err(|error| self.lose(at, error))?;
         }
         match &self.peers[at].way {
-            PeerState::Lost(error) => Err(error.clone()),
+            PeerState::Gone(gone) => Err(gone.error.clone()),
             _ => Ok(at),
         }
     }
@@ -900,26 +1063,32 @@ impl Transport {
     }
 
     fn ask(&mut self, at: usize) -> Result<()> {
-        let (process, number) = (self.peers[at].process, self.connections.len());
+        let process = self.peers[at].process;
         let way = self.way_to(process)?;
-        let is_lower = self.is_before(process);
-        let connection = Connection::new(&mut self.nics[way.port], way.port, number, (is_lower, process))?;
-        self.connect_by(connection, true);
+        let connection = self.new_connection(way.port, process)?;
+        let number = self.connect_by(connection, true);
         self.peers[at].way = PeerState::Asking(number);
         self.ask_by(number, &way)
     }
 
-    /// Takes a new connection in, for which this process asked or the peer.
-    fn connect_by(&mut self, connection: Connection, asked: bool) {
-        self.asked.push(asked);
-        if connection.is_stored_to() {
-            self.stored_to.push(self.connections.len());
+    /// Makes a connection for the next place.
+    fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
+        let is_lower = self.is_before(process);
+        let full = || Error::new(Class::OTHER, "this process has as many connections as it can name");
+        let number = self.connections.vacancy().ok_or_else(full)?;
+        Connection::new(&mut self.nics[port], port, number, (is_lower, process))
+    }
+
+    /// Adds a new connection, for which this process (`asked`) or the peer asked; returns its place.
+    fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
+        self.begun.push((connection.process, asked));
+        let (process, is_stored_to) = (connection.process, connection.is_stored_to());
+        let number = self.connections.insert(connection);
+        debug_assert!(self.connections[number].process == process);
+        if is_stored_to {
+            self.stored_to.push(number);
         }
-        // In jobs of thousands, what a doubled list has too much is a tenth of all memory.
-        if self.connections.len() == self.connections.capacity() {
-            self.connections.reserve_exact(self.connections.len() / 4 + 2);
-        }
-        self.connections.push(connection);
+        number
     }
 
     fn ask_again(&mut self, number: usize) -> Result<()> {
@@ -960,8 +1129,8 @@ impl Transport {
             CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
             CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
         };
-        let Some((at, number)) = self.current(port, qp_num) else { return };
-        match outcome.and_then(|said| self.check_reply(number, &said)) {
+        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
+        match outcome.and_then(|said| self.check_reply(at, number, &said)) {
             Ok(()) => self.opened(at, number),
             Err(why) => {
                 // What it sent before that counts.
@@ -974,8 +1143,8 @@ impl Transport {
 
     /// Checks that the reply to a request of this process comes from the peer that was meant, and takes the peer's offer. The accepting side has
     /// checked the request instead.
-    fn check_reply(&mut self, number: usize, said: &[u8]) -> Result<(), String> {
-        if !self.asked[number] {
+    fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
+        if let PeerState::Answering(_) = self.peers[at].way {
             return Ok(());
         }
         let Some(pending) = self.attempts.remove(&number) else { return Err("it was not asked".to_owned()) };
@@ -988,8 +1157,12 @@ impl Transport {
 
     /// The peer has refused a request of this process.
     fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
-        let Some((at, number)) = self.current(port, qp_num) else { return };
+        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
         let Some(pending) = self.attempts.remove(&number) else { return };
+        if said.starts_with(LEFT) {
+            self.leaves_now(at, number);
+            return self.has_ended(number);
+        }
         let lost = |why| Err(Error::lost(self.peers[at].process, why));
         let asked = match pending.attempt.rejected(said) {
             // The peer has an attempt of its own that counts, or has just started. Asking again until its request is here costs little,
@@ -1009,12 +1182,7 @@ impl Transport {
 
     /// The peer and the connection that a queue pair belongs to; `None` for an attempt that was given up.
     fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
-        let mut numbers = self.peers.iter().enumerate().filter_map(|(at, peer)| match peer.way {
-            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
-                Some((at, number))
-            }
-            PeerState::None | PeerState::Lost(_) => None,
-        });
+        let mut numbers = (0..self.peers.len()).filter_map(|at| Some((at, self.number_of(at)?)));
         numbers.find(|(_, number)| {
             let connection = &self.connections[*number];
             connection.port == port && connection.qp().num() == qp_num
@@ -1029,6 +1197,18 @@ impl Transport {
         self.pump(at);
     }
 
+    /// Handles an event of a connection that was given up, or whose peer has left.
+    fn old_event(&mut self, port: usize, qp_num: u32) {
+        let old = self.left.iter().chain(&self.given_up).copied();
+        let is_it = |number: &usize| {
+            let connection = &self.connections[*number];
+            connection.port == port && connection.qp().num() == qp_num
+        };
+        if let Some(number) = old.clone().find(is_it) {
+            self.has_ended(number);
+        }
+    }
+
     /// A request has passed the door.
     fn asked(&mut self, port: usize, mut request: ConnectRequest) {
         let me = self.strangers.identity(self.rank);
@@ -1037,12 +1217,15 @@ impl Transport {
         let known = proved.and_then(|proved| Some((from(&proved)?, proved)));
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
         let Some((from, proved)) = known else { return drop(request.reject(STRANGER)) };
+        if self.leaves {
+            return drop(request.reject(LEFT));
+        }
         let at = self.acquaint(from);
         let stage = match self.peers[at].way {
             PeerState::None => Stage::None,
             PeerState::Asking(_) => Stage::Asking,
             PeerState::Answering(_) => Stage::Answering,
-            PeerState::Open(_) | PeerState::Lost(_) => Stage::Over,
+            PeerState::Open(_) | PeerState::Gone(_) => Stage::Over,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
@@ -1056,9 +1239,8 @@ impl Transport {
     }
 
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
-        let (process, number) = (self.peers[at].process, self.connections.len());
-        let is_lower = self.is_before(process);
-        let mut connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
+        let process = self.peers[at].process;
+        let mut connection = self.new_connection(port, process)?;
         if let Some(offer) = Offer::parse(proved.offer()) {
             connection.is_offered(offer);
         }
@@ -1067,11 +1249,13 @@ impl Transport {
         let reply = self.door.accept(proved, connection.offer()).ok_or_else(replayed)?;
         let param = ConnParam::with_private_data(reply);
         let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
-        self.connect_by(connection, false);
+        let number = self.connect_by(connection, false);
         if let PeerState::Asking(given_up) = self.peers[at].way {
             self.attempts.remove(&given_up);
-            self.nics[self.connections[given_up].port].give_back();
-            self.stored_to.retain(|other| *other != given_up);
+            self.connections[given_up].has_room = false;
+            self.nics[self.connections[given_up].port].give_room_back();
+            self.unlist(given_up);
+            self.given_up.push(given_up);
         }
         self.peers[at].way = PeerState::Answering(number);
         Ok(accepted?)

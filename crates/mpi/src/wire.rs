@@ -131,6 +131,8 @@ pub(crate) enum Message {
     },
     /// Nothing but credits.
     Credit,
+    /// The sender leaves: this is its last message, it needs nothing from the receiver any more, and will end the connection.
+    Leave,
 }
 
 const EAGER: u8 = 1;
@@ -146,6 +148,7 @@ const PART: u8 = 11;
 const CLEAR: u8 = 12;
 const WITHDRAW: u8 = 13;
 const WITHDRAWN: u8 = 14;
+const LEAVE: u8 = 15;
 
 /// The bit that says that the sender of a request waits; the others are the bytes that it brings.
 const WAITS: u32 = 1 << 31;
@@ -198,7 +201,7 @@ impl Message {
     /// Bytes before the payload.
     pub(crate) fn head_len(&self) -> usize {
         match self {
-            Self::Eager { answer: None, .. } | Self::Credit => HEAD,
+            Self::Eager { answer: None, .. } | Self::Credit | Self::Leave => HEAD,
             Self::Eager { answer: Some(_), .. }
             | Self::Done { .. }
             | Self::Copied { .. }
@@ -270,6 +273,7 @@ impl Message {
                 (if matches!(self, Self::Ask { .. }) { ASK } else { DIFFERS }, label)
             }
             Self::Credit => (CREDIT, Label::default()),
+            Self::Leave => (LEAVE, Label::default()),
         };
         put(0, &[kind]);
         put(2, &credits.to_le_bytes());
@@ -311,6 +315,7 @@ impl Message {
                 if bytes[0] == ASK { Self::Ask { label, called } } else { Self::Differs { label, called } }
             }
             CREDIT => Self::Credit,
+            LEAVE => Self::Leave,
             _ => return None,
         };
         let payload = len.checked_sub(message.head_len())?;
@@ -372,6 +377,8 @@ pub(crate) const CROSSED: &[u8] = b"crossed";
 pub(crate) const STRANGER: &[u8] = b"stranger";
 /// Why a connection is refused: the process has just started and does not have the job's key yet. The peer asks again.
 pub(crate) const NOT_YET: &[u8] = b"not yet";
+/// Reason of a rejection: the process leaves the job and accepts no connection any more.
+pub(crate) const LEFT: &[u8] = b"left";
 
 /// Memory that a process offers its peer to store messages in: the offer of a connect request, and of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -450,6 +457,7 @@ mod tests {
                 }
             ),
             Just(Message::Credit),
+            Just(Message::Leave),
         ]
     }
 

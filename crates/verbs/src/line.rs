@@ -93,20 +93,20 @@ impl Line {
     pub fn is_free(&mut self) -> bool {
         let is_free = has_heard(self.theirs(), self.put);
         if !is_free {
-            self.tell();
+            self.acknowledge();
         }
         is_free
     }
 
-    /// Whether the peer may not have taken the last message: it has not said so.
+    /// Whether the peer has not acknowledged the last message.
     pub fn is_held(&self) -> bool {
         let head = self.theirs();
         head != 0 && !has_heard(head, self.put)
     }
 
-    /// Tells the peer which of its messages this side is done with, where it says nothing else.
+    /// Acknowledges the messages that this side is done with, without a message of its own.
     #[inline]
-    pub fn tell(&mut self) {
+    pub fn acknowledge(&mut self) {
         if self.told != self.done {
             self.told = self.done;
             let head = &self.words[self.mine];

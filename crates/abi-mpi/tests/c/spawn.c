@@ -1,5 +1,6 @@
-/* Jobs that start others: all ranks of the first job start two more of this program, twice, and then two programs at once; parents and
- * children speak across and in one communicator. With TEST_MISSING, a program that is not there is asked for before. */
+/* Jobs that start others: all ranks of the first job start two more of this program, TEST_ROUNDS times (2), and then two programs at once;
+ * parents and children speak across and in one communicator, and the children leave at once. With TEST_MISSING, the first call asks for a
+ * program that does not exist. */
 #include "check.h"
 
 static int rank, size;
@@ -28,9 +29,10 @@ static void start(char *program) {
     int codes[3] = {-1, -1, -1}, many[] = {1, 2};
     MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
     MPI_Comm children;
+    int rounds = getenv("TEST_ROUNDS") ? atoi(getenv("TEST_ROUNDS")) : 2;
     if (getenv("TEST_MISSING"))
         FAILS(MPI_ERR_SPAWN, MPI_Comm_spawn("/nowhere/program", words, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, codes));
-    for (int turn = 0; turn < 2; turn++) {
+    for (int turn = 0; turn < rounds; turn++) {
         OK(MPI_Comm_spawn(program, words, 2, MPI_INFO_NULL, size - 1, MPI_COMM_WORLD, &children, codes));
         CHECK(codes[0] == MPI_SUCCESS && codes[1] == MPI_SUCCESS);
         talk(children, 0);

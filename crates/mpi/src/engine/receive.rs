@@ -185,7 +185,8 @@ impl Engine {
                     }
                     self.received_short(number, &short);
                 }
-                Next::Other => self.received_other(number),
+                Next::Other if self.received_other(number) => {}
+                Next::Other => return Stored::Unknown,
                 Next::Nothing => return Stored::Nothing(Some(number)),
             }
         }
@@ -295,18 +296,19 @@ impl Engine {
         for _ in 0..STORED_MAX {
             match self.transport.next(number) {
                 Next::Short(short) => self.received_short(number, &short),
-                Next::Other => self.received_other(number),
-                Next::Nothing => return,
+                Next::Other if self.received_other(number) => {}
+                Next::Other | Next::Nothing => return,
             }
         }
     }
 
-    fn received_other(&mut self, number: usize) {
-        if let Some((from, what, place)) = self.transport.next_stored(number) {
-            self.host.charge_step(Step::Event, 1);
-            self.received(from, &what, place);
-            self.transport.release(place, &what.message);
-        }
+    /// Receives the next message, of any kind; false if the connection ended instead.
+    fn received_other(&mut self, number: usize) -> bool {
+        let Some((from, what, place)) = self.transport.next_stored(number) else { return false };
+        self.host.charge_step(Step::Event, 1);
+        self.received(from, &what, place);
+        self.transport.release(place, &what.message);
+        true
     }
 
     #[inline(always)]

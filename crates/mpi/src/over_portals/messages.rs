@@ -425,6 +425,11 @@ impl Portals {
         self.over.pop_front()
     }
 
+    /// The interface that matches.
+    pub(crate) fn interface(&self) -> Ni {
+        self.ni.clone()
+    }
+
     /// Whether all that was sent has left, and was got where it has to be, and nobody waits for data or an answer of this process's.
     pub(crate) fn is_drained(&self) -> bool {
         self.under_way == 0 && self.ni.is_idle()

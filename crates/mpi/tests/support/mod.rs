@@ -123,7 +123,7 @@ fn rank_body(
 }
 
 /// Ends the program when a rank panics: the others would wait for it.
-struct Alarm;
+pub(crate) struct Alarm;
 
 impl Drop for Alarm {
     fn drop(&mut self) {

@@ -523,9 +523,8 @@ impl Sending {
         open.split_off(arrived)
     }
 
-    /// What still goes out when the connection ends: answers, a receipt, and the Terminate if there is one. Returns what the socket did
-    /// not take at once; payload that has not begun is left out. `None` where nothing can be said: then the peer finds the
-    /// connection reset.
+    /// Sends the last bytes of a connection: answers, a receipt, and the Terminate if there is one. Returns the bytes that the socket
+    /// did not accept; payload that has not begun is left out. `None` if the stream has a gap: then the connection is reset.
     pub(super) fn last_words(&mut self, lent: &mut Lent<'_>, code: Option<TerminateCode>) -> Option<Vec<u8>> {
         self.send_last(lent);
         self.drain_machine(lent);
