@@ -1,14 +1,15 @@
-//! Limits by the environment: what is granted to a program that asks for none, as the reference names them (`PTL_LIM_MAX_ENTRIES` and
-//! others).
+//! Limits from the environment, by the reference's names (`PTL_LIM_MAX_ENTRIES` and others): the defaults for limits that a program does
+//! not set.
 
 use portals::Limits;
 
-/// What programs are granted that ask for nothing.
+/// The limits of a program that sets none.
 pub(crate) fn of_environment() -> Limits {
     named(|name| std::env::var(name).ok())
 }
 
-/// The default limits, but for those that `value` gives as a decimal number. What is out of bounds becomes the nearest that is not.
+/// The default limits, except for those of which `value` returns a decimal number. A number out of bounds becomes the nearest within, and 0 the
+/// default.
 fn named(value: impl Fn(&str) -> Option<String>) -> Limits {
     let long = |name: &str, default: u64| {
         let value = value(&format!("PTL_LIM_{name}"));
@@ -16,7 +17,7 @@ fn named(value: impl Fn(&str) -> Option<String>) -> Limits {
     };
     let short = |name: &str, default: u32| u32::try_from(long(name, default.into())).unwrap_or(u32::MAX);
     let unnamed = Limits::default();
-    Limits::grant(Some(&Limits {
+    let named = Limits {
         max_entries: short("MAX_ENTRIES", unnamed.max_entries),
         max_unexpected_headers: short("MAX_UNEXPECTED_HEADERS", unnamed.max_unexpected_headers),
         max_mds: short("MAX_MDS", unnamed.max_mds),
@@ -33,7 +34,8 @@ fn named(value: impl Fn(&str) -> Option<String>) -> Limits {
         max_war_ordered_size: long("MAX_WAR_ORDERED_SIZE", unnamed.max_war_ordered_size),
         max_volatile_size: long("MAX_VOLATILE_SIZE", unnamed.max_volatile_size),
         features: unnamed.features,
-    }))
+    };
+    Limits::grant(Some(&named), &unnamed)
 }
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ mod tests {
             "PTL_LIM_MAX_PT_INDEX" => Some("1".into()),
             "PTL_LIM_MAX_MSG_SIZE" => Some("4096".into()),
             "PTL_LIM_MAX_ENTRIES" => Some(u64::MAX.to_string()),
+            "PTL_LIM_MAX_CTS" => Some("0".into()),
             _ => None,
         });
         let most = Limits::MOST.max_entries;

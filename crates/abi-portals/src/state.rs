@@ -83,10 +83,7 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
             Some(node) => node.clone(),
             None => state.node.insert(self::node(pid)?).clone(),
         };
-        let granted = match &desired {
-            Some(desired) => Limits::grant(Some(desired)),
-            None => limits::of_environment(),
-        };
+        let granted = Limits::grant(desired.as_ref(), &limits::of_environment());
         // As many as handles can name, less those that rest.
         let most = PLACES - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };

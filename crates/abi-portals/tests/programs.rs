@@ -78,6 +78,11 @@ fn nonsense_is_answered() {
     assert!(run("nonsense", "shm").is_none_or(|said| said.starts_with("all answered")));
 }
 
+#[test]
+fn limits_of_zero_are_the_defaults_and_others_are_bounded() {
+    assert!(run("limits", "shm").is_none_or(|said| said == "limits are granted\n"));
+}
+
 /// Has 64 processes put to one that has room for 16 messages; whether it ever refused some.
 fn flood(kind: &str, device: &str, flow: &str) {
     let variables = [("NICETY_DEVICE", device), ("NICETY_PORTALS_FLOW", flow)];

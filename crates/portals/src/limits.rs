@@ -80,28 +80,42 @@ impl Limits {
     /// The least index that a portal table has to go to.
     pub const PT_INDEX_LEAST: u32 = 63;
 
-    /// What is granted to who asks for these: never more than [`Limits::MOST`], and less where less is asked for, but at least one of
-    /// each thing and a table up to [`Limits::PT_INDEX_LEAST`]. Ordered and volatile sizes are never below what the standard demands.
+    /// The least bytes of an atomic operation that fetches, as in Sandia's reference: one 64-bit integer.
+    pub const FETCH_LEAST: u64 = 8;
+
+    /// The limits that an interface has if a program desires these; `default` without any. A desired limit of 0 is unset, and becomes the
+    /// default as well: programs clear the structure, or were written before a field was added to it. A desired limit is granted
+    /// exactly between the least and [`Limits::MOST`]. The least are [`Limits::PT_INDEX_LEAST`], [`Limits::FETCH_LEAST`], and 64 and 8
+    /// bytes in order, as `ptl_ni_limits_t` demands.
     #[must_use]
-    pub fn grant(desired: Option<&Self>) -> Self {
-        let Some(desired) = desired else { return Self::default() };
-        let (most, some) = (Self::MOST, |desired: u32, most: u32| desired.clamp(1, most));
+    pub fn grant(desired: Option<&Self>, default: &Self) -> Self {
+        let Some(desired) = desired else { return *default };
+        let most = Self::MOST;
+        let count =
+            |desired: u32, default: u32, most: u32| if desired == 0 { default } else { desired.min(most) };
+        let size =
+            |desired: u64, default: u64, most: u64| if desired == 0 { default } else { desired.min(most) };
+        macro_rules! granted {
+            ($limit:ident: $field:ident) => {
+                $limit(desired.$field, default.$field, most.$field)
+            };
+        }
         Self {
-            max_entries: some(desired.max_entries, most.max_entries),
-            max_unexpected_headers: some(desired.max_unexpected_headers, most.max_unexpected_headers),
-            max_mds: some(desired.max_mds, most.max_mds),
-            max_cts: some(desired.max_cts, most.max_cts),
-            max_eqs: some(desired.max_eqs, most.max_eqs),
-            max_pt_index: desired.max_pt_index.clamp(Self::PT_INDEX_LEAST, most.max_pt_index),
-            max_iovecs: some(desired.max_iovecs, most.max_iovecs),
-            max_list_size: some(desired.max_list_size, most.max_list_size),
-            max_triggered_ops: some(desired.max_triggered_ops, most.max_triggered_ops),
-            max_msg_size: desired.max_msg_size.min(most.max_msg_size),
-            max_atomic_size: desired.max_atomic_size.min(most.max_atomic_size),
-            max_fetch_atomic_size: desired.max_fetch_atomic_size.min(most.max_fetch_atomic_size),
-            max_waw_ordered_size: desired.max_waw_ordered_size.clamp(64, most.max_waw_ordered_size),
-            max_war_ordered_size: desired.max_war_ordered_size.clamp(8, most.max_war_ordered_size),
-            max_volatile_size: desired.max_volatile_size.min(most.max_volatile_size),
+            max_entries: granted!(count: max_entries),
+            max_unexpected_headers: granted!(count: max_unexpected_headers),
+            max_mds: granted!(count: max_mds),
+            max_cts: granted!(count: max_cts),
+            max_eqs: granted!(count: max_eqs),
+            max_pt_index: granted!(count: max_pt_index).max(Self::PT_INDEX_LEAST),
+            max_iovecs: granted!(count: max_iovecs),
+            max_list_size: granted!(count: max_list_size),
+            max_triggered_ops: granted!(count: max_triggered_ops),
+            max_msg_size: granted!(size: max_msg_size),
+            max_atomic_size: granted!(size: max_atomic_size),
+            max_fetch_atomic_size: granted!(size: max_fetch_atomic_size).max(Self::FETCH_LEAST),
+            max_waw_ordered_size: granted!(size: max_waw_ordered_size).max(64),
+            max_war_ordered_size: granted!(size: max_war_ordered_size).max(8),
+            max_volatile_size: granted!(size: max_volatile_size),
             features: most.features,
         }
     }
@@ -111,35 +125,56 @@ impl Limits {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_granted_lies_between() {
-        assert_eq!(Limits::grant(None), Limits::default());
-        assert_eq!(Limits::grant(Some(&Limits::MOST)), Limits::MOST);
-        let endless =
-            Limits { max_entries: u32::MAX, max_msg_size: u64::MAX, max_pt_index: u32::MAX, ..Limits::MOST };
-        assert_eq!(Limits::grant(Some(&endless)), Limits::MOST);
-        let none = Limits {
-            max_entries: 0,
-            max_unexpected_headers: 0,
-            max_mds: 0,
-            max_cts: 0,
-            max_eqs: 0,
-            max_pt_index: 0,
-            max_iovecs: 0,
-            max_list_size: 0,
-            max_triggered_ops: 0,
-            max_msg_size: 0,
-            max_atomic_size: 0,
-            max_fetch_atomic_size: 0,
-            max_waw_ordered_size: 0,
-            max_war_ordered_size: 0,
-            max_volatile_size: 0,
+    /// Limits that all have one value.
+    fn all(count: u32, size: u64) -> Limits {
+        Limits {
+            max_entries: count,
+            max_unexpected_headers: count,
+            max_mds: count,
+            max_cts: count,
+            max_eqs: count,
+            max_pt_index: count,
+            max_iovecs: count,
+            max_list_size: count,
+            max_triggered_ops: count,
+            max_msg_size: size,
+            max_atomic_size: size,
+            max_fetch_atomic_size: size,
+            max_waw_ordered_size: size,
+            max_war_ordered_size: size,
+            max_volatile_size: size,
             features: u32::MAX,
+        }
+    }
+
+    fn granted(desired: &Limits) -> Limits {
+        Limits::grant(Some(desired), &Limits::default())
+    }
+
+    #[test]
+    fn limits_that_are_not_desired_are_the_default() {
+        let default = Limits { max_eqs: 7, ..Limits::default() };
+        assert_eq!(Limits::grant(None, &default), default);
+        assert_eq!(Limits::grant(Some(&all(0, 0)), &default), default);
+        let some = Limits { max_mds: 3, ..all(0, 0) };
+        assert_eq!(Limits::grant(Some(&some), &default), Limits { max_mds: 3, ..default });
+    }
+
+    #[test]
+    fn limits_that_are_desired_are_granted_within_bounds() {
+        assert_eq!(granted(&Limits::MOST), Limits::MOST);
+        assert_eq!(granted(&Limits::default()), Limits::default());
+        assert_eq!(granted(&all(u32::MAX, u64::MAX)), Limits::MOST);
+        let least = Limits {
+            max_pt_index: 63,
+            max_fetch_atomic_size: 8,
+            max_waw_ordered_size: 64,
+            max_war_ordered_size: 8,
+            features: 0,
+            ..all(1, 1)
         };
-        let least = Limits::grant(Some(&none));
-        assert_eq!((least.max_entries, least.max_pt_index, least.features), (1, 63, 0));
-        assert_eq!((least.max_waw_ordered_size, least.max_war_ordered_size), (64, 8));
-        let default = Limits::default();
-        assert_eq!(Limits::grant(Some(&default)), default);
+        assert_eq!(granted(&all(1, 1)), least);
+        let between = all(100, 100);
+        assert_eq!(granted(&between), Limits { features: 0, ..between });
     }
 }
