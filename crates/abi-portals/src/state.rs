@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use auth::{Key, KeyError};
 use host::Host;
 use host::real::remark;
 use portals::{Engine, Kind, Limits, Matcher, Ni, Node};
@@ -128,11 +129,25 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         IpAddr::V6(_) => None,
     });
     let (address, uid) = (first.unwrap_or(Ipv4Addr::LOCALHOST), rustix::process::geteuid().as_raw());
+    let key = key(device.attr().maps_peers).map_err(|error| {
+        said(&error);
+        Code::Fail
+    })?;
     // SAFETY: a program of C promises that of all memory that it gives to Portals. Test: `messages_go_both_ways_on_shm`.
-    unsafe { Node::open(host(), &device, address, pid, uid, matcher) }.map_err(|error| {
+    unsafe { Node::open(host(), &device, address, pid, uid, matcher, &key) }.map_err(|error| {
         said(&error);
         if pid.is_some() { Code::PidInUse } else { Code::Fail }
     })
+}
+
+/// The key that processes prove to each other. A device that maps memory of peers connects processes of the same user alone, so without a launcher
+/// it needs no key from a file.
+fn key(maps_peers: bool) -> Result<Key, KeyError> {
+    let variable = |name: &str| std::env::var_os(name);
+    match variable(auth::JOB_KEY) {
+        None if maps_peers => Ok(Key::from_bytes([0; 16])),
+        _ => auth::shared_key(variable),
+    }
 }
 
 /// Closes an interface for one of its users.

@@ -100,7 +100,7 @@ impl Process {
                 if let Some(first) = config.addresses.first().filter(|_| port.address.is_unspecified()) {
                     port.address = *first;
                 }
-                Some(Portals::open(host, &port, matcher, &*bootstrap)?)
+                Some(Portals::open(host, &port, matcher, &*bootstrap, &transport.shared_with(rank)?)?)
             }
             _ => None,
         };

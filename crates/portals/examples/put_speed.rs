@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nic_soft::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
 use portals::{
-    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, ListId, Local,
+    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Key, Kind, Limits, List, ListId, Local,
     Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::{Host, Task};
@@ -50,8 +50,10 @@ impl Side {
     fn new(host: &Host, device: &str, matcher: Matcher) -> Self {
         let device = fabric::open(device, host).expect("a device");
         let memory = Buf::alloc(LONG).expect("memory");
+        let key = Key::from_bytes([1; 16]);
         // SAFETY: the interface is dropped before the memory, and nobody else uses that.
-        let node = unsafe { Node::open(host, &device, address(&device), None, 0, matcher) }.expect("a node");
+        let node =
+            unsafe { Node::open(host, &device, address(&device), None, 0, matcher, &key) }.expect("a node");
         let ni = node.interface(Kind { is_matching: true, is_logical: false }, Limits::default());
         let region = Region::new(memory.addr(), LONG as u64);
         let open = |engine: &mut Engine| {

@@ -3,6 +3,8 @@
 //! A process's address is where it listens, so nobody has to be asked where a process is. A link is made with the first request, by
 //! whichever process has one, and both make requests by it and answer: so that whoever waits looks at one connection. If two ask each
 //! other at the same time, the attempt of the higher one counts, and what waited for the other goes by that.
+//!
+//! Requests that do not prove who sends them never get here ([`Trust`]): no link, no memory and no event comes of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +14,8 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 use crate::connection::{Arrived, Connection, Move, Payload, of_completion};
 use crate::nic::Nic;
 use crate::process::Process;
-use crate::wire::{CROSSED, Message, VirtualChannel, hello, offer, parse_hello, parse_offer};
+use crate::trust::{Introduced, Trust};
+use crate::wire::{CROSSED, Message, VirtualChannel};
 
 /// Something that happened, beside messages that have come.
 #[derive(Debug)]
@@ -48,9 +51,11 @@ fn pid_of(port: u16) -> u32 {
     }
 }
 
-/// Where a process listens.
-fn address_of(process: Process) -> Option<SocketAddr> {
-    Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(process.nid)), port_of(process.pid)?))
+/// Where a process listens, and its own name for itself: a well-known process can be named by its port as well.
+fn address_of(process: Process) -> Option<(SocketAddr, Process)> {
+    let port = port_of(process.pid)?;
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(process.nid)), port);
+    Some((address, Process { pid: pid_of(port), ..process }))
 }
 
 /// All links of a process.
@@ -58,6 +63,7 @@ fn address_of(process: Process) -> Option<SocketAddr> {
 pub(crate) struct Carrier {
     nic: Nic,
     me: Process,
+    trust: Trust,
     /// By number; what is over leaves a gap, as completions of its may still come.
     links: Vec<Option<Connection>>,
     /// Those by which this process makes requests: the latest of each process.
@@ -80,16 +86,36 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     /// Listens as a process: one of this number, or any.
-    pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>) -> Result<Self> {
+    pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
         let no_port = || Error::Invalid("no port belongs to this process number".into());
         let port = pid.map_or(Some(0), port_of).ok_or_else(no_port)?;
-        let nic = Nic::open(device, IpAddr::V4(address), port)?;
-        let me = Process { nid: address.to_bits(), pid: pid_of(nic.addr().port()) };
+        let me_at = |port| Process { nid: address.to_bits(), pid: pid_of(port) };
+        if port != 0 {
+            // Peers know the port, and may connect as soon as somebody listens there.
+            trust.door().open(me_at(port));
+        }
+        let nic = Nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
+        let me = me_at(nic.addr().port());
+        trust.door().open(me);
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
         let (last, polls, has_pumped) = (None, 0, false);
         let completions = [Wc::default(); BATCH];
-        Ok(Self { nic, me, links, to, last, heard, events, replaced, told, completions, polls, has_pumped })
+        Ok(Self {
+            nic,
+            me,
+            trust,
+            links,
+            to,
+            last,
+            heard,
+            events,
+            replaced,
+            told,
+            completions,
+            polls,
+            has_pumped,
+        })
     }
 
     /// Who this process is.
@@ -141,9 +167,8 @@ impl Carrier {
     fn connect(&mut self, process: Process) -> Result<usize> {
         let number = self.links.len();
         let link = Connection::new(&mut self.nic, number, process, true)?;
-        let asked = self.ask(&link);
         self.add(link);
-        if let Err(error) = asked {
+        if let Err(error) = self.ask(number) {
             self.forget(number);
             return Err(error);
         }
@@ -152,10 +177,11 @@ impl Carrier {
     }
 
     /// Asks a link's process for it.
-    fn ask(&self, link: &Connection) -> Result<()> {
+    fn ask(&mut self, number: usize) -> Result<()> {
+        let Some(link) = self.links[number].as_ref() else { return Ok(()) };
         let nobody = || Error::Invalid("nobody can listen there".into());
-        let address = address_of(link.peer).ok_or_else(nobody)?;
-        let said = hello(self.me, link.offer());
+        let (address, peer) = address_of(link.peer).ok_or_else(nobody)?;
+        let said = self.trust.request(number, (self.me, peer), link.offer());
         self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said))
     }
 
@@ -406,16 +432,17 @@ impl Carrier {
 
     fn forget(&mut self, number: usize) {
         let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
+        self.trust.forget(number);
         let was_open = !link.is_given_up;
         self.nic.give_back(link.into_inboxes().filter(|_| was_open));
     }
 
     fn connection_event(&mut self, event: CmEvent) {
-        let (qp_num, said, crossed) = match event {
+        let (qp_num, said, refusal) = match event {
             CmEvent::ConnectRequest(request) => return self.asked(request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), false),
-            CmEvent::Rejected { qp_num, private_data } => (qp_num, None, private_data.starts_with(CROSSED)),
-            CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, false),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), None),
+            CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
+            CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
         };
         let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
         let Some(number) = self.links.iter().position(is_it) else { return };
@@ -424,7 +451,11 @@ impl Carrier {
             return self.forget(number);
         }
         // Until the peer's own request is here, asking again costs little, and finds a peer out that has ended meanwhile.
-        if crossed && !link.is_lost && self.ask(link).is_ok() {
+        if let Some(refusal) = refusal
+            && !link.is_lost
+            && (refusal.starts_with(CROSSED) || self.trust.can_ask_again(number, &refusal))
+            && self.ask(number).is_ok()
+        {
             return;
         }
         let Some(said) = said else {
@@ -432,9 +463,10 @@ impl Carrier {
             self.poll_completions();
             return self.lose(number, true);
         };
-        let Some(link) = self.link(number) else { return };
+        let Some(link) = self.links[number].as_mut().filter(|link| !link.is_lost) else { return };
         if link.is_active {
-            link.is_offered(parse_offer(&said));
+            let Some(offers) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
+            link.is_offered(offers);
         }
         match link.opened() {
             Ok(()) => {
@@ -447,13 +479,14 @@ impl Carrier {
         }
     }
 
-    /// Somebody wants to connect.
-    fn asked(&mut self, request: ConnectRequest) {
+    /// A process that has proved itself wants to connect.
+    fn asked(&mut self, mut request: ConnectRequest) {
         let number = self.links.len();
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
-        let Some((peer, offers)) = parse_hello(&request.private_data) else {
+        let Some(introduced) = request.take_screened::<Introduced>() else {
             return drop(request.reject(b"no"));
         };
+        let peer = introduced.peer;
         let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
         if own.is_some() && self.me > peer {
             return drop(request.reject(CROSSED));
@@ -461,9 +494,12 @@ impl Carrier {
         let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
             return drop(request.reject(b"no"));
         };
-        link.is_offered(offers);
-        let said = ConnParam::with_private_data(offer(link.offer()));
-        let accepted = self.nic.cm.accept(request, &link.qp, &said);
+        link.is_offered(introduced.offers);
+        let Some(said) = self.trust.reply(&introduced, link.offer()) else {
+            self.nic.give_back(link.into_inboxes());
+            return drop(request.reject(b"no"));
+        };
+        let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::with_private_data(said));
         self.add(link);
         if accepted.is_err() {
             return self.forget(number);
@@ -522,12 +558,19 @@ mod tests {
     use crate::message::Answer;
 
     fn carrier(device: &str) -> Carrier {
-        let device = fabric::open(device, &host::real::host()).expect("a device");
+        carrier_with(device, 1)
+    }
+
+    /// A process whose key is made of this byte.
+    fn carrier_with(device: &str, key: u8) -> Carrier {
+        let host = host::real::host();
+        let device = fabric::open(device, &host).expect("a device");
         let address = match device.attr().port_addrs.first() {
             Some(IpAddr::V4(address)) => *address,
             _ => Ipv4Addr::LOCALHOST,
         };
-        Carrier::new(&device, address, None).expect("a port")
+        let trust = Trust::new(&auth::Key::from_bytes([key; 16]), &host, &device).expect("random numbers");
+        Carrier::new(&device, address, None, trust).expect("a port")
     }
 
     fn numbered(operation: u64) -> Message {
@@ -588,13 +631,53 @@ mod tests {
         attempts_that_cross_come_to_one_link("iwarp");
     }
 
+    /// Goal: a process that claims to be another one is refused, and the other one keeps its link.
+    fn a_stranger_that_claims_to_be_another_process_is_refused(device: &str) {
+        let [mut victim, mut honest, mut stranger] = [1, 1, 2].map(|key| carrier_with(device, key));
+        let link = honest.link_to(victim.me()).expect("a link");
+        honest.say(link, numbered(0), Payload::NONE, None);
+        while take(&mut victim).is_none() {
+            honest.poll(false);
+        }
+        let (links, known) = (victim.links.len(), victim.known(honest.me()));
+        stranger.me = honest.me();
+        let attempt = stranger.link_to(victim.me()).expect("an attempt");
+        stranger.say(attempt, numbered(7), Payload::NONE, None);
+        while stranger.link(attempt).is_some() {
+            assert_eq!(take(&mut victim), None, "a message of the stranger");
+            stranger.poll(false);
+        }
+        assert_eq!((victim.links.len(), victim.known(honest.me())), (links, known));
+        let back = victim.link_to(honest.me()).expect("the link");
+        victim.say(back, numbered(1), Payload::NONE, None);
+        loop {
+            victim.poll(false);
+            if let Some(message) = take(&mut honest) {
+                break assert_eq!(message, numbered(1));
+            }
+        }
+        assert_eq!(take(&mut stranger), None);
+    }
+
+    #[test]
+    fn a_stranger_that_claims_to_be_another_process_is_refused_on_iwarp() {
+        a_stranger_that_claims_to_be_another_process_is_refused("iwarp");
+    }
+
+    #[test]
+    fn a_stranger_that_claims_to_be_another_process_is_refused_on_shm() {
+        a_stranger_that_claims_to_be_another_process_is_refused("shm");
+    }
+
     #[test]
     fn numbers_and_ports_belong_together() {
         for pid in (0..=PID_MAX).chain([1025, 28_999, 30_025, 65_535]) {
             assert_eq!(port_of(pid).map(pid_of), Some(pid));
         }
         assert_eq!(port_of(65_536), None);
-        let at = address_of(Process::physical(0x7f00_0001, 3));
-        assert_eq!(at, Some("127.0.0.1:29003".parse().expect("an address")));
+        let (by_number, by_port) =
+            (Process::physical(0x7f00_0001, 3), Process::physical(0x7f00_0001, 29_003));
+        let there = "127.0.0.1:29003".parse().expect("an address");
+        assert_eq!([by_number, by_port].map(address_of), [Some((there, by_number)); 2]);
     }
 }

@@ -23,6 +23,7 @@ use crate::nic::{Nic, Reach, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::{Arrival, Delivery};
+use crate::trust::Trust;
 use crate::wire::{INTERFACES, Message, VirtualChannel};
 
 /// An interface of this process.
@@ -190,9 +191,9 @@ enum Heard {
 const LAST: u32 = 1 << 11;
 
 impl Exchange {
-    pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>) -> Result<Self> {
+    pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
         Ok(Self {
-            carrier: Carrier::new(device, address, pid)?,
+            carrier: Carrier::new(device, address, pid, trust)?,
             interfaces: [None, None, None, None],
             pending: Default::default(),
             moves: BTreeMap::new(),
@@ -797,7 +798,8 @@ mod tests {
 
     fn exchange(host: &verbs::host::Host) -> Exchange {
         let device = fabric::open("shm", host).expect("a device");
-        let mut exchange = Exchange::new(&device, Ipv4Addr::LOCALHOST, None).expect("a port");
+        let trust = Trust::new(&auth::Key::from_bytes([1; 16]), host, &device).expect("random numbers");
+        let mut exchange = Exchange::new(&device, Ipv4Addr::LOCALHOST, None, trust).expect("a port");
         let engine = Engine::new(exchange.carrier.me(), 0, true, Limits::default());
         exchange.open(0, Interface { engine, map: None });
         exchange

@@ -64,8 +64,11 @@ mod region;
 mod ring;
 mod table;
 mod target;
+mod trust;
 mod unexpected;
 mod wire;
+
+pub use auth::Key;
 
 pub use atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 pub use command::{Count, Local, Transfer};

@@ -1,9 +1,10 @@
 //! [`Nic`]: the device with what all links share: queues, a listener, and memory for messages.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use verbs::{
-    Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Result, Sge,
+    Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Result, Screen, Sge,
 };
 
 use crate::memory::{all_memory, register};
@@ -78,12 +79,16 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    /// Sets a device up, and listens at a port; at any with port 0.
-    pub(crate) fn open(device: &Device, address: IpAddr, port: u16) -> Result<Self> {
+    /// Sets a device up, and listens at a port for requests that pass the screen; at any with port 0.
+    pub(crate) fn open(
+        device: &Device,
+        (address, port): (IpAddr, u16),
+        screen: Arc<dyn Screen>,
+    ) -> Result<Self> {
         let attr = device.attr();
         let cqe = CQE.min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
-        let listener = cm.listen(SocketAddr::new(address, port), 256)?;
+        let listener = cm.listen_screened(SocketAddr::new(address, port), 256, screen)?;
         let all = all_memory(&pd)?;
         let room = cqe / (SEND_DEPTH + RECEIVE_DEPTH);
         Ok(Self { cq, cm, pd, listener, all, maps_peers: attr.maps_peers, room, retired: Vec::new() })

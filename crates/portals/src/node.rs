@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use auth::Key;
 use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
@@ -17,6 +18,7 @@ use crate::entry::Entry;
 use crate::exchange::{Exchange, Interface, Taken};
 use crate::limits::Limits;
 use crate::process::Process;
+use crate::trust::Trust;
 
 /// What kind of interface: `PTL_NI_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,8 +292,8 @@ impl Drop for Keeper {
 }
 
 impl Node {
-    /// Listens on a device, as a process of this number or of any; its node is the address. In virtual time there is no thread, and
-    /// callers match.
+    /// Listens on a device, as a process of this number or of any; its node is the address. It makes links to processes that prove that they
+    /// have the same key, and to no others. In virtual time there is no thread, and callers match.
     ///
     /// # Safety
     /// All memory that is given to an engine of this node's interfaces, as that of an entry or as what an operation uses of a memory
@@ -307,9 +309,10 @@ impl Node {
         pid: Option<u32>,
         uid: u32,
         matcher: Matcher,
+        key: &Key,
     ) -> Result<Self> {
         let matcher = if host.node().is_some() { Matcher::Caller } else { matcher };
-        let exchange = Exchange::new(device, address, pid)?;
+        let exchange = Exchange::new(device, address, pid, Trust::new(key, host, device)?)?;
         let (me, bell) = (exchange.carrier.me(), Arc::new(Bell::new()));
         let mut sources = WaitSet::new();
         sources.add(bell.clone());

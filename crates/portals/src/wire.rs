@@ -168,13 +168,14 @@ pub(crate) struct Offer {
     pub(crate) len: u32,
 }
 
-/// What whoever connects says first.
-const HELLO: &[u8; 8] = b"ptl4-v3\0";
 /// What a process says that refuses a connection because it has asked for one itself, which counts.
 pub(crate) const CROSSED: &[u8] = b"crossed";
 
 /// The memory for messages of each [`VirtualChannel`].
 pub(crate) type Offers = [Offer; 2];
+
+/// Bytes of [`Offers`].
+pub(crate) const OFFERS: usize = 32;
 
 impl Offer {
     /// As bytes: address (8), key and length (4 each).
@@ -192,27 +193,15 @@ impl Offer {
     }
 }
 
-/// What a process says that accepts: where messages may be stored, if anywhere.
+/// Offers as bytes; none for no offers.
 pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
     offers.map_or(Vec::new(), |offers| offers.map(|offer| offer.bytes()).concat())
 }
 
-/// What these bytes offer; `None` for nothing.
+/// The offers at the front of these bytes; `None` for zeros, and for fewer bytes.
 pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
     let mut reader = Reader(bytes);
     Some([Offer::parse(&mut reader)?, Offer::parse(&mut reader)?])
-}
-
-/// What a process says that connects: who it is, and what it offers.
-pub(crate) fn hello(me: Process, offers: Option<Offers>) -> Vec<u8> {
-    [&HELLO[..], &me.nid.to_le_bytes(), &me.pid.to_le_bytes(), &offer(offers)].concat()
-}
-
-/// Who connects, and where it offers memory; `None` for what no process of this version says.
-pub(crate) fn parse_hello(bytes: &[u8]) -> Option<(Process, Option<Offers>)> {
-    let mut reader = Reader(bytes.strip_prefix(HELLO)?);
-    let process = Process { nid: reader.u32()?, pid: reader.u32()? };
-    Some((process, parse_offer(reader.0)))
 }
 
 fn action_number(action: &Action) -> u8 {
@@ -668,17 +657,13 @@ mod tests {
     }
 
     #[test]
-    fn who_connects_says_who_it_is() {
-        let me = Process::physical(0x7f00_0001, 3);
+    fn offers_are_parsed_and_zeros_are_none() {
         let offers = [5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 });
         for offers in [None, Some(offers)] {
-            let said = hello(me, offers);
-            assert_eq!(parse_hello(&said), Some((me, offers)));
-            assert_eq!(parse_hello(&said[..15]), None);
             assert_eq!(parse_offer(&offer(offers)), offers);
         }
         assert_eq!(parse_offer(&offer(Some(offers))[..31]), None);
-        assert_eq!(parse_hello(b"ptl4-v2\0\x01\0\0\x7f\x03\0\0\0"), None, "another version");
+        assert_eq!(parse_offer(&[0; OFFERS]), None);
     }
 
     /// Goal: whatever comes is understood or refused. Method: each message cut at each length, and with each byte changed.

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use portals::{
-    AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Kind,
-    Limits, List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand,
+    AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Key,
+    Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand,
     Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
@@ -51,7 +51,12 @@ struct At(&'static str, Matcher);
 
 const SHM: At = At("shm", Matcher::Caller);
 
-fn node(At(device, matcher): At) -> Node {
+fn node(at: At) -> Node {
+    node_with(at, 1)
+}
+
+/// A node whose key is made of this byte.
+fn node_with(At(device, matcher): At, key: u8) -> Node {
     let host = verbs::host::real::host();
     let device = fabric::open(device, &host).expect("a device");
     let address = match device.attr().port_addrs.first() {
@@ -59,7 +64,8 @@ fn node(At(device, matcher): At) -> Node {
         _ => Ipv4Addr::LOCALHOST,
     };
     // SAFETY: the tests keep all memory until what uses it is over.
-    unsafe { Node::open(&host, &device, address, None, 7, matcher) }.expect("a node")
+    unsafe { Node::open(&host, &device, address, None, 7, matcher, &Key::from_bytes([key; 16])) }
+        .expect("a node")
 }
 
 /// One side of a test.
@@ -71,7 +77,11 @@ struct Side {
 
 impl Side {
     fn new(at: At, kind: Kind) -> Self {
-        let ni = node(at).interface(kind, Limits::default());
+        Self::at(&node(at), kind)
+    }
+
+    fn at(node: &Node, kind: Kind) -> Self {
+        let ni = node.interface(kind, Limits::default());
         let open = |engine: &mut Engine| {
             let eq = engine.eq_alloc(100).expect("the first");
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
@@ -612,4 +622,35 @@ in_places! {
     iwarp_thread "iwarp" Thread;
     shm_spin "shm" Busy;
     iwarp_spin "iwarp" Busy;
+}
+
+/// Goal: a process with another key neither reads nor writes, and is told that its operations have failed; the others go on.
+fn a_process_with_another_key_reads_and_writes_nothing(device: &'static str) {
+    let at = At(device, Matcher::Caller);
+    let [target, friend] = [0, 1].map(|_| Side::new(at, KIND));
+    let stranger = Side::at(&node_with(at, 2), KIND);
+    let (there, here) = (Memory::new(pattern(1, 64)), Memory::new(pattern(2, 64)));
+    target.append(there.region(), EntryOptions::empty(), 0);
+    let theirs = stranger.bind(here.region());
+    for action in [Action::Put, Action::Get] {
+        stranger.begin(&transfer(action, theirs, 64, target.me()));
+        let event = stranger.next();
+        assert_eq!(event.fail, Fail::Undeliverable, "{event:?}");
+    }
+    assert_eq!((there.bytes(), here.bytes()), (pattern(1, 64), pattern(2, 64)));
+    let md = friend.bind(here.region());
+    friend.begin(&transfer(Action::Put, md, 64, target.me()));
+    // The first event at the target is the friend's.
+    assert_eq!(target.expect(EventKind::Put).initiator, friend.me());
+    assert_eq!(there.bytes(), pattern(2, 64));
+}
+
+#[test]
+fn a_process_with_another_key_reads_and_writes_nothing_on_shm() {
+    a_process_with_another_key_reads_and_writes_nothing("shm");
+}
+
+#[test]
+fn a_process_with_another_key_reads_and_writes_nothing_on_iwarp() {
+    a_process_with_another_key_reads_and_writes_nothing("iwarp");
 }

@@ -143,14 +143,15 @@ pub(crate) struct Portals {
 }
 
 impl Portals {
-    /// Opens an interface on a device, and meets the others there. Collective.
+    /// Opens an interface on a device, and meets the others there, which have the same key of the job. Collective.
     pub(crate) fn open(
         host: &Host,
         port: &Port,
         matcher: Matcher,
         bootstrap: &dyn Bootstrap,
+        job: &auth::Key,
     ) -> Result<Self> {
-        let ni = opening::open(host, port, matcher)?;
+        let ni = opening::open(host, port, matcher, &job.derive("portals", &[]))?;
         let set_up = |engine: &mut Engine| {
             engine.set_patient();
             let eq = engine.eq_alloc(EVENTS)?;

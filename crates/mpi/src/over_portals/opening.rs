@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use auth::Key;
 use host::Host;
 use portals::{Kind, Limits, Matcher, Ni, Node, Process};
 
@@ -18,14 +19,14 @@ fn other(why: impl std::fmt::Display) -> Error {
 }
 
 /// Opens an interface on a device, at which nobody is known.
-pub(super) fn open(host: &Host, port: &Port, matcher: Matcher) -> Result<Ni> {
+pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Result<Ni> {
     let address = match port.address {
         IpAddr::V4(address) => address,
         IpAddr::V6(_) => return Err(other("the device has an address of IPv6 only")),
     };
     // SAFETY: entries and descriptors name memory of buffers whose operations are under way, as promised to `Buffer::new`, and of
     // this library's own; the lane keeps either until Portals says that it is done. Test: random_programs_come_to_their_ends_by_portals.
-    let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher) }?;
+    let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher, key) }?;
     Ok(node.interface(Kind { is_matching: true, is_logical: true }, Limits::MOST))
 }
 

@@ -16,7 +16,7 @@ use host::{Host, Rng, Span};
 use model::{Arrival, Later, Model};
 use portals::{
     AckReq, Action, Count, CtHandle, Datatype, ELEMENT_MAX, Engine, Entry, EntryHandle, EntryOptions,
-    EqHandle, Event, EventKind, Fail, Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions,
+    EqHandle, Event, EventKind, Fail, Key, Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions,
     MemoryDescriptor, Ni, Node, Op, Operand, Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::Buf;
@@ -265,7 +265,10 @@ impl Rank {
         memory.write(0, &[0; 64]).expect("inside");
         memory.write(64, &pattern(layout.len - 64, own as u64)).expect("inside");
         // SAFETY: the memory lives until the interface is closed and the node gone.
-        let node = unsafe { Node::open(&host, &device, address, Some(PID), UID, Matcher::Caller) };
+        let node = unsafe {
+            let key = Key::from_bytes([1; 16]);
+            Node::open(&host, &device, address, Some(PID), UID, Matcher::Caller, &key)
+        };
         let kind = Kind { is_matching: true, is_logical: false };
         let ni = node.expect("a node").interface(kind, Limits::default());
         let base = memory.addr();

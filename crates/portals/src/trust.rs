@@ -1,0 +1,306 @@
+//! How processes prove to each other who they are before they make a link: [`Trust`], and [`Door`], which checks connect requests before
+//! the device queues them.
+//!
+//! All processes with the same key trust each other. A request proves that its sender has the key and is the process that it says; the reply
+//! proves the same of the other side. Both messages are those of the crate `auth`. Their offer is a digest of the memory that its sender offers,
+//! which follows in the clear, as two offers are longer than the field.
+//!
+//! A process chooses a random seed for its challenges. Peers do not know it, so their first request is refused with a challenge, and they
+//! connect again. Where no other user can read or replay requests, seeds follow from the key, and one request is enough: on
+//! devices that map memory of peers, which are processes of the same user on the same host, and in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use auth::{
+    Attempt, Challenge, Gate, Identity, Key, Nonces, Protocol, Proved, REPLY, REQUEST, Rejected, Seed,
+};
+use verbs::host::Host;
+use verbs::{Device, Error, Result, Screen, ScreenRequest, Verdict};
+
+use crate::process::Process;
+use crate::wire::{OFFERS, Offers, offer, parse_offer};
+
+/// The protocol of links. Its magic changes whenever what processes say to each other does.
+const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
+/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
+/// process meanwhile.
+const CHALLENGES_MAX: u32 = 4;
+
+/// A process as proofs name it.
+fn identity(process: Process) -> Identity {
+    let mut bytes = [0; auth::IDENTITY];
+    bytes[..4].copy_from_slice(&process.nid.to_le_bytes());
+    bytes[4..8].copy_from_slice(&process.pid.to_le_bytes());
+    Identity(bytes)
+}
+
+/// The process that an identity names.
+fn process(Identity(bytes): Identity) -> Process {
+    let [a, b, c, d, e, f, g, h, ..] = bytes;
+    Process { nid: u32::from_le_bytes([a, b, c, d]), pid: u32::from_le_bytes([e, f, g, h]) }
+}
+
+/// The offers behind a message, and their digest. Transports may cut or add zeros, and zeros offer nothing.
+fn offers_behind(key: &Key, said: &[u8], message: usize) -> (Option<Offers>, [u8; auth::OFFER]) {
+    let mut bytes = [0; OFFERS];
+    let behind = said.get(message..).unwrap_or_default();
+    let len = behind.len().min(OFFERS);
+    bytes[..len].copy_from_slice(&behind[..len]);
+    (parse_offer(&bytes), digest(key, &bytes))
+}
+
+fn digest(key: &Key, offers: &[u8; OFFERS]) -> [u8; auth::OFFER] {
+    key.derive("portals offers", &[offers]).to_bytes()
+}
+
+/// Offers as bytes: padded for the digest, and as they are sent.
+fn offered(key: &Key, offers: Option<Offers>) -> ([u8; auth::OFFER], Vec<u8>) {
+    let (mut padded, sent) = ([0; OFFERS], offer(offers));
+    padded[..sent.len()].copy_from_slice(&sent);
+    (digest(key, &padded), sent)
+}
+
+/// The seed of a process where seeds follow from the key.
+fn known_seed(key: &Key, process: Process) -> Seed {
+    Seed::from_key(key.derive("portals seed", &[&identity(process).0]))
+}
+
+/// A connect request that holds: the process that sent it, and what it offers.
+#[derive(Debug)]
+pub(crate) struct Introduced {
+    pub(crate) peer: Process,
+    pub(crate) offers: Option<Offers>,
+    proved: Proved,
+}
+
+/// Checks connect requests. The NIC's thread shares it with the process.
+#[derive(Debug)]
+pub(crate) struct Door {
+    key: Key,
+    /// `None` where it follows from the key.
+    seed: Option<Seed>,
+    /// Until the process knows its number, nobody can know where it listens.
+    inside: OnceLock<(Process, Gate)>,
+}
+
+impl Door {
+    /// Lets requests to `me` in. Only the first call counts.
+    pub(crate) fn open(&self, me: Process) {
+        let seed = || self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
+        self.inside.get_or_init(|| (me, Gate::new(PROTOCOL, identity(me), seed())));
+    }
+
+    fn check(&self, said: &[u8]) -> std::result::Result<Introduced, Vec<u8>> {
+        let (me, gate) = self.inside.get().ok_or_else(Vec::new)?;
+        let key_for = |from: Identity| {
+            let is_other = process(from) != *me && identity(process(from)) == from;
+            is_other.then(|| self.key.clone())
+        };
+        let refused = |refusal: Option<auth::Refusal>| {
+            refusal.map_or_else(Vec::new, |refusal| refusal.bytes(PROTOCOL).to_vec())
+        };
+        let proved = gate.check(said, key_for).map_err(refused)?;
+        let (offers, digest) = offers_behind(&self.key, said, REQUEST);
+        if *proved.offer() != digest {
+            return Err(Vec::new());
+        }
+        Ok(Introduced { peer: process(proved.from()), offers, proved })
+    }
+}
+
+impl Screen for Door {
+    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
+        match self.check(request.private_data) {
+            Ok(introduced) => Verdict::Pass(Box::new(introduced)),
+            Err(refusal) => Verdict::Reject(refusal),
+        }
+    }
+}
+
+/// A connect request of this process that is not answered yet.
+#[derive(Debug)]
+struct Pending {
+    attempt: Option<Attempt>,
+    challenge: Challenge,
+    challenges: u32,
+}
+
+/// What a process proves itself with, and its requests that are not answered yet.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    door: Arc<Door>,
+    nonces: Nonces,
+    /// By link.
+    pending: BTreeMap<usize, Pending>,
+}
+
+impl Trust {
+    /// Trust in processes that have `key`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the system has no random numbers.
+    pub(crate) fn new(key: &Key, host: &Host, device: &Device) -> Result<Self> {
+        let no_random = |error: auth::NoRandom| Error::Invalid(error.to_string());
+        let (own, is_known) = match host.node() {
+            Some(_) => (key.derive("portals world", &[]), true),
+            None => (Key::random().map_err(no_random)?, device.attr().maps_peers),
+        };
+        let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
+        let door = Arc::new(Door { key: key.clone(), seed, inside: OnceLock::new() });
+        Ok(Self { door, nonces: Nonces::new(own.derive("nonces", &[])), pending: BTreeMap::new() })
+    }
+
+    /// The check for the listener.
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
+    /// The private data of a request for a link, with the last challenge that is known.
+    pub(crate) fn request(
+        &mut self,
+        link: usize,
+        (me, peer): (Process, Process),
+        offers: Option<Offers>,
+    ) -> Vec<u8> {
+        let Door { key, seed, .. } = &*self.door;
+        let (from, to) = (identity(me), identity(peer));
+        let first = || match seed {
+            Some(_) => Challenge::UNKNOWN,
+            None => known_seed(key, peer).challenge(PROTOCOL, from, 0),
+        };
+        let new = || Pending { attempt: None, challenge: first(), challenges: 0 };
+        let pending = self.pending.entry(link).or_insert_with(new);
+        let proofs = (pending.challenge, self.nonces.next_nonce());
+        let (digest, sent) = offered(key, offers);
+        let attempt = Attempt::new(PROTOCOL, key.clone(), (from, to), proofs, digest);
+        let request = attempt.request();
+        pending.attempt = Some(attempt);
+        [&request[..], &sent].concat()
+    }
+
+    /// Whether a link's rejected request can be sent again, with another challenge.
+    pub(crate) fn can_ask_again(&mut self, link: usize, said: &[u8]) -> bool {
+        let Some(Pending { attempt: Some(attempt), challenge, challenges }) = self.pending.get_mut(&link)
+        else {
+            return false;
+        };
+        match attempt.rejected(said) {
+            Rejected::Again(new) if *challenges < CHALLENGES_MAX => {
+                (*challenge, *challenges) = (new, *challenges + 1);
+                true
+            }
+            Rejected::Again(_) | Rejected::OtherKey | Rejected::Other => false,
+        }
+    }
+
+    /// What the reply to a link's request offers; `None` if it proves nothing.
+    pub(crate) fn check_reply(&mut self, link: usize, said: &[u8]) -> Option<Option<Offers>> {
+        let proved = self.pending.remove(&link)?.attempt?.check_reply(said)?;
+        let (offers, digest) = offers_behind(&self.door.key, said, REPLY);
+        (proved == digest).then_some(offers)
+    }
+
+    /// A link's request needs no answer any more.
+    pub(crate) fn forget(&mut self, link: usize) {
+        self.pending.remove(&link);
+    }
+
+    /// The private data of the reply to a request; `None` if the request has been answered before.
+    pub(crate) fn reply(&self, introduced: &Introduced, offers: Option<Offers>) -> Option<Vec<u8>> {
+        let (_, gate) = self.door.inside.get()?;
+        let (digest, sent) = offered(&self.door.key, offers);
+        let reply = gate.accept(&introduced.proved, digest)?;
+        Some([&reply[..], &sent].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::Refusal;
+    use verbs::RemoteAddr;
+
+    use super::*;
+    use crate::wire::Offer;
+
+    const ME: Process = Process::physical(0x7f00_0001, 3);
+    const PEER: Process = Process::physical(0x7f00_0001, 4);
+
+    /// Trust with a key made of this byte, where seeds are known or not.
+    fn trust(key: u8, is_known: bool) -> Trust {
+        let own = Key::from_bytes([key + 100; 16]);
+        let seed = (!is_known).then(|| Seed::from_key(own.clone()));
+        let door = Arc::new(Door { key: Key::from_bytes([key; 16]), seed, inside: OnceLock::new() });
+        Trust { door, nonces: Nonces::new(own), pending: BTreeMap::new() }
+    }
+
+    fn offers() -> Option<Offers> {
+        Some([5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 }))
+    }
+
+    #[test]
+    fn both_sides_are_proved_and_learn_the_offers_at_once_where_seeds_are_known() {
+        for offers in [offers(), None] {
+            let (mut from, to) = (trust(1, true), trust(1, true));
+            to.door.open(ME);
+            let introduced = to.door.check(&from.request(0, (PEER, ME), offers)).expect("proved");
+            assert_eq!((introduced.peer, introduced.offers), (PEER, offers));
+            let reply = to.reply(&introduced, offers).expect("the first answer");
+            assert_eq!(to.reply(&introduced, offers), None, "a replay");
+            assert_eq!(from.check_reply(0, &reply), Some(offers));
+        }
+    }
+
+    #[test]
+    fn where_seeds_are_not_known_a_challenge_is_asked_for_once() {
+        let (mut from, to) = (trust(1, false), trust(1, false));
+        assert_eq!(to.door.check(&from.request(0, (PEER, ME), None)).expect_err("not open"), []);
+        to.door.open(ME);
+        let refusal = to.door.check(&from.request(0, (PEER, ME), offers())).expect_err("no challenge");
+        assert!(from.can_ask_again(0, &refusal));
+        let introduced = to.door.check(&from.request(0, (PEER, ME), offers())).expect("proved");
+        let reply = to.reply(&introduced, None).expect("the first answer");
+        assert_eq!(from.check_reply(0, &reply), Some(None));
+    }
+
+    #[test]
+    fn challenges_are_followed_a_few_times_only() {
+        let mut from = trust(1, false);
+        let again = (1..=CHALLENGES_MAX + 1).filter(|count| {
+            from.request(0, (PEER, ME), None);
+            let challenge =
+                Seed::from_key(Key::from_bytes([7; 16])).challenge(PROTOCOL, identity(PEER), *count);
+            from.can_ask_again(0, &Refusal(challenge).bytes(PROTOCOL))
+        });
+        assert_eq!(again.count() as u32, CHALLENGES_MAX);
+    }
+
+    #[test]
+    fn another_key_another_process_and_changed_offers_are_refused() {
+        let to = trust(1, true);
+        to.door.open(ME);
+        let said = |key, ends| trust(key, true).request(0, ends, offers());
+        assert!(to.door.check(&said(1, (PEER, ME))).is_ok());
+        assert!(to.door.check(&said(2, (PEER, ME))).is_err(), "another key");
+        assert!(to.door.check(&said(1, (PEER, PEER))).is_err(), "for another process");
+        assert!(to.door.check(&said(1, (ME, ME))).is_err(), "from this process itself");
+        for at in 0..REQUEST + OFFERS {
+            let mut changed = said(1, (PEER, ME));
+            changed[at] ^= 1;
+            assert!(to.door.check(&changed).is_err(), "byte {at}");
+        }
+        assert!(to.door.check(&said(1, (PEER, ME))[..REQUEST]).is_err(), "without its offers");
+    }
+
+    #[test]
+    fn a_reply_with_changed_offers_is_refused() {
+        for at in 0..REPLY + OFFERS {
+            let (mut from, to) = (trust(1, true), trust(1, true));
+            to.door.open(ME);
+            let introduced = to.door.check(&from.request(0, (PEER, ME), None)).expect("proved");
+            let mut reply = to.reply(&introduced, offers()).expect("the first answer");
+            reply[at] ^= 1;
+            assert_eq!(from.check_reply(0, &reply), None, "byte {at}");
+        }
+    }
+}
