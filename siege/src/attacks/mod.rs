@@ -2,6 +2,7 @@
 
 mod crowds;
 mod forks;
+mod impostors;
 mod iwarp;
 mod kills;
 mod liars;
@@ -29,6 +30,7 @@ pub(crate) const ALL: &[Attack] = &[
     iwarp::hostile::ATTACK,
     iwarp::floods::ATTACK,
     serve::ATTACK,
+    impostors::ATTACK,
     limits::ATTACK,
     forks::ATTACK,
     namespaces::ATTACK,
@@ -49,6 +51,7 @@ const ROLES: &[(&str, Role)] = &[
     ("crowd", crowds::crowd_role),
     (limits::ROLE, limits::pauper),
     (forks::ROLE, forks::parent),
+    (impostors::ROLE, impostors::job),
     (namespaces::ROLE, namespaces::resident),
     ("serve-server", serve::server),
     ("serve-worker", serve::worker),
