@@ -1,5 +1,7 @@
 //! Setting up connections (rdma_connect(3), rdma_accept(3), rdma_reject(3)).
 
+use std::net::IpAddr;
+
 use super::Env;
 use super::check::{ok, pattern};
 use super::conn::{Conn, End, Setup, connect};
@@ -11,6 +13,14 @@ use verbs::{
 
 pub(super) fn ends(env: &Env) -> (End, End) {
     (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
+}
+
+/// Where device `a` is: what `b` sees of it.
+pub(super) fn own_ip(env: &Env) -> IpAddr {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    b.waiter.request(&b.cm).info.peer.ip()
 }
 
 /// Waits for `ConnectFailed` of this end's queue pair.

@@ -21,7 +21,7 @@
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
-//! | `connect`, `pairing`, `listen`, `screen`, `disconnect`, `vanish` | connections |
+//! | `connect`, `pairing`, `listen`, `screen`, `ports`, `disconnect`, `vanish` | connections |
 //! | `firmware` | programs that the NIC runs |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
 //! | `traffic` | checked traffic for tests of a device's own, while they break something |
@@ -54,6 +54,7 @@ mod objects;
 mod order;
 mod pairing;
 mod placement;
+mod ports;
 mod random;
 mod read;
 #[allow(unsafe_code, reason = "who registers all memory promises what the compiler cannot see")]

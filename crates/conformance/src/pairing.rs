@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::Env;
 use super::check::{Shadow, failed, ok};
 use super::conn::{Conn, End, Setup};
-use super::connect::{ends, rejected};
+use super::connect::{ends, own_ip, rejected};
 use verbs::pairing::{self, Offered, Pairing};
 use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -78,14 +78,6 @@ fn sides(env: &Env) -> (Side, Side) {
     let [a, b] =
         [(&env.a, own_ip(env)), (&env.b, env.addr().ip())].map(|(device, ip)| Side::new(env, device, ip));
     if a.name(&a.end.qp) < b.name(&b.end.qp) { (a, b) } else { (b, a) }
-}
-
-/// Where device `a` is: what `b` sees of it.
-fn own_ip(env: &Env) -> IpAddr {
-    let (a, b) = ends(env);
-    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
-    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
-    b.waiter.request(&b.cm).info.peer.ip()
 }
 
 /// Waits until each side has `count` connections.

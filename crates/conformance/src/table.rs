@@ -395,6 +395,17 @@ macro_rules! __conformance_table {
                 too_long_words_are_left_out
                 strangers_take_no_place_in_the_backlog
             }
+            ports {
+                a_bound_port_is_taken
+                a_bound_port_can_be_listened_at
+                a_connection_comes_from_its_bound_port
+                connections_without_a_queue_pair_come_from_a_bound_port
+                a_refused_connect_keeps_its_port
+                a_port_outlives_its_listener
+                a_port_serves_one_at_a_time
+                a_port_is_free_when_it_is_let_go
+                foreign_ports_are_refused
+            }
             disconnect {
                 the_active_side_disconnects
                 the_passive_side_disconnects

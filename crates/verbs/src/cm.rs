@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use host::{Source, Span, Time, Wakes};
 
-use crate::provider::{CmOps, ListenerOps, RequestOps};
+use crate::provider::{CmOps, ListenerOps, PortOps, RequestOps};
 use crate::{Device, Error, Qp, QpCap, QpInit, Result, Screen};
 
 /// What the two ends agree on (`rdma_conn_param`).
@@ -219,6 +219,24 @@ impl Listener {
     }
 }
 
+/// An address that is held, to listen at or to connect from (`rdma_bind_addr(3)`): nobody else gets it until this is dropped.
+pub struct Port {
+    ops: Box<dyn PortOps>,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Port({})", self.addr())
+    }
+}
+
+impl Port {
+    /// The address, with the port that was chosen if 0 was asked for.
+    pub fn addr(&self) -> SocketAddr {
+        self.ops.addr()
+    }
+}
+
 /// A connection without a queue pair of the program's (an `rdma_cm_id` whose `qp` is null): it carries private data both ways
 /// while it is set up, tells who is at the other end ([`ConnInfo`]), and when the other end goes. Dropping it disconnects, and
 /// the peer gets `Disconnected`. Events name it by [`CmId::num`] where they name others by [`Qp::num`]; no two of a device are
@@ -300,6 +318,33 @@ impl Cm {
         Ok(Listener { ops: self.ops.listen(addr, backlog.max(1), Some(screen))? })
     }
 
+    /// Holds an address of the device; port 0 chooses one.
+    ///
+    /// # Errors
+    /// [`Error::Address`] when it is taken or not this device's; [`Error::Unsupported`] by devices that hold no addresses.
+    pub fn bind(&self, addr: SocketAddr) -> Result<Port> {
+        Ok(Port { ops: self.ops.bind(addr)? })
+    }
+
+    /// As [`Cm::listen`], at an address that is held. It stays held when the listener is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while somebody listens or connects there; [`Error::Foreign`] for another device's port.
+    pub fn listen_at(&self, port: &Port, backlog: u32) -> Result<Listener> {
+        Ok(Listener { ops: self.ops.listen_at(&*port.ops, backlog.max(1))? })
+    }
+
+    /// As [`Cm::connect`], from an address that is held: the peer sees it as the address of this end ([`ConnInfo::peer`]). A port
+    /// serves one connection; after an attempt that failed it can be used again.
+    ///
+    /// # Errors
+    /// As [`Cm::connect`] and [`Cm::listen_at`].
+    pub fn connect_from(&self, port: &Port, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.check_private_data(param)?;
+        self.check_own(qp)?;
+        self.ops.connect_from(&*port.ops, qp, addr, param)
+    }
+
     /// Starts connecting `qp` to the listener at `addr`; its events come to this channel from now on.
     ///
     /// # Errors
@@ -347,6 +392,17 @@ impl Cm {
         self.check_private_data(param)?;
         let id = CmId::new(&self.device)?;
         self.ops.connect(&id.qp, addr, param)?;
+        Ok(id)
+    }
+
+    /// As [`Cm::connect_without_qp`], from an address that is held.
+    ///
+    /// # Errors
+    /// As [`Cm::connect_without_qp`] and [`Cm::connect_from`].
+    pub fn connect_without_qp_from(&self, port: &Port, addr: SocketAddr, param: &ConnParam) -> Result<CmId> {
+        self.check_private_data(param)?;
+        let id = CmId::new(&self.device)?;
+        self.ops.connect_from(&*port.ops, &id.qp, addr, param)?;
         Ok(id)
     }
 

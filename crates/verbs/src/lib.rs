@@ -44,7 +44,7 @@ mod wc;
 mod wr;
 
 pub use attr::{AtomicCap, DeviceAttr, DmAccess, QpCap, QpInit, QpState, RNR_PAUSE, SrqInit, WriteOrder};
-pub use cm::{Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, ConnectRequest, Depths, Listener};
+pub use cm::{Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, ConnectRequest, Depths, Listener, Port};
 pub use cq::{CompChannel, Cq};
 pub use device::{AsyncEvent, Device};
 pub use error::{Error, Result};

@@ -195,6 +195,24 @@ pub trait CmOps: Any + Send + Sync {
     ) -> Result<Box<dyn ListenerOps>>;
     /// See [`crate::Cm::connect`].
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()>;
+    /// See [`crate::Cm::bind`].
+    fn bind(&self, _addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        Err(unsupported("the device", "addresses that are held"))
+    }
+    /// See [`crate::Cm::listen_at`].
+    fn listen_at(&self, _port: &dyn PortOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        Err(unsupported("the device", "addresses that are held"))
+    }
+    /// See [`crate::Cm::connect_from`].
+    fn connect_from(
+        &self,
+        _port: &dyn PortOps,
+        _qp: &Qp,
+        _addr: SocketAddr,
+        _param: &ConnParam,
+    ) -> Result<()> {
+        Err(unsupported("the device", "addresses that are held"))
+    }
     /// See [`crate::Cm::disconnect`].
     fn disconnect(&self, qp: &Qp) -> Result<()>;
     /// See [`crate::Cm::poll_event`].
@@ -208,6 +226,12 @@ pub trait CmOps: Any + Send + Sync {
 /// A listener; dropping it stops listening.
 pub trait ListenerOps: Any + Send + Sync {
     /// See [`crate::Listener::addr`].
+    fn addr(&self) -> SocketAddr;
+}
+
+/// An address that is held; dropping it lets it go.
+pub trait PortOps: Any + Send + Sync {
+    /// See [`crate::Port::addr`].
     fn addr(&self) -> SocketAddr;
 }
 

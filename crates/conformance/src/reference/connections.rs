@@ -9,7 +9,7 @@ use host::{Span, Wake};
 
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
-use verbs::provider::{CmOps, ListenerOps, RequestOps, own, screen};
+use verbs::provider::{CmOps, ListenerOps, PortOps, RequestOps, own, screen};
 use verbs::{
     CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Qp, QpState, Result, Screen,
 };
@@ -36,26 +36,31 @@ fn idle(state: &State, qp: &Qp, device: usize, call: &'static str) -> Result<u32
     Ok(qp.number)
 }
 
-impl CmOps for CmObject {
-    fn listen(
-        &self,
-        mut addr: SocketAddr,
-        _backlog: u32,
-        screen: Option<Arc<dyn Screen>>,
-    ) -> Result<Box<dyn ListenerOps>> {
-        let mut state = self.world.lock();
-        if addr.port() == 0 {
-            state.last_port += 1;
-            addr.set_port(1023 + state.last_port);
+/// The address with a port of its own, if nobody has it.
+fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
+    if addr.port() == 0 {
+        state.last_port += 1;
+        addr.set_port(1023 + state.last_port);
+    }
+    match state.listeners.contains_key(&addr) || state.held.contains(&addr) {
+        true => Err(Error::Address { addr, why: "somebody has it".into() }),
+        false => Ok(addr),
+    }
+}
+
+impl CmObject {
+    /// The address of a port of this device that nobody listens at.
+    fn idle_port(&self, state: &State, port: &dyn PortOps) -> Result<SocketAddr> {
+        let port = (port as &dyn Any).downcast_ref::<PortObject>();
+        let port =
+            port.filter(|port| port.device == self.device).ok_or(Error::Foreign { what: "the port" })?;
+        match state.listeners.contains_key(&port.addr) {
+            true => Err(Error::Busy { what: "the port", why: "somebody listens there".into() }),
+            false => Ok(port.addr),
         }
-        if state.listeners.contains_key(&addr) {
-            return Err(Error::Address { addr, why: "somebody listens there".into() });
-        }
-        state.listeners.insert(addr, (self.number, screen));
-        Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn ask(&self, from: Option<SocketAddr>, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let mut state = self.world.lock();
         let pair = idle(&state, qp, self.device, "connect")?;
         let Some((listening, of_listener)) = state.listeners.get(&addr).cloned() else {
@@ -68,7 +73,7 @@ impl CmOps for CmObject {
         let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
         let (listener, depths) = (addr, Depths::of(param));
         let mut request =
-            Request { pair, manager, listener, depths, private_data, rnr_retry, screened: None };
+            Request { pair, manager, listener, from, depths, private_data, rnr_retry, screened: None };
         let info = request.seen_by_listener();
         match screen(of_listener.as_ref(), &request.private_data, info, MAX_PRIVATE_DATA as usize) {
             Ok(screened) => {
@@ -93,6 +98,43 @@ impl CmOps for CmObject {
             });
         }
         Ok(())
+    }
+}
+
+impl CmOps for CmObject {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        _backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let mut state = self.world.lock();
+        let addr = free(&mut state, addr)?;
+        state.listeners.insert(addr, (self.number, screen));
+        Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
+    }
+
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        let mut state = self.world.lock();
+        let addr = free(&mut state, addr)?;
+        state.held.insert(addr);
+        Ok(Box::new(PortObject { world: self.world.clone(), device: self.device, addr }))
+    }
+
+    fn listen_at(&self, port: &dyn PortOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let mut state = self.world.lock();
+        let addr = self.idle_port(&state, port)?;
+        state.listeners.insert(addr, (self.number, None));
+        Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
+    }
+
+    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        let from = self.idle_port(&self.world.lock(), port)?;
+        self.ask(Some(from), qp, addr, param)
+    }
+
+    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.ask(None, qp, addr, param)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
@@ -150,7 +192,8 @@ impl Drop for CmObject {
 
 impl Request {
     fn seen_by_listener(&self) -> ConnInfo {
-        let peer = SocketAddr::new(self.listener.ip(), 50_000 + (self.pair % 10_000) as u16);
+        let own = SocketAddr::new(self.listener.ip(), 50_000 + (self.pair % 10_000) as u16);
+        let peer = self.from.unwrap_or(own);
         ConnInfo { local: self.listener, peer, depths: Some(self.depths) }
     }
 }
@@ -162,6 +205,24 @@ fn answer(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
     if let Some(pair) = state.pairs.get_mut(&request.pair) {
         pair.request = None;
         state.tell(request.manager, event(request.pair));
+    }
+}
+
+struct PortObject {
+    world: Arc<World>,
+    device: usize,
+    addr: SocketAddr,
+}
+
+impl PortOps for PortObject {
+    fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for PortObject {
+    fn drop(&mut self) {
+        self.world.lock().held.remove(&self.addr);
     }
 }
 

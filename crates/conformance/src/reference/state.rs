@@ -1,7 +1,7 @@
 //! Everything that the reference NIC knows, behind one lock.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -89,6 +89,8 @@ pub(super) struct State {
     pub(super) managers: BTreeMap<u32, Manager>,
     /// The channel and the screen of each listener.
     pub(super) listeners: BTreeMap<SocketAddr, (u32, Option<Arc<dyn Screen>>)>,
+    /// Addresses that are held.
+    pub(super) held: BTreeSet<SocketAddr>,
     pub(super) requests: BTreeMap<u32, Request>,
     pub(super) programs: BTreeMap<SocketAddr, Loaded>,
     /// The program that ran last.
@@ -231,6 +233,8 @@ pub(super) struct Request {
     pub(super) pair: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
+    /// Where it says that it comes from.
+    pub(super) from: Option<SocketAddr>,
     pub(super) depths: Depths,
     pub(super) private_data: Vec<u8>,
     pub(super) rnr_retry: u8,

@@ -16,7 +16,7 @@ use super::link::Link;
 use super::qp::QpInner;
 use super::queues::state;
 use super::shared::{Shared, machine_time};
-use super::socket::{connect_to, failure, hear, parted_from_itself, say};
+use super::socket::{bind_at, connect_to, failure, hear, parted_from_itself, say};
 use crate::fork::Fd;
 
 /// What the active side wants.
@@ -25,8 +25,27 @@ pub(super) struct Active {
     events: Arc<Events>,
     addr: SocketAddr,
     param: ConnParam,
+    from: Option<From>,
     pub(super) deadline: Time,
     revision: Revision,
+}
+
+/// The address that a connection is to come from.
+pub(super) struct From {
+    addr: SocketAddr,
+    /// A socket that is bound there, until an attempt has used it up.
+    socket: Option<Fd>,
+}
+
+impl From {
+    pub(super) fn new(addr: SocketAddr, socket: Option<Fd>) -> Self {
+        Self { addr, socket }
+    }
+
+    /// A socket that is bound there.
+    fn take(&mut self) -> verbs::Result<Fd> {
+        self.socket.take().map_or_else(|| bind_at(self.addr).map(|(socket, _)| socket), Ok)
+    }
 }
 
 impl Active {
@@ -36,13 +55,14 @@ impl Active {
         events: Arc<Events>,
         addr: SocketAddr,
         param: ConnParam,
+        from: Option<From>,
     ) -> Self {
         let deadline = shared.host.now() + param.timeout;
         let revision = match shared.config.mpa {
             Mpa::V1 => Revision::V1,
             Mpa::V2 => Revision::V2,
         };
-        Self { qp, events, addr, param, deadline, revision }
+        Self { qp, events, addr, param, from, deadline, revision }
     }
 
     pub(super) fn fail(self, why: CmFailure) {
@@ -77,8 +97,10 @@ impl Active {
     }
 
     /// Begins to connect; `None` if that has failed at once.
-    pub(super) fn connect(self, shared: &Shared) -> Option<(Fd, Self)> {
-        match connect_to(self.addr, &shared.config) {
+    pub(super) fn connect(mut self, shared: &Shared) -> Option<(Fd, Self)> {
+        let bound = self.from.as_mut().map(From::take).transpose();
+        let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
+        match bound.and_then(|bound| connect_to(self.addr, bound, &shared.config)) {
             Ok(socket) => Some((socket, self)),
             Err(why) => {
                 self.fail(why);

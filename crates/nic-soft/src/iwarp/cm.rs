@@ -6,22 +6,24 @@ use std::sync::Arc;
 
 use host::{Span, Wake};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, ListenerOps, own};
+use verbs::provider::{CmOps, ListenerOps, PortOps, own};
 use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
 
-use super::active::Active;
+use super::active::{Active, From};
 use super::end::End;
 use super::events::Events;
 use super::handle::QpHandle;
 use super::inner::Inner;
-use super::listener::{ListenWish, Listener};
+use super::listener::{Listener, SocketWish};
+use super::port::{Listening, Port};
 use super::qp::QpInner;
 use super::queues::{state, state_of};
 use super::reactor::LISTENER;
 use super::registry::Wish;
+use super::socket::stop_listening;
 use crate::fork::Fd;
 
-/// How long the device's thread may take to make a listening socket.
+/// How long the device's thread may take to make a socket.
 const LISTEN_PATIENCE: Span = Span::from_secs(10);
 
 /// The API's hold on a listener.
@@ -30,6 +32,8 @@ struct ListenerHandle {
     inner: Arc<Listener>,
     /// Events need their channel.
     events: Arc<Events>,
+    /// Of a port that is held beyond this.
+    _listening: Option<Arc<Listening>>,
 }
 
 impl ListenerOps for ListenerHandle {
@@ -46,8 +50,8 @@ impl Drop for ListenerHandle {
         self.inner.close();
         self.device.shared.reactor.unwatch(self.inner.socket.as_fd());
         self.device.registry.forget_listener(self.inner.id);
-        // The thread may hold the socket for another moment; nobody gets through from now on.
-        let _ = rustix::net::shutdown(&self.inner.socket, rustix::net::Shutdown::Both);
+        // The thread may hold the socket for another moment, and whoever holds the port for longer; nobody gets through from now on.
+        stop_listening(&self.inner.socket);
         self.events.drop_requests_of(self.inner.id);
     }
 }
@@ -79,24 +83,9 @@ impl CmHandle {
         Ok(Self { device: device.clone(), events: Arc::new(Events::new()?) })
     }
 
-    /// A listening socket, made by the device's thread: a socket belongs to the network namespace of the thread that makes
-    /// it, and a device to the one in which it was opened.
-    fn listening_socket(&self, addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
-        let wish = Arc::new(ListenWish::new(addr, backlog));
-        self.device.ask(Wish::Listen(wish.clone()));
-        let host = &self.device.shared.host;
-        host.wait("Cm::listen", wish.bell(), host.after(LISTEN_PATIENCE), || wish.take())
-            .unwrap_or(Err(Error::TimedOut { call: "Cm::listen" }))
-    }
-}
-
-impl CmOps for CmHandle {
-    fn listen(
-        &self,
-        addr: SocketAddr,
-        backlog: u32,
-        screen: Option<Arc<dyn Screen>>,
-    ) -> Result<Box<dyn ListenerOps>> {
+    /// A socket that is bound, and listens if there is a backlog, made by the device's thread: a socket belongs to the network
+    /// namespace of the thread that makes it, and a device to the one in which it was opened.
+    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
         let shared = &self.device.shared;
         shared.birth.check()?;
         let addr = match shared.config.bind {
@@ -107,17 +96,33 @@ impl CmOps for CmHandle {
             }
             _ => addr,
         };
-        let (socket, addr) = self.listening_socket(addr, backlog)?;
+        let wish = Arc::new(SocketWish::new(addr, backlog));
+        self.device.ask(Wish::Socket(wish.clone()));
+        let call = if backlog.is_some() { "Cm::listen" } else { "Cm::bind" };
+        let host = &shared.host;
+        host.wait(call, wish.bell(), host.after(LISTEN_PATIENCE), || wish.take())
+            .unwrap_or(Err(Error::TimedOut { call }))
+    }
+
+    /// Takes what comes to a listening socket.
+    fn listener(
+        &self,
+        socket: Arc<Fd>,
+        addr: SocketAddr,
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
+        listening: Option<Arc<Listening>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let shared = &self.device.shared;
         let id = shared.reactor.fresh_id();
         let inner = Arc::new(Listener::new(socket, id, addr, (backlog, screen), &self.events));
         self.device.registry.add_listener(&inner);
         let (device, events) = (self.device.clone(), self.events.clone());
-        let handle = ListenerHandle { device, inner: inner.clone(), events };
+        let handle = ListenerHandle { device, inner: inner.clone(), events, _listening: listening };
         shared.reactor.watch(inner.socket.as_fd(), LISTENER | id, EventFlags::IN)?;
         Ok(Box::new(handle))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn begin(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam, from: Option<From>) -> Result<()> {
         let shared = &self.device.shared;
         shared.birth.check()?;
         let qp = own_qp(qp)?;
@@ -131,9 +136,41 @@ impl CmOps for CmHandle {
                 now => Error::WrongState { call: "connect", state: state_of(now) },
             });
         }
-        let active = Active::new(shared, qp, self.events.clone(), addr, param.clone());
+        let active = Active::new(shared, qp, self.events.clone(), addr, param.clone(), from);
         self.device.ask(Wish::Connect(active));
         Ok(())
+    }
+}
+
+impl CmOps for CmHandle {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let (socket, addr) = self.socket_at(addr, Some(backlog))?;
+        self.listener(Arc::new(socket), addr, (backlog, screen), None)
+    }
+
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        let (socket, addr) = self.socket_at(addr, None)?;
+        Ok(Box::new(Port::new(&self.device, socket, addr)))
+    }
+
+    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let port = Port::own(port, &self.device)?;
+        let (socket, listening) = port.listen(backlog)?;
+        self.listener(socket, port.addr(), (backlog, None), Some(listening))
+    }
+
+    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        let port = Port::own(port, &self.device)?;
+        self.begin(qp, addr, param, Some(port.lend()?))
+    }
+
+    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.begin(qp, addr, param, None)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {

@@ -31,7 +31,7 @@ pub(super) fn fulfil_wishes(device: &Inner) {
     for wish in device.registry.take_wishes() {
         match wish {
             Wish::Connect(active) => connect(device, active),
-            Wish::Listen(wish) => wish.fulfil(),
+            Wish::Socket(wish) => wish.fulfil(),
         }
     }
 }

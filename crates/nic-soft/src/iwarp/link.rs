@@ -22,6 +22,7 @@ use super::ready::By;
 use super::receiving::Receiving;
 use super::sending::{Owes, Sending};
 use super::shared::{Shared, machine_time};
+use super::socket::give_port_back;
 use crate::fork::Fd;
 
 /// Operations that a machine holds: those of one request, a question, and a greeting.
@@ -297,6 +298,7 @@ impl Link {
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);
         shared.part(qp_num);
+        give_port_back(&self.socket);
         self.attention.leave(self.socket.as_fd(), shared);
         if let Some(event) = end.async_event(qp_num) {
             shared.async_event(event);

@@ -8,13 +8,13 @@ use host::Bell;
 use verbs::{CmEvent, Result, Screen};
 
 use super::events::Events;
-use super::socket::listen_at;
+use super::socket::{bind_at, listen_at};
 use crate::fork::Fd;
 use crate::sync::unpoisoned;
 
 /// A listening socket.
 pub(super) struct Listener {
-    pub(super) socket: Fd,
+    pub(super) socket: Arc<Fd>,
     pub(super) id: u64,
     pub(super) addr: SocketAddr,
     pub(super) backlog: usize,
@@ -27,7 +27,7 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn new(
-        socket: Fd,
+        socket: Arc<Fd>,
         id: u64,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
@@ -61,16 +61,17 @@ impl Listener {
     }
 }
 
-/// Somebody wants to listen, and waits for the socket: the device's thread makes it.
-pub(super) struct ListenWish {
+/// Somebody wants to listen, or to hold an address, and waits for the socket: the device's thread makes it.
+pub(super) struct SocketWish {
     addr: SocketAddr,
-    backlog: u32,
+    /// Of a socket that is to listen.
+    backlog: Option<u32>,
     bell: Bell,
     socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
 }
 
-impl ListenWish {
-    pub(super) fn new(addr: SocketAddr, backlog: u32) -> Self {
+impl SocketWish {
+    pub(super) fn new(addr: SocketAddr, backlog: Option<u32>) -> Self {
         Self { addr, backlog, bell: Bell::new(), socket: Mutex::new(None) }
     }
 
@@ -84,7 +85,10 @@ impl ListenWish {
     }
 
     pub(super) fn fulfil(&self) {
-        *unpoisoned(&self.socket) = Some(listen_at(self.addr, self.backlog));
+        *unpoisoned(&self.socket) = Some(match self.backlog {
+            Some(backlog) => listen_at(self.addr, backlog),
+            None => bind_at(self.addr),
+        });
         self.bell.ring();
     }
 }

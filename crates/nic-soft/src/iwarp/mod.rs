@@ -19,7 +19,7 @@
 //! | `lookup`, `receiving` | the receiving half |
 //! | `attention`, `link`, `end`, `stream` | the connection: who looks at it, what it lends its halves, how it ends |
 //! | `qp` | a queue pair: its queues, and its connection on a stage |
-//! | `active`, `hearing`, `listener`, `registry` | connections in the making |
+//! | `active`, `hearing`, `listener`, `port`, `registry` | connections in the making; addresses that are held |
 //! | `inner` | the device: its queue pairs by number |
 //! | `cq`, `channel`, `srq`, `mr`, `handle`, `cm`, `request` | what programs hold |
 //! | `handshake`, `nic` | the device's thread |
@@ -57,6 +57,7 @@ mod outbox;
 mod outcome;
 mod patrol;
 mod place;
+mod port;
 mod qp;
 mod questions;
 mod queue;

@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::active::Active;
 use super::hearing::Hearing;
-use super::listener::{ListenWish, Listener};
+use super::listener::{Listener, SocketWish};
 use super::qp::QpInner;
 use crate::fork::Fd;
 use crate::sync::unpoisoned;
@@ -25,7 +25,7 @@ const HALF_OPEN_MAX: usize = 1024;
 /// What a program wants of the device's thread.
 pub(super) enum Wish {
     Connect(Active),
-    Listen(Arc<ListenWish>),
+    Socket(Arc<SocketWish>),
 }
 
 /// A connection in the making.

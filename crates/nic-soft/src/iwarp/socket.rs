@@ -51,27 +51,100 @@ pub(super) fn prepare(socket: &Fd, config: &IwarpConfig) {
     let _ = set_tcp_keepcnt(socket, count);
 }
 
-/// A listening socket, and its address with the port that was chosen.
-pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
+/// Why an address cannot be had.
+fn refused(addr: SocketAddr, errno: Errno) -> Error {
+    let why = match errno {
+        Errno::ADDRINUSE => "the port is taken; choose another, or 0 for any".into(),
+        Errno::ADDRNOTAVAIL => "this host has no such address; use one of its own, or 0.0.0.0".into(),
+        Errno::ACCESS => "ports below 1024 need privileges; choose another, or 0 for any".into(),
+        errno => errno.to_string(),
+    };
+    Error::Address { addr, why }
+}
+
+/// A socket of this family, and for no other.
+fn socket_for(addr: SocketAddr) -> Result<Fd> {
     let socket = new_socket(addr.ip()).map_err(cannot_create)?;
-    // Connections of an earlier listener that are still being closed do not hold the port.
-    let _ = set_socket_reuseaddr(&socket, true);
     if addr.is_ipv6() {
         let _ = set_ipv6_v6only(&socket, true);
     }
-    let refused = |why: String| Error::Address { addr, why };
-    let listening =
-        bind(&socket, &addr).and_then(|()| listen(&socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32));
-    listening.map_err(|errno| match errno {
-        Errno::ADDRINUSE => refused("the port is taken; choose another, or 0 for any".into()),
-        Errno::ADDRNOTAVAIL => {
-            refused("this host has no such address; use one of its own, or 0.0.0.0".into())
+    Ok(socket)
+}
+
+/// Has a bound socket listen.
+pub(super) fn listen_on(socket: &Fd, backlog: u32) -> Result<(), Errno> {
+    // Connections of its that are still being closed will not hold the port.
+    let _ = set_socket_reuseaddr(socket, true);
+    listen(socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32)
+}
+
+/// Has a socket listen no more. It stays bound, and nobody else gets its port.
+pub(super) fn stop_listening(socket: &Fd) {
+    // Neither fails on a socket that listens.
+    let _ = set_socket_reuseaddr(socket, false);
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// A connection is over: while it is being closed, its port is free for whoever listens there.
+pub(super) fn give_port_back(socket: &Fd) {
+    // Without it the port is taken for a minute, and nothing else.
+    let _ = set_socket_reuseaddr(socket, true);
+}
+
+/// A listening socket, and its address with the port that was chosen.
+pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
+    let socket = socket_for(addr)?;
+    // Connections of an earlier listener that are still being closed do not hold the port.
+    let _ = set_socket_reuseaddr(&socket, true);
+    let listening = bind(&socket, &addr).and_then(|()| listen_on(&socket, backlog));
+    listening.map_err(|errno| refused(addr, errno))?;
+    let addr = bound(&socket, addr);
+    Ok((socket, addr))
+}
+
+/// The address of a bound socket, which was to be this one.
+fn bound(socket: &Fd, addr: SocketAddr) -> SocketAddr {
+    getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok()).unwrap_or(addr)
+}
+
+/// Sockets that are tried for a port which the system chooses.
+const TRIES: usize = 16;
+
+/// A socket that is bound and does not listen, with its address: nobody else, of this process or another, gets the port.
+///
+/// The system gives a port that it has chosen to others as soon as an attempt to connect from it fails or its listener ends. So
+/// such a port is asked for by its number once it is known.
+pub(super) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
+    if addr.port() != 0 {
+        return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| refused(addr, errno));
+    }
+    let mut last = Errno::ADDRINUSE;
+    for _ in 0..TRIES {
+        let chosen = socket_for(addr)?;
+        bind(&chosen, &addr).map_err(|errno| refused(addr, errno))?;
+        let addr = bound(&chosen, addr);
+        drop(chosen);
+        match bind_exactly(addr) {
+            Ok(socket) => return Ok((socket, addr)),
+            Err(errno) => last = errno,
         }
-        Errno::ACCESS => refused("ports below 1024 need privileges; choose another, or 0 for any".into()),
-        errno => refused(errno.to_string()),
-    })?;
-    let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
-    Ok((socket, bound.unwrap_or(addr)))
+    }
+    Err(refused(addr, last))
+}
+
+fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
+    let socket = socket_for(addr).map_err(|_| Errno::MFILE)?;
+    match bind(&socket, &addr) {
+        Ok(()) => return Ok(socket),
+        Err(Errno::ADDRINUSE) => {}
+        Err(errno) => return Err(errno),
+    }
+    // Perhaps only connections that are being closed have it. That nobody else has, listening proves, which two sockets cannot do.
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &addr)?;
+    listen(&socket, 1)?;
+    stop_listening(&socket);
+    Ok(socket)
 }
 
 /// Whether this host has the address, by the only way that is sure: binding a socket to it.
@@ -102,11 +175,12 @@ pub(super) fn parted_from_itself(socket: &Fd) -> bool {
     is_itself
 }
 
-/// A socket that is connecting, from this device's side if it keeps to one.
-pub(super) fn connect_to(addr: SocketAddr, config: &IwarpConfig) -> Result<Fd, CmFailure> {
+/// A socket that is connecting: this one if it is given, which is bound, or one from this device's side if the device keeps to one.
+pub(super) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConfig) -> Result<Fd, CmFailure> {
     let unreachable = |errno: Errno| failure(addr, errno);
-    let socket = new_socket(addr.ip()).map_err(unreachable)?;
-    if let Some(local) = config.bind {
+    let is_bound = bound.is_some();
+    let socket = bound.map_or_else(|| new_socket(addr.ip()), Ok).map_err(unreachable)?;
+    if let Some(local) = config.bind.filter(|_| !is_bound) {
         bind(&socket, &SocketAddr::new(local, 0)).map_err(|errno| {
             CmFailure::Unreachable(addr, format!("from this device's side, {local}: {errno}"))
         })?;

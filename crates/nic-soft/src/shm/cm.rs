@@ -4,48 +4,41 @@
 //! A listener is a socket with an abstract name, which the kernel removes with its process: nothing is left in a
 //! file system, unless another user has taken the name (`names`).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use host::Wake;
-use verbs::provider::{CmOps, ListenerOps, QpOps, own};
+use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
 use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
 
 use super::greeting::{greet, hello_of};
 use super::handle::QpHandle;
 use super::inner::Inner;
 use super::layout::state;
-use super::names::{Connected, connect_to, listen_at};
+use super::names::{Connected, connect_to};
+use super::port::{Held, Port};
 use super::qp::QpInner;
-use super::registry::{CmEvents, Listener, Phase, failed};
-use super::socket::{check_local, new_socket};
+use super::registry::{CmEvents, Conn, Listener, Phase, failed};
+use super::socket::{check_local, ip_of};
 use super::wire::Message;
-use crate::sync::unpoisoned;
 
 /// The API's hold on a listener.
 struct ListenerHandle {
-    device: Arc<Inner>,
-    inner: Arc<Listener>,
+    held: Arc<Held>,
     /// Events need their channel.
     _events: Arc<CmEvents>,
 }
 
 impl ListenerOps for ListenerHandle {
     fn addr(&self) -> SocketAddr {
-        self.inner.addr
+        self.held.place.addr
     }
 }
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if self.device.shared.birth.is_elsewhere() {
-            return;
-        }
-        self.device.shared.reactor.unwatch(self.inner.socket.as_fd());
-        self.inner.name.remove();
-        unpoisoned(&self.device.registry.listeners).remove(&self.inner.id);
+        self.held.stop_listening();
     }
 }
 
@@ -57,11 +50,6 @@ pub(super) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmE
         return Err(Error::Foreign { what: "the event channel" });
     }
     Ok(handle.events.clone())
-}
-
-/// The address that is meant, by an unspecified one, too.
-fn ip_of(addr: SocketAddr) -> IpAddr {
-    if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() }
 }
 
 /// The queue pair behind the API's, if it is not yet connected.
@@ -83,39 +71,20 @@ impl CmHandle {
     pub(super) fn create(device: &Arc<Inner>) -> Result<Self> {
         Ok(Self { device: device.clone(), events: Arc::new(CmEvents::new()?) })
     }
-}
 
-impl CmOps for CmHandle {
-    fn listen(
-        &self,
-        addr: SocketAddr,
-        backlog: u32,
-        screen: Option<Arc<dyn Screen>>,
-    ) -> Result<Box<dyn ListenerOps>> {
-        check_local(addr)?;
-        let device = &self.device;
-        device.shared.birth.check()?;
-        let socket = new_socket()?;
-        let name = listen_at(&socket, addr)?;
-        let addr = SocketAddr::new(ip_of(addr), name.port);
-        let id = device.shared.reactor.fresh_id();
-        let inner = Arc::new(Listener {
-            id,
-            socket,
-            name,
-            addr,
-            cm: Arc::downgrade(&self.events),
-            backlog: backlog as usize,
-            screen,
-            pending: AtomicUsize::new(0),
-        });
-        let mut listeners = unpoisoned(&device.registry.listeners);
-        device.shared.reactor.watch(inner.socket.as_fd(), id)?;
-        listeners.insert(id, inner.clone());
-        Ok(Box::new(ListenerHandle { device: device.clone(), inner, _events: self.events.clone() }))
+    fn listener(&self, held: Arc<Held>) -> Box<dyn ListenerOps> {
+        Box::new(ListenerHandle { held, _events: self.events.clone() })
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    /// Asks the process that listens at `addr` to connect; the connection comes from port `from`, or from any. Returns none where
+    /// nobody could be asked, which an event reports.
+    fn ask(
+        &self,
+        from: Option<u16>,
+        qp: &Qp,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<Option<Arc<Conn>>> {
         check_local(addr)?;
         let device = &self.device;
         device.shared.birth.check()?;
@@ -123,11 +92,11 @@ impl CmOps for CmHandle {
         if device.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
-        let Connected { socket, port, pid } = match connect_to(addr)? {
+        let Connected { socket, port, pid } = match connect_to(addr, from)? {
             Ok(connected) => connected,
             Err(why) => {
                 self.events.push(failed(&qp, why));
-                return Ok(());
+                return Ok(None);
             }
         };
         let local = SocketAddr::new(ip_of(addr), port);
@@ -141,7 +110,38 @@ impl CmOps for CmHandle {
             device.registry.on_end(&device.shared, &conn, &why);
         }
         device.shared.reactor.wake();
-        Ok(())
+        Ok(Some(conn))
+    }
+}
+
+impl CmOps for CmHandle {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let listener = Listener::new(&self.events, backlog, screen);
+        let held = Held::take(&self.device, addr, Some(listener))?;
+        Ok(self.listener(Arc::new(held)))
+    }
+
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        Ok(Box::new(Port::new(Held::take(&self.device, addr, None)?)))
+    }
+
+    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let port = Port::own(port, &self.device)?;
+        let held = port.listen(Listener::new(&self.events, backlog, None))?;
+        Ok(self.listener(held))
+    }
+
+    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.ask(None, qp, addr, param).map(drop)
+    }
+
+    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        Port::own(port, &self.device)?.connect(|from| self.ask(Some(from), qp, addr, param))
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {

@@ -18,8 +18,8 @@ use super::inner::Inner;
 use super::layout::state;
 use super::names::peer_port;
 use super::qp::QpInner;
-use super::registry::{CmEvents, Conn, Listener, Phase, failed};
-use super::request::{RequestHandle, decline};
+use super::registry::{CmEvents, Conn, Phase, Place, failed};
+use super::request::{RequestHandle, answer};
 use super::socket::{receive, same_user, send};
 use super::wire::{Hello, Message, PRIVATE_MAX, Shortage};
 use crate::fork::Fd;
@@ -38,24 +38,24 @@ pub(super) fn on_socket(device: &Arc<Inner>, id: u64) {
     if let Some(conn) = registry.conn(id) {
         return on_conn(device, &conn);
     }
-    let listener = unpoisoned(&registry.listeners).get(&id).cloned();
-    if let Some(listener) = listener {
-        on_listener(device, &listener);
+    let place = unpoisoned(&registry.places).get(&id).cloned();
+    if let Some(place) = place {
+        on_place(device, &place);
     }
 }
 
-fn on_listener(device: &Arc<Inner>, listener: &Arc<Listener>) {
+fn on_place(device: &Arc<Inner>, place: &Arc<Place>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS {
-        match accept_with(&listener.socket, flags) {
-            Ok(socket) => hear_out(device, socket.into(), listener),
+        match accept_with(&place.socket, flags) {
+            Ok(socket) => hear_out(device, socket.into(), place),
             // The second when it has been shut down.
             Err(Errno::AGAIN | Errno::INVAL) => return,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 // Whoever has said nothing holds what others need. If there is nobody, whoever waits can wait on.
-                match device.registry.oldest_silent(listener.id, true) {
+                match device.registry.oldest_silent(place.id, true) {
                     Some(silent) => device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut),
-                    None => return rest(device, listener),
+                    None => return rest(device, place),
                 }
             }
             // Of the one connection, which is gone already (accept(2)).
@@ -65,8 +65,8 @@ fn on_listener(device: &Arc<Inner>, listener: &Arc<Listener>) {
 }
 
 /// Lets nobody in for a while; asking again at once would only keep the thread busy.
-fn rest(device: &Inner, listener: &Listener) {
-    device.shared.reactor.rewatch(listener.socket.as_fd(), listener.id, false);
+fn rest(device: &Inner, place: &Place) {
+    device.shared.reactor.rewatch(place.socket.as_fd(), place.id, false);
     *unpoisoned(&device.registry.rest_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
 }
 
@@ -78,23 +78,23 @@ pub(super) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
         return Some(until);
     }
     *rest_until = None;
-    for (id, listener) in unpoisoned(&device.registry.listeners).iter() {
-        device.shared.reactor.rewatch(listener.socket.as_fd(), *id, true);
+    for (id, place) in unpoisoned(&device.registry.places).iter() {
+        device.shared.reactor.rewatch(place.socket.as_fd(), *id, true);
     }
     None
 }
 
 /// Waits for what a new connection wants.
-fn hear_out(device: &Arc<Inner>, socket: Fd, listener: &Arc<Listener>) {
+fn hear_out(device: &Arc<Inner>, socket: Fd, place: &Arc<Place>) {
     // Another user's process: the closed socket says so.
     let Some(pid) = same_user(&socket) else { return };
-    if let Some(silent) = device.registry.oldest_silent(listener.id, false) {
+    if let Some(silent) = device.registry.oldest_silent(place.id, false) {
         device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut);
     }
     let deadline = device.shared.host.now() + HELLO_PATIENCE;
-    let phase = Phase::AwaitRequest { listener: listener.clone(), deadline };
-    let peer = SocketAddr::new(listener.addr.ip(), peer_port(&socket));
-    if let Ok(conn) = device.registry.adopt(&device.shared, socket, pid, (listener.addr, peer), phase) {
+    let phase = Phase::AwaitRequest { place: place.clone(), deadline };
+    let peer = SocketAddr::new(place.addr.ip(), peer_port(&socket));
+    if let Ok(conn) = device.registry.adopt(&device.shared, socket, pid, (place.addr, peer), phase) {
         on_conn(device, &conn);
     }
 }
@@ -139,10 +139,10 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
     let mut phase = unpoisoned(&conn.phase);
     device.registry.leave(conn.id, &phase);
     match (std::mem::replace(&mut *phase, Phase::Over), message) {
-        (Phase::AwaitRequest { listener, .. }, Message::Request(hello)) => {
+        (Phase::AwaitRequest { place, .. }, Message::Request(hello)) => {
             *phase = Phase::Requested { hello: Box::new(hello.clone()), fds };
             drop(phase);
-            on_request(device, conn, &listener, hello);
+            on_request(device, conn, &place, hello);
         }
         (Phase::AwaitReply { qp, cm, rnr_retry, .. }, Message::Reply(hello)) => {
             drop(phase);
@@ -152,6 +152,11 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             cm.push(CmEvent::Rejected { qp_num: qp.num(), private_data });
+        }
+        (Phase::AwaitReply { qp, cm, .. }, Message::Nobody) => {
+            drop(phase);
+            device.registry.drop_conn(&device.shared, conn);
+            cm.push(failed(&qp, CmFailure::Refused(conn.info().peer)));
         }
         (Phase::AwaitReady { qp, cm, .. }, Message::Ready) => {
             *phase = Phase::Up { qp: qp.clone(), cm: cm.clone() };
@@ -198,17 +203,19 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
     cm.push(CmEvent::Disconnected { qp_num: qp.num() });
 }
 
-fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, listener: &Arc<Listener>, hello: Hello) {
-    let Some(cm) = listener.cm.upgrade() else { return device.registry.drop_conn(&device.shared, conn) };
+fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, place: &Place, hello: Hello) {
+    let listener = unpoisoned(&place.listener).clone();
+    let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
+    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::Nobody) };
     let _ = conn.depths.set(hello.depths);
     let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
         Ok(screened) => screened,
-        Err(words) => return decline(device, conn, &words),
+        Err(words) => return answer(device, conn, &Message::Reject(words)),
     };
     let request = RequestHandle { device: device.clone(), conn: conn.clone(), listener: listener.clone() };
     if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
         drop(request);
-        return decline(device, conn, &[]);
+        return answer(device, conn, &Message::Reject(Vec::new()));
     }
     let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info()).screened(screened);
     cm.push(CmEvent::ConnectRequest(request));

@@ -26,7 +26,7 @@
 //! | `polling` | who polls a completion queue, and which queue pairs for |
 //! | `registry`, `greeting` | connections by number; what their two sides tell each other |
 //! | `objects`, `visits`, `inner` | the device: its objects by number, waiting for whoever is inside |
-//! | `cq`, `srq`, `mr`, `window`, `handle`, `cm`, `request` | what programs hold |
+//! | `cq`, `srq`, `mr`, `window`, `handle`, `port`, `cm`, `request` | what programs hold |
 //! | `conns`, `nic` | the NIC thread |
 //! | `device` | opening a device |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
@@ -70,6 +70,7 @@ mod peer;
 mod peer_qp;
 mod place;
 mod polling;
+mod port;
 mod qp;
 mod reactor;
 mod receives;

@@ -1,7 +1,8 @@
 //! Names of listening sockets, by port: an abstract one, or one in the user's folder where another user has taken that.
 //!
 //! Abstract names belong to a network namespace, reach across mount namespaces, and go with their process. But anybody may take one. A
-//! name in the user's folder ([`host::real::user_folder`]) is open to nobody else. Whoever connects tries the usual one, and the other
+//! name in the user's folder ([`host::real::user_folder`]) is open to nobody else. A socket with a name listens at once, also where a
+//! program only holds the port: so other processes can tell whose the name is. Whoever connects tries the usual one, and the other
 //! one where that is not this user's. Both sides check who the other is, whichever name it was.
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use rustix::net::{SocketAddrUnix, bind, connect, getpeername, listen};
 use verbs::{CmFailure, Error, Result};
 
 use super::socket::{new_socket, same_user};
-use super::token::process_token;
+use super::token::{process_token, random};
 use crate::fork::Fd;
 
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
@@ -146,17 +147,21 @@ pub(super) struct Connected {
     pub(super) pid: i32,
 }
 
-/// Connects to the listener of this user at a port, by whichever name it has; otherwise why there is no connection.
+/// Connects to the listener of this user at a port, by whichever name it has; otherwise why there is no connection. The connection
+/// comes from port `from`, which the caller holds, or from any.
 ///
 /// # Errors
 /// A socket that cannot be made.
-pub(super) fn connect_to(addr: SocketAddr) -> Result<std::result::Result<Connected, CmFailure>> {
-    let mut why = match try_name(&abstract_name("nicety-shm", addr.port())?)? {
+pub(super) fn connect_to(
+    addr: SocketAddr,
+    from: Option<u16>,
+) -> Result<std::result::Result<Connected, CmFailure>> {
+    let mut why = match try_name(&abstract_name("nicety-shm", addr.port())?, from)? {
         Ok(found) => return Ok(Ok(found)),
         Err(why) => why,
     };
     if let Some(path) = path_if_any(addr.port()) {
-        match try_name(&unix(&path)?)? {
+        match try_name(&unix(&path)?, from)? {
             Ok(found) => return Ok(Ok(found)),
             // Nobody, or somebody who has ended.
             Err(Some(Errno::NOENT | Errno::CONNREFUSED)) => {}
@@ -175,9 +180,15 @@ pub(super) fn connect_to(addr: SocketAddr) -> Result<std::result::Result<Connect
 }
 
 /// Connects to a name; `None` says that it is another user's.
-fn try_name(name: &SocketAddrUnix) -> Result<std::result::Result<Connected, Option<Errno>>> {
+fn try_name(
+    name: &SocketAddrUnix,
+    from: Option<u16>,
+) -> Result<std::result::Result<Connected, Option<Errno>>> {
     let socket = new_socket()?;
-    let port = bind_client(&socket);
+    let port = match from {
+        Some(port) => bind_as_holder(&socket, port)?,
+        None => bind_client(&socket),
+    };
     Ok(match connect(&socket, name) {
         Ok(()) => same_user(&socket).map(|pid| Connected { socket, port, pid }).ok_or(None),
         Err(why) => Err(Some(why)),
@@ -219,6 +230,14 @@ pub(super) fn bind_client(socket: &Fd) -> u16 {
     (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
 }
 
+/// Gives a socket that is about to connect the port that its program holds. Its name only says the port to the peer; as nobody can
+/// guess it, nobody takes it before.
+fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
+    let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
+    bind(socket, &name).map_err(cannot("cannot bind a socket"))?;
+    Ok(port)
+}
+
 /// The port of the other end of a socket; 0 if it has none.
 pub(super) fn peer_port(socket: &Fd) -> u16 {
     let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
@@ -242,7 +261,7 @@ mod tests {
     }
 
     fn is_found(port: u16) -> bool {
-        connect_to(at(port)).expect("a socket").is_ok()
+        connect_to(at(port), None).expect("a socket").is_ok()
     }
 
     /// A port that no other test has.

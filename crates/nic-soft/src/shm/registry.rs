@@ -21,20 +21,26 @@ use crate::events::Events;
 use crate::fork::Fd;
 use crate::sync::unpoisoned;
 
-/// How many connections that say nothing may be in the making at once, for one listener and for the device; the one that has taken
+/// How many connections that say nothing may be in the making at once, for one place and for the device; the one that has taken
 /// longest gives way. A peer that means it speaks at once, so those who say nothing cannot keep it out.
-const SILENT_OF_LISTENER: usize = 256;
+const SILENT_OF_PLACE: usize = 256;
 const SILENT_MAX: usize = 1024;
 
 /// The events of a channel of the connection manager.
 pub(super) type CmEvents = Events<CmEvent>;
 
-/// A listening socket.
-pub(super) struct Listener {
+/// An address with its listening socket, whether or not a program listens there.
+pub(super) struct Place {
     pub(super) id: u64,
     pub(super) socket: Fd,
     pub(super) name: Name,
     pub(super) addr: SocketAddr,
+    /// The program's listener; without one, requests are refused.
+    pub(super) listener: Mutex<Option<Arc<Listener>>>,
+}
+
+/// A program that listens.
+pub(super) struct Listener {
     pub(super) cm: Weak<CmEvents>,
     pub(super) backlog: usize,
     pub(super) screen: Option<Arc<dyn Screen>>,
@@ -42,11 +48,18 @@ pub(super) struct Listener {
     pub(super) pending: AtomicUsize,
 }
 
+impl Listener {
+    pub(super) fn new(cm: &Arc<CmEvents>, backlog: u32, screen: Option<Arc<dyn Screen>>) -> Self {
+        let (cm, backlog) = (Arc::downgrade(cm), backlog as usize);
+        Self { cm, backlog, screen, pending: AtomicUsize::new(0) }
+    }
+}
+
 /// Sockets that the NIC thread watches, by number.
 #[derive(Default)]
 pub(super) struct Registry {
     conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
-    pub(super) listeners: Mutex<BTreeMap<u64, Arc<Listener>>>,
+    pub(super) places: Mutex<BTreeMap<u64, Arc<Place>>>,
     making: Mutex<Making>,
     /// Descriptors ran out: until then nobody is let in.
     pub(super) rest_until: Mutex<Option<Time>>,
@@ -57,7 +70,7 @@ pub(super) struct Registry {
 struct Making {
     /// By the time at which they are given up.
     deadlines: BTreeSet<(Time, u64)>,
-    /// Those that have said nothing yet, with their listener; a smaller number is an older one.
+    /// Those that have said nothing yet, with their place; a smaller number is an older one.
     silent: BTreeSet<(u64, u64)>,
 }
 
@@ -76,8 +89,8 @@ impl Registry {
     pub(super) fn enter(&self, id: u64, phase: &Phase) {
         let mut making = unpoisoned(&self.making);
         making.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
-        if let Phase::AwaitRequest { listener, .. } = phase {
-            making.silent.insert((listener.id, id));
+        if let Phase::AwaitRequest { place, .. } = phase {
+            making.silent.insert((place.id, id));
         }
     }
 
@@ -87,17 +100,17 @@ impl Registry {
         if let Some(deadline) = phase.deadline() {
             making.deadlines.remove(&(deadline, id));
         }
-        if let Phase::AwaitRequest { listener, .. } = phase {
-            making.silent.remove(&(listener.id, id));
+        if let Phase::AwaitRequest { place, .. } = phase {
+            making.silent.remove(&(place.id, id));
         }
     }
 
     /// Who has to give way to another one that says nothing yet; with `any`, who is the first that can.
-    pub(super) fn oldest_silent(&self, listener: u64, any: bool) -> Option<Arc<Conn>> {
+    pub(super) fn oldest_silent(&self, place: u64, any: bool) -> Option<Arc<Conn>> {
         let making = unpoisoned(&self.making);
-        let its = || making.silent.range((listener, 0)..=(listener, u64::MAX)).map(|(_, id)| *id);
+        let its = || making.silent.range((place, 0)..=(place, u64::MAX)).map(|(_, id)| *id);
         let oldest = || making.silent.iter().map(|(_, id)| *id).min();
-        let victim = match its().count() >= SILENT_OF_LISTENER {
+        let victim = match its().count() >= SILENT_OF_PLACE {
             true => its().next(),
             false if any || making.silent.len() >= SILENT_MAX => oldest(),
             false => None,
@@ -208,7 +221,7 @@ pub(super) struct Conn {
 /// Where a connection stands.
 pub(super) enum Phase {
     /// Passive: nothing said yet.
-    AwaitRequest { listener: Arc<Listener>, deadline: Time },
+    AwaitRequest { place: Arc<Place>, deadline: Time },
     /// Passive: the program decides.
     Requested { hello: Box<Hello>, fds: Vec<OwnedFd> },
     /// Passive: accepted, not yet confirmed.
@@ -246,6 +259,11 @@ impl Conn {
     pub(super) fn info(&self) -> ConnInfo {
         let (local, peer) = self.ends;
         ConnInfo { local, peer, depths: self.depths.get().copied() }
+    }
+
+    /// Whether it has ended, or was never made.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*unpoisoned(&self.phase), Phase::Over)
     }
 
     /// Whether it is this queue pair's.

@@ -29,17 +29,17 @@ impl Drop for RequestHandle {
     }
 }
 
-/// Rejects a request and closes its connection.
-pub(super) fn decline(device: &Inner, conn: &Conn, private_data: &[u8]) {
+/// Answers a request by something else than a connection, and closes its socket.
+pub(super) fn answer(device: &Inner, conn: &Conn, message: &Message) {
     *unpoisoned(&conn.phase) = Phase::Over;
     // A peer that is gone needs no answer.
-    let _ = send(&conn.socket, &Message::Reject(private_data.to_vec()), &[]);
+    let _ = send(&conn.socket, message, &[]);
     device.registry.drop_conn(&device.shared, conn);
 }
 
 impl RequestHandle {
     fn decline(&self, private_data: &[u8]) {
-        decline(&self.device, &self.conn, private_data);
+        answer(&self.device, &self.conn, &Message::Reject(private_data.to_vec()));
     }
 
     fn try_accept(&self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The sockets that connections are made over: Unix seqpacket sockets, whose names are in `names`.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -31,6 +31,11 @@ pub(super) fn new_socket() -> Result<Fd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(Fd::from).map_err(|e| {
         Error::system("cannot create a socket (if descriptors ran out, raise the limit with ulimit -n)", e)
     })
+}
+
+/// The address that is meant, by an unspecified one, too.
+pub(super) fn ip_of(addr: SocketAddr) -> IpAddr {
+    if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() }
 }
 
 /// Shared memory reaches this host only.

@@ -44,6 +44,8 @@ pub(super) enum Message {
     Ready,
     /// From the passive side: declines, with private data.
     Reject(Vec<u8>),
+    /// From the passive side: the address is held, and nobody listens there.
+    Nobody,
     /// From either side: it is over.
     Disconnect,
     /// From either side, instead of connecting: it has not enough of something.
@@ -106,6 +108,7 @@ impl Message {
             Self::Disconnect => (5, None, &[]),
             Self::Refuse(Shortage::Descriptors) => (6, None, &[1]),
             Self::Refuse(Shortage::Memory) => (6, None, &[2]),
+            Self::Nobody => (7, None, &[]),
         };
         let mut out = Vec::with_capacity(PACKET_MAX);
         out.extend(MAGIC.to_le_bytes());
@@ -145,7 +148,8 @@ impl Message {
             5 if body.is_empty() => Ok(Self::Disconnect),
             6 if body == [1] => Ok(Self::Refuse(Shortage::Descriptors)),
             6 if body == [2] => Ok(Self::Refuse(Shortage::Memory)),
-            3..=6 => Err(Malformed::Length),
+            7 if body.is_empty() => Ok(Self::Nobody),
+            3..=7 => Err(Malformed::Length),
             kind => Err(Malformed::Kind(kind)),
         }
     }
@@ -200,6 +204,7 @@ mod tests {
             Message::Disconnect,
             Message::Refuse(Shortage::Descriptors),
             Message::Refuse(Shortage::Memory),
+            Message::Nobody,
         ]
     }
 
