@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cface::lock;
@@ -48,8 +48,9 @@ pub(crate) struct Engine {
     pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
     /// There is or was a shared receive queue with a limit that only who looks finds.
     has_limits: AtomicBool,
-    /// Has the thread see that.
-    limits: Bell,
+    /// How often something was added that the thread is to do at some time, and what has it see that.
+    plans: AtomicU32,
+    planned: Bell,
 }
 
 /// How often the thread looks whether a peer has taken receives below such a limit.
@@ -109,7 +110,8 @@ impl Engine {
             datagrams: Mutex::default(),
             later: Mutex::default(),
             has_limits: AtomicBool::new(false),
-            limits: Bell::new(),
+            plans: AtomicU32::new(0),
+            planned: Bell::new(),
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
         thread
@@ -202,14 +204,15 @@ impl Engine {
     fn serve(&self) {
         // What it does for a connection may copy to and from the program's memory; its signal mask is that of a thread of the program.
         let _ = uaccess::unblock();
-        let sources = ((&self.cm, &self.device), &self.limits);
+        let sources = ((&self.cm, &self.device), &self.planned);
         loop {
-            let has_limits = self.has_limits.load(Ordering::Acquire);
+            let plans = self.plans.load(Ordering::Acquire);
             let look = || match (self.cm.poll_event(), self.device.poll_async_event()) {
-                (None, None) if has_limits == self.has_limits.load(Ordering::Acquire) => None,
+                (None, None) if plans == self.plans.load(Ordering::Acquire) => None,
                 news => Some(news),
             };
             let later = lock(&self.later).iter().map(|(at, ..)| *at).min();
+            let has_limits = self.has_limits.load(Ordering::Acquire);
             let limits = has_limits.then(|| self.device.host().now() + LIMIT_LOOK);
             let deadline = [later, limits].into_iter().flatten().min();
             match self.device.host().wait("events", &sources, deadline, look) {
@@ -226,21 +229,34 @@ impl Engine {
     /// A shared receive queue has got a limit. On shm peers take receives without a word, and who waits for the event does not poll.
     pub(crate) fn expect_limits(&self) {
         if self.is_local && !self.has_limits.swap(true, Ordering::AcqRel) {
-            self.limits.ring();
+            self.plan();
         }
+    }
+
+    /// Has an identifier do something at a time. With the objects locked, so that it does nothing after it was destroyed.
+    pub(crate) fn do_later(&self, at: Time, id: Handle<CmId>, what: Later) {
+        lock(&self.later).push((at, id, what));
+        self.plan();
+    }
+
+    /// The thread is to look what it waits for.
+    fn plan(&self) {
+        self.plans.fetch_add(1, Ordering::AcqRel);
+        self.planned.ring();
     }
 
     /// Has those identifiers do whose time has come what they do later.
     fn go_on(&self) {
         let now = self.device.host().now();
+        // An identifier that is destroyed takes what it has planned out of the list under this lock.
+        let mut objects = lock(&self.objects);
         let due: Vec<_> = lock(&self.later).extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, id, later) in due {
+            let Ok(held) = id.look() else { continue };
             match later {
-                Later::Connect => connect::again(self, id),
-                Later::End(until) => {
-                    let _objects = lock(&self.objects);
-                    id.look().into_iter().for_each(|id| connect::ended(self, id, until));
-                }
+                Later::Connect => connect::again(self, &mut objects, id),
+                Later::End(until) => connect::ended(self, held, until),
+                Later::TimeWait => connect::time_wait_is_over(held),
             }
         }
     }

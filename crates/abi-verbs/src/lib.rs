@@ -71,6 +71,7 @@ mod calls {
     pub(crate) use crate::cm::endpoint::*;
     pub(crate) use crate::cm::event::*;
     pub(crate) use crate::cm::id::*;
+    pub(crate) use crate::cm::resolve::*;
     pub(crate) use crate::cm::route::*;
     pub(crate) use crate::cm::sync::*;
     pub(crate) use crate::context::*;

@@ -28,9 +28,11 @@ impl Object for Mr {
     }
 }
 
-/// What may be asked for and is given by doing nothing: order of writes, pages that come when touched or are large, windows.
-const IGNORED: u32 =
-    n::IBV_ACCESS_OPTIONAL_RANGE | n::IBV_ACCESS_ON_DEMAND | n::IBV_ACCESS_HUGETLB | n::IBV_ACCESS_MW_BIND;
+/// What may be asked for and is given by doing nothing: order of writes, large pages, windows.
+const IGNORED: u32 = n::IBV_ACCESS_OPTIONAL_RANGE | n::IBV_ACCESS_HUGETLB | n::IBV_ACCESS_MW_BIND;
+/// What only devices give that say so, of which ours are none: addresses from 0 on, and pages that come when they are touched
+/// (`ibv_odp_caps`).
+const NOT_THERE: u32 = n::IBV_ACCESS_ZERO_BASED | n::IBV_ACCESS_ON_DEMAND;
 
 /// The rights that flags of C stand for.
 ///
@@ -43,12 +45,12 @@ pub(crate) fn rights(flags: u32) -> Answer<Access> {
         (n::IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
         (n::IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
     ];
-    let known = table.iter().fold(IGNORED, |known, (flag, _)| known | flag);
-    if flags & n::IBV_ACCESS_ZERO_BASED != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
+    let known = table.iter().fold(IGNORED | NOT_THERE, |known, (flag, _)| known | flag);
     if flags & !known != 0 {
         return Err(Errno::INVAL);
+    }
+    if flags & NOT_THERE != 0 {
+        return Err(Errno::OPNOTSUPP);
     }
     Ok(table.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, right)| *right).collect())
 }
@@ -120,10 +122,14 @@ mod tests {
 
     #[test]
     fn rights_are_told_from_wishes() {
-        let wishes = n::IBV_ACCESS_ON_DEMAND | 1 << 20;
+        let wishes = n::IBV_ACCESS_HUGETLB | 1 << 20 | 1 << 29;
         assert_eq!(rights(wishes | n::IBV_ACCESS_LOCAL_WRITE), Ok(Access::LOCAL_WRITE));
         assert_eq!(rights(0xf), Ok(Access::ALL));
-        assert_eq!(rights(n::IBV_ACCESS_ZERO_BASED), Err(Errno::OPNOTSUPP));
-        assert_eq!(rights(1 << 12), Err(Errno::INVAL));
+        for flag in [n::IBV_ACCESS_ZERO_BASED, n::IBV_ACCESS_ON_DEMAND] {
+            assert_eq!(rights(flag | n::IBV_ACCESS_LOCAL_WRITE), Err(Errno::OPNOTSUPP));
+        }
+        for bit in (8..20).chain(30..32) {
+            assert_eq!(rights(1 << bit), Err(Errno::INVAL), "bit {bit}");
+        }
     }
 }

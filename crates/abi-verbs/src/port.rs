@@ -135,6 +135,8 @@ fn check_port(port: u32) -> Answer {
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 pub(crate) const LINK_UP: u8 = 5;
+/// The rate of that width and speed, as paths have it: `IBV_RATE_100_GBPS`.
+pub(crate) const RATE: u8 = 16;
 
 pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: usize) -> Answer {
     let context = context.look()?;

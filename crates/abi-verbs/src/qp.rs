@@ -286,7 +286,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);
-        objects.ids.remove(&number).into_iter().for_each(connect::abandoned);
+        objects.ids.remove(&number).into_iter().for_each(|id| connect::abandoned(engine, id));
     }
     qp.events.await_all();
     let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;

@@ -662,6 +662,35 @@ fn programs_meet_by_the_gids_of_their_ip_addresses() {
     }
 }
 
+#[test]
+fn identifiers_hold_their_ports() {
+    run_c("ports.c", "all bound");
+}
+
+#[test]
+fn values_that_cards_refuse_are_refused() {
+    run_c("limits.c", "all refused");
+}
+
+/// With RNICs of iWARP messages have as much private data as a program can say.
+#[test]
+fn rnics_take_long_private_data() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "limits.c");
+    let mut command = names.command(&program, "iwarp@127.0.0.1");
+    let said =
+        finish(command.arg("rnic").env("NICETY_VERBS_KIND", "rnic").spawn().expect("it starts"), "rnic");
+    assert!(said.contains("all refused"), "{said}");
+}
+
+#[test]
+fn events_of_ends_come_after_all_else() {
+    run_c("ends.c", "all ended");
+}
+
 /// Runs a program of `tests/c` on each device, whose name is its argument.
 fn run_c(source: &str, says: &str) {
     if !has_compiler() {

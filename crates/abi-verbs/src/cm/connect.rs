@@ -8,15 +8,16 @@ use cface::{Bytes, Out, lock};
 use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::numbers as n;
 use verbs::host::{Span, Time};
-use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest};
+use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths};
 
 use crate::answer::Answer;
 use crate::cm::channel::{self, Asked, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
-use crate::cm::route::{self, routes_here, show};
+use crate::cm::reserve::{self, Reserved};
+use crate::cm::route::{self, routes_here, show, show_path};
 use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
-use crate::engine::{Engine, Objects, side};
+use crate::engine::{Engine, Objects};
 use crate::errno::Errno;
 use crate::modify;
 use crate::qp::Qp;
@@ -28,15 +29,25 @@ pub(crate) const BACKLOG: usize = 1024;
 /// How long the other side may take to answer: its program decides.
 const PATIENCE: Span = Span::from_secs(60);
 
+/// Listens at the address that the identifier has, or at a port of all addresses if it has none.
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let held = id.look()?;
     let backlog = usize::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
-    let has_port = !lock(&held.state).listeners.is_empty();
-    if !has_port {
-        reserve_port(held)?;
+    let (phase, local, has_ports) = {
+        let state = lock(&held.state);
+        (state.phase, state.local, !state.ports.is_empty())
+    };
+    let local = match phase {
+        Phase::Idle => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        Phase::Bound => local.ok_or(Errno::INVAL)?,
+        _ => return Err(Errno::INVAL),
+    };
+    if !has_ports {
+        reserve::take(held, local, &routes_here(local)?)?;
     }
     let mut state = lock(&held.state);
-    state.backlog.most = backlog;
+    (state.phase, state.backlog.most) = (Phase::Listening, backlog);
+    show(held, &state);
     let mut early = state.early.take().unwrap_or_default();
     let too_many = early.split_off(backlog.min(early.len()));
     early.into_iter().for_each(|news| channel::tell(state.channel, news));
@@ -46,64 +57,61 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     Ok(())
 }
 
-/// Takes a port that nobody has, if the address has none: programs tell it to others before they listen. Who connects meanwhile
-/// waits: each device listens, and what comes is kept until the program listens, too.
-pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
-    let id = held.handle();
-    let (local, is_v6_alone) = {
-        let state = lock(&held.state);
-        let local = state.local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        (local, local.is_ipv6() && state.is_of_one_family)
-    };
-    let (mut port, mut listeners) = (local.port(), Vec::new());
-    for (index, addr) in routes_here(local)? {
-        let engine = route::context(index)?.look()?.engine.clone();
-        // A request finds its listener known.
-        let mut objects = lock(&engine.objects);
-        // Where addresses of both families are one, who listens at the port already gets all that come.
-        let has_one_address =
-            engine.is_local || side(engine.device.name()).is_some_and(|side| side.is_ipv4());
-        if is_v6_alone && has_one_address && objects.listeners.iter().any(|(at, _)| at.port() == port) {
-            continue;
-        }
-        // How many may wait is for the identifier to say.
-        let listener =
-            engine.cm.listen(SocketAddr::new(addr.ip(), port), u32::MAX).map_err(|why| match why {
-                // The address is this device's.
-                verbs::Error::Address { .. } if port != 0 => Errno(libc::EADDRINUSE),
-                why => why.into(),
-            })?;
-        port = listener.addr().port();
-        objects.listeners.push((listener.addr(), id));
-        listeners.push(listener);
+/// The messages of a connection's set-up that have private data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Letter {
+    Request,
+    Reply,
+    Rejection,
+}
+
+/// Bytes of private data that a program may send with a message: of those that InfiniBand has (IBA 12.6), RDMA-CM uses 36 of a request
+/// itself (rdma_connect(3), rdma_accept(3)). With RNICs of iWARP as much goes as a program can say.
+fn room(letter: Letter, is_datagram: bool) -> u8 {
+    match (device::kind(), letter, is_datagram) {
+        (Kind::Rnic, ..) => u8::MAX,
+        (Kind::Hca, Letter::Request, false) => 56,
+        (Kind::Hca, Letter::Request, true) => 180,
+        (Kind::Hca, Letter::Reply, false) => 196,
+        (Kind::Hca, Letter::Rejection, false) => 148,
+        (Kind::Hca, Letter::Reply | Letter::Rejection, true) => 136,
     }
-    let mut state = lock(&held.state);
-    (state.listeners, state.early) = (listeners, Some(Vec::new()));
-    state.local = Some(SocketAddr::new(local.ip(), port));
-    show(held, &state);
-    Ok(())
 }
 
-/// What a program says of a connection, as ours, and the number of a queue pair of its own.
-fn parameters(engine: &Engine, param: Out<rdma_conn_param>) -> Answer<(ConnParam, u32)> {
-    let param = match param.get() {
-        None => (ConnParam::default(), 0),
-        Some(found) => {
-            let most = u8::try_from(engine.device.attr().max_rd_atomic).unwrap_or(u8::MAX);
-            let param = ConnParam {
-                private_data: private_data(found.private_data, found.private_data_len)?,
-                rnr_retry: found.rnr_retry_count.min(7),
-                responder_resources: found.responder_resources.min(most),
-                initiator_depth: found.initiator_depth.min(most),
-                ..ConnParam::default()
-            };
-            (param, found.qp_num)
+/// What a program says of a connection, as ours, and the number of a queue pair of its own. A program that says nothing takes what the
+/// other side has `asked` for, and leaves the rest to the queue pair that the identifier has.
+///
+/// # Errors
+/// [`Errno::INVAL`] for more private data than there can be, and for nothing where there is no queue pair.
+fn parameters(
+    state: &State,
+    letter: Letter,
+    param: Out<rdma_conn_param>,
+    asked: Option<Depths>,
+) -> Answer<(ConnParam, u32)> {
+    let default = ConnParam { timeout: PATIENCE, ..ConnParam::default() };
+    let Some(found) = param.get() else {
+        if state.qp.is_null() && !state.is_datagram {
+            return Err(Errno::INVAL);
         }
+        let asked = asked.unwrap_or(Depths::of(&default));
+        let (responder_resources, initiator_depth) = (asked.initiator_depth, asked.responder_resources);
+        return Ok((ConnParam { responder_resources, initiator_depth, ..default }, 0));
     };
-    Ok((ConnParam { timeout: PATIENCE, ..param.0 }, param.1))
+    let param = ConnParam {
+        private_data: private_data(state, letter, found.private_data, found.private_data_len)?,
+        rnr_retry: found.rnr_retry_count.min(7),
+        responder_resources: found.responder_resources,
+        initiator_depth: found.initiator_depth,
+        ..default
+    };
+    Ok((param, found.qp_num))
 }
 
-fn private_data(place: *const c_void, len: u8) -> Answer<Vec<u8>> {
+fn private_data(state: &State, letter: Letter, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
+    if len > room(letter, state.is_datagram) {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: a program passes NULL or as many bytes as it says. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     unsafe { Bytes::new(place) }.get(len.into()).map_err(|_| Errno::INVAL)
 }
@@ -120,14 +128,14 @@ fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Q
 pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let engine = lock(&held.state).engine()?;
-    let (mut param, number) = parameters(&engine, param)?;
     // Events of what begins here find the identifier known.
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
-    let addr = route::as_known(&engine, state.peer.ok_or(Errno::INVAL)?);
-    if state.phase != Phase::Idle {
+    if state.phase != Phase::RouteResolved {
         return Err(Errno::INVAL);
     }
+    let (mut param, number) = parameters(&state, Letter::Request, param, None)?;
+    let addr = route::as_known(&engine, state.peer.ok_or(Errno::INVAL)?);
     let qp = if state.is_datagram {
         param.private_data = service::question(&param.private_data);
         None
@@ -135,7 +143,7 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
         own_qp(&state, &objects, number)?
     };
     let attempt = Attempt { addr, param, until: engine.device.host().now() + GRACE };
-    let (end, number) = attempt.make(&engine, qp)?;
+    let (end, number) = attempt.make(&engine, &state, qp)?;
     objects.ids.insert(number, id);
     (state.end, state.phase, state.attempt) = (end, Phase::Connecting, Some(attempt));
     Ok(state.is_sync.then_some(id))
@@ -155,7 +163,13 @@ pub(crate) enum Later {
     Connect,
     /// It tells of the end of its connection, at this time if the program has not polled before what came.
     End(Time),
+    /// It reports that its queue pair may be used again.
+    TimeWait,
 }
+
+/// How long after the end of a connection packets of it may come: cards wait so long before they use the queue pair again, half a second to
+/// some seconds (IBA 12.9.8.4). Nothing comes late here; programs wait for the event.
+const TIME_WAIT: Span = Span::from_ms(500);
 
 /// How long a program may take to poll what came before the end of a connection, and how often it is looked whether it has.
 pub(crate) const UNPOLLED: Span = Span::from_ms(100);
@@ -166,14 +180,22 @@ const GRACE: Span = Span::from_ms(500);
 const PAUSE: Span = Span::from_ms(10);
 
 impl Attempt {
-    /// Begins to connect a queue pair, or none; its number.
-    fn make(&self, engine: &Engine, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
+    /// Begins to connect a queue pair, or none, from the address that the identifier holds; the queue pair's number.
+    fn make(&self, engine: &Engine, state: &State, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
+        let (cm, addr, param) = (&engine.cm, self.addr, &self.param);
+        let port = state.ports.first().and_then(Reserved::port);
         let Some(qp) = qp else {
-            let bare = engine.cm.connect_without_qp(self.addr, &self.param)?;
+            let bare = match port {
+                Some(port) => cm.connect_without_qp_from(port, addr, param)?,
+                None => cm.connect_without_qp(addr, param)?,
+            };
             let number = bare.num();
             return Ok((End::Bare(Box::new(bare)), number));
         };
-        engine.cm.connect(qp.verbs(), self.addr, &self.param)?;
+        match port {
+            Some(port) => cm.connect_from(port, qp.verbs(), addr, param)?,
+            None => cm.connect(qp.verbs(), addr, param)?,
+        }
         Ok((End::Qp(qp.handle()), qp.verbs().num()))
     }
 }
@@ -184,15 +206,14 @@ pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
     // Where somebody forwards connections (a container's proxy, a guest's network), one that nobody listens for is made and ends.
     if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
-        lock(&engine.later).push((now + PAUSE, id.handle(), Later::Connect));
+        engine.do_later(now + PAUSE, id.handle(), Later::Connect);
     } else {
         failed(id, why);
     }
 }
 
 /// Connects an identifier again.
-pub(crate) fn again(engine: &Engine, id: Handle<CmId>) {
-    let mut objects = lock(&engine.objects);
+pub(crate) fn again(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
     let Ok(held) = id.look() else { return };
     let mut state = lock(&held.state);
     let Some(attempt) = state.attempt.as_ref().filter(|_| state.phase == Phase::Connecting) else { return };
@@ -200,7 +221,7 @@ pub(crate) fn again(engine: &Engine, id: Handle<CmId>) {
         End::Qp(qp) => qp.look().ok(),
         _ => None,
     };
-    if let Ok((end, number)) = attempt.make(engine, qp) {
+    if let Ok((end, number)) = attempt.make(engine, &state, qp) {
         objects.ids.retain(|_, known| *known != id);
         objects.ids.insert(number, id);
         state.end = end;
@@ -213,9 +234,10 @@ pub(crate) fn again(engine: &Engine, id: Handle<CmId>) {
 pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let engine = lock(&held.state).engine()?;
-    let (param, number) = parameters(&engine, param)?;
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
+    let asked = state.request.as_ref().ok_or(Errno::INVAL)?.request.info.depths;
+    let (param, number) = parameters(&state, Letter::Reply, param, asked)?;
     if state.is_datagram {
         service::answer(&engine, &objects, &mut state, number, &param.private_data)?;
         state.phase = Phase::Over;
@@ -243,8 +265,10 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
 
 pub(crate) fn rdma_reject(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
     let held = id.look()?;
-    let bytes = private_data(place, len)?;
-    let asked = lock(&held.state).request.take().ok_or(Errno::INVAL)?;
+    let mut state = lock(&held.state);
+    let bytes = private_data(&state, Letter::Rejection, place, len)?;
+    let asked = state.request.take().ok_or(Errno::INVAL)?;
+    drop(state);
     Ok(asked.request.reject(&bytes)?)
 }
 
@@ -269,7 +293,7 @@ pub(crate) fn end(state: &mut State) -> Answer {
     match state.phase {
         Phase::Over => return Ok(()),
         Phase::Connected => {}
-        Phase::Idle | Phase::Connecting | Phase::Accepting => return Err(Errno::INVAL),
+        _ => return Err(Errno::INVAL),
     }
     let engine = state.engine()?;
     match &state.end {
@@ -342,6 +366,7 @@ pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Hand
     state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
     (state.peer, state.request) = (Some(peer), Some(request.asked));
     show(new, &state);
+    show_path(new, &mut state);
     Ok(id)
 }
 
@@ -442,14 +467,14 @@ pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     drop(state);
     let now = engine.device.host().now();
     if now < until && qp.is_some_and(|qp| qp.verbs().has_received()) {
-        lock(&engine.later).push((now + LOOK, id.handle(), Later::End(until)));
+        engine.do_later(now + LOOK, id.handle(), Later::End(until));
     } else {
-        disconnected(id);
+        disconnected(engine, id);
     }
 }
 
 /// The connection is over.
-pub(crate) fn disconnected(id: Held<CmId>) {
+fn disconnected(engine: &Engine, id: Held<CmId>) {
     let mut state = lock(&id.state);
     if state.phase == Phase::Over {
         return;
@@ -461,15 +486,24 @@ pub(crate) fn disconnected(id: Held<CmId>) {
         modify::show(qp, n::IBV_QPS_ERR);
     }
     tell(id, &state, n::RDMA_CM_EVENT_DISCONNECTED, 0);
+    // RNICs of iWARP know no such state.
+    if device::kind() == Kind::Hca {
+        engine.do_later(engine.device.host().now() + TIME_WAIT, id.handle(), Later::TimeWait);
+    }
+}
+
+/// What a connection has left behind is gone: its queue pair may be used again.
+pub(crate) fn time_wait_is_over(id: Held<CmId>) {
+    tell(id, &lock(&id.state), n::RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
 /// The program ends the queue pair of a connection: the device tells nothing of it any more.
-pub(crate) fn abandoned(id: Handle<CmId>) {
+pub(crate) fn abandoned(engine: &Engine, id: Handle<CmId>) {
     let Ok(id) = id.look() else { return };
     let phase = lock(&id.state).phase;
     match phase {
-        Phase::Connected => disconnected(id),
+        Phase::Connected => disconnected(engine, id),
         Phase::Connecting | Phase::Accepting => failed(id, &CmFailure::PeerGone),
-        Phase::Idle | Phase::Over => {}
+        _ => {}
     }
 }

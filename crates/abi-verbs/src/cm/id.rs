@@ -4,17 +4,17 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use cface::{Out, lock};
+use cface::{Bytes, Out, lock};
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
-use rdma_abi::verbs::ibv_ece;
-use verbs::Listener;
+use rdma_abi::verbs::{ibv_ece, ibv_sa_path_rec};
 
 use crate::answer::Answer;
 use crate::cm::channel::{self, Asked, Backlog, EventChannel, News};
 use crate::cm::connect::Attempt;
 use crate::cm::endpoint::Template;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
+use crate::cm::reserve::{self, Reserved};
 use crate::cm::{connect, route};
 use crate::context::Context;
 use crate::engine::Engine;
@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) is_datagram: bool,
     /// Where it listens at an address of IPv6, those of IPv4 are not meant.
     pub(crate) is_of_one_family: bool,
+    /// It may have an address that others have who say the same, while nobody listens there.
+    pub(crate) reuses_address: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -54,8 +56,10 @@ pub(crate) struct State {
     pub(crate) end: End,
     /// How it connects, while nobody has answered.
     pub(crate) attempt: Option<Attempt>,
-    /// On each device, while it has a port.
-    pub(crate) listeners: Vec<Listener>,
+    /// What it holds of its address, on each device.
+    pub(crate) ports: Vec<Reserved>,
+    /// What C sees of the way to the other side.
+    pub(crate) path: Option<Box<ibv_sa_path_rec>>,
     /// Requests for the port, while the program does not listen yet.
     pub(crate) early: Option<Vec<News>>,
     /// Of a listener: requests that the program has not answered.
@@ -66,10 +70,17 @@ pub(crate) struct State {
     pub(crate) template: Option<Template>,
 }
 
-/// How far a connection has come.
+/// How far an identifier has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
+    /// It has an address.
+    Bound,
+    Listening,
+    /// The other side's address is known, and the device that leads there.
+    AddrResolved,
+    /// It may connect.
+    RouteResolved,
     /// By this side.
     Connecting,
     /// By the other side, which has to confirm.
@@ -121,6 +132,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         is_sync,
         is_datagram,
         is_of_one_family: false,
+        reuses_address: false,
         context: Handle::NULL,
         local: None,
         peer: None,
@@ -130,7 +142,8 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         is_leaving: false,
         end: End::None,
         attempt: None,
-        listeners: Vec::new(),
+        ports: Vec::new(),
+        path: None,
         early: None,
         backlog: Backlog::new(connect::BACKLOG),
         request: None,
@@ -158,18 +171,17 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     for context in route::contexts() {
         let mut objects = lock(&context.engine.objects);
         objects.ids.retain(|_, known| *known != id);
-        objects.listeners.retain(|(_, known)| *known != id);
         lock(&context.engine.later).retain(|(_, known, _)| *known != id);
     }
+    let ports = reserve::give_up(held);
     // Nobody tells it anything any more.
     let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
         let _ = connect::end(&mut state);
         let end = std::mem::replace(&mut state.end, End::None);
-        let port = (std::mem::take(&mut state.listeners), state.early.take());
-        (state.channel, state.is_sync, (port, state.request.take(), end))
+        (state.channel, state.is_sync, (state.request.take(), end))
     };
-    drop(ended);
+    drop((ended, ports));
     drop(channel::withdraw(channel, id));
     acknowledge(held);
     held.events.await_all();
@@ -210,34 +222,42 @@ pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
     channel::tell(state.channel, News::new(id.handle(), kind, status));
 }
 
-/// Wishes that change nothing here: type of service, addresses that are used again, time-outs, which are told again; and that of one
-/// family, which lets two listeners have a port.
+/// What a program asks for: addresses that are shared, one family of them; and what changes nothing here, a type of service and the
+/// time until a message is sent again, which is reported again.
 pub(crate) fn rdma_set_option(
     id: Handle<CmId>,
     level: i32,
     optname: i32,
     value: *mut c_void,
-    _len: usize,
+    len: usize,
 ) -> Answer {
     let id = id.look()?;
-    let known = [
-        n::RDMA_OPTION_ID_TOS,
-        n::RDMA_OPTION_ID_REUSEADDR,
-        n::RDMA_OPTION_ID_AFONLY,
-        n::RDMA_OPTION_ID_ACK_TIMEOUT,
-    ];
-    let is_known = level.cast_unsigned() == n::RDMA_OPTION_ID && known.contains(&optname.cast_unsigned());
-    // SAFETY: a program passes NULL or the address of a value, of which each has a byte. Test: `connections_are_made_by_addresses`.
-    let Some(byte) = unsafe { Out::new(value.cast::<u8>()) }.get().filter(|_| is_known) else {
-        return Err(Errno::NOSYS);
+    let option = optname.cast_unsigned();
+    let size = match option {
+        _ if level.cast_unsigned() != n::RDMA_OPTION_ID => return Err(Errno::NOSYS),
+        n::RDMA_OPTION_ID_TOS | n::RDMA_OPTION_ID_ACK_TIMEOUT => size_of::<u8>(),
+        n::RDMA_OPTION_ID_REUSEADDR | n::RDMA_OPTION_ID_AFONLY => size_of::<c_int>(),
+        _ => return Err(Errno::NOSYS),
     };
-    if optname.cast_unsigned() == n::RDMA_OPTION_ID_AFONLY {
-        lock(&id.state).is_of_one_family = byte != 0;
+    if len != size {
+        return Err(Errno::INVAL);
     }
-    if optname.cast_unsigned() == n::RDMA_OPTION_ID_ACK_TIMEOUT {
-        let mut state = lock(&id.state);
-        state.ack_timeout = byte;
-        state.qp.look().into_iter().for_each(|qp| modify::set_timeout(qp, byte));
+    // SAFETY: a program passes NULL or the address of a value, which has its bytes. Test: `connections_are_made_by_addresses`.
+    let bytes = unsafe { Bytes::new(value) }.get(size as c_int).map_err(|_| Errno::INVAL)?;
+    let is_set = bytes.iter().any(|byte| *byte != 0);
+    let mut state = lock(&id.state);
+    match option {
+        n::RDMA_OPTION_ID_REUSEADDR if state.phase == Phase::Idle || is_set => state.reuses_address = is_set,
+        n::RDMA_OPTION_ID_AFONLY if matches!(state.phase, Phase::Idle | Phase::Bound) => {
+            state.is_of_one_family = is_set;
+        }
+        n::RDMA_OPTION_ID_ACK_TIMEOUT if bytes[0] < 32 => {
+            state.ack_timeout = bytes[0];
+            state.qp.look().into_iter().for_each(|qp| modify::set_timeout(qp, bytes[0]));
+        }
+        n::RDMA_OPTION_ID_TOS => {}
+        // Too late, or no value of five bits.
+        _ => return Err(Errno::INVAL),
     }
     Ok(())
 }

@@ -8,6 +8,8 @@
 //! | `channel`, `event` | channels; events as a program holds and acknowledges them |
 //! | `id` | identifiers, and what they are asked |
 //! | `route` | which device leads where |
+//! | `reserve` | addresses that identifiers hold |
+//! | `resolve` | an identifier's address, and the other side's |
 //! | `endpoint` | queue pairs, shared receive queues and completion queues of an identifier |
 //! | `connect` | listening, connecting, accepting, and what the device says of it |
 //! | `service` | services of datagrams |
@@ -20,6 +22,8 @@ pub(crate) mod connect;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod id;
+pub(crate) mod reserve;
+pub(crate) mod resolve;
 pub(crate) mod route;
 pub(crate) mod service;
 pub(crate) mod sync;

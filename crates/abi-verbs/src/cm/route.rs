@@ -1,16 +1,17 @@
-//! Which device leads where: contexts that librdmacm opens by itself, addresses of this side and of the other.
+//! Which device leads where: contexts that librdmacm opens by itself, addresses of this side and of the other, and paths.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
-use cface::{BadAddress, Loan, Out, SockAddr, lock};
+use cface::{Loan, Out, lock};
 use host::real::remark;
 use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
+use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};
 
+use crate::address;
 use crate::answer::Answer;
-use crate::cm::connect;
-use crate::cm::id::{CmId, State, tell};
+use crate::cm::id::{CmId, State};
 use crate::context::{self, Context};
 use crate::device;
 use crate::engine::{Engine, side};
@@ -87,7 +88,7 @@ type Start = (usize, IpAddr);
 ///
 /// # Errors
 /// [`Errno::NODEV`] if none does, and what the system says when it has no route.
-fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
+pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
     let route = from.map_or_else(|| source(None, peer), Ok);
     for (index, device) in device::all().iter().enumerate() {
         let name = &device.look()?.name;
@@ -150,12 +151,13 @@ pub(crate) fn show(id: Held<CmId>, state: &State) {
     let (local, peer) = (state.local.map(storage), state.peer.map(storage));
     let context = Context::address(state.context);
     let pd = domain(state.context).unwrap_or(Handle::NULL);
-    let gid = state.context.look().and_then(|context| port::gid(context, 1, 0)).unwrap_or_default();
+    let [sgid, dgid] = gids(state);
     id.show(|seen| {
         local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
         peer.into_iter().for_each(|addr| seen.route.addr.dst_storage = addr);
-        seen.route.addr.addr.sgid = gid;
+        (seen.route.addr.addr.sgid, seen.route.addr.addr.dgid) = (sgid, dgid);
         if !state.context.is_null() {
+            seen.route.addr.addr.pkey = port::PKEY.to_be();
             seen.verbs = context;
             seen.port_num = 1;
             if seen.pd.is_null() {
@@ -165,70 +167,52 @@ pub(crate) fn show(id: Held<CmId>, state: &State) {
     });
 }
 
-pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
-    let (id, addr) = (id.look()?, addr.get().map_err(|_| Errno::INVAL)?);
-    bind(id, &mut lock(&id.state), addr)?;
-    if addr.port() == 0 { connect::reserve_port(id) } else { Ok(()) }
+/// The GIDs of both ends, as RoCE makes them of IP addresses (IBA annex A17.8), once the device is known.
+fn gids(state: &State) -> [ibv_gid; 2] {
+    let known = |addr: Option<SocketAddr>| addr.filter(|_| !state.context.is_null());
+    [state.local, state.peer]
+        .map(|addr| known(addr).map(|addr| address::of_ip(addr.ip())).unwrap_or_default())
 }
 
-/// Gives back the port of one that is going to connect, as each connection chooses its own.
-fn give_back_port(id: Held<CmId>) {
-    let own = id.handle();
-    contexts()
-        .iter()
-        .for_each(|context| lock(&context.engine.objects).listeners.retain(|(_, known)| *known != own));
-    let mut state = lock(&id.state);
-    if state.early.is_some() {
-        state.local = state.local.map(|local| SocketAddr::new(local.ip(), 0));
+/// Makes a path record for an identifier whose ends are known, and shows it. RNICs of iWARP have none (rdma_resolve_route(3)).
+pub(crate) fn show_path(id: Held<CmId>, state: &mut State) {
+    if device::kind() == device::Kind::Rnic {
+        return;
     }
-    let port = (std::mem::take(&mut state.listeners), state.early.take());
-    drop(state);
-    drop(port);
+    let mut path = Box::new(path_record(gids(state), state.ack_timeout));
+    let address = std::ptr::from_mut(&mut *path);
+    state.path = Some(path);
+    id.show(|seen| (seen.route.path_rec, seen.route.num_paths) = (address.cast(), 1));
 }
 
-fn bind(id: Held<CmId>, state: &mut State, addr: SocketAddr) -> Answer {
-    let routes = routes_here(addr)?;
-    if !addr.ip().is_unspecified() {
-        state.context = context(routes[0].0)?;
-    }
-    state.local = Some(addr);
-    show(id, state);
-    Ok(())
-}
+/// What a value of a path record is said to be: exactly this one (IBA 15.2.5.16).
+const EXACTLY: u8 = 2;
+/// How long a packet lives: 4.096 us times 2 to the power of 18, a second, which RDMA-CM takes for RoCE.
+const LIFE: u8 = 18;
 
-pub(crate) fn rdma_resolve_addr(
-    id: Handle<CmId>,
-    src_addr: SockAddr,
-    dst_addr: SockAddr,
-    _timeout_ms: i32,
-) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
-    let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
-    give_back_port(held);
-    let mut state = lock(&held.state);
-    match src_addr.get() {
-        Ok(from) => bind(held, &mut state, from)?,
-        Err(BadAddress::Missing) => {}
-        Err(BadAddress::Family(_)) => return Err(Errno::INVAL),
+/// The only path between two ends. A program that has said how long an acknowledgement may take gets half of it for each way.
+fn path_record([sgid, dgid]: [ibv_gid; 2], ack_timeout: u8) -> ibv_sa_path_rec {
+    ibv_sa_path_rec {
+        dgid,
+        sgid,
+        dlid: 0,
+        slid: 0,
+        raw_traffic: 0,
+        flow_label: 0,
+        hop_limit: 64,
+        traffic_class: 0,
+        reversible: 1,
+        numb_path: 1,
+        pkey: port::PKEY.to_be(),
+        sl: 0,
+        mtu_selector: EXACTLY,
+        mtu: n::IBV_MTU_4096 as u8,
+        rate_selector: EXACTLY,
+        rate: port::RATE,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: if ack_timeout == 0 { LIFE } else { ack_timeout - 1 },
+        preference: 0,
     }
-    let from = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
-    let (device, ip) = way_to(peer.ip(), from)?;
-    state.context = context(device)?;
-    state.local = Some(SocketAddr::new(ip, state.local.map_or(0, |local| local.port())));
-    state.peer = Some(peer);
-    show(held, &state);
-    tell(held, &state, n::RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-    Ok(state.is_sync.then_some(id))
-}
-
-pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
-    let state = lock(&held.state);
-    if state.context.is_null() || state.peer.is_none() {
-        return Err(Errno::INVAL);
-    }
-    tell(held, &state, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-    Ok(state.is_sync.then_some(id))
 }
 
 /// Lists that programs have not given back.

@@ -10,8 +10,8 @@ use rdma_abi::verbs::ibv_qp_init_attr;
 use crate::answer::Answer;
 use crate::cm::addrinfo::addresses;
 use crate::cm::endpoint::{self, Template};
-use crate::cm::id::{self, CmId, acknowledge};
-use crate::cm::{connect, event, route};
+use crate::cm::id::{self, CmId, Phase, acknowledge};
+use crate::cm::{connect, event, resolve};
 use crate::errno::Errno;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held};
@@ -43,7 +43,7 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     let place = id.required(Errno::INVAL)?;
     let template = {
         let state = lock(&listener.state);
-        if !state.is_sync || state.listeners.is_empty() || state.early.is_some() {
+        if !state.is_sync || state.phase != Phase::Listening {
             return Err(Errno::INVAL);
         }
         state.template
@@ -99,15 +99,15 @@ fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_q
         init.set(*found);
     }
     if info.ai_flags.cast_unsigned() & n::RAI_PASSIVE != 0 {
-        route::rdma_bind_addr(id.handle(), src)?;
+        resolve::rdma_bind_addr(id.handle(), src)?;
         lock(&id.state).template = found.map(|found| Template::new(pd, &found));
         id.show(|seen| seen.pd = pd.cast());
         return Ok(());
     }
     // What answers these two is there when they return.
-    route::rdma_resolve_addr(id.handle(), src, dst, 0)?;
+    resolve::rdma_resolve_addr(id.handle(), src, dst, 0)?;
     look(id.handle())?;
-    route::rdma_resolve_route(id.handle(), 0)?;
+    resolve::rdma_resolve_route(id.handle(), 0)?;
     look(id.handle())?;
     if found.is_some() { endpoint::rdma_create_qp(id.handle(), pd, init) } else { Ok(()) }
 }

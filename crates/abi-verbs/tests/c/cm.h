@@ -15,17 +15,45 @@ static struct sockaddr_in here(uint16_t port)
 	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
-/* The next event of a channel, which has to be of this kind; the caller acknowledges it. */
-static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+/* The next event of a channel; the caller acknowledges it. Ends of the time-wait state, which come a while after a connection has ended,
+   are left out. */
+static struct rdma_cm_event *any_event(struct rdma_event_channel *where)
 {
 	struct rdma_cm_event *event;
 
-	CHECK(!rdma_get_cm_event(where, &event));
+	for (;;) {
+		CHECK(!rdma_get_cm_event(where, &event));
+		if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
+			return event;
+		CHECK(!rdma_ack_cm_event(event));
+	}
+}
+
+/* The next event of a channel, which has to be of this kind; the caller acknowledges it. */
+static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+{
+	struct rdma_cm_event *event = any_event(where);
+
 	if (event->event != kind) {
 		printf("%s and not %s, status %d\n", rdma_event_str(event->event), rdma_event_str(kind), event->status);
 		exit(1);
 	}
 	return event;
+}
+
+/* An identifier that knows its route to a port of this host. */
+__attribute__((unused)) static struct rdma_cm_id *resolved(enum rdma_port_space space, uint16_t port)
+{
+	struct sockaddr_in addr = here(port);
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(channel, &id, NULL, space));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1000));
+	struct rdma_cm_event *event = take(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(event->id == id && !rdma_ack_cm_event(event) && !rdma_resolve_route(id, 1000));
+	event = take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(event->id == id && !rdma_ack_cm_event(event));
+	return id;
 }
 
 /* One more who connects is refused; then the thread that has refused it ends, and its listener. */

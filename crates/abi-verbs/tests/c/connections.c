@@ -172,7 +172,7 @@ static void both(enum rdma_cm_event_type first, enum rdma_cm_event_type second, 
 	int found = 0;
 
 	for (int count = 0; count < 2; count++) {
-		CHECK(!rdma_get_cm_event(channel, &event));
+		event = any_event(channel);
 		if (event->id == a && event->event == first)
 			found |= 1;
 		if (event->id == b && event->event == second) {
@@ -296,7 +296,7 @@ static void refusals(void)
 		to = client(port, &qp, 0, "");
 		usleep(50000);
 		at = listener(port);
-		CHECK(!rdma_get_cm_event(channel, &event));
+		event = any_event(channel);
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 			break;
 		CHECK(event->event == RDMA_CM_EVENT_REJECTED && tries < 20);
@@ -314,7 +314,7 @@ static void refusals(void)
 	end(at);
 }
 
-/* Who connects to a port that is bound and not listened at yet waits; one that is bound and connects has another. */
+/* Who connects to a port that is bound and not listened at yet waits. */
 static void before_listening(void)
 {
 	struct sockaddr_in any = here(0);
@@ -329,22 +329,6 @@ static void before_listening(void)
 	from = server(at, &qps[1], 0);
 	CHECK(data_len >= 5 && !memcmp(data, "early", 5));
 	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
-	end(to);
-	end(from);
-
-	any = here(rdma_get_src_port(at));
-	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP));
-	/* Where one listens another cannot. */
-	CHECK(!rdma_bind_addr(to, (struct sockaddr *)&any) && rdma_listen(to, 0) == -1 && errno == EADDRINUSE && !rdma_destroy_id(to));
-	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP));
-	struct sockaddr_in own = here(0);
-	CHECK(!rdma_bind_addr(to, (struct sockaddr *)&own) && rdma_get_src_port(to));
-	CHECK(!rdma_resolve_addr(to, NULL, (struct sockaddr *)&any, 1000));
-	CHECK(next(RDMA_CM_EVENT_ADDR_RESOLVED) == to);
-	CHECK(!rdma_connect(to, NULL));
-	CHECK((from = next(RDMA_CM_EVENT_CONNECT_REQUEST)) && rdma_get_dst_port(from));
-	CHECK(!rdma_reject(from, NULL, 0));
-	CHECK(next(RDMA_CM_EVENT_REJECTED) == to);
 	end(to);
 	end(from);
 	end(at);

@@ -112,9 +112,7 @@ static void shared_receives(void)
 	uint32_t number;
 
 	CHECK(!rdma_create_id(channel, &at, NULL, RDMA_PS_TCP) && !rdma_bind_addr(at, (struct sockaddr *)&addr) && !rdma_listen(at, 4));
-	addr = here(rdma_get_src_port(at));
-	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(to, NULL, (struct sockaddr *)&addr, 1000));
-	rdma_ack_cm_event(take(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+	to = resolved(RDMA_PS_TCP, rdma_get_src_port(at));
 	init.pd = to->pd;
 	CHECK(!rdma_set_local_ece(to, &ece) && !rdma_create_qp_ex(to, &init) && to->qp);
 	/* The first attempt is refused. */
@@ -129,8 +127,7 @@ static void shared_receives(void)
 		rdma_ack_cm_event(take(channel, RDMA_CM_EVENT_REJECTED));
 		rdma_destroy_qp(to);
 		CHECK(!rdma_destroy_id(from) && !rdma_destroy_id(to));
-		CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(to, NULL, (struct sockaddr *)&addr, 1000));
-		rdma_ack_cm_event(take(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+		to = resolved(RDMA_PS_TCP, rdma_get_src_port(at));
 		init.pd = to->pd;
 		init.send_cq = init.recv_cq = NULL;
 		CHECK(!rdma_create_qp_ex(to, &init));
@@ -148,7 +145,7 @@ static void shared_receives(void)
 	CHECK(!ibv_req_notify_cq(from->recv_cq, 1));
 	CHECK(!rdma_accept(from, NULL));
 	for (int count = 0; count < 2; count++) {
-		CHECK(!rdma_get_cm_event(channel, &event) && event->event == RDMA_CM_EVENT_ESTABLISHED);
+		event = take(channel, RDMA_CM_EVENT_ESTABLISHED);
 		rdma_ack_cm_event(event);
 	}
 	CHECK(!rdma_notify(from, IBV_EVENT_COMM_EST) && !ibv_post_send(to->qp, &send, &bad));

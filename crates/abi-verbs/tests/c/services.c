@@ -33,19 +33,6 @@ static struct rdma_cm_id *listener(enum rdma_port_space space, uint16_t port)
 	return id;
 }
 
-static struct rdma_cm_id *resolved(enum rdma_port_space space, uint16_t port)
-{
-	struct sockaddr_in addr = here(port);
-	struct rdma_cm_id *id;
-
-	CHECK(!rdma_create_id(channel, &id, NULL, space));
-	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1000));
-	past(RDMA_CM_EVENT_ADDR_RESOLVED, id, 0);
-	CHECK(!rdma_resolve_route(id, 1000));
-	past(RDMA_CM_EVENT_ROUTE_RESOLVED, id, 0);
-	return id;
-}
-
 static struct ibv_qp_init_attr datagrams(void)
 {
 	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_UD, .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1 };
@@ -174,7 +161,7 @@ static void not_found(void)
 	CHECK(!rdma_destroy_id(to) && !rdma_destroy_id(from));
 
 	to = resolved(RDMA_PS_TCP, port);
-	CHECK(!rdma_connect(to, NULL));
+	CHECK(!rdma_connect(to, &(struct rdma_conn_param){ .qp_num = 1 }));
 	event = next(RDMA_CM_EVENT_REJECTED, to);
 	CHECK(!rdma_ack_cm_event(event));
 	CHECK(!rdma_destroy_id(to) && !rdma_destroy_id(at));

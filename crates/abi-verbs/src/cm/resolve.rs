@@ -1,0 +1,79 @@
+//! Addresses of an identifier: its own, which it holds, and the other side's, to which a device leads.
+
+use cface::{BadAddress, SockAddr, lock};
+use rdma_abi::numbers as n;
+
+use crate::answer::Answer;
+use crate::cm::id::{CmId, Phase, tell};
+use crate::cm::reserve;
+use crate::cm::route::{context, routes_here, show, show_path, way_to};
+use crate::errno::Errno;
+use crate::slab::Handle;
+
+pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
+    let (id, addr) = (id.look()?, addr.get().map_err(|_| Errno::INVAL)?);
+    if lock(&id.state).phase != Phase::Idle {
+        return Err(Errno::INVAL);
+    }
+    let routes = routes_here(addr)?;
+    reserve::take(id, addr, &routes)?;
+    let mut state = lock(&id.state);
+    if !addr.ip().is_unspecified() {
+        state.context = context(routes[0].0)?;
+    }
+    state.phase = Phase::Bound;
+    show(id, &state);
+    Ok(())
+}
+
+/// Finds the device that leads to the other side, and holds an address from which it does. An identifier that is bound keeps to its
+/// address, whatever source is given here.
+pub(crate) fn rdma_resolve_addr(
+    id: Handle<CmId>,
+    src_addr: SockAddr,
+    dst_addr: SockAddr,
+    _timeout_ms: i32,
+) -> Answer<Option<Handle<CmId>>> {
+    let held = id.look()?;
+    let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
+    let source = match src_addr.get() {
+        Ok(source) => Some(source),
+        Err(BadAddress::Missing) => None,
+        Err(BadAddress::Family(_)) => return Err(Errno::INVAL),
+    };
+    let own = {
+        let state = lock(&held.state);
+        match state.phase {
+            Phase::Idle => source,
+            Phase::Bound => state.local,
+            _ => return Err(Errno::INVAL),
+        }
+    };
+    if own.is_some_and(|own| own.is_ipv4() != peer.is_ipv4()) {
+        return Err(Errno::INVAL);
+    }
+    if let Some(own) = own {
+        routes_here(own)?;
+    }
+    let from = own.map(|own| own.ip()).filter(|ip| !ip.is_unspecified());
+    let (device, ip) = way_to(peer.ip(), from)?;
+    let local = reserve::choose(held, device, (ip, own.map_or(0, |own| own.port())).into())?;
+    let mut state = lock(&held.state);
+    state.context = context(device)?;
+    (state.local, state.peer, state.phase) = (Some(local), Some(peer), Phase::AddrResolved);
+    show(held, &state);
+    tell(held, &state, n::RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    Ok(state.is_sync.then_some(id))
+}
+
+pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer<Option<Handle<CmId>>> {
+    let held = id.look()?;
+    let mut state = lock(&held.state);
+    if state.phase != Phase::AddrResolved {
+        return Err(Errno::INVAL);
+    }
+    state.phase = Phase::RouteResolved;
+    show_path(held, &mut state);
+    tell(held, &state, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    Ok(state.is_sync.then_some(id))
+}
