@@ -280,6 +280,23 @@ mod tests {
         assert_eq!(listen_at(&listener, at(port)).expect("free").port, port);
     }
 
+    /// Goal: a connection says the port that its program holds, though a listening socket has the port's name. Method: two connections,
+    /// whose listeners ask for the port of the other end.
+    #[test]
+    fn a_connection_from_a_held_port_says_that_port() {
+        let (listener, holder) = (socket(), socket());
+        let port = listen_at(&listener, at(0)).expect("a free port").port;
+        let held = listen_at(&holder, at(0)).expect("a free port").port;
+        let ends = [(); 2].map(|()| {
+            let active = connect_to(at(port), Some(held)).expect("a socket").expect("it listens");
+            assert_eq!(active.port, held);
+            let passive: Fd = rustix::net::accept(&listener).expect("it has connected").into();
+            assert_eq!(peer_port(&passive), held);
+            (active, passive)
+        });
+        drop(ends);
+    }
+
     #[test]
     fn a_closed_port_is_not_chosen_again_at_once() {
         let any = || listen_at(&socket(), at(0)).expect("a free port").port;
