@@ -130,5 +130,6 @@ pub use special::Generalized;
 pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
 pub use tool::{Called, Carried, Carrier, Gauge, Happened, Happening, Limits, Profile, Traffic};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
+pub use trust::PROTOCOL;
 pub use tuning::Tuning;
 pub use window::{Assert, At, Change, Flavor, LockKind, Shared, Window};

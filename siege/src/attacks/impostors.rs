@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use auth::{Attempt, Identity, Key, Nonces, OFFER, Protocol, Refusal, Seed};
+use auth::{Attempt, Identity, Key, Nonces, OFFER, Refusal, Seed};
 use datatypes::{Basic, Datatype};
 use host::{Rng, Span};
-use mpi::{Board, Bootstrap as _, Buffer, Config, Gauge, Mode, Port, Process, With};
+use mpi::{Board, Bootstrap as _, Buffer, Config, Gauge, Mode, PROTOCOL, Port, Process, With};
 use rustix::net::{AddressFamily, SocketType};
 use verbs::{Buf, Cm, CmEvent, ConnParam, Cq, Device, QpInit};
 
@@ -39,8 +39,6 @@ const RANKS: u32 = 3;
 /// Connections from one address, since a closed one holds its port for a while.
 const OF_ADDRESS: u32 = 5000;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What MPI's processes say of their protocol. If it changes, no request is answered by a challenge any more, and the attack fails.
-const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x09" };
 /// MPA's request and reply, which differ in byte 7: revision 2, with the depths of reads (RFC 5044 section 7.1.1, RFC 6581 section 9).
 const FRAME: [u8; 24] = *b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\xc0\x10";
 const HEAD: usize = 20;

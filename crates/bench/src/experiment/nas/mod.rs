@@ -19,7 +19,7 @@ mod random;
 mod sort;
 
 use super::contract::level;
-use super::over_mpi::join::{join, part};
+use super::over_mpi::join::{join, leave_together};
 use super::variants::over;
 use super::{
     Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
@@ -191,7 +191,7 @@ impl Side for Run {
             self.last = Some(outcome);
         }
         // Ranks whose process is dropped first would be lost to those that still take part in the last sum.
-        part(s, self.kernel.job().process())
+        leave_together(s, self.kernel.job().process())
     }
 
     fn note(&self) -> Option<String> {

@@ -154,7 +154,7 @@ impl Relay {
 }
 
 /// Waits until all ranks have come here, and have all messages that were sent to them. Then the process can be dropped.
-pub(crate) fn part(session: &mut Session<'_>, process: &Process) -> Result<(), Fault> {
+pub(crate) fn leave_together(session: &mut Session<'_>, process: &Process) -> Result<(), Fault> {
     process.drain()?;
     exchanged(session, Notes::new(), process.world().size() as usize).map(drop)
 }
