@@ -52,9 +52,32 @@ fn descriptors() -> BTreeMap<String, usize> {
     held
 }
 
+/// Segments that are mapped, each counted once for every range of addresses.
 fn mapped_segments() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    maps.lines().filter(|line| line.contains("nicety-shm")).count()
+    count_segments(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
+}
+
+/// Ranges of segments in a text like /proc/self/maps. The kernel lists a range in parts where only its beginning may be accessed
+/// (`Reserve` in nic-soft): a part that continues the one before it, in addresses and in the file, is not counted.
+fn count_segments(maps: &str) -> usize {
+    let mut count = 0;
+    let mut next = None;
+    for line in maps.lines().filter(|line| line.contains("nicety-shm")) {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next().and_then(|word| word.split_once('-'));
+        let offset = words.nth(1).and_then(hex);
+        let inode = words.nth(1).unwrap_or_default();
+        let Some((first, end)) = range.and_then(|(first, end)| Some((hex(first)?, hex(end)?))) else {
+            continue;
+        };
+        count += usize::from(next != Some((first, offset, inode)));
+        next = Some((end, offset.map(|offset| offset + (end - first)), inode));
+    }
+    count
+}
+
+fn hex(digits: &str) -> Option<u64> {
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// Bytes of this process's own memory that are resident: not of files, and not shared.
@@ -102,4 +125,25 @@ fn files() -> usize {
         entries.filter(|entry| entry.file_name().to_string_lossy().contains("nicety-")).count()
     };
     named("/dev/shm") + named("/tmp")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_segment_count_once() {
+        let split = "7f0000000000-7f0000100000 rw-s 00200000 00:01 77 /memfd:nicety-shm (deleted)\n\
+                     7f0000100000-7f0004000000 ---s 00300000 00:01 77 /memfd:nicety-shm (deleted)\n";
+        assert_eq!(count_segments(split), 1);
+        for other in [
+            "7f0000100001-7f0004000000 ---s 00300000 00:01 77 /memfd:nicety-shm (deleted)\n",
+            "7f0000100000-7f0004000000 ---s 00301000 00:01 77 /memfd:nicety-shm (deleted)\n",
+            "7f0000100000-7f0004000000 ---s 00300000 00:01 78 /memfd:nicety-shm (deleted)\n",
+        ] {
+            let (first, _) = split.split_once('\n').expect("two lines");
+            assert_eq!(count_segments(&format!("{first}\n{other}")), 2, "{other}");
+        }
+        assert_eq!(count_segments("00400000-00452000 r-xp 00000000 08:02 173521 /usr/bin/siege\n"), 0);
+    }
 }
