@@ -5,13 +5,29 @@
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
-use cface::{In, Text};
+use cface::{In, Spare, Text};
 use datatypes::{Basic, Datatype, Memory};
 use mpi::ADDRESS_MIN;
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::types::{self, Address, Number};
+
+/// Where the library's own memory comes from.
+#[global_allocator]
+static OWN: Spare = Spare::new();
+
+/// Whether there is memory for more objects; otherwise the error of a call that creates one.
+#[inline]
+pub(crate) fn check_for_more() -> Answer<()> {
+    if OWN.has_memory() { Ok(()) } else { Err(no_more()) }
+}
+
+#[cold]
+fn no_more() -> Fault {
+    let text = "there is no memory for more objects; free some, or raise the limit (is data limited? see ulimit -d and -v)";
+    Fault::new(c::MPI_ERR_NO_MEM, text.to_owned())
+}
 
 /// How the three arguments are called that a buffer is passed as.
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ use crate::answer::{Answer, Fault};
 use crate::calls::{OpObject, SessionObject, TypeObject, WinObject};
 use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
-use crate::{calls, state};
+use crate::{calls, memory, state};
 
 /// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a handle comes
 /// back after 262,144 others at the earliest. Together they are as many handles as there are integers of C for them.
@@ -192,6 +192,7 @@ pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle
 
 /// A new handle.
 pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
+    memory::check_for_more()?;
     let handle = table().insert(K::wrap(object), std::ptr::null_mut());
     handle.map(|handle| Handle::new(handle.addr())).map_err(no_handle)
 }

@@ -11,6 +11,7 @@
 //! | `address` | [`SockAddr`]: a socket address as C passes and lays it out |
 //! | `loan` | [`Loan`]: bytes of ours that a program may look at |
 //! | `handles` | [`Table`]: handles that are checked at each use, and stale once their object is gone |
+//! | `spare` | [`Spare`]: an allocator with memory set aside, so that a shortage is an error of a call |
 //! | `sync` | [`lock`]: a lock that a panic does not poison |
 //!
 //! What answers a call has its own errors: functions here take the error to return, or say in a type what was wrong.
@@ -24,6 +25,7 @@ mod firewall;
 mod handles;
 mod loan;
 mod pointer;
+mod spare;
 mod sync;
 
 pub use address::{BadAddress, SockAddr};
@@ -32,4 +34,5 @@ pub use firewall::{Panicked, contain};
 pub use handles::{Handle, Look, Refused, Table};
 pub use loan::Loan;
 pub use pointer::{BadBytes, Bytes, In, Items, Out, Text};
+pub use spare::Spare;
 pub use sync::lock;

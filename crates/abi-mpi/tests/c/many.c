@@ -34,6 +34,26 @@ static void many(void) {
     FAILS(MPI_ERR_TYPE, MPI_Type_size((MPI_Datatype) &size, &size));
 }
 
+/* Datatypes with `blocks` blocks, until there is no memory for more; all are freed, and there is memory again. */
+static void exhausted(int blocks) {
+    enum { MOST = 1000000 };
+    static MPI_Datatype types[MOST], again;
+    static int displacements[10000];
+    int made = 0, code = MPI_SUCCESS, class;
+    for (int i = 0; i < blocks; i++) displacements[i] = 3 * i * (1 + i % 3);
+    while (made < MOST) {
+        code = MPI_Type_create_indexed_block(blocks, 1, displacements, MPI_INT, &types[made]);
+        if (code) break;
+        made++;
+    }
+    OK(MPI_Error_class(code, &class));
+    if (class != MPI_ERR_NO_MEM) fprintf(stderr, "%d types of %d blocks, class %d\n", made, blocks, class);
+    CHECK(class == MPI_ERR_NO_MEM && made > 10);
+    for (int i = 0; i < made; i++) OK(MPI_Type_free(&types[i]));
+    OK(MPI_Type_contiguous(3, MPI_INT, &again));
+    OK(MPI_Type_free(&again));
+}
+
 static void limited(void) {
     const MPI_Aint bytes = 1LL << 40;
     char text[MPI_MAX_ERROR_STRING];
@@ -53,6 +73,9 @@ static void limited(void) {
     code = MPI_Alloc_mem(bytes, MPI_INFO_NULL, &memory);
     OK(MPI_Error_class(code, &class));
     CHECK(class == MPI_ERR_NO_MEM);
+    exhausted(1);
+    exhausted(100);
+    exhausted(10000);
 }
 
 int main(void) {

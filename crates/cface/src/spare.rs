@@ -1,0 +1,153 @@
+//! [`Spare`]: an allocator that sets some memory aside, so that a shortage is an error of a call and does not end the program.
+//!
+//! Most allocations of a call cannot fail in Rust: the process is aborted. With this allocator, the first small ones that the
+//! system refuses are served from memory that was set aside. A call that creates objects asks [`Spare::has_memory`], and
+//! returns an error when it is used up.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A piece that is set aside: bytes that are mapped and never touched, so that they cost addresses only. An allocation of more bytes is
+/// not served from it.
+const PIECE: Layout = match Layout::from_size_align(1 << 20, 4096) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a layout"),
+};
+/// Pieces that are set aside: a call may need several large lists.
+const PIECES: usize = 4;
+
+/// The system's allocator, with 4 MiB set aside for a shortage. Made for `#[global_allocator]`.
+pub struct Spare {
+    /// The first ones are given back last.
+    kept: [AtomicPtr<u8>; PIECES],
+}
+
+impl Spare {
+    /// An allocator with nothing set aside yet.
+    pub const fn new() -> Self {
+        Self { kept: [const { AtomicPtr::new(null_mut()) }; PIECES] }
+    }
+
+    /// Whether memory is set aside; first sets aside what is missing, as far as the system has it. `false` is the time for an error:
+    /// small allocations may be the last that succeed.
+    #[inline]
+    pub fn has_memory(&self) -> bool {
+        !self.kept[PIECES - 1].load(Ordering::Relaxed).is_null() || self.set_aside()
+    }
+
+    #[cold]
+    fn set_aside(&self) -> bool {
+        self.kept.iter().all(|place| !place.load(Ordering::Relaxed).is_null() || fill(place))
+            || !self.kept[0].load(Ordering::Relaxed).is_null()
+    }
+
+    /// Gives a piece back to the system; whether that may help with an allocation of so many bytes.
+    #[cold]
+    fn give_back(&self, size: usize) -> bool {
+        size <= PIECE.size() && self.kept.iter().rev().any(empty)
+    }
+
+    /// What an allocation returns, or what it returns after the spare memory was given back.
+    #[inline]
+    fn twice(&self, size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+        match allocate() {
+            null if null.is_null() && self.give_back(size) => allocate(),
+            memory => memory,
+        }
+    }
+}
+
+/// Sets a piece aside; whether the system has it.
+fn fill(place: &AtomicPtr<u8>) -> bool {
+    // SAFETY: the layout has a size. Test: `a_shortage_is_served_and_reported`.
+    let piece = unsafe { System.alloc(PIECE) };
+    if piece.is_null() {
+        return false;
+    }
+    if place.compare_exchange(null_mut(), piece, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        // SAFETY: allocated above with this layout; another thread's is kept. Test: as above, under Miri.
+        unsafe { System.dealloc(piece, PIECE) };
+    }
+    true
+}
+
+/// Gives a piece back; whether there was one.
+fn empty(place: &AtomicPtr<u8>) -> bool {
+    let piece = place.swap(null_mut(), Ordering::Relaxed);
+    if !piece.is_null() {
+        // SAFETY: allocated by `fill` with this layout, and taken by this thread only. Test: as above.
+        unsafe { System.dealloc(piece, PIECE) };
+    }
+    !piece.is_null()
+}
+
+impl Default for Spare {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: the system's allocator, called a second time where it has refused. Test: `a_shortage_is_served_and_reported`, and all
+// tests of the library that has it.
+unsafe impl GlobalAlloc for Spare {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are the same.
+        self.twice(layout.size(), || unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        self.twice(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above; a realloc that was refused has left its block as it was.
+        self.twice(size, || unsafe { System.realloc(memory, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::ptr::without_provenance_mut;
+
+    use super::*;
+
+    /// Goal: a shortage is survived as often as there are pieces, and known. Method: allocations that the test refuses once each.
+    #[test]
+    fn a_shortage_is_served_and_reported() {
+        let spare = Spare::new();
+        let is_served = |size| {
+            let asked = Cell::new(0);
+            let memory = spare.twice(size, || {
+                asked.set(asked.get() + 1);
+                if asked.get() == 1 { null_mut() } else { without_provenance_mut(8) }
+            });
+            !memory.is_null()
+        };
+        assert!(!is_served(8), "nothing is set aside yet");
+        assert!(spare.has_memory());
+        assert!(!is_served(PIECE.size() + 1), "too large");
+        for _ in 0..PIECES {
+            assert!(is_served(PIECE.size()));
+        }
+        assert!(!is_served(8), "every piece was given back");
+        assert!(spare.has_memory() && is_served(8), "there is memory again");
+        assert!(spare.has_memory() && fill(&spare.kept[0]), "one too many is freed at once");
+        let layout = Layout::new::<[u64; 4]>();
+        // SAFETY: allocated, grown and freed with its layout.
+        unsafe {
+            let memory = spare.alloc_zeroed(layout);
+            let memory = spare.realloc(memory, layout, 64);
+            assert_eq!(memory.cast::<u64>().read(), 0);
+            spare.dealloc(memory, Layout::new::<[u64; 8]>());
+        }
+        assert!(spare.kept.iter().all(empty));
+    }
+}
