@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
+use host::Span;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
@@ -243,4 +244,25 @@ pub(super) fn a_failure_stops_what_is_behind_it(env: &Env) {
     c.a.in_error();
     write(3, c.b.host.remote(0));
     c.a.sends_flushed([3]);
+}
+
+/// A read of lost memory fails although the same turn of the responder answers an earlier read. Nobody polls at the responder, and its
+/// time-out for connecting expires only after the test, so that no other event makes the responder work on the connection.
+pub(super) fn a_read_behind_an_answered_one_fails(env: &Env) {
+    let mut setup = Setup { len: LEN, ..Setup::default() };
+    (setup.a.timeout, setup.b.timeout) = (Span::from_secs(3600), Span::from_secs(3600));
+    for lens in [[8, 5000], [5000, 5000], [8, 100_000]] {
+        let (c, memory) = (Conn::with(env, &setup), Memory::new());
+        let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
+        memory.lose(Loss::Closed);
+        let sinks = [[c.a.host.sge(0, lens[0])], [c.a.host.sge(0, lens[1])]];
+        let read = |wr_id, remote, sink| SendWr {
+            flags: SendFlags::SIGNALED,
+            ..SendWr::new(wr_id, SendOp::Read(remote), sink)
+        };
+        let reads = [read(1, c.b.host.remote(0), &sinks[0]), read(2, mr.remote(0), &sinks[1])];
+        c.a.qp.post_sends(&reads).expect("two reads");
+        ok(c.a.sent(), 1, WcOpcode::Read);
+        lost(c.a.sent(), 2, WcStatus::RemAccessErr);
+    }
 }

@@ -102,6 +102,7 @@ macro_rules! __conformance_table {
                 a_shared_receive_into_it_fails
                 the_rest_lives_on
                 a_failure_stops_what_is_behind_it
+                a_read_behind_an_answered_one_fails
             }
             map {
                 stores_arrive_at_both_ends

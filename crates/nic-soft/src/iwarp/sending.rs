@@ -135,7 +135,8 @@ impl Sending {
                 break;
             }
             match self.send(lent, &mut turn)? {
-                Sent::All if full && turn < TURN_BYTES => {}
+                // Only what precedes payload that is gone may have been gathered. Nothing else starts another turn for the rest.
+                Sent::All if (full || !self.outbox.is_empty()) && turn < TURN_BYTES => {}
                 // That was all, or whoever has the next turn goes on.
                 _ => break,
             }
