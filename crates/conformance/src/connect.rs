@@ -294,7 +294,7 @@ pub(super) fn both_ends_are_told(env: &Env) {
     let setup = Setup::default();
     let mut ports = Vec::new();
     let (ours, theirs) = (
-        ConnParam { responder_resources: 3, initiator_depth: 5, ..ConnParam::default() },
+        ConnParam { responder_resources: 3, initiator_depth: 5, rnr_retry: 3, ..ConnParam::default() },
         ConnParam { responder_resources: 7, initiator_depth: 2, ..ConnParam::default() },
     );
     for _ in 0..3 {
@@ -305,8 +305,13 @@ pub(super) fn both_ends_are_told(env: &Env) {
         let asked = request.info;
         assert_eq!(asked.local, listener.addr());
         assert!(asked.depths.is_none_or(|depths| depths == Depths::of(&ours)), "{asked:?}");
+        let told_of = |info: &ConnInfo, num: u32, retries: u8| {
+            info.qp_num.is_none_or(|said| said == num) && info.rnr_retry.is_none_or(|said| said == retries)
+        };
+        assert!(told_of(&asked, a.qp.num(), 3), "{asked:?}");
         b.cm.accept(request, &b.qp, &theirs).expect("accept");
         let (at_a, at_b) = (told(&a), told(&b));
+        assert!(told_of(&at_a, b.qp.num(), 7) && told_of(&at_b, a.qp.num(), 3), "{at_a:?} {at_b:?}");
         assert_eq!((at_a.peer, at_b.local), (listener.addr(), listener.addr()));
         assert_eq!((at_a.local, at_b.peer), (at_b.peer, asked.peer), "each is the other's other end");
         assert!(!at_a.local.ip().is_unspecified());

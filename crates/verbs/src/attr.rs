@@ -203,5 +203,11 @@ pub enum QpState {
     Error,
 }
 
-/// The pause before a message is tried again whose receiver had no receive posted (IBA 9.7.5.2.8).
+/// The value of `rnr_retry` that means retries without end, and its highest value (IBA 9.7.5.2.8, `ibv_modify_qp(3)`).
+pub const RNR_RETRY_FOREVER: u8 = 7;
+
+/// The default pause before a message whose receiver had no receive posted is tried again (IBA 9.7.5.2.8).
 pub const RNR_PAUSE: Span = Span::from_us(640);
+
+/// The longest pause of a receiver without a receive (IBA 9.7.5.2.8, table 45).
+pub const RNR_PAUSE_MAX: Span = Span::from_us(655_360);

@@ -16,14 +16,15 @@ use std::sync::Arc;
 use host::{Source, Span, Time, Wakes};
 
 use crate::provider::{CmOps, ListenerOps, PortOps, RequestOps};
-use crate::{Device, Error, Qp, QpCap, QpInit, Result, Screen};
+use crate::{Device, Error, Qp, QpCap, QpInit, RNR_RETRY_FOREVER, Result, Screen};
 
 /// What the two ends agree on (`rdma_conn_param`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
     /// For the peer's eyes, up to [`crate::DeviceAttr::max_private_data`] bytes.
     pub private_data: Vec<u8>,
-    /// How often a message is tried again whose receiver has no receive posted; 7 means for ever.
+    /// The limit of retries for the peer's messages that find no receive posted here, 0 to 7; [`RNR_RETRY_FOREVER`] means none. The peer's
+    /// program may set another limit by [`Qp::set_rnr_retry`].
     pub rnr_retry: u8,
     /// How long the peer may take to answer.
     pub timeout: Span,
@@ -38,7 +39,7 @@ impl Default for ConnParam {
     fn default() -> Self {
         Self {
             private_data: Vec::new(),
-            rnr_retry: 7,
+            rnr_retry: RNR_RETRY_FOREVER,
             timeout: Span::from_secs(10),
             responder_resources: 16,
             initiator_depth: 16,
@@ -81,6 +82,17 @@ pub struct ConnInfo {
     pub peer: SocketAddr,
     /// The other end's depths, where the protocol tells them.
     pub depths: Option<Depths>,
+    /// The number of the other end's queue pair, where the protocol carries it.
+    pub qp_num: Option<u32>,
+    /// The other end's [`ConnParam::rnr_retry`], where the protocol carries it; at most [`RNR_RETRY_FOREVER`].
+    pub rnr_retry: Option<u8>,
+}
+
+impl ConnInfo {
+    /// The two addresses, without anything that the other end has sent.
+    pub fn of_ends(local: SocketAddr, peer: SocketAddr) -> Self {
+        Self { local, peer, depths: None, qp_num: None, rnr_retry: None }
+    }
 }
 
 /// Why a connection did not come about.

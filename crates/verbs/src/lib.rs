@@ -43,7 +43,10 @@ mod srq;
 mod wc;
 mod wr;
 
-pub use attr::{AtomicCap, DeviceAttr, DmAccess, QpCap, QpInit, QpState, RNR_PAUSE, SrqInit, WriteOrder};
+pub use attr::{
+    AtomicCap, DeviceAttr, DmAccess, QpCap, QpInit, QpState, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER,
+    SrqInit, WriteOrder,
+};
 pub use cm::{Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, ConnectRequest, Depths, Listener, Port};
 pub use cq::{CompChannel, Cq};
 pub use device::{AsyncEvent, Device};

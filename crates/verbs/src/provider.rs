@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Host, Wake};
+use host::{Host, Span, Wake};
 
 pub use crate::numbers::Numbers;
 use crate::{
@@ -161,6 +161,14 @@ pub trait QpOps: Any + Send + Sync {
     /// See [`Qp::has_received`].
     fn has_received(&self) -> bool {
         false
+    }
+    /// See [`Qp::set_rnr_retry`]; `retries` is within the limit.
+    fn set_rnr_retry(&self, _retries: u8) -> Result<()> {
+        Err(unsupported("the device", "a limit of retries"))
+    }
+    /// See [`Qp::set_rnr_pause`]; `pause` is within the limit.
+    fn set_rnr_pause(&self, _pause: Span) -> Result<()> {
+        Err(unsupported("the device", "a pause between retries"))
     }
     /// See [`Qp::map`]; `len` is not 0.
     fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {

@@ -2,8 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use host::Span;
+
 use crate::provider::QpOps;
-use crate::{Buf, Error, Pd, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr};
+use crate::{
+    Buf, Error, Pd, QpCap, QpInit, QpState, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, RecvWr, RemoteAddr, Result,
+    SendFlags, SendWr,
+};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -110,6 +115,31 @@ impl Qp {
     pub fn to_error(&self) {
         self.ops.to_error();
         self.twin.get().into_iter().for_each(|twin| twin.to_error());
+    }
+
+    /// Sets the limit of retries for messages of this queue pair that find no receive posted (`rnr_retry` of `ibv_modify_qp(3)`): 0 to 6, or
+    /// [`RNR_RETRY_FOREVER`]. It replaces the limit in the peer's [`crate::ConnParam`], and applies to messages that are posted from
+    /// now on. The receiver sets the pause before each retry ([`Self::set_rnr_pause`]).
+    ///
+    /// # Errors
+    /// [`crate::Error::Limit`] for more than 7, [`crate::Error::Unsupported`] where the NIC has no such limit.
+    pub fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        Error::check_limit("retries", retries.into(), RNR_RETRY_FOREVER.into())?;
+        self.sender().set_rnr_retry(retries)
+    }
+
+    /// Sets the pause before messages of the peer that find no receive here are tried again (`min_rnr_timer` of `ibv_modify_qp(3)`).
+    /// The default is [`crate::RNR_PAUSE`], the limit [`crate::RNR_PAUSE_MAX`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a longer one, [`crate::Error::Unsupported`] where the NIC has no such pause.
+    pub fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        if pause > RNR_PAUSE_MAX {
+            return Err(Error::Invalid(format!(
+                "a pause of {pause} between retries is longer than {RNR_PAUSE_MAX}, the longest; use a shorter one"
+            )));
+        }
+        self.ops.set_rnr_pause(pause)
     }
 
     /// Whether messages have come that nobody has polled. A program that hears of the connection's end wants those first, as they

@@ -165,7 +165,7 @@ impl CmOps for CmObject {
             Event::Request(number) => {
                 let request = state.requests.get_mut(&number);
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-                let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
+                let nobody = ConnInfo::of_ends(unknown, unknown);
                 let (data, info, screened) = request.map_or((Vec::new(), nobody, None), |r| {
                     (r.private_data.clone(), r.seen_by_listener(), r.screened.take())
                 });
@@ -194,7 +194,12 @@ impl Request {
     fn seen_by_listener(&self) -> ConnInfo {
         let own = SocketAddr::new(self.listener.ip(), 50_000 + (self.pair % 10_000) as u16);
         let peer = self.from.unwrap_or(own);
-        ConnInfo { local: self.listener, peer, depths: Some(self.depths) }
+        ConnInfo {
+            depths: Some(self.depths),
+            qp_num: Some(self.pair),
+            rnr_retry: Some(self.rnr_retry),
+            ..ConnInfo::of_ends(self.listener, peer)
+        }
     }
 }
 
@@ -281,15 +286,20 @@ impl RequestOps for RequestObject {
             state.fail(passive);
             return Ok(());
         };
-        let ends = [(request.pair, passive, request.rnr_retry), (passive, request.pair, param.rnr_retry)];
+        // Each limits the retries of the other.
+        let ends = [(request.pair, passive, param.rnr_retry), (passive, request.pair, request.rnr_retry)];
         for (own, peer, rnr_retry) in ends {
             let pair = state.pairs.get_mut(&own).expect("a queue pair");
             (pair.state, pair.peer, pair.request) = (QpState::ReadyToSend, Some(peer), None);
-            pair.rnr_retry = rnr_retry;
+            pair.rnr_retry.get_or_insert(rnr_retry);
         }
         let theirs = request.seen_by_listener();
-        let depths = Some(Depths::of(param));
-        let ours = ConnInfo { local: theirs.peer, peer: theirs.local, depths };
+        let ours = ConnInfo {
+            depths: Some(Depths::of(param)),
+            qp_num: Some(passive),
+            rnr_retry: Some(param.rnr_retry),
+            ..ConnInfo::of_ends(theirs.peer, theirs.local)
+        };
         state.tell(request.manager, Event::Established(request.pair, param.private_data.clone(), ours));
         state.tell(cm.number, Event::Established(passive, Vec::new(), theirs));
         Ok(())

@@ -101,7 +101,7 @@ impl State {
         }
         let needs_receive = remote.is_none() || imm.is_some();
         if needs_receive && !self.has_receive(peer) {
-            let waits = self.pairs[&pair].rnr_retry == 7;
+            let waits = self.pairs[&pair].rnr_retry == Some(7);
             return if waits { Outcome::Waits } else { Outcome::Failed(WcStatus::RnrRetryExcErr) };
         }
         let len = bytes.len() as u32;

@@ -191,7 +191,7 @@ impl PdOps for PdObject {
             peer: None,
             manager: None,
             request: None,
-            rnr_retry: 7,
+            rnr_retry: None,
         };
         state.pairs.insert(number, pair);
         Ok(Arc::new(QpObject { world: self.world.clone(), device: self.device, number }))
@@ -342,6 +342,11 @@ impl QpOps for QpObject {
 
     fn state(&self) -> QpState {
         self.world.lock().pairs[&self.number].state
+    }
+
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.world.lock().pairs.get_mut(&self.number).expect("this queue pair").rnr_retry = Some(retries);
+        Ok(())
     }
 
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {

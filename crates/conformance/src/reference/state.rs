@@ -175,7 +175,8 @@ pub(super) struct Pair {
     pub(super) peer: Option<u32>,
     pub(super) manager: Option<u32>,
     pub(super) request: Option<u32>,
-    pub(super) rnr_retry: u8,
+    /// The limit of retries that its program has set, or else its peer's.
+    pub(super) rnr_retry: Option<u8>,
 }
 
 /// A posted send request.

@@ -67,7 +67,7 @@ impl CmOps for CmObject {
             CmNews::Request(key) => {
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
                 let request = network.connect_request(key);
-                let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
+                let nobody = ConnInfo::of_ends(unknown, unknown);
                 let (data, info, screened) = request.unwrap_or((Vec::new(), nobody, None));
                 let ops = RequestObject { opened: self.opened.clone(), key };
                 CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, info).screened(screened))

@@ -159,6 +159,16 @@ impl QpOps for QpObject {
         Ok(())
     }
 
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.opened.look().0.set_rnr_retry(self.key, retries);
+        Ok(())
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.opened.look().0.set_rnr_pause(self.key, pause);
+        Ok(())
+    }
+
     fn to_error(&self) {
         let (mut network, now) = self.opened.look();
         network.fail(now, self.key);

@@ -35,13 +35,22 @@ pub(super) enum Message {
     /// Nobody listens there (`None`), or the answer is no.
     Reject { request: u32, private_data: Option<Vec<u8>> },
     /// The answer is yes.
-    Accept { request: u32, passive: u32, private_data: Vec<u8>, reads: u8, depths: Depths },
+    Accept { request: u32, passive: u32, private_data: Vec<u8>, terms: Terms },
     /// Both sides are ready: from the connecting side.
     Ready { passive: u32, active: u32 },
     /// The connecting side is gone.
     Gone { passive: u32, active: u32 },
     /// The connection of this queue pair to that one is over; perhaps because of one of its requests.
     Disconnect { qp: u32, from: u32, nak: Option<(u64, WcStatus)> },
+}
+
+/// The passive side's terms of a connection.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// Reads that the active side may have under way.
+    reads: u8,
+    depths: Depths,
+    rnr_retry: u8,
 }
 
 /// The cards between which a message goes, and the port by which it leaves and arrives.
@@ -114,6 +123,7 @@ struct ConnectRequest {
     private_data: Vec<u8>,
     /// Reads that the connecting side will have under way, and those that it will answer.
     reads: (u8, u8),
+    rnr_retry: u8,
     /// Who listened, once it has arrived.
     listener: Option<ListenerKey>,
     screened: Option<Screened>,
@@ -125,7 +135,8 @@ impl ConnectRequest {
     fn seen_by_listener(&self) -> ConnInfo {
         let (initiator_depth, responder_resources) = self.reads;
         let depths = Some(Depths { responder_resources, initiator_depth });
-        ConnInfo { local: self.addr, peer: self.peer, depths }
+        let (qp_num, rnr_retry) = (Some(self.qp), Some(self.rnr_retry));
+        ConnInfo { depths, qp_num, rnr_retry, ..ConnInfo::of_ends(self.addr, self.peer) }
     }
 }
 
@@ -319,7 +330,7 @@ impl ConnectionManager {
         ends: Ends,
         (key, passive): (u32, u32),
         private_data: Vec<u8>,
-        (reads, depths): (u8, Depths),
+        terms: &Terms,
     ) {
         let Some(request) = self.requests.remove(key) else { return };
         let (back, active) = (ends.back(), request.qp);
@@ -330,9 +341,15 @@ impl ConnectionManager {
         };
         let port = if back.from == back.to { around.cards[back.from].loopback() } else { request.port };
         qp.connected(Peer { qp: passive, card: back.to }, port, mtu);
-        qp.requester.set_reads_max(reads.min(self.reads_max));
-        let (channel, info) =
-            (qp.channel, ConnInfo { local: request.peer, peer: request.addr, depths: Some(depths) });
+        qp.requester.set_reads_max(terms.reads.min(self.reads_max));
+        qp.requester.peer_grants(terms.rnr_retry);
+        let channel = qp.channel;
+        let info = ConnInfo {
+            depths: Some(terms.depths),
+            qp_num: Some(passive),
+            rnr_retry: Some(terms.rnr_retry),
+            ..ConnInfo::of_ends(request.peer, request.addr)
+        };
         self.tell(around, channel, CmNews::Established(active, private_data, info));
         self.send(around, back, Message::Ready { passive, active });
     }
@@ -404,12 +421,13 @@ impl ConnectionManager {
             addr,
             private_data: param.private_data.clone(),
             reads: (param.initiator_depth, param.responder_resources),
+            rnr_retry: param.rnr_retry,
             listener: None,
             screened: None,
             closed: false,
         };
         let key = self.requests.insert(request);
-        found.asks(key, channel, param.rnr_retry);
+        found.asks(key, channel);
         self.send(around, Ends { from, to: from, port }, Message::Connect { request: key });
         around.agenda.at(around.now + param.timeout, Event::Timeout(key));
         Ok(())
@@ -456,6 +474,7 @@ impl ConnectionManager {
         self.answered(key);
         let request = self.requests.get(key)?;
         let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
+        let rnr_retry = request.rnr_retry;
         let info = request.seen_by_listener();
         let mtu = around.qps.get(active).map_or(self.mtu, QueuePair::mtu);
         let found = around.qps.get_mut(qp)?;
@@ -463,14 +482,17 @@ impl ConnectionManager {
         let own = if from == to { around.cards[from].loopback() } else { port };
         found.accepted(Peer { qp: active, card: to }, own, mtu);
         found.channel = Some(channel);
-        found.requester.set_rnr_retry(param.rnr_retry);
+        found.requester.peer_grants(rnr_retry);
         found.requester.set_reads_max(param.initiator_depth.min(reads.1).min(self.reads_max));
         let message = Message::Accept {
             request: key,
             passive: qp,
             private_data: param.private_data.clone(),
-            reads: reads.0.min(param.responder_resources),
-            depths: Depths::of(param),
+            terms: Terms {
+                reads: reads.0.min(param.responder_resources),
+                depths: Depths::of(param),
+                rnr_retry: param.rnr_retry,
+            },
         };
         self.accepted.insert(qp, info);
         let ends = Ends { from, to, port };

@@ -2,7 +2,7 @@
 //! and acknowledgements here, completions at either end.
 
 use host::{Span, Time};
-use verbs::{AsyncEvent, QpState, RNR_PAUSE, RemoteAddr, SendOp, Wc, WcOpcode, WcStatus};
+use verbs::{AsyncEvent, QpState, RemoteAddr, SendOp, Wc, WcOpcode, WcStatus};
 
 use super::card::Write;
 use super::completions::Slots;
@@ -59,7 +59,7 @@ impl Network {
         match self.packets[number].body {
             Body::Request(op) => self.request_arrives(now, number, op),
             Body::ReadResponse | Body::AtomicResponse(_) => self.response_arrives(now, number),
-            Body::Ack | Body::Nak(_) | Body::RnrNak | Body::SequenceNak => {
+            Body::Ack | Body::Nak(_) | Body::RnrNak(_) | Body::SequenceNak => {
                 self.cards[card].transport.acknowledge(now);
                 self.acknowledgement_arrives(now, number);
                 self.release(now, number);
@@ -91,8 +91,9 @@ impl Network {
         let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
             if let Some(found) = self.qps.get_mut(qp) {
                 found.responder.not_ready();
+                let pause = found.rnr_pause;
+                self.say(now, qp, psn, Body::RnrNak(pause));
             }
-            self.say(now, qp, psn, Body::RnrNak);
             return self.release(now, number);
         };
         let (connections, mut around) = self.connecting(now);
@@ -388,9 +389,9 @@ impl Network {
                 requester.reject(psn, status);
                 self.advance(now, qp);
             }
-            Body::RnrNak => match requester.receiver_not_ready(now, psn) {
+            Body::RnrNak(pause) => match requester.receiver_not_ready(now, psn) {
                 Rnr::Stale => {}
-                Rnr::Pause => self.agenda.at(now + RNR_PAUSE, Event::Ready(qp)),
+                Rnr::Pause => self.agenda.at(now + pause, Event::Ready(qp)),
                 Rnr::Failed => self.advance(now, qp),
             },
             Body::SequenceNak if requester.missing(now, psn) => self.want_to_send(now, qp),

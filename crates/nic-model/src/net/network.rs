@@ -246,6 +246,20 @@ impl Network {
         self.qps.get(qp).map_or(QpState::Error, QueuePair::state)
     }
 
+    /// Sets how often a queue pair's peer may be not ready in a row.
+    pub(crate) fn set_rnr_retry(&mut self, qp: u32, retries: u8) {
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.requester.set_rnr_retry(retries);
+        }
+    }
+
+    /// Sets the pause of a peer that finds this queue pair not ready.
+    pub(crate) fn set_rnr_pause(&mut self, qp: u32, pause: Span) {
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.rnr_pause = pause;
+        }
+    }
+
     /// A queue pair goes away: its own requests complete nowhere.
     pub(crate) fn drop_qp(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
@@ -549,10 +563,9 @@ impl Network {
                 let (connections, mut around) = self.connecting(now);
                 connections.reject_arrives(&mut around, request, private_data);
             }
-            Message::Accept { request, passive, private_data, reads, depths } => {
+            Message::Accept { request, passive, private_data, terms } => {
                 let (connections, mut around) = self.connecting(now);
-                let told = (reads, depths);
-                connections.accept_arrives(&mut around, ends, (request, passive), private_data, told);
+                connections.accept_arrives(&mut around, ends, (request, passive), private_data, &terms);
             }
             Message::Ready { passive, active } => {
                 let (connections, mut around) = self.connecting(now);

@@ -1,6 +1,6 @@
 //! Packets under way, in a table that is used again without allocating.
 
-use host::Time;
+use host::{Span, Time};
 use verbs::{RemoteAddr, SendOp, WcStatus};
 
 /// A port of a card, as both ends of a wire are named. The one behind the last port is the card's loopback.
@@ -24,8 +24,8 @@ pub(super) enum Body {
     Ack,
     /// The request with this packet failed at the responder.
     Nak(WcStatus),
-    /// The message of this packet found no receive.
-    RnrNak,
+    /// The message of this packet found no receive: it is sent again after a pause.
+    RnrNak(Span),
     /// This is the packet that is missing.
     SequenceNak,
 }

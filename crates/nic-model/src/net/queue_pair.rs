@@ -1,6 +1,7 @@
 //! [`QueuePair`]: what belongs to a queue pair as a whole: its state, its connection, and its two halves.
 
-use verbs::{Access, Error, QpInit, QpState, RecvWr, Result, SendWr, WcStatus};
+use host::Span;
+use verbs::{Access, Error, QpInit, QpState, RNR_PAUSE, RecvWr, Result, SendWr, WcStatus};
 
 use super::packet::{Body, Packet, PortId, Source};
 use super::protection::{Extent, Protection};
@@ -59,6 +60,8 @@ pub(super) struct QueuePair {
     pub(super) requester: Requester,
     pub(super) receives: ReceiveQueue,
     pub(super) responder: Responder,
+    /// The pause of the peer when it finds no receive here.
+    pub(super) rnr_pause: Span,
     /// Whether it is among those of its card that have something to send.
     active: bool,
 }
@@ -81,6 +84,7 @@ impl QueuePair {
             requester: Requester::new(cap, init.sq_sig_all),
             receives: ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge),
             responder: Responder::default(),
+            rnr_pause: RNR_PAUSE,
             active: false,
         }
     }
@@ -203,9 +207,8 @@ impl QueuePair {
     }
 
     /// The queue pair waits for the answer to this connect request; the channel hears of it.
-    pub(super) fn asks(&mut self, request: u32, channel: u32, rnr_retry: u8) {
+    pub(super) fn asks(&mut self, request: u32, channel: u32) {
         (self.channel, self.request) = (Some(channel), Some(request));
-        self.requester.set_rnr_retry(rnr_retry);
     }
 
     /// Its connect request is over.

@@ -6,16 +6,16 @@
 use std::collections::VecDeque;
 
 use host::{Span, Time};
-use verbs::{Access, Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use verbs::{
+    Access, Data, Error, QpCap, RNR_RETRY_FOREVER, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode,
+    WcStatus,
+};
 
 use super::packet::{Body, Outgoing, Packet, Source};
 use super::protection::{Extent, Protection};
 use crate::limits;
 use crate::machine::{Params, WriteImmKind};
 use crate::parts::us;
-
-/// A number of retries after a receiver-not-ready answer that means for ever.
-const RNR_FOR_EVER: u8 = 7;
 
 /// What a card's transport engine says about all requesters.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +187,9 @@ pub(super) struct Requester {
     gap: bool,
     /// The receiver was not ready: nothing is sent for a while.
     rnr_pause: bool,
-    rnr_retry: u8,
+    /// How often a receiver may be not ready in a row: the program's limit, and its peer's.
+    rnr_retry: Option<u8>,
+    rnr_retry_of_peer: u8,
     /// A request failed: nothing behind it is sent.
     halted: bool,
     /// An [`super::event::Event::Overdue`] is in the queue.
@@ -223,7 +225,8 @@ impl Requester {
             reads_max: 1,
             gap: false,
             rnr_pause: false,
-            rnr_retry: RNR_FOR_EVER,
+            rnr_retry: None,
+            rnr_retry_of_peer: RNR_RETRY_FOREVER,
             halted: false,
             timed: false,
             progress: Time::ZERO,
@@ -231,9 +234,14 @@ impl Requester {
         }
     }
 
-    /// How often a receiver may be not ready in a row, 7 meaning for ever.
+    /// Sets how often a receiver may be not ready in a row; 7 means without limit. It replaces the peer's limit.
     pub(super) fn set_rnr_retry(&mut self, retries: u8) {
-        self.rnr_retry = retries;
+        self.rnr_retry = Some(retries);
+    }
+
+    /// The limit of retries that the peer's program has set. It counts if this side's program has set none.
+    pub(super) fn peer_grants(&mut self, retries: u8) {
+        self.rnr_retry_of_peer = retries;
     }
 
     /// Reads and atomics that may be under way; at least one.
@@ -588,9 +596,9 @@ impl Requester {
         if self.next == self.tail {
             return Rnr::Stale;
         }
-        let (number, retries) = (self.next, self.rnr_retry);
+        let (number, retries) = (self.next, self.rnr_retry.unwrap_or(self.rnr_retry_of_peer));
         let wqe = self.at_mut(number);
-        if retries < RNR_FOR_EVER && wqe.rnr_retries >= retries {
+        if retries < RNR_RETRY_FOREVER && wqe.rnr_retries >= retries {
             self.fail(number, WcStatus::RnrRetryExcErr);
             return Rnr::Failed;
         }

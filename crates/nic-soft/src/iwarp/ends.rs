@@ -13,7 +13,7 @@ use crate::fork::Fd;
 /// socket whose peer has gone does not know it any more.
 pub(super) fn info(socket: &Fd, peer: SocketAddr, depths: Option<Depths>) -> ConnInfo {
     let local = getsockname(socket).ok().and_then(|addr| SocketAddr::try_from(addr).ok());
-    ConnInfo { local: local.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into()), peer, depths }
+    ConnInfo { depths, ..ConnInfo::of_ends(local.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into()), peer) }
 }
 
 /// What a request asks for, if it says so.

@@ -258,7 +258,7 @@ impl Conn {
     /// What events tell of it.
     pub(super) fn info(&self) -> ConnInfo {
         let (local, peer) = self.ends;
-        ConnInfo { local, peer, depths: self.depths.get().copied() }
+        ConnInfo { depths: self.depths.get().copied(), ..ConnInfo::of_ends(local, peer) }
     }
 
     /// Whether it has ended, or was never made.

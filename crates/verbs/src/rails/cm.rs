@@ -8,7 +8,7 @@ use std::sync::Arc;
 use host::Wake;
 
 use super::cm_events::CmEvents;
-use super::connect;
+use super::connect::{self, of_program};
 use super::handle::QpHandle;
 use super::hello::Hello;
 use super::inner::Inner;
@@ -16,7 +16,7 @@ use super::progress::progress_channels;
 use super::qp::QpInner;
 use super::screening::{Asked, AtFrontDoor};
 use crate::provider::{CmOps, ListenerOps, RequestOps, own};
-use crate::{Cm, CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Listener, Qp, Result, Screen};
+use crate::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Qp, Result, Screen};
 
 /// Takes whatever rails have to say, and goes on with what waited for it.
 pub(super) fn progress(device: &Arc<Inner>) {
@@ -72,7 +72,7 @@ fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
     // Listeners have a screen that finds this; a request without it is rejected by being dropped.
     let Some(Asked { hello, rest, screened }) = request.take_screened() else { return };
     // A rail's depths are not the program's: the rails read, too.
-    let (info, local) = (ConnInfo { depths: None, ..request.info }, request.info.local);
+    let (info, local) = (of_program(request.info), request.info.local);
     let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
     let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest, info).screened(screened));
     cm.events.push((Some(local), event));

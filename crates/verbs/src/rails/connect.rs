@@ -298,9 +298,10 @@ fn take_lane(
     }
 }
 
-/// What the program is told of the first lane. A rail's depths are not the program's: the rails read, too.
-fn of_program(info: ConnInfo) -> ConnInfo {
-    ConnInfo { depths: None, ..info }
+/// The part of the first lane's information that holds for the program. A rail's depths include the rails' own reads, and its queue pair is
+/// a lane.
+pub(super) fn of_program(info: ConnInfo) -> ConnInfo {
+    ConnInfo::of_ends(info.local, info.peer)
 }
 
 /// A request for a lane came to the back door. A request whose connection has gone meanwhile is rejected by being dropped.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use host::Span;
+
 use super::inner::Inner;
 use super::polling::Polling;
 use super::progress::{mourn, watch};
@@ -69,6 +71,16 @@ impl QpOps for QpHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.qp.shared().check()?;
         self.qp.post_recv(wr)
+    }
+
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.qp.shared().check()?;
+        self.qp.set_rnr_retry(retries)
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.qp.shared().check()?;
+        self.qp.set_rnr_pause(pause)
     }
 
     fn to_error(&self) {

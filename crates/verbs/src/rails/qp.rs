@@ -1,9 +1,9 @@
 //! Queue pairs: a lane on each rail, a sending and a receiving half, and their connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use host::{Held, Lock};
+use host::{Held, Lock, Span};
 
 use super::completions::{Completions, Sink};
 use super::connection::Connection;
@@ -46,6 +46,22 @@ pub(super) struct QpInner {
     /// Lanes, a bit for each, that have completed all shared receives which they had taken.
     drained: AtomicU8,
     has_reported_last: AtomicBool,
+    /// The program's settings for messages without a receive, which apply to each lane.
+    rnr: Mutex<Rnr>,
+}
+
+/// A program's settings for messages without a receive.
+#[derive(Default)]
+struct Rnr {
+    retries: Option<u8>,
+    pause: Option<Span>,
+}
+
+impl Rnr {
+    fn apply(&self, lane: &Qp) -> Result<()> {
+        self.retries.map_or(Ok(()), |retries| lane.set_rnr_retry(retries))?;
+        self.pause.map_or(Ok(()), |pause| lane.set_rnr_pause(pause))
+    }
 }
 
 impl QpInner {
@@ -62,6 +78,7 @@ impl QpInner {
             is_dropped: AtomicBool::new(false),
             drained: AtomicU8::new(0),
             has_reported_last: AtomicBool::new(false),
+            rnr: Mutex::default(),
         };
         let lanes = (0..shared.width()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
@@ -129,7 +146,27 @@ impl QpInner {
         self.drained.fetch_and(!(1 << lane), Ordering::AcqRel);
         self.sending.lock(&self.shared().host).revive(lane, &by);
         self.receiving.lock(&self.shared().host).begin(lane, &by);
-        std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by)
+        let before =
+            std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by.clone());
+        // The rail's device has accepted the same settings for the lane before.
+        let _ = self.rnr().apply(&by);
+        before
+    }
+
+    fn rnr(&self) -> MutexGuard<'_, Rnr> {
+        self.rnr.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(super) fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        let mut rnr = self.rnr();
+        rnr.retries = Some(retries);
+        self.lanes().iter().try_for_each(|lane| rnr.apply(lane))
+    }
+
+    pub(super) fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        let mut rnr = self.rnr();
+        rnr.pause = Some(pause);
+        self.lanes().iter().try_for_each(|lane| rnr.apply(lane))
     }
 
     /// Locks are taken in this order: the connection, then sends or receives.

@@ -41,7 +41,7 @@ impl Screen for AtFrontDoor {
             // A peer of another kind, or with another number of rails, which learns why.
             return Verdict::Reject(refusal(self.rails));
         };
-        let info = ConnInfo { depths: None, ..request.info };
+        let info = ConnInfo::of_ends(request.info.local, request.info.peer);
         match screen(self.of_program.as_ref(), rest, info, self.private_data_max) {
             Ok(screened) => Verdict::Pass(Box::new(Asked { hello, rest: rest.to_vec(), screened })),
             Err(words) => Verdict::Reject(words),
