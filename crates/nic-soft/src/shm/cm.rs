@@ -101,9 +101,8 @@ impl CmHandle {
         };
         let local = SocketAddr::new(ip_of(addr), port);
         let deadline = device.shared.host.now() + param.timeout;
-        let rnr_retry = param.rnr_retry;
         let request = Message::Request(hello_of(&device.shared, &qp, param));
-        let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline, rnr_retry };
+        let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline };
         let peer = SocketAddr::new(ip_of(addr), addr.port());
         let conn = device.registry.adopt(&device.shared, socket, pid, (local, peer), phase)?;
         if let Err(why) = greet(&device.shared, &conn, &qp, &request) {

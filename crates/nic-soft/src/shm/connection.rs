@@ -2,9 +2,10 @@
 //!
 //! State and generation are one word in shared memory, which the peer may change: it fails this queue pair with its own.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
+use host::Span;
 use verbs::{Access, Error, QpState, Result};
 
 use super::layout::{QpShared, state};
@@ -19,6 +20,9 @@ const FINE: u32 = 0;
 const CONDEMNED: u32 = 1;
 /// It has failed.
 const FAILED: u32 = 2;
+
+/// The program has set no limit of retries.
+const UNSET: u8 = u8::MAX;
 
 /// A queue pair's connection.
 pub(super) struct Connection {
@@ -44,6 +48,8 @@ pub(super) struct Connection {
     failure: AtomicU32,
     /// Failing is no event for the program: it has asked for that, or the peer has.
     expected: AtomicBool,
+    /// The program's limit of retries, or [`UNSET`].
+    rnr_retry: AtomicU8,
 }
 
 impl Connection {
@@ -65,6 +71,7 @@ impl Connection {
             peer_parted: AtomicBool::new(false),
             failure: AtomicU32::new(FINE),
             expected: AtomicBool::new(false),
+            rnr_retry: AtomicU8::new(UNSET),
         }
     }
 
@@ -76,7 +83,29 @@ impl Connection {
 
     /// This is the peer's end.
     pub(super) fn connect(&self, link: PeerQp) -> Result<()> {
-        self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))
+        self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))?;
+        self.apply_rnr_retry();
+        Ok(())
+    }
+
+    /// Sets the limit of retries for messages that find no receive; it replaces the peer's.
+    pub(super) fn set_rnr_retry(&self, retries: u8) {
+        self.rnr_retry.store(retries, Ordering::Relaxed);
+        self.apply_rnr_retry();
+    }
+
+    fn apply_rnr_retry(&self) {
+        // Of two threads that connect and set the limit, the later one sees both.
+        fence(Ordering::SeqCst);
+        let retries = self.rnr_retry.load(Ordering::Relaxed);
+        if let Some(link) = self.link().filter(|_| retries != UNSET) {
+            link.rnr_retry.store(retries, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the pause before messages of the peer that find no receive are tried again.
+    pub(super) fn set_rnr_pause(&self, pause: Span) {
+        self.words.rnr_pause.store(pause.as_ns() as u32, Ordering::Relaxed);
     }
 
     /// Whether requests may be carried out.

@@ -144,9 +144,9 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
             drop(phase);
             on_request(device, conn, &place, hello);
         }
-        (Phase::AwaitReply { qp, cm, rnr_retry, .. }, Message::Reply(hello)) => {
+        (Phase::AwaitReply { qp, cm, .. }, Message::Reply(hello)) => {
             drop(phase);
-            on_reply(device, conn, qp, cm, hello, fds, rnr_retry);
+            on_reply(device, conn, qp, cm, hello, fds);
         }
         (Phase::AwaitReply { qp, cm, .. }, Message::Reject(private_data)) => {
             drop(phase);
@@ -207,7 +207,7 @@ fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, place: &Place, hello: Hello
     let listener = unpoisoned(&place.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
     let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::Nobody) };
-    let _ = conn.depths.set(hello.depths);
+    conn.note_hello(&hello);
     let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
         Ok(screened) => screened,
         Err(words) => return answer(device, conn, &Message::Reject(words)),
@@ -228,9 +228,8 @@ fn on_reply(
     cm: Arc<CmEvents>,
     hello: Hello,
     fds: Vec<OwnedFd>,
-    rnr_retry: u8,
 ) {
-    if let Err(why) = link(&device.shared, conn, &qp, &hello, fds, rnr_retry) {
+    if let Err(why) = link(&device.shared, conn, &qp, &hello, fds) {
         let why = not_linked(conn, &why);
         device.registry.drop_conn(&device.shared, conn);
         return cm.push(failed(&qp, why));
@@ -245,7 +244,7 @@ fn on_reply(
         link.confirm();
     }
     let sent = send(&conn.socket, &Message::Ready, &[]);
-    let _ = conn.depths.set(hello.depths);
+    conn.note_hello(&hello);
     let (private_data, info) = (hello.private_data, conn.info());
     cm.push(CmEvent::Established { qp_num: qp.num(), private_data, info });
     if sent.is_err() {

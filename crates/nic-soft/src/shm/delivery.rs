@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::Time;
-use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
+use verbs::{Access, WcOpcode, WcStatus};
 
 use super::layout::{comp, recv};
 use super::peer_qp::PeerQp;
@@ -77,9 +77,11 @@ impl Delivery {
             }
         }
         self.is_waiting = true;
-        if link.rnr_retry < 7 {
+        if self.is_crowded_out(link) {
+            // The peer may have posted receives, but has not polled its completions.
+            self.rnr_deadline = None;
+        } else if let Some(patience) = link.patience() {
             let now = now();
-            let patience = RNR_PAUSE * u64::from(link.rnr_retry);
             if now >= *self.rnr_deadline.get_or_insert(now + patience) {
                 return Err(Stop::Fail(WcStatus::RnrRetryExcErr));
             }
@@ -94,8 +96,7 @@ impl Delivery {
         }
         let srq = link.srq.as_ref()?;
         if self.claimed.is_none() {
-            let taken = link.qp.taken.load(Ordering::Acquire);
-            if link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0 {
+            if self.is_crowded_out(link) {
                 return None;
             }
             let entry = |i| &srq.ring.slot(i)[0];
@@ -103,6 +104,12 @@ impl Delivery {
             self.claimed = shared_queue::claim(&srq.shared.head.0, srq.ring.shift(), entry, me);
         }
         self.claimed.map(|receive| srq.store.slot(receive.into()))
+    }
+
+    /// Whether no receive of a shared queue can be used because the peer's completions that nobody has polled leave no room.
+    fn is_crowded_out(&self, link: &PeerQp) -> bool {
+        let taken = link.qp.taken.load(Ordering::Acquire);
+        link.srq.is_some() && link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0
     }
 
     /// Delivers a message into the peer's next receive.

@@ -228,6 +228,7 @@ impl World {
             qp_num: 5,
             barriers: true,
             depths: Depths { responder_resources: 16, initiator_depth: 16 },
+            rnr_retry: input.byte() % 8,
             private_data: Vec::new(),
         };
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
@@ -238,7 +239,7 @@ impl World {
         else {
             return;
         };
-        if let Ok(link) = PeerQp::new(peer, &hello, fds.pop(), input.byte() % 8)
+        if let Ok(link) = PeerQp::new(peer, &hello, fds.pop())
             && connection.connect(link).is_ok()
         {
             connection.advance(state::INIT, state::RTS);
@@ -324,12 +325,13 @@ pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
         qp_num: 5,
         barriers: true,
         depths: Depths { responder_resources: 16, initiator_depth: 16 },
+        rnr_retry: 7,
         private_data: Vec::new(),
     };
     let mut fds =
         vec![segment.as_fd().try_clone_to_owned().expect("a descriptor"), button().expect("a button")];
     let peer = qp.connection.device.peers.get(&hello, pid, || life, &mut fds).expect("a peer");
-    assert!(qp.connection.connect(PeerQp::new(peer, &hello, None, 7).expect("a link")).is_ok());
+    assert!(qp.connection.connect(PeerQp::new(peer, &hello, None).expect("a link")).is_ok());
     assert!(qp.connection.advance(state::INIT, state::RTS));
 }
 
@@ -376,6 +378,7 @@ mod tests {
             qp_num: 5,
             barriers: true,
             depths: Depths { responder_resources: 16, initiator_depth: 16 },
+            rnr_retry: 7,
             private_data: Vec::new(),
         };
         let mut fds = vec![

@@ -24,6 +24,7 @@ pub(super) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hell
         qp_num: qp.num(),
         barriers: fence::register(),
         depths: Depths::of(param),
+        rnr_retry: param.rnr_retry,
         private_data: param.private_data.clone(),
     }
 }
@@ -43,20 +44,19 @@ pub(super) fn greet(device: &Shared, conn: &Conn, qp: &QpInner, message: &Messag
     })
 }
 
-/// Connects a queue pair to the one that said hello; `rnr` is how often it is asked again for a receive.
+/// Connects a queue pair to the sender of a hello.
 pub(super) fn link(
     device: &Shared,
     conn: &Conn,
     qp: &QpInner,
     hello: &Hello,
     mut fds: Vec<OwnedFd>,
-    rnr: u8,
 ) -> Result<()> {
     if !hello.barriers {
         fence::require_full();
     }
     let peer = device.peers.get(hello, conn.pid, || life_of(&conn.socket, conn.pid), &mut fds)?;
-    qp.connection.connect(PeerQp::new(peer, hello, fds.pop(), rnr)?)
+    qp.connection.connect(PeerQp::new(peer, hello, fds.pop())?)
 }
 
 /// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.

@@ -122,6 +122,18 @@ impl QpOps for QpHandle {
         Ok(())
     }
 
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.connection.set_rnr_retry(retries);
+        Ok(())
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.connection.set_rnr_pause(pause);
+        Ok(())
+    }
+
     fn has_received(&self) -> bool {
         !self.device.shared.birth.is_elsewhere() && self.qp.receiving.waiting() > 0
     }

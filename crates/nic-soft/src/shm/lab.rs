@@ -76,7 +76,7 @@ const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
-    comp_ring = 8, peer.0.busy.inside = 4, peer.0.busy.mark = 4, rnr.0 = 4, taken = 8, access_error = 4, service.0.turn = 4, service.0.kind = 4,
+    comp_ring = 8, rnr_pause = 4, peer.0.busy.inside = 4, peer.0.busy.mark = 4, rnr.0 = 4, taken = 8, access_error = 4, service.0.turn = 4, service.0.kind = 4,
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
     service.0.operand = 8, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared:
@@ -399,6 +399,7 @@ mod tests {
             qp_num: 6,
             barriers: false,
             depths: verbs::Depths { responder_resources: 7, initiator_depth: 8 },
+            rnr_retry: 6,
             private_data: Vec::new(),
         };
         let words = hello_words();

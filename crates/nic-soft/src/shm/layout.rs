@@ -16,6 +16,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use host::Bell;
+use verbs::RNR_PAUSE;
 
 use crate::sync::guard::Busy;
 use crate::sync::heed::Heed;
@@ -23,7 +24,7 @@ use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -111,6 +112,8 @@ pub(super) struct QpShared {
     pub(super) comp_shift: AtomicU32,
     pub(super) recv_ring: AtomicU64,
     pub(super) comp_ring: AtomicU64,
+    /// The pause before a message that found no receive is tried again, in nanoseconds.
+    pub(super) rnr_pause: AtomicU32,
     /// The peer's: inside this device's memory.
     pub(super) peer: Line<PeerWords>,
     /// Set by a peer that waits for a receive (or for room among the completions); cleared by the owner.
@@ -129,6 +132,7 @@ impl QpShared {
         self.taken.store(0, Ordering::Relaxed);
         self.access_error.store(0, Ordering::Relaxed);
         self.rnr.0.store(0, Ordering::Relaxed);
+        self.rnr_pause.store(RNR_PAUSE.as_ns() as u32, Ordering::Relaxed);
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);
         self.peer.0.busy.reset();

@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, compiler_fence};
 
-use verbs::{Error, Result};
+use host::Span;
+use verbs::{Error, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, Result};
 
 use super::announce::announce;
 use super::layout::{
@@ -36,7 +37,8 @@ pub(super) struct PeerQp {
     /// The index of that queue in the peer's device.
     cq_index: usize,
     channel: Option<(Ref<ChannelShared>, Fd)>,
-    pub(super) rnr_retry: u8,
+    /// The limit of retries for a message that finds no receive.
+    pub(super) rnr_retry: AtomicU8,
     /// The status word of the peer's queue pair while all is well.
     ready: u64,
     /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
@@ -54,12 +56,7 @@ pub(super) struct SrqLink {
 
 impl PeerQp {
     /// The queue pair that said hello, every offset of which is checked here once.
-    pub(super) fn new(
-        peer: Arc<Peer>,
-        hello: &Hello,
-        channel: Option<OwnedFd>,
-        rnr_retry: u8,
-    ) -> Result<Self> {
+    pub(super) fn new(peer: Arc<Peer>, hello: &Hello, channel: Option<OwnedFd>) -> Result<Self> {
         let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
         let map = &peer.table.map;
         let index = hello.qp_index as usize;
@@ -101,12 +98,19 @@ impl PeerQp {
             cq,
             cq_index,
             channel,
-            rnr_retry,
+            rnr_retry: AtomicU8::new(hello.rnr_retry),
             ready,
             delivered: AtomicU64::new(0),
             knocks: AtomicBool::new(false),
             peer,
         })
+    }
+
+    /// How long a message may wait for a receive; `None` without limit.
+    pub(super) fn patience(&self) -> Option<Span> {
+        let retries = self.rnr_retry.load(Ordering::Relaxed);
+        let pause = Span::from_ns(self.qp.rnr_pause.load(Ordering::Relaxed).into()).min(RNR_PAUSE_MAX);
+        (retries < RNR_RETRY_FOREVER).then(|| pause * retries.into())
     }
 
     /// Wakes who sleeps on the queue that the peer's receives complete to, after stores in the peer's memory.

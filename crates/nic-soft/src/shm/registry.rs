@@ -149,8 +149,7 @@ impl Registry {
             qp.connection.socket.store(id, Ordering::Release);
         }
         self.enter(id, &phase);
-        let depths = OnceLock::new();
-        let conn = Arc::new(Conn { socket, id, pid, ends, depths, phase: Mutex::new(phase) });
+        let conn = Arc::new(Conn { socket, id, pid, ends, said: OnceLock::new(), phase: Mutex::new(phase) });
         unpoisoned(&self.conns).insert(id, conn.clone());
         Ok(conn)
     }
@@ -213,9 +212,16 @@ pub(super) struct Conn {
     pub(super) pid: i32,
     /// This end and the other.
     ends: (SocketAddr, SocketAddr),
-    /// What the other end's program said.
-    pub(super) depths: OnceLock<Depths>,
+    /// The other end's parameters, from its hello.
+    said: OnceLock<Said>,
     pub(super) phase: Mutex<Phase>,
+}
+
+/// The part of a hello that events contain.
+struct Said {
+    depths: Depths,
+    qp_num: u32,
+    rnr_retry: u8,
 }
 
 /// Where a connection stands.
@@ -227,7 +233,7 @@ pub(super) enum Phase {
     /// Passive: accepted, not yet confirmed.
     AwaitReady { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
     /// Active: asked.
-    AwaitReply { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time, rnr_retry: u8 },
+    AwaitReply { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
     /// Connected.
     Up { qp: Arc<QpInner>, cm: Arc<CmEvents> },
     /// Nothing more will happen.
@@ -258,7 +264,21 @@ impl Conn {
     /// What events tell of it.
     pub(super) fn info(&self) -> ConnInfo {
         let (local, peer) = self.ends;
-        ConnInfo { depths: self.depths.get().copied(), ..ConnInfo::of_ends(local, peer) }
+        match self.said.get() {
+            None => ConnInfo::of_ends(local, peer),
+            Some(said) => ConnInfo {
+                depths: Some(said.depths),
+                qp_num: Some(said.qp_num),
+                rnr_retry: Some(said.rnr_retry),
+                ..ConnInfo::of_ends(local, peer)
+            },
+        }
+    }
+
+    /// Keeps what events contain of the other end's hello.
+    pub(super) fn note_hello(&self, hello: &Hello) {
+        let Hello { depths, qp_num, rnr_retry, .. } = *hello;
+        let _ = self.said.set(Said { depths, qp_num, rnr_retry });
     }
 
     /// Whether it has ended, or was never made.

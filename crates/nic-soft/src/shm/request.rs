@@ -49,7 +49,7 @@ impl RequestHandle {
         let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Over) else {
             return Err(Error::Invalid("the connecting side has given up".into()));
         };
-        if let Err(why) = link(&self.device.shared, &self.conn, &qp, &hello, fds, param.rnr_retry) {
+        if let Err(why) = link(&self.device.shared, &self.conn, &qp, &hello, fds) {
             not_linked(&self.conn, &why);
             return Err(why);
         }

@@ -3,7 +3,7 @@
 //! A packet is parsed once, completely, before anything is done with it. Descriptors travel beside `Request`
 //! and `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
 
-use verbs::Depths;
+use verbs::{Depths, RNR_RETRY_FOREVER};
 
 /// Private data in a packet, at most.
 pub(super) const PRIVATE_MAX: usize = 512;
@@ -11,7 +11,7 @@ pub(super) const PRIVATE_MAX: usize = 512;
 pub(super) const PACKET_MAX: usize = HELLO_LEN + 8 + PRIVATE_MAX;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"nSHM");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEAD_LEN: usize = 8;
 const HELLO_LEN: usize = 40;
 
@@ -30,6 +30,8 @@ pub(super) struct Hello {
     pub(super) barriers: bool,
     /// Reads and atomics that its program serves, and will have outstanding.
     pub(super) depths: Depths,
+    /// The limit of retries for messages that find no receive here, at most [`RNR_RETRY_FOREVER`].
+    pub(super) rnr_retry: u8,
     pub(super) private_data: Vec<u8>,
 }
 
@@ -120,7 +122,7 @@ impl Message {
                 out.extend(word.to_le_bytes());
             }
             let Depths { responder_resources, initiator_depth } = h.depths;
-            let depths = u32::from_le_bytes([responder_resources, initiator_depth, 0, 0]);
+            let depths = u32::from_le_bytes([responder_resources, initiator_depth, h.rnr_retry, 0]);
             for word in [h.qp_index, h.generation, h.qp_num, depths] {
                 out.extend(word.to_le_bytes());
             }
@@ -172,6 +174,7 @@ impl Hello {
             qp_num: short(2),
             barriers,
             depths: Depths { responder_resources: words[36], initiator_depth: words[37] },
+            rnr_retry: words[38].min(RNR_RETRY_FOREVER),
             private_data: private.to_vec(),
         })
     }
@@ -191,6 +194,7 @@ mod tests {
             qp_num: 9,
             barriers: true,
             depths: Depths { responder_resources: 5, initiator_depth: 255 },
+            rnr_retry: 3,
             private_data: vec![3; private],
         }
     }

@@ -9,7 +9,7 @@ use verbs::{CmEvent, Error, Listener, MemoryKind, SendOp};
 
 use crate::raw::{
     Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, button, counter, full_pipe,
-    memory_file, real_request, write_at,
+    memory_file, real_request, short, write_at,
 };
 use crate::support::agent::Agent;
 use crate::support::end::{CAP, End, device};
@@ -148,8 +148,7 @@ fn garbage_packets() {
         raw.send(&mutate(&mut rng, &real), &fds);
         victim.serve();
         for _ in 0..rng.below(3) {
-            let kind = rng.below(7) as u8;
-            raw.send(&[b'n', b'S', b'H', b'M', 1, 0, kind, 0], &fds);
+            raw.send(&short(rng.below(8) as u8), &fds);
         }
         if rng.below(8) == 0 {
             // Whatever it is, it comes without long waiting, or the listener waits for more.
@@ -266,7 +265,8 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     if victim.open.is_empty() {
         return;
     }
-    raw.send(&[b'n', b'S', b'H', b'M', 1, 0, 3, 0], &[]);
+    // "Ready".
+    raw.send(&short(3), &[]);
     until("connection", || {
         let event = victim.hub.cm.poll_event()?;
         assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
@@ -352,7 +352,6 @@ fn clients_that_leave_at_every_step() {
     // A whole peer as far as one can see.
     let (real, fds, _asker) = real_request();
     let mut victim = Victim::new();
-    let short = |kind| [b'n', b'S', b'H', b'M', 1, 0, kind, 0];
     for step in 0..6 {
         for _ in 0..50 {
             let raw = Raw::connect(victim.port());

@@ -33,6 +33,11 @@ pub(crate) enum Answer {
     Silence,
 }
 
+/// A message without a body, of the version of the protocol that the NIC speaks.
+pub(crate) fn short(kind: u8) -> [u8; 8] {
+    [b'n', b'S', b'H', b'M', 2, 0, kind, 0]
+}
+
 /// A connected socket.
 pub(crate) struct Raw(OwnedFd);
 

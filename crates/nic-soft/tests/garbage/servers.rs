@@ -6,7 +6,7 @@ use std::time::Duration;
 use nic_soft::shm::CopyPath;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
-use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, counter, full_pipe, real_request};
+use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, counter, full_pipe, real_request, short};
 use crate::support::end::{End, at, deadline, device};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
@@ -75,7 +75,7 @@ fn false_servers() {
                 let segment = if rng.below(2) == 0 { &fds[0] } else { &not_a_segment };
                 raw.send(&packet, &[segment.as_fd(), full.as_fd()]);
             }
-            Reply::OutOfTurn => raw.send(&[b'n', b'S', b'H', b'M', 1, 0, 3, 0], &[]),
+            Reply::OutOfTurn => raw.send(&short(3), &[]),
             Reply::Another => raw.send(b"HTTP/1.1 400 Bad Request\r\n\r\n", &[]),
         }
         let keep = (!matches!(reply, Reply::End)).then_some(raw);
