@@ -2,8 +2,9 @@
 
 use super::Env;
 use super::check::{Shadow, failed, ok};
-use super::conn::{Conn, Setup};
-use verbs::{SendOp, SendWr, WcOpcode, WcStatus};
+use super::conn::{Conn, End, Setup, connect};
+use host::Span;
+use verbs::{Error, QpState, RNR_PAUSE_MAX, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
 
 /// A message without a receive waits, and is delivered once one is posted.
 pub(super) fn a_message_waits_for_its_receive(env: &Env) {
@@ -89,6 +90,98 @@ pub(super) fn no_retries_fail_at_once(env: &Env) {
 /// A few retries end as well.
 pub(super) fn few_retries_end(env: &Env) {
     gives_up(env, 2, |_| SendOp::Send);
+}
+
+/// The limit of retries is the one in the other end's parameters of the connection.
+pub(super) fn the_peers_limit_counts(env: &Env) {
+    let mut setup = Setup::default();
+    setup.b.rnr_retry = 0;
+    let c = Conn::with(env, &setup);
+    c.b.post(&SendWr::new(1, SendOp::Send, &[c.b.host.sge(0, 8)]));
+    env.waiter.silence(&c.b.send_cq, "what a message of the other end may take");
+    c.a.post_recv(2, &[c.a.host.sge(0, 8)]);
+    ok(c.a.received(), 2, WcOpcode::Recv);
+    ok(c.b.sent(), 1, WcOpcode::Send);
+    c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    failed(c.a.sent(), 3, WcStatus::RnrRetryExcErr);
+    c.a.in_error();
+}
+
+/// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or higher.
+pub(super) fn a_limit_of_ones_own_overrules(env: &Env) {
+    for before in [false, true] {
+        let mut setup = Setup::default();
+        (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 7);
+        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let limit = || {
+            a.qp.set_rnr_retry(0)?;
+            b.qp.set_rnr_retry(7)
+        };
+        if before && matches!(limit(), Err(Error::Unsupported { .. })) {
+            return;
+        }
+        connect(env, &a, &b, &setup);
+        if !before && matches!(limit(), Err(Error::Unsupported { .. })) {
+            return;
+        }
+        assert!(matches!(a.qp.set_rnr_retry(8), Err(Error::Limit { .. })));
+        b.post(&SendWr::new(1, SendOp::Send, &[b.host.sge(0, 8)]));
+        env.waiter.silence(&b.send_cq, "retries for ever");
+        a.post_recv(2, &[a.host.sge(0, 8)]);
+        ok(a.received(), 2, WcOpcode::Recv);
+        ok(b.sent(), 1, WcOpcode::Send);
+        a.post(&SendWr::new(3, SendOp::Send, &[a.host.sge(0, 8)]));
+        failed(a.sent(), 3, WcStatus::RnrRetryExcErr);
+        a.in_error();
+    }
+}
+
+/// The receiver's pause applies between retries.
+pub(super) fn a_long_pause_is_kept(env: &Env) {
+    let mut setup = Setup::default();
+    setup.b.rnr_retry = 6;
+    let c = Conn::with(env, &setup);
+    match c.b.qp.set_rnr_pause(RNR_PAUSE_MAX) {
+        Err(Error::Unsupported { .. }) => return,
+        other => other.expect("a pause"),
+    }
+    let longer = c.b.qp.set_rnr_pause(RNR_PAUSE_MAX + Span::from_us(1));
+    assert!(matches!(longer, Err(Error::Invalid(_))), "{longer:?}");
+    c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    env.waiter.silence(&c.a.send_cq, "within the pauses");
+    c.b.post_recv(2, &[c.b.host.sge(0, 8)]);
+    ok(c.b.received(), 2, WcOpcode::Recv);
+    ok(c.a.sent(), 1, WcOpcode::Send);
+}
+
+/// A message does not fail for want of a receive while the shared queue has receives and only room for completions is missing.
+pub(super) fn completions_that_wait_are_no_lack_of_receives(env: &Env) {
+    const MESSAGES: u64 = 200;
+    if env.b.attr().max_srq == 0 {
+        return;
+    }
+    let (mut setup, srq) = (Setup::default(), SrqInit { max_wr: MESSAGES as u32, max_sge: 1 });
+    setup.b.rnr_retry = 0;
+    let a = End::new(env, &env.a, &setup);
+    let pd = env.b.alloc_pd().expect("a domain");
+    let srq = pd.create_srq(srq).expect("a shared queue");
+    let b = End::with_srq(env, &env.b, &setup, Some(&srq));
+    connect(env, &a, &b, &setup);
+    (0..MESSAGES).for_each(|i| srq.post_recv(&RecvWr::new(i, &[])).expect("room"));
+    let mut sent = 0;
+    for i in 0..MESSAGES {
+        while let Err(why) = a.qp.post_send(&SendWr::new(i, SendOp::Send, &[])) {
+            assert!(matches!(why, Error::QueueFull { .. }), "{why}");
+            // The receiver frees one entry.
+            ok(b.received(), sent, WcOpcode::Recv);
+            sent += 1;
+            let _ = a.send_cq.poll_one();
+        }
+    }
+    for i in sent..MESSAGES {
+        ok(b.received(), i, WcOpcode::Recv);
+    }
+    assert_eq!(a.qp.state(), QpState::ReadyToSend);
 }
 
 /// With no retries a message that finds its receive arrives all the same.

@@ -282,6 +282,10 @@ macro_rules! __conformance_table {
                 no_retries_fail_at_once
                 few_retries_end
                 no_retries_need_none
+                the_peers_limit_counts
+                a_limit_of_ones_own_overrules
+                a_long_pause_is_kept
+                completions_that_wait_are_no_lack_of_receives
                 both_ends_may_wait
                 waiting_messages_are_released_in_order
             }

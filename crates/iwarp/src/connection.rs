@@ -46,8 +46,8 @@ pub struct Connection {
     sender: Sender,
     /// Until when the peer must have spoken.
     rtr_deadline: Option<Duration>,
-    /// The peer is told how many of its messages have come, should this side end the stream.
-    gives_receipt: bool,
+    /// The peer may understand messages beyond the RFCs: receipts and limits of retries.
+    has_extensions: bool,
 }
 
 impl Connection {
@@ -67,7 +67,7 @@ impl Connection {
         });
         // In client and server fashion the client may stay silent as long as it likes.
         let rtr_deadline = (passive && rtr.is_some()).then(|| now.saturating_add(limits.rtr_timeout));
-        Self { receiver, sender, rtr_deadline, gives_receipt: negotiated.may_understand_receipts() }
+        Self { receiver, sender, rtr_deadline, has_extensions: negotiated.may_have_extensions() }
     }
 
     /// Queues an operation.
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     fn terminate(&mut self, terminate: Terminate) {
-        if self.gives_receipt
+        if self.has_extensions
             && let Some(messages) = self.receiver.received()
         {
             self.sender.say_received(messages);
@@ -230,7 +230,7 @@ impl Connection {
     /// Ends the stream from this side in order, between two messages: a receipt is yielded next, then nothing. Nothing more is
     /// received. Call it when all that was received has also been delivered to the program, since the receipt covers that.
     pub fn finish(&mut self) {
-        let received = self.gives_receipt.then(|| self.receiver.delivered()).flatten();
+        let received = self.has_extensions.then(|| self.receiver.delivered()).flatten();
         self.receiver.close();
         self.rtr_deadline = None;
         self.sender.finish(received);
@@ -239,6 +239,16 @@ impl Connection {
     /// As [`Receiver::receipt`].
     pub fn receipt(&self) -> Option<u32> {
         self.receiver.receipt()
+    }
+
+    /// As [`Receiver::rnr_limit`].
+    pub fn rnr_limit(&self) -> Option<u8> {
+        self.receiver.rnr_limit()
+    }
+
+    /// Whether the peer may understand a limit of retries ([`crate::rnr_limit`]). Announce none to others.
+    pub fn may_announce_rnr_limit(&self) -> bool {
+        self.has_extensions
     }
 
     /// The peer has closed its direction, or the stream is gone. What this side sends is not touched.

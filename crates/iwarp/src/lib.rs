@@ -90,6 +90,7 @@ pub mod fuzzing;
 pub mod mpa;
 pub mod outcome;
 pub mod rdmap;
+pub mod rnr_limit;
 pub mod rx;
 pub mod terminate;
 #[cfg(any(test, fuzzing, feature = "testing"))]

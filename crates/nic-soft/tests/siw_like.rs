@@ -31,13 +31,19 @@ fn siw(listens: fn(&mut TcpStream)) -> (SocketAddr, JoinHandle<()>) {
     (addr, siw)
 }
 
-/// The beginning of the next FPDU.
+/// The first four bytes of the next FPDU.
 fn fpdu(stream: &mut TcpStream) -> [u8; 4] {
-    let mut head = [0; 4];
+    tagged(stream).0
+}
+
+/// The first four bytes of the next FPDU, and its tag.
+fn tagged(stream: &mut TcpStream) -> ([u8; 4], u32) {
+    let (mut head, mut tag) = ([0; 4], [0; 4]);
     stream.read_exact(&mut head).expect("an FPDU");
+    stream.read_exact(&mut tag).expect("its tag");
     let len = (2 + usize::from(u16::from_be_bytes([head[0], head[1]]))).next_multiple_of(4) + 4;
-    stream.read_exact(&mut vec![0; len - 4]).expect("the rest of it");
-    head
+    stream.read_exact(&mut vec![0; len - 8]).expect("the rest of it");
+    (head, u32::from_be_bytes(tag))
 }
 
 fn connect(host: &Host, addr: SocketAddr) -> (Qp, Cq, Cm) {
@@ -101,4 +107,26 @@ fn it_is_not_asked_by_reads_of_no_bytes() {
     qp.post_send(&SendWr::inline(1, SendOp::Write(sink), &[7; 8])).expect("room");
     assert!(cq.wait(host.after(PATIENCE)).expect("a completion").is_ok());
     siw.join().expect("a write and no question");
+}
+
+/// Goal: a limit of retries is announced to no peer that agreed on a write as the first message. Method: after the limit is set, only the first
+/// message, perhaps repeated, precedes the program's write.
+#[test]
+fn no_limit_of_retries_is_announced_to_it() {
+    let (addr, siw) = siw(|stream| {
+        loop {
+            match tagged(stream) {
+                (WRITE_OF_8, _) => break,
+                (EMPTY_WRITE, tag) => assert_eq!(tag, 1, "a first message"),
+                other => panic!("{other:x?}"),
+            }
+        }
+    });
+    let host = host::real::host();
+    let (qp, cq, _cm) = connect(&host, addr);
+    qp.set_rnr_retry(0).expect("a limit");
+    let sink = RemoteAddr { addr: 0x1000, rkey: 0x55 };
+    qp.post_send(&SendWr::inline(1, SendOp::Write(sink), &[7; 8])).expect("room");
+    assert!(cq.wait(host.after(PATIENCE)).expect("a completion").is_ok());
+    siw.join().expect("the write and no announcement");
 }

@@ -86,11 +86,12 @@ impl Negotiated {
     /// message, and speaks revision 2 unless it was asked in revision 1.
     #[must_use]
     pub fn may_ask(&self) -> bool {
-        self.may_understand_receipts() && self.ord > 0
+        self.may_have_extensions() && self.ord > 0
     }
 
-    /// Whether this peer may be one that knows what a receipt is ([`crate::outcome`]). To others it says nothing.
-    pub(crate) fn may_understand_receipts(&self) -> bool {
+    /// Whether this peer may understand receipts ([`crate::outcome`]) and limits of retries ([`crate::rnr_limit`]). They mean nothing to
+    /// others.
+    pub(crate) fn may_have_extensions(&self) -> bool {
         self.revision == Revision::V1 || self.rtr == Some(Rtr::Send)
     }
 }

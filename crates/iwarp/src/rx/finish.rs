@@ -6,6 +6,7 @@ use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
 use crate::outcome::{RECEIPT_STAG, receipt_at};
 use crate::rdmap::{AtomicError, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
+use crate::rnr_limit::{RNR_LIMIT_STAG, announced};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::wraps;
 
@@ -18,6 +19,10 @@ impl Receiver {
         match self.current {
             Current::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
                 self.receipt = receipt_at(to);
+                Ok(None)
+            }
+            Current::Write { stag: RNR_LIMIT_STAG, to, .. } if self.payload_len == 0 => {
+                self.rnr_limit = announced(to).or(self.rnr_limit);
                 Ok(None)
             }
             Current::Write { last, .. } => {

@@ -123,6 +123,8 @@ pub struct Receiver {
     pub(super) count: Count,
     /// How many messages of this side the peer says it has received, if that is what it said last.
     pub(super) receipt: Option<u32>,
+    /// The peer's limit of retries for its messages that find no buffer, if it has announced one.
+    pub(super) rnr_limit: Option<u8>,
 }
 
 impl Receiver {
@@ -151,6 +153,7 @@ impl Receiver {
             event: None,
             count: Count::default(),
             receipt: None,
+            rnr_limit: None,
         }
     }
 
@@ -269,6 +272,12 @@ impl Receiver {
     /// How many messages of this side the peer has received, if its last message, or its last before a Terminate, was a receipt.
     pub fn receipt(&self) -> Option<u32> {
         self.receipt
+    }
+
+    /// The peer's limit of retries for its messages that find no receive buffer, 7 meaning no limit; `None` until it has announced one
+    /// ([`crate::rnr_limit`]).
+    pub fn rnr_limit(&self) -> Option<u8> {
+        self.rnr_limit
     }
 
     /// Whether the stream may end here: between FPDUs, in no message (RFC 5044 section 7.2).

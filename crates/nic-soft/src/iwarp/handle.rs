@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use host::Span;
 use verbs::provider::{QpOps, own};
 use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr};
 
@@ -113,6 +114,18 @@ impl QpOps for QpHandle {
 
     fn has_received(&self) -> bool {
         !self.is_elsewhere() && self.recv_cq.0.ring().has_received(self.qp.queues.slots())
+    }
+
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.set_rnr_retry(retries);
+        Ok(())
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.queues.set_rnr_pause(pause);
+        Ok(())
     }
 
     fn to_error(&self) {

@@ -116,6 +116,13 @@ impl Link {
         self.sending.greet(&mut self.machine);
     }
 
+    /// Announces the limit of retries for messages that find no receive to the peer, if the peer may understand it.
+    pub(super) fn announce_rnr_limit(&mut self, retries: u8) {
+        if self.machine.may_announce_rnr_limit() {
+            self.sending.announce_rnr_limit(retries);
+        }
+    }
+
     /// Whether a message of the peer waits for a receive.
     pub(super) fn is_rnr(&self) -> bool {
         self.receiving.is_rnr()

@@ -89,6 +89,15 @@ impl QpInner {
         self.stage.with(body, |stream| stream.asked(&self.queues))
     }
 
+    /// Sets the limit of retries for messages that find no receive, and announces it if there is a connection.
+    pub(super) fn set_rnr_retry(&self, retries: u8) {
+        self.queues.set_rnr_retry(retries);
+        self.with(|stream| {
+            stream.announce_rnr_limit(&self.queues);
+            stream.progress(&self.queues, By::Other);
+        });
+    }
+
     /// Ends the connection if there is one, and moves to the error state.
     pub(super) fn end(&self, end: &End) {
         self.with(|stream| stream.end(&self.queues, end));

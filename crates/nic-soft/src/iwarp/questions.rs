@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use iwarp::outcome::Open;
 use iwarp::rdmap::ReadRequest;
+use iwarp::rnr_limit;
 use iwarp::tx::{Op, OpKind};
 use verbs::SendOp;
 
@@ -25,7 +26,8 @@ const OPEN_MAX: u32 = 4;
 
 /// Names a question: this bit, and the number of requests that its answer tells of.
 const QUESTION: u64 = 1 << 63;
-/// Names the first message of an initiator of revision 1, which only lets the peer speak.
+/// Names a message that belongs to no request and is no question: the first one of an initiator of revision 1, which only lets the peer
+/// speak, or the announcement of a limit of retries.
 const GREETING: u64 = 1 << 62;
 
 /// The request that an operation of the machine belongs to; `None` for questions and greetings.
@@ -36,6 +38,11 @@ pub(super) fn request_behind(id: u64) -> Option<u64> {
 /// A write of no bytes, which changes nothing.
 pub(super) fn greeting() -> Op {
     Op { id: GREETING, kind: OpKind::Write { stag: 1, to: 0, len: 0 }, fence: false }
+}
+
+/// The write of no bytes that announces a limit of retries.
+pub(super) fn announcement(retries: u8) -> Op {
+    Op { id: GREETING, kind: rnr_limit::announcement(retries), fence: false }
 }
 
 /// What has begun, what is open, and what was asked.

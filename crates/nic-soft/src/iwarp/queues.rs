@@ -3,10 +3,12 @@
 //! It is what those who post and poll share with whoever works on the connection, who gets it lent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
+use host::Span;
 use verbs::{
-    AsyncEvent, Data, Error, QpCap, QpState, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode, WcStatus,
+    AsyncEvent, Data, Error, QpCap, QpState, RNR_PAUSE, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode,
+    WcStatus,
 };
 
 use super::completions::{Completions, Frees, Slots};
@@ -53,6 +55,9 @@ pub(super) struct Making {
     pub(super) srq: Option<Arc<SharedReceives>>,
 }
 
+/// The program has set no limit of retries.
+const UNSET: u8 = u8::MAX;
+
 /// A queue pair without its connection.
 pub(super) struct Queues {
     pub(super) shared: Arc<Shared>,
@@ -70,6 +75,10 @@ pub(super) struct Queues {
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
     rnr: AtomicBool,
+    /// The pause before such a message is tried again, in nanoseconds.
+    rnr_pause: AtomicU32,
+    /// The limit of retries for messages of this side, or [`UNSET`].
+    rnr_retry: AtomicU8,
     /// It is on the device's roll of those that are worked on.
     pub(super) mark: Mark,
     /// How often a poller has worked on the connection.
@@ -97,10 +106,30 @@ impl Queues {
             send_ring,
             recv_ring,
             rnr: AtomicBool::new(false),
+            rnr_pause: AtomicU32::new(RNR_PAUSE.as_ns() as u32),
+            rnr_retry: AtomicU8::new(UNSET),
             mark: Mark::default(),
             polls: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
         })
+    }
+
+    /// The limit of retries for messages of this side that find no receive, if the program has set one.
+    pub(super) fn rnr_retry(&self) -> Option<u8> {
+        Some(self.rnr_retry.load(Ordering::Relaxed)).filter(|retries| *retries != UNSET)
+    }
+
+    pub(super) fn set_rnr_retry(&self, retries: u8) {
+        self.rnr_retry.store(retries, Ordering::Relaxed);
+    }
+
+    /// The pause before a message of the peer that finds no receive is tried again.
+    pub(super) fn rnr_pause(&self) -> Span {
+        Span::from_ns(self.rnr_pause.load(Ordering::Relaxed).into())
+    }
+
+    pub(super) fn set_rnr_pause(&self, pause: Span) {
+        self.rnr_pause.store(pause.as_ns() as u32, Ordering::Relaxed);
     }
 
     /// The memory that its requests and its peer may use.

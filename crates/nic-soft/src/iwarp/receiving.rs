@@ -5,11 +5,12 @@
 //! they are put there last, so that whoever polls on the last byte of a message sees all of it. With CRCs everything comes
 //! through the buffer, which then holds a whole FPDU: nothing of it is used before its CRC was compared.
 
-use host::{Span, Time};
+use host::Time;
+use iwarp::rnr_limit::RETRY_FOREVER;
 use iwarp::rx::{Event, Failure, Front, Piece, Receive as Next, Received, ReceivedKind, Target};
 use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::io::Errno;
-use verbs::{Access, RNR_PAUSE, Wc, WcOpcode, WcStatus};
+use verbs::{Access, Wc, WcOpcode, WcStatus};
 
 use super::ahead::Ahead;
 use super::end::End;
@@ -56,7 +57,8 @@ pub(super) struct Receiving {
     /// Peers' writes were placed, and nobody was woken for that yet.
     wrote: bool,
     rnr: bool,
-    patience: Option<Span>,
+    /// The limit of retries for the peer's messages that find no receive, unless the peer has announced another.
+    rnr_retry: u8,
     deadline: Option<Time>,
     /// The first FPDU may be a Send that takes no receive.
     greeting: bool,
@@ -76,8 +78,9 @@ enum Step {
 }
 
 impl Receiving {
-    /// `rnr_retry` pauses are granted to a message without a receive, 7 means that it may wait for ever. With a `greeting` the
-    /// first FPDU may be a Send that takes no receive. `bytes` that came with the handshake belong to the stream.
+    /// A message without a receive waits for `rnr_retry` pauses, or without end if that is 7, unless the peer announces another
+    /// limit. With a `greeting` the first FPDU may be a Send that takes no receive. `bytes` that came with the handshake belong to
+    /// the stream.
     pub(super) fn new(rnr_retry: u8, greeting: bool, bytes: &[u8]) -> Self {
         let mut ahead = Ahead::new();
         let space = ahead.space_up_to(bytes.len());
@@ -97,7 +100,7 @@ impl Receiving {
             writing: false,
             wrote: false,
             rnr: false,
-            patience: (rnr_retry < 7).then(|| RNR_PAUSE * rnr_retry.into()),
+            rnr_retry,
             deadline: None,
             greeting,
             heard: false,
@@ -203,7 +206,7 @@ impl Receiving {
             Next::Check(wanted) => Ok(self.show(lent, wanted)),
             Next::Bytes(n) => {
                 if lent.machine.begins_fpdu()
-                    && let Some(step) = self.begin_fpdu(lent.queues)
+                    && let Some(step) = self.begin_fpdu(lent)
                 {
                     return Ok(step);
                 }
@@ -241,7 +244,8 @@ impl Receiving {
 
     /// Looks at an FPDU before it is let in: a message that needs a receive waits in the socket until there is one. What is
     /// to be done instead of letting it in, if anything.
-    fn begin_fpdu(&mut self, queues: &Queues) -> Option<Step> {
+    fn begin_fpdu(&mut self, lent: &Lent<'_>) -> Option<Step> {
+        let queues = lent.queues;
         let Some(front) = Front::of(self.ahead.filled()) else { return Some(Step::Dry) };
         let takes = match front {
             Front::Write { .. } | Front::Tagged | Front::Untagged => None,
@@ -252,7 +256,7 @@ impl Receiving {
         };
         if matches!(takes, Some(Takes::Buffer | Takes::Completion)) && !self.has_receive {
             self.has_receive = queues.receives.take(&mut self.receive);
-            if !self.has_receive && self.lacks_receive(queues) {
+            if !self.has_receive && self.lacks_receive(lent) {
                 return Some(Step::Rnr);
             }
             self.end_rnr(queues);
@@ -279,13 +283,15 @@ impl Receiving {
     }
 
     /// There is no receive: says so to those who post some. Whether the message is to wait.
-    fn lacks_receive(&mut self, queues: &Queues) -> bool {
+    fn lacks_receive(&mut self, lent: &Lent<'_>) -> bool {
+        let queues = lent.queues;
         let shared = &queues.shared;
         if !self.rnr {
             self.rnr = true;
             queues.set_rnr(true);
-            if let Some(patience) = self.patience {
-                let deadline = shared.host.now() + patience;
+            let retries = lent.machine.rnr_limit().unwrap_or(self.rnr_retry);
+            if retries < RETRY_FOREVER {
+                let deadline = shared.host.now() + queues.rnr_pause() * retries.into();
                 self.deadline = Some(deadline);
                 shared.reactor.at(deadline, queues.num);
             }

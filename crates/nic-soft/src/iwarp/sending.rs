@@ -20,7 +20,7 @@ use super::messages::{check_local, is_last, messages, request_of};
 use super::outbox::{Item, Outbox, SMALL_MAX};
 use super::outcome;
 use super::place::{self, Gather};
-use super::questions::{Questions, greeting, request_behind};
+use super::questions::{Questions, announcement, greeting, request_behind};
 use super::queue::{Request, SendQueue};
 use super::queues::Queues;
 use crate::sg_list::{SgList, is_present};
@@ -56,6 +56,8 @@ pub(super) struct Sending {
     owes: Owes,
     /// The stream ends in the middle of an FPDU, so that nothing more can be said.
     is_cut: bool,
+    /// A limit of retries that has not been announced to the peer yet.
+    rnr_limit: Option<u8>,
 }
 
 /// What sending once came to.
@@ -85,6 +87,7 @@ impl Sending {
             blocked: false,
             owes: Owes::Nothing,
             is_cut: false,
+            rnr_limit: None,
         }
     }
 
@@ -122,6 +125,11 @@ impl Sending {
         let (queue, next) = (queues.sends.lock(), self.questions.next());
         queue.posted() - next < HELD_REQUESTS
             && (next..queue.posted()).map(|n| u64::from(queue.get(n).len)).sum::<u64>() < HELD_BYTES
+    }
+
+    /// Announces a limit of retries to the peer, before the requests that begin from now on.
+    pub(super) fn announce_rnr_limit(&mut self, retries: u8) {
+        self.rnr_limit = Some(retries);
     }
 
     /// Sends what can be sent. With a `hurry` nobody comes back for what is left.
@@ -235,6 +243,9 @@ impl Sending {
     fn begin_next(&mut self, lent: &mut Lent<'_>, hurry: bool) -> bool {
         if self.held > 0 {
             return false;
+        }
+        if let Some(retries) = self.rnr_limit.take() {
+            return self.hand(lent.machine, announcement(retries)).is_ok();
         }
         let (queues, number) = (lent.queues, self.questions.next());
         let queue = queues.sends.lock();

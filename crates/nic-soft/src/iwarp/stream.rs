@@ -24,7 +24,15 @@ impl Stream {
     pub(super) fn begin(&mut self, queues: &Queues, link: Link) {
         self.link = Some(Box::new(link));
         self.began = true;
+        self.announce_rnr_limit(queues);
         self.progress(queues, By::Other);
+    }
+
+    /// Announces the program's limit of retries to the peer, if the program has set one.
+    pub(super) fn announce_rnr_limit(&mut self, queues: &Queues) {
+        if let (Some(link), Some(retries)) = (&mut self.link, queues.rnr_retry()) {
+            link.announce_rnr_limit(retries);
+        }
     }
 
     /// Whether there is or was a connection.
