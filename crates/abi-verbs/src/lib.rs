@@ -56,6 +56,7 @@ mod post;
 mod qp;
 mod slab;
 mod srq;
+mod states;
 mod sysfs;
 mod tables;
 mod text;

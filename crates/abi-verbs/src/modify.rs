@@ -7,13 +7,14 @@ use cface::{In, Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::pairing::End;
-use verbs::{ConnParam, host::Span};
+use verbs::{ConnParam, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, host::Span};
 
 use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
+use crate::states;
 
 /// What a program has set, and asks for again.
 pub(crate) struct Settings(ibv_qp_attr);
@@ -28,41 +29,6 @@ impl Default for Settings {
 /// How long the other end may take: programs exchange numbers, and then do other things first.
 const PATIENCE: Span = Span::from_secs(60);
 
-/// As [`required`], of a queue pair of type UD.
-fn required_of_datagrams(from: u32, to: u32) -> Option<u32> {
-    match (from, to) {
-        (n::IBV_QPS_RESET, n::IBV_QPS_INIT) => Some(n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | n::IBV_QP_QKEY),
-        (n::IBV_QPS_INIT, n::IBV_QPS_RTR) => Some(0),
-        (n::IBV_QPS_RTR, n::IBV_QPS_RTS) => Some(n::IBV_QP_SQ_PSN),
-        _ => required(from, to),
-    }
-}
-
-/// For each state that a program may move to: from which, and what it has to say (IBA 11.2.5.2, table 91).
-fn required(from: u32, to: u32) -> Option<u32> {
-    let init = n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | n::IBV_QP_ACCESS_FLAGS;
-    let rtr = n::IBV_QP_AV
-        | n::IBV_QP_PATH_MTU
-        | n::IBV_QP_DEST_QPN
-        | n::IBV_QP_RQ_PSN
-        | n::IBV_QP_MAX_DEST_RD_ATOMIC
-        | n::IBV_QP_MIN_RNR_TIMER;
-    let rts = n::IBV_QP_TIMEOUT
-        | n::IBV_QP_RETRY_CNT
-        | n::IBV_QP_RNR_RETRY
-        | n::IBV_QP_SQ_PSN
-        | n::IBV_QP_MAX_QP_RD_ATOMIC;
-    match (from, to) {
-        (n::IBV_QPS_RESET, n::IBV_QPS_INIT) => Some(init),
-        (n::IBV_QPS_INIT, n::IBV_QPS_RTR) => Some(rtr),
-        (n::IBV_QPS_RTR, n::IBV_QPS_RTS) => Some(rts),
-        (n::IBV_QPS_INIT, n::IBV_QPS_INIT) | (n::IBV_QPS_RTS, n::IBV_QPS_RTS) => Some(0),
-        (n::IBV_QPS_RESET, n::IBV_QPS_RESET) | (n::IBV_QPS_INIT, n::IBV_QPS_RESET) => Some(0),
-        (_, n::IBV_QPS_ERR) => Some(0),
-        _ => None,
-    }
-}
-
 pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
     change(qp.look()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
 }
@@ -71,18 +37,10 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
 pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     let from = qp.state_now();
     let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
-    if mask & n::IBV_QP_CUR_STATE != 0 && attr.cur_qp_state as u32 != from {
-        return Err(Errno::INVAL);
-    }
-    let required = if qp.bridge.is_some() { required_of_datagrams } else { required };
-    match (required(from, to), to) {
-        (Some(required), _) if mask & required == required => {}
-        // From a state in which it was used, it cannot be had anew.
-        (None, n::IBV_QPS_RESET | n::IBV_QPS_SQD) => return Err(Errno::OPNOTSUPP),
-        _ => return Err(Errno::INVAL),
-    }
-    if mask & n::IBV_QP_PORT != 0 && attr.port_num != 1 {
-        return Err(Errno::INVAL);
+    states::check(from, to, attr, mask, qp.bridge.is_some())?;
+    // From a state in which it was used, it cannot be had anew.
+    if to == n::IBV_QPS_RESET && !matches!(from, n::IBV_QPS_RESET | n::IBV_QPS_INIT) {
+        return Err(Errno::OPNOTSUPP);
     }
     if let Some(bridge) = &qp.bridge {
         if mask & n::IBV_QP_QKEY != 0 {
@@ -98,9 +56,39 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
         qp.failed();
         Qp::learn(qp);
     }
+    if qp.bridge.is_none() {
+        set_retries(qp, attr, mask)?;
+    }
     remember(qp, attr, mask);
     show(qp, to);
     Ok(())
+}
+
+/// Sets the limit of retries for messages that find no receive, and the pause before each retry.
+fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
+    if mask & n::IBV_QP_MIN_RNR_TIMER != 0 {
+        qp.verbs().set_rnr_pause(pause(attr.min_rnr_timer))?;
+    }
+    // A program whose queue pair librdmacm connects may only repeat what rdma_init_qp_attr gave it; the peer's limit then stays.
+    let is_passed_on =
+        attr.rnr_retry == RNR_RETRY_FOREVER && address::is_by_librdmacm(&lock(&qp.settings).0.ah_attr);
+    if mask & n::IBV_QP_RNR_RETRY != 0 && !is_passed_on {
+        qp.verbs().set_rnr_retry(attr.rnr_retry)?;
+    }
+    Ok(())
+}
+
+/// The retries of messages without an acknowledgement: the highest value, since no device here loses messages.
+pub(crate) const RETRY_COUNT: u8 = 7;
+
+/// The pause of a `min_rnr_timer` (IBA 9.7.5.2.8, table 45). From 2 on, each second value doubles it.
+pub(crate) fn pause(timer: u8) -> Span {
+    let timer = timer & 31;
+    match timer {
+        0 => RNR_PAUSE_MAX,
+        1 => Span::from_us(10),
+        _ => Span::from_us((if timer.is_multiple_of(2) { 20 } else { 30 }) << ((timer - 2) / 2)),
+    }
 }
 
 /// What a program says to reach a state, from the one before, of a queue pair that librdmacm connects.
@@ -124,8 +112,9 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
     attr.ah_attr.grh.dgid = address::by_librdmacm();
     // What the two sides have said of reads holds, and retries are the device's.
     (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
-    let required = if is_datagram { required_of_datagrams } else { required };
-    Ok((attr, n::IBV_QP_STATE | required(before, state).unwrap_or(0)))
+    (attr.retry_cnt, attr.rnr_retry) = (RETRY_COUNT, RNR_RETRY_FOREVER);
+    let required = states::attributes(before, state, is_datagram).map_or(0, |found| found.required);
+    Ok((attr, n::IBV_QP_STATE | required))
 }
 
 /// Keeps what a program has told librdmacm of the time until a message is sent again.
@@ -142,7 +131,6 @@ pub(crate) fn show(qp: Held<Qp>, state: u32) {
 fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
     let engine = qp.context.look()?.engine.clone();
     let peer = End { addr: engine.process_of(&attr.ah_attr, attr.dest_qp_num)?, qp_num: attr.dest_qp_num };
-    // What a program says of retries comes with the next state; until then, for ever.
     let param = ConnParam {
         timeout: PATIENCE,
         responder_resources: attr.max_dest_rd_atomic,
@@ -210,4 +198,18 @@ pub(crate) fn ibv_set_ece(qp: Handle<Qp>, ece: In<ibv_ece>) -> Answer {
     qp.look()?;
     let ece = ece.required(Errno::INVAL)?;
     if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_those_of_the_table() {
+        let us = [655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560];
+        for (timer, us) in (0..).zip(us) {
+            assert_eq!(pause(timer), Span::from_us(us), "{timer}");
+        }
+        assert_eq!((pause(30), pause(31)), (Span::from_us(327_680), Span::from_us(491_520)));
+    }
 }

@@ -687,6 +687,11 @@ fn rnics_take_long_private_data() {
 }
 
 #[test]
+fn messages_without_a_receive_are_tried_as_often_as_was_said() {
+    run_c("retries.c", "all tried");
+}
+
+#[test]
 fn events_of_ends_come_after_all_else() {
     run_c("ends.c", "all ended");
 }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use rdma_abi::cma::rdma_event_channel;
-use verbs::{ConnectRequest, Depths};
+use verbs::{ConnInfo, ConnectRequest};
 
 use crate::answer::Answer;
 use crate::cm::id::CmId;
@@ -26,7 +26,8 @@ pub(crate) struct News {
     pub(crate) kind: u32,
     pub(crate) status: c_int,
     pub(crate) private_data: Vec<u8>,
-    pub(crate) depths: Option<Depths>,
+    /// The peer's address and parameters.
+    pub(crate) info: Option<ConnInfo>,
     /// Of a service of datagrams, what is known of it.
     pub(crate) service: Option<Service>,
     /// The program gets an identifier for it with the event; if it never does, it is refused.
@@ -66,7 +67,7 @@ impl Backlog {
 impl News {
     /// News of this kind, without more.
     pub(crate) fn new(id: Handle<CmId>, kind: u32, status: c_int) -> Self {
-        Self { id, kind, status, private_data: Vec::new(), depths: None, service: None, request: None }
+        Self { id, kind, status, private_data: Vec::new(), info: None, service: None, request: None }
     }
 }
 

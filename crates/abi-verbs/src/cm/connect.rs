@@ -8,7 +8,7 @@ use cface::{Bytes, Out, lock};
 use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::numbers as n;
 use verbs::host::{Span, Time};
-use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths};
+use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, RNR_RETRY_FOREVER};
 
 use crate::answer::Answer;
 use crate::cm::channel::{self, Asked, News, Request};
@@ -100,7 +100,7 @@ fn parameters(
     };
     let param = ConnParam {
         private_data: private_data(state, letter, found.private_data, found.private_data_len)?,
-        rnr_retry: found.rnr_retry_count.min(7),
+        rnr_retry: found.rnr_retry_count.min(RNR_RETRY_FOREVER),
         responder_resources: found.responder_resources,
         initiator_depth: found.initiator_depth,
         ..default
@@ -149,6 +149,15 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
     Ok(state.is_sync.then_some(id))
 }
 
+/// Sets the pause of a queue pair that librdmacm has made to the longest, as the kernel's RDMA-CM does. A program sets the pause of a queue
+/// pair that it has made itself.
+fn set_pause(state: &State, qp: Held<Qp>) {
+    if state.qp == qp.handle() {
+        // It fails only on a device without pauses.
+        let _ = qp.verbs().set_rnr_pause(modify::pause(0));
+    }
+}
+
 /// How an identifier connects, which it does again while nobody listens there yet: programs agree by other ways that one
 /// listens and the other connects, and finding the way to a card takes longer than beginning to listen; ours takes no time.
 pub(crate) struct Attempt {
@@ -192,6 +201,7 @@ impl Attempt {
             let number = bare.num();
             return Ok((End::Bare(Box::new(bare)), number));
         };
+        set_pause(state, qp);
         match port {
             Some(port) => cm.connect_from(port, qp.verbs(), addr, param)?,
             None => cm.connect(qp.verbs(), addr, param)?,
@@ -247,6 +257,7 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
     let Asked { request, .. } = state.request.take().ok_or(Errno::INVAL)?;
     let (end, number) = match qp {
         Some(qp) => {
+            set_pause(&state, qp);
             engine.cm.accept(request, qp.verbs(), &param)?;
             (End::Qp(qp.handle()), qp.verbs().num())
         }
@@ -335,11 +346,11 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
         _ => return,
     };
     let Some(place) = state.backlog.place() else { return };
-    let depths = request.info.depths;
+    let info = Some(request.info);
     let asked = Asked { request, _place: place };
     let news = News {
         private_data,
-        depths,
+        info,
         service,
         request: Some(Request { asked, context }),
         ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
@@ -361,10 +372,10 @@ pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Hand
     let id = id::make(channel, seen.context, seen.ps)?;
     let new = id.look()?;
     let mut state = lock(&new.state);
-    let ConnInfo { local, peer, .. } = request.asked.request.info;
+    let ConnInfo { local, peer, rnr_retry, .. } = request.asked.request.info;
     state.context = request.context;
     state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
-    (state.peer, state.request) = (Some(peer), Some(request.asked));
+    (state.peer, state.rnr_retry, state.request) = (Some(peer), rnr_retry, Some(request.asked));
     show(new, &state);
     show_path(new, &mut state);
     Ok(id)
@@ -382,7 +393,7 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
     // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish; iWARP has no such
     // third step.
     let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
-    state.phase = Phase::Connected;
+    (state.phase, state.rnr_retry) = (Phase::Connected, state.rnr_retry.or(info.rnr_retry));
     if let End::Qp(qp) = &state.end
         && let Ok(qp) = qp.look()
     {
@@ -398,7 +409,7 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
         show(id, &state);
     }
     let kind = if is_response { n::RDMA_CM_EVENT_CONNECT_RESPONSE } else { n::RDMA_CM_EVENT_ESTABLISHED };
-    let news = News { private_data, depths: info.depths, ..News::new(id.handle(), kind, 0) };
+    let news = News { private_data, info: Some(*info), ..News::new(id.handle(), kind, 0) };
     channel::tell(state.channel, news);
 }
 

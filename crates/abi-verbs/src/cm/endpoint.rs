@@ -215,13 +215,13 @@ pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
 pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
     let id = id.look()?;
     context_of(id)?;
-    let (is_datagram, ack_timeout) = {
+    let (is_datagram, ack_timeout, rnr_retry) = {
         let state = lock(&id.state);
-        (state.is_datagram, state.ack_timeout)
+        (state.is_datagram, state.ack_timeout, state.rnr_retry)
     };
     let asked = attr.get().ok_or(Errno::INVAL)?;
     let (mut found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned(), is_datagram)?;
-    found.timeout = ack_timeout;
+    (found.timeout, found.rnr_retry) = (ack_timeout, rnr_retry.unwrap_or(found.rnr_retry));
     mask.required(Errno::INVAL)?.set(flags.cast_signed());
     attr.set(found);
     Ok(())

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use cface::{Loan, Out};
 use rdma_abi::cma::*;
+use verbs::RNR_RETRY_FOREVER;
 
 use crate::answer::Answer;
 use crate::cm::channel::{EventChannel, News};
@@ -12,6 +13,7 @@ use crate::cm::connect;
 use crate::cm::id::CmId;
 use crate::cm::service::Service;
 use crate::errno::Errno;
+use crate::modify;
 use crate::slab::{Handle, Held, Object, Slab};
 
 /// An event that a program holds.
@@ -52,7 +54,8 @@ pub(crate) fn take(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
 }
 
 fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
-    let (owner, lent, depths) = (news.id, Loan::new(&news.private_data), news.depths);
+    let (owner, lent, depths) =
+        (news.id, Loan::new(&news.private_data), news.info.and_then(|info| info.depths));
     let (id, listener) = match news.request {
         None => (owner, Handle::NULL),
         Some(request) => (connect::requester(owner, request)?, owner),
@@ -66,10 +69,10 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         responder_resources: depths.map_or(0, |depths| depths.initiator_depth),
         initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
         flow_control: 0,
-        retry_count: 0,
-        rnr_retry_count: 7,
+        retry_count: modify::RETRY_COUNT,
+        rnr_retry_count: news.info.and_then(|info| info.rnr_retry).unwrap_or(RNR_RETRY_FOREVER),
         srq: 0,
-        qp_num: 0,
+        qp_num: news.info.and_then(|info| info.qp_num).unwrap_or(0),
     };
     let ud = |service: Service| rdma_ud_param {
         private_data,

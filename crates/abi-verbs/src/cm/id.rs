@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) peer: Option<SocketAddr>,
     /// What the program has said of the time until a message is sent again, which is the device's.
     pub(crate) ack_timeout: u8,
+    /// The peer's limit of retries for messages that find no receive, if the protocol carries it.
+    pub(crate) rnr_retry: Option<u8>,
     /// The queue pair that was made by it.
     pub(crate) qp: Handle<Qp>,
     pub(crate) phase: Phase,
@@ -137,6 +139,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         local: None,
         peer: None,
         ack_timeout: 0,
+        rnr_retry: None,
         qp: Handle::NULL,
         phase: Phase::Idle,
         is_leaving: false,
