@@ -167,7 +167,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         cap,
         sq_sig_all: init.sq_sig_all != 0,
         mtu: None,
-        sends_as: None,
+        known_as: None,
     })?;
     init.cap = ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -282,7 +282,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
             datagrams.drain(std::slice::from_ref(bridge));
             datagrams.remove(bridge, &engine.pairing);
         }
-        engine.pairing.forget(number);
+        engine.pairing.forget(qp.verbs());
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);

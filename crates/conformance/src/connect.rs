@@ -429,3 +429,14 @@ pub(super) fn identifiers_come_and_go(env: &Env) {
         env.waiter.disconnected(&far, accepts.num());
     }
 }
+
+/// A request is alive while the connecting side waits for the answer.
+pub(super) fn a_request_dies_with_whoever_asks(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    assert!(request.is_alive());
+    drop(a);
+    b.waiter.until("end of a request", || (!request.is_alive()).then_some(()));
+}

@@ -21,7 +21,7 @@
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
-//! | `connect`, `pairing`, `listen`, `screen`, `ports`, `disconnect`, `vanish` | connections |
+//! | `connect`, `pairing`, `stand_in`, `listen`, `screen`, `ports`, `disconnect`, `vanish` | connections |
 //! | `firmware` | programs that the NIC runs |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
 //! | `traffic` | checked traffic for tests of a device's own, while they break something |
@@ -66,6 +66,7 @@ mod send_forms;
 mod send_recv;
 pub mod shared;
 mod srq;
+mod stand_in;
 mod states;
 mod threads;
 pub mod traffic;

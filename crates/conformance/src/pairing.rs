@@ -8,7 +8,7 @@ use super::check::{Shadow, failed, ok};
 use super::conn::{Conn, End, Setup};
 use super::connect::{ends, own_ip, rejected};
 use verbs::pairing::{self, Offered, Pairing};
-use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode, WcStatus};
+use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpInit, QpState, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Whether requests have room for that; over rails of cards with little private data they have not.
 fn can_pair(env: &Env) -> bool {
@@ -33,7 +33,7 @@ impl Side {
 
     /// How the other side is told of one of this side's queue pairs.
     fn name(&self, qp: &Qp) -> pairing::End {
-        pairing::End { addr: self.pairing.addr(), qp_num: qp.num() }
+        pairing::End { addr: self.pairing.addr(), qp_num: qp.known_as() }
     }
 
     #[track_caller]
@@ -55,7 +55,8 @@ impl Side {
             match event {
                 CmEvent::ConnectRequest(request) => {
                     if let Offered::Wanted(accept) = self.pairing.offer(request) {
-                        let qp = qps.iter().find(|qp| qp.num() == accept.qp_num).expect("a known number");
+                        let qp =
+                            qps.iter().find(|qp| qp.known_as() == accept.qp_num).expect("a known number");
                         self.pairing.accept(qp, accept).expect("accept");
                     }
                 }
@@ -67,9 +68,19 @@ impl Side {
                     );
                     self.established.set(self.established.get() + usize::from(ready.is_some()));
                 }
+                // The end of a connection that a replaced queue pair had.
+                CmEvent::Disconnected { qp_num } if qps.iter().all(|qp| qp.num() != qp_num) => {}
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Replaces this side's queue pair.
+    #[track_caller]
+    fn renew(&mut self) {
+        self.pairing.release(&self.end.qp);
+        let init = QpInit { known_as: Some(self.end.qp.known_as()), ..self.end.qp.init().clone() };
+        self.end.qp = self.end.pd.create_qp(&init).expect("another queue pair");
     }
 }
 
@@ -266,7 +277,7 @@ pub(super) fn who_waits_for_the_departed_is_refused(env: &Env) {
     let (lesser, greater) = sides(env);
     lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
     greater.keeps_a_request();
-    greater.pairing.forget(greater.end.qp.num());
+    greater.pairing.forget(&greater.end.qp);
     rejected(&lesser.end);
     assert_eq!(lesser.end.qp.state(), QpState::Init);
 }
@@ -282,7 +293,7 @@ pub(super) fn numbers_that_come_again_are_of_others(env: &Env) {
         let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
         lesser.wants(&one, greater.name(&other));
         greater.keeps_a_request();
-        greater.pairing.forget(other.num());
+        greater.pairing.forget(&other);
         drop(other);
         match lesser.end.waiter.event(&lesser.end.cm, "Rejected") {
             CmEvent::Rejected { qp_num, .. } => assert_eq!(qp_num, one.num()),
@@ -291,7 +302,7 @@ pub(super) fn numbers_that_come_again_are_of_others(env: &Env) {
         // Here the other way round: who is wanted goes away before anybody asks for it.
         let other = greater.end.another_qp();
         greater.wants(&other, lesser.name(&one));
-        greater.pairing.forget(other.num());
+        greater.pairing.forget(&other);
     }
     let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
     lesser.wants(&one, greater.name(&other));
@@ -300,4 +311,77 @@ pub(super) fn numbers_that_come_again_are_of_others(env: &Env) {
     other.post_recv(&verbs::RecvWr::new(3, &[])).expect("room");
     one.post_send(&SendWr::new(1, SendOp::SendImm(9), &[])).expect("room");
     assert_eq!(greater.end.received().imm, Some(9));
+}
+
+/// Waits for a request that no queue pair wants yet. Ends of connections of replaced queue pairs may be reported before.
+#[track_caller]
+fn until_kept(side: &Side) {
+    loop {
+        match side.end.waiter.event(&side.end.cm, "ConnectRequest") {
+            CmEvent::ConnectRequest(request) => {
+                let offered = side.pairing.offer(request);
+                return assert!(matches!(offered, Offered::Kept), "{offered:?}");
+            }
+            CmEvent::Disconnected { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Both queue pairs of a connection are replaced under the same numbers and connected again, in every order of replacing and connecting,
+/// also with a request that waits while the other side has its old queue pair.
+pub(super) fn a_pair_is_made_again_in_any_order(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (mut lesser, mut greater) = sides(env);
+    let (least, most) = (lesser.name(&lesser.end.qp), greater.name(&greater.end.qp));
+    for round in 0..20 {
+        match round % 5 {
+            0 => {
+                lesser.wants(&lesser.end.qp, most);
+                greater.wants(&greater.end.qp, least);
+            }
+            1 => {
+                greater.wants(&greater.end.qp, least);
+                lesser.wants(&lesser.end.qp, most);
+            }
+            2 => {
+                // The request comes while the greater one is not renewed.
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.renew();
+                greater.wants(&greater.end.qp, least);
+            }
+            3 => {
+                // The lesser one thinks again: its first request counts no more.
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                lesser.renew();
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.wants(&greater.end.qp, least);
+            }
+            _ => {
+                // The greater one thinks again: it wants nobody, and then does.
+                greater.wants(&greater.end.qp, least);
+                greater.renew();
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.wants(&greater.end.qp, least);
+            }
+        }
+        meet([(&lesser, &[&lesser.end.qp]), (&greater, &[&greater.end.qp])], round + 1);
+        greater.end.post_recv(round as u64, &[]);
+        lesser.end.post(&SendWr::new(round as u64, SendOp::SendImm(round as u32), &[]));
+        assert_eq!(ok(greater.end.received(), round as u64, WcOpcode::Recv).imm, Some(round as u32));
+        ok(lesser.end.sent(), round as u64, WcOpcode::Send);
+        if round % 2 == 0 {
+            lesser.renew();
+            greater.renew();
+        } else {
+            greater.renew();
+            lesser.renew();
+        }
+    }
 }

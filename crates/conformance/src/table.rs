@@ -355,6 +355,7 @@ macro_rules! __conformance_table {
                 both_ends_are_told
                 without_a_queue_pair
                 without_a_queue_pair_at_one_end
+                a_request_dies_with_whoever_asks
                 identifiers_are_rejected
                 identifiers_come_and_go
                 waiting_for_events_times_out
@@ -370,6 +371,15 @@ macro_rules! __conformance_table {
                 who_waits_for_the_departed_is_refused
                 numbers_that_come_again_are_of_others
                 a_number_leads_to_its_side
+                a_pair_is_made_again_in_any_order
+            }
+            stand_in {
+                completions_give_the_number_it_is_known_by
+                nothing_is_left_of_its_predecessor
+                a_message_that_waits_never_reaches_the_next
+                rounds_in_any_order
+                a_shared_queue_loses_no_room
+                others_carry_on
             }
             firmware {
                 commands_are_carried_out_in_order

@@ -134,8 +134,10 @@ pub struct QpInit {
     /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
     /// two ends ask for. `None` leaves it to the device.
     pub mtu: Option<u32>,
-    /// The number that completions of its send requests give instead of its own: it stands in for the queue pair that has it.
-    pub sends_as: Option<u32>,
+    /// The number that completions carry instead of [`crate::Qp::num`], and that peers learn where the protocol transmits a number. Events
+    /// carry the device's number. So a new queue pair can replace an old one under the same number, as `IBV_QPS_RESET` of
+    /// ibv_modify_qp(3) needs it, and no late event of the old one is taken for the new one's. The caller keeps these numbers unique.
+    pub known_as: Option<u32>,
 }
 
 impl QpInit {
@@ -149,7 +151,7 @@ impl QpInit {
             cap: QpCap::default(),
             sq_sig_all: false,
             mtu: None,
-            sends_as: None,
+            known_as: None,
         }
     }
 

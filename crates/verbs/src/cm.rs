@@ -187,6 +187,11 @@ impl ConnectRequest {
         self.screened.take()?.downcast().ok().map(|found| *found)
     }
 
+    /// Whether the connecting side still waits for the answer, as far as this side knows now.
+    pub fn is_alive(&self) -> bool {
+        self.ops.as_ref().is_some_and(|ops| ops.is_alive())
+    }
+
     /// Says no, with a reason for the peer's eyes (`rdma_reject`).
     ///
     /// # Errors

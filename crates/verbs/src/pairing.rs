@@ -24,7 +24,7 @@ use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 pub struct End {
     /// Where its side listens ([`Pairing::addr`]).
     pub addr: SocketAddr,
-    /// [`Qp::num`].
+    /// [`Qp::known_as`].
     pub qp_num: u32,
 }
 
@@ -89,14 +89,14 @@ pub enum Offered {
     Other(ConnectRequest),
     /// It waits for its end to be wanted, or was refused.
     Kept,
-    /// Its end, the queue pair with this number, is wanted: [`Pairing::accept`].
+    /// The queue pair known by this number wants the connection: [`Pairing::accept`].
     Wanted(Accept),
 }
 
 /// A pair that is complete: what is left is to accept.
 #[derive(Debug)]
 pub struct Accept {
-    /// The number of the queue pair.
+    /// [`Qp::known_as`] of the queue pair.
     pub qp_num: u32,
     request: ConnectRequest,
     param: ConnParam,
@@ -152,7 +152,7 @@ impl Pairing {
     /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`], and
     /// [`Error::Invalid`] the second time.
     pub fn pair(&self, qp: &Qp, peer: End, param: &ConnParam) -> Result<()> {
-        let own = End { addr: self.addr(), qp_num: qp.num() };
+        let own = End { addr: self.addr(), qp_num: qp.known_as() };
         if own == peer {
             return self.pair_with_itself(qp, own, param);
         }
@@ -165,7 +165,7 @@ impl Pairing {
     /// Has another one connect, and `qp` accept it.
     fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
         let twin = qp.make_twin()?;
-        lock(&self.twins).insert(twin.num(), own.qp_num);
+        lock(&self.twins).insert(twin.num(), qp.num());
         let peer = End { qp_num: twin.num(), ..own };
         self.await_request(qp, own, peer, param.clone())?;
         connect(&self.cm, (twin, peer), own, param)
@@ -191,7 +191,8 @@ impl Pairing {
         let pair = Pair { own: own.qp_num, peer };
         let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
-            Some(Waiting::Request(request)) => {
+            // If the connecting side has given up meanwhile, its next request is awaited.
+            Some(Waiting::Request(request)) if request.is_alive() => {
                 drop(waiting);
                 self.accept(qp, Accept { qp_num: own.qp_num, request, param })
             }
@@ -212,6 +213,11 @@ impl Pairing {
         let pair = Pair { own, peer };
         let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
+            // The connecting side has given up already: its next request is awaited.
+            Some(wanted @ Waiting::Wanted(_)) if !request.is_alive() => {
+                waiting.insert(pair, wanted);
+                Offered::Kept
+            }
             Some(Waiting::Wanted(param)) => Offered::Wanted(Accept { qp_num: own, request, param }),
             _ => {
                 waiting.insert(pair, Waiting::Request(request));
@@ -225,16 +231,28 @@ impl Pairing {
     /// # Errors
     /// As [`Cm::accept`].
     pub fn accept(&self, qp: &Qp, accept: Accept) -> Result<()> {
-        if qp.num() != accept.qp_num {
+        if qp.known_as() != accept.qp_num {
             return Err(Error::Foreign { what: "the queue pair" });
         }
         self.cm.accept(accept.request, qp, &accept.param)
     }
 
-    /// Forgets what waits for the queue pair with this number, which goes away.
-    pub fn forget(&self, qp_num: u32) {
-        lock(&self.waiting).retain(|pair, _| pair.own != qp_num);
-        lock(&self.twins).retain(|_, own| *own != qp_num);
+    /// Drops the wishes of a queue pair that goes away, and refuses the requests for it.
+    pub fn forget(&self, qp: &Qp) {
+        lock(&self.waiting).retain(|pair, _| pair.own != qp.known_as());
+        lock(&self.twins).retain(|_, own| *own != qp.num());
+    }
+
+    /// Drops the wishes of a queue pair that another one replaces under its number. Live requests for that number stay, because the peer may
+    /// have been reset first.
+    pub fn release(&self, qp: &Qp) {
+        let stays = |pair: &Pair, waiting: &Waiting| match waiting {
+            _ if pair.own != qp.known_as() => true,
+            Waiting::Request(request) => request.is_alive(),
+            Waiting::Wanted(_) => false,
+        };
+        lock(&self.waiting).retain(|pair, waiting| stays(pair, waiting));
+        lock(&self.twins).retain(|_, own| *own != qp.num());
     }
 }
 

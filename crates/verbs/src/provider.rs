@@ -247,6 +247,8 @@ pub trait PortOps: Any + Send + Sync {
 pub trait RequestOps: Any + Send {
     /// Says yes; later events go to `cm`. See [`crate::Cm::accept`].
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()>;
+    /// See [`crate::ConnectRequest::is_alive`].
+    fn is_alive(&self) -> bool;
     /// Says no. See [`crate::ConnectRequest::reject`].
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()>;
 }

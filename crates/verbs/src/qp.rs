@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
-/// requests then complete nowhere, the peer's are flushed.
+/// requests then complete nowhere, and completions that nobody has polled go with it. The peer's are flushed.
 ///
 /// Requests of the send queue are carried out and complete in order. Any thread may post at any time.
 pub struct Qp {
@@ -36,9 +36,14 @@ impl Qp {
         Self { ops, twin: OnceLock::new(), pd, init, may_ring }
     }
 
-    /// Its number, as completions and events give it.
+    /// The device's number of it, which events carry.
     pub fn num(&self) -> u32 {
         self.ops.num()
+    }
+
+    /// The number that completions carry: [`QpInit::known_as`], or else [`Qp::num`].
+    pub fn known_as(&self) -> u32 {
+        self.init.known_as.unwrap_or_else(|| self.num())
     }
 
     /// Its state now.
@@ -60,7 +65,7 @@ impl Qp {
     /// there, and complete as its own. The twin, to be connected with it.
     pub(crate) fn make_twin(&self) -> Result<&Self> {
         let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.init.cap };
-        let init = QpInit { cap, srq: None, sends_as: Some(self.num()), ..self.init.clone() };
+        let init = QpInit { cap, srq: None, known_as: Some(self.known_as()), ..self.init.clone() };
         let again = Error::Invalid("the queue pair is connected with itself already".into());
         self.twin.set(Box::new(self.pd.create_qp(&init)?)).map_err(|_| again)?;
         self.twin.get().map(Box::as_ref).ok_or(Error::Foreign { what: "the queue pair" })

@@ -200,7 +200,7 @@ impl Datagrams {
 
     /// The program's queue pair has gone.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
-        pairing.forget(bridge.end().num());
+        pairing.forget(bridge.end());
         let mut bridges = lock(&self.bridges);
         bridges.programs.remove(&bridge.number);
         bridges.own.remove(&bridge.end().num());

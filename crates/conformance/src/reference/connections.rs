@@ -272,6 +272,10 @@ struct RequestObject {
 }
 
 impl RequestOps for RequestObject {
+    fn is_alive(&self) -> bool {
+        self.world.lock().requests.contains_key(&self.number)
+    }
+
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
         let cm = (cm as &dyn Any).downcast_ref::<CmObject>().ok_or(Error::Foreign { what: "the channel" });
         let checked = cm.and_then(|cm| Ok((cm, idle(&self.world.lock(), qp, cm.device, "accept")?)));

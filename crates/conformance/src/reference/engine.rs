@@ -144,7 +144,7 @@ impl State {
             srq.limit = 0;
             self.happened[srq.device].push_back(AsyncEvent::SrqLimitReached { srq: number });
         }
-        (receive, Slots::SharedReceive(number))
+        (receive, Slots::SharedReceive(number, pair))
     }
 
     /// Consumes a receive, for a message or (without one) for immediate data alone.
@@ -152,9 +152,9 @@ impl State {
         let (receive, slots) = self.take_receive(pair);
         let this = &self.pairs[&pair];
         let domain = this.srq.map_or(this.domain, |srq| self.shared[&srq].domain);
-        let queue = this.recv_cq;
+        let (queue, qp_num) = (this.recv_cq, this.known_as);
         let opcode = if message.is_some() { WcOpcode::Recv } else { WcOpcode::RecvWriteImm };
-        let mut wc = Wc { wr_id: receive.wr_id, opcode, qp_num: pair, ..wc };
+        let mut wc = Wc { wr_id: receive.wr_id, opcode, qp_num, ..wc };
         let mut outcome = Outcome::Done(0);
         if let Some(bytes) = message {
             let room: u64 = receive.sges.iter().map(|s| u64::from(s.length)).sum();
@@ -325,7 +325,7 @@ impl State {
             return;
         }
         let (slots, queue) = (Slots::Send(pair, std::mem::take(&mut this.silent)), this.send_cq);
-        let qp_num = this.sends_as;
+        let qp_num = this.known_as;
         let wc =
             Wc { wr_id: send.wr_id, status, opcode: send.op.opcode(), byte_len, qp_num, ..Wc::default() };
         self.complete(queue, wc, slots, false);
@@ -377,13 +377,13 @@ impl State {
     pub(super) fn flush(&mut self, pair: u32) {
         let this = self.pairs.get_mut(&pair).expect("a queue pair");
         let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
-        let recv_cq = this.recv_cq;
+        let (recv_cq, qp_num) = (this.recv_cq, this.known_as);
         for send in sends {
             self.sent(pair, &send, WcStatus::WrFlushErr, 0);
         }
         for receive in receives {
             let (status, opcode) = (WcStatus::WrFlushErr, WcOpcode::Recv);
-            let wc = Wc { wr_id: receive.wr_id, status, opcode, qp_num: pair, ..Wc::default() };
+            let wc = Wc { wr_id: receive.wr_id, status, opcode, qp_num, ..Wc::default() };
             self.complete(recv_cq, wc, Slots::Receive(pair), false);
         }
     }

@@ -181,7 +181,7 @@ impl PdOps for PdObject {
             srq,
             cap: init.cap,
             sig_all: init.sq_sig_all,
-            sends_as: init.sends_as.unwrap_or(number),
+            known_as: init.known_as.unwrap_or(number),
             state: QpState::Init,
             sends: Default::default(),
             sends_used: 0,
@@ -270,7 +270,7 @@ impl CqOps for CqObject {
             match slots {
                 Slots::Send(pair, n) => drop(state.pairs.get_mut(&pair).map(|p| p.sends_used -= n)),
                 Slots::Receive(pair) => drop(state.pairs.get_mut(&pair).map(|p| p.receives_used -= 1)),
-                Slots::SharedReceive(srq) => drop(state.shared.get_mut(&srq).map(|s| s.used -= 1)),
+                Slots::SharedReceive(srq, _) => drop(state.shared.get_mut(&srq).map(|s| s.used -= 1)),
             }
         }
         Ok(wcs.len())
@@ -426,6 +426,18 @@ impl Drop for QpObject {
         (pair.manager, pair.srq) = (None, None);
         state.fail(self.number);
         state.pairs.remove(&self.number);
+        // Its completions go with it.
+        let super::state::State { queues, shared, .. } = &mut *state;
+        for queue in queues.values_mut() {
+            queue.entries.retain(|&(_, slots)| {
+                if let Slots::SharedReceive(srq, pair) = slots
+                    && pair == self.number
+                {
+                    shared.get_mut(&srq).into_iter().for_each(|srq| srq.used -= 1);
+                }
+                slots.pair() != self.number
+            });
+        }
     }
 }
 

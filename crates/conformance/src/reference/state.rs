@@ -145,7 +145,17 @@ pub(super) struct Completions {
 pub(super) enum Slots {
     Send(u32, u32),
     Receive(u32),
-    SharedReceive(u32),
+    /// Of this shared queue, by this queue pair.
+    SharedReceive(u32, u32),
+}
+
+impl Slots {
+    /// The queue pair whose completion gives them back.
+    pub(super) fn pair(self) -> u32 {
+        match self {
+            Self::Send(pair, _) | Self::Receive(pair) | Self::SharedReceive(_, pair) => pair,
+        }
+    }
 }
 
 /// A completion channel.
@@ -163,8 +173,8 @@ pub(super) struct Pair {
     pub(super) srq: Option<u32>,
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
-    /// The number that completions of its requests give.
-    pub(super) sends_as: u32,
+    /// The number that completions give.
+    pub(super) known_as: u32,
     pub(super) state: QpState,
     pub(super) sends: VecDeque<Send>,
     pub(super) sends_used: u32,

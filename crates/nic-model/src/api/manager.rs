@@ -136,6 +136,10 @@ impl RequestOps for RequestObject {
         Ok(())
     }
 
+    fn is_alive(&self) -> bool {
+        self.opened.look().0.is_asked(self.key)
+    }
+
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
         let fits = Error::check_limit(
             "bytes of private data",

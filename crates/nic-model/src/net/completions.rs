@@ -13,8 +13,20 @@ pub(super) enum Slots {
     Send(u32, u32),
     /// It frees a slot of a queue pair's receive queue.
     Receive(u32),
-    /// It frees a slot of a shared receive queue.
-    SharedReceive(u32),
+    /// It frees a slot of a shared receive queue, as a receive of this queue pair.
+    SharedReceive(u32, u32),
+    /// Its queue pair is gone: it is no completion any more.
+    Void,
+}
+
+impl Slots {
+    /// Whether they are freed by a completion of this queue pair.
+    fn are_of(self, qp: u32) -> bool {
+        match self {
+            Self::Send(whose, _) | Self::Receive(whose) | Self::SharedReceive(_, whose) => whose == qp,
+            Self::Void => false,
+        }
+    }
 }
 
 /// A completion with what belongs to it.
@@ -140,6 +152,9 @@ impl Completions {
     pub(super) fn see(&mut self, key: u32) -> Seen {
         let Some(queue) = self.queues.get_mut(key) else { return Seen::Nothing };
         let Some(entry) = queue.written.pop_front().filter(|_| !queue.overrun) else { return Seen::Nothing };
+        if matches!(entry.slots, Slots::Void) {
+            return Seen::Nothing;
+        }
         if queue.entries.len() >= queue.cqe as usize {
             queue.overrun = true;
             return Seen::Overrun;
@@ -158,6 +173,22 @@ impl Completions {
         let channel = self.queues.get(key).and_then(|queue| queue.channel);
         let channel = channel.and_then(|channel| self.channels.get_mut(channel));
         channel.map(|events| events.push_back(key)).is_some()
+    }
+
+    /// A queue pair that completes in this queue is gone, and its completions go with it; which slots each frees.
+    pub(super) fn forget(&mut self, key: u32, qp: u32, mut free: impl FnMut(Slots)) {
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        // Those that are being written are seen, each in its turn.
+        for entry in queue.written.iter_mut().filter(|entry| entry.slots.are_of(qp)) {
+            free(std::mem::replace(&mut entry.slots, Slots::Void));
+        }
+        queue.entries.retain(|entry| {
+            let is_gone = entry.slots.are_of(qp);
+            if is_gone {
+                free(entry.slots);
+            }
+            !is_gone
+        });
     }
 
     /// Takes completions, and says which slots each frees; how many they are.

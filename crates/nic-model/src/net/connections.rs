@@ -240,6 +240,11 @@ impl ConnectionManager {
         around.cards.signal(channel.card);
     }
 
+    /// Whether the connecting side still waits for the answer to a request.
+    pub(super) fn is_asked(&self, key: u32) -> bool {
+        self.requests.get(key).is_some_and(|request| !request.closed)
+    }
+
     /// The private data of a connect request, its addresses and the initiator's depths, and the result of the listener's screen.
     pub(super) fn request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
         let request = self.requests.get_mut(key)?;

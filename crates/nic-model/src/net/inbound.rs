@@ -133,7 +133,7 @@ impl Network {
             None => (&mut found.receives, Slots::Receive(qp), found.parts.domain),
             Some(key) => {
                 let srq = self.srqs.get_mut(key)?;
-                (&mut srq.receives, Slots::SharedReceive(key), srq.domain)
+                (&mut srq.receives, Slots::SharedReceive(key, qp), srq.domain)
             }
         };
         let (wr_id, sges) = receives.take(now, &mut self.spare)?;
@@ -141,7 +141,7 @@ impl Network {
         let card = &mut self.cards[found.card];
         let fetched = card.fetch(now, card.descriptors.receive(sges.len(), max_sge));
         found.responder.take(Taken { wr_id, sges, slots, domain });
-        if let Slots::SharedReceive(key) = slots
+        if let Slots::SharedReceive(key, _) = slots
             && let Some(srq) = self.srqs.get_mut(key)
             && srq.passes_limit()
         {

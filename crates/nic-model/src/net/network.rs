@@ -260,12 +260,17 @@ impl Network {
         }
     }
 
-    /// A queue pair goes away: its own requests complete nowhere.
+    /// A queue pair goes away: its own requests complete nowhere, and completions that nobody has polled go with it.
     pub(crate) fn drop_qp(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let card = found.card;
         found.retire();
+        let QueuePairParts { send_cq, recv_cq, .. } = found.parts;
         self.fail(now, qp);
+        let Self { completions, qps, srqs, .. } = self;
+        for cq in [send_cq, recv_cq] {
+            completions.forget(cq, qp, |slots| free(slots, qps, srqs));
+        }
         self.qps.remove(qp);
         self.cards[card].remove(Kind::QueuePair);
     }
@@ -321,11 +326,7 @@ impl Network {
     /// Takes completions; how many.
     pub(crate) fn poll(&mut self, cq: u32, wcs: &mut [Wc]) -> Result<usize> {
         let Self { completions, qps, srqs, .. } = self;
-        completions.poll(cq, wcs, |slots| match slots {
-            Slots::Send(qp, count) => drop(qps.get_mut(qp).map(|qp| qp.requester.free(count))),
-            Slots::Receive(qp) => drop(qps.get_mut(qp).map(|qp| qp.receives.free())),
-            Slots::SharedReceive(srq) => drop(srqs.get_mut(srq).map(|srq| srq.receives.free())),
-        })
+        completions.poll(cq, wcs, |slots| free(slots, qps, srqs))
     }
 
     /// A rank has looked at a completion queue of this opened device, and found something or not, which
@@ -394,8 +395,13 @@ impl Network {
         }
     }
 
+    /// The number by which a program knows a queue pair.
+    pub(super) fn known_as(&self, qp: u32) -> u32 {
+        self.qps.get(qp).and_then(|found| found.known_as).unwrap_or(qp)
+    }
+
     fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
-        let qp_num = self.qps.get(qp).and_then(|found| found.sends_as).unwrap_or(qp);
+        let qp_num = self.known_as(qp);
         let (wc, slots) = (Wc { qp_num, ..wc }, Slots::Send(qp, freed));
         self.complete(now, cq, Entry { wc, slots, solicited: false });
     }
@@ -404,7 +410,8 @@ impl Network {
     pub(super) fn complete_receive(&mut self, now: Time, qp: u32, wc: Wc, solicited: bool) -> bool {
         let Some(found) = self.qps.get_mut(qp) else { return false };
         let Some(taken) = found.responder.complete() else { return false };
-        let (cq, wc) = (found.parts.recv_cq, Wc { wr_id: taken.wr_id, qp_num: qp, ..wc });
+        let (cq, wc) =
+            (found.parts.recv_cq, Wc { wr_id: taken.wr_id, qp_num: found.known_as.unwrap_or(qp), ..wc });
         self.spare.push(taken.sges);
         self.complete(now, cq, Entry { wc, slots: taken.slots, solicited });
         true
@@ -452,9 +459,19 @@ impl Network {
             && let Some((wr_id, sges)) = found.receives.take(whenever, &mut self.spare)
         {
             self.spare.push(sges);
-            let wc = Wc { wr_id, qp_num: qp, ..flushed };
+            let wc = Wc { wr_id, qp_num: self.known_as(qp), ..flushed };
             self.complete(now, recv_cq, Entry { wc, slots: Slots::Receive(qp), solicited: false });
         }
+    }
+}
+
+/// Slots that a completion has held can be used again.
+fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQueue>) {
+    match slots {
+        Slots::Send(qp, count) => drop(qps.get_mut(qp).map(|qp| qp.requester.free(count))),
+        Slots::Receive(qp) => drop(qps.get_mut(qp).map(|qp| qp.receives.free())),
+        Slots::SharedReceive(srq, _) => drop(srqs.get_mut(srq).map(|srq| srq.receives.free())),
+        Slots::Void => {}
     }
 }
 
@@ -483,6 +500,11 @@ impl Network {
     /// The private data of a connect request, its addresses, and the result of the listener's screen.
     pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
         self.connections.request(key)
+    }
+
+    /// Whether the connecting side still waits for the answer to a connect request.
+    pub(crate) fn is_asked(&self, key: u32) -> bool {
+        self.connections.is_asked(key)
     }
 
     /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.

@@ -44,8 +44,8 @@ pub(super) struct Ended {
 pub(super) struct QueuePair {
     pub(super) parts: QueuePairParts,
     pub(super) card: usize,
-    /// The number that completions of its requests give, if not its own.
-    pub(super) sends_as: Option<u32>,
+    /// The number that completions give, if not its own.
+    pub(super) known_as: Option<u32>,
     /// Data in a packet at most; once connected the same at both ends.
     mtu: u64,
     state: QpState,
@@ -73,7 +73,7 @@ impl QueuePair {
         Self {
             parts,
             card,
-            sends_as: init.sends_as,
+            known_as: init.known_as,
             mtu: init.mtu.map_or(mtu, u64::from).min(mtu),
             state: QpState::Init,
             established: false,

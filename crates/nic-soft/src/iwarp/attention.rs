@@ -205,7 +205,7 @@ mod tests {
             pd: 1,
             cap: QpCap::default(),
             sq_sig_all: false,
-            sends_as: None,
+            known_as: None,
             send_ring: ring.clone(),
             recv_ring: ring.clone(),
             srq: None,

@@ -40,7 +40,7 @@ impl QpHandle {
             pd,
             cap,
             sq_sig_all: init.sq_sig_all,
-            sends_as: init.sends_as,
+            known_as: init.known_as,
             send_ring: send_cq.ring().clone(),
             recv_ring: recv_cq.ring().clone(),
             srq: srq.as_ref().map(|srq| srq.receives().clone()),

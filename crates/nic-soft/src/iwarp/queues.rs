@@ -49,7 +49,7 @@ pub(super) struct Making {
     pub(super) pd: u32,
     pub(super) cap: QpCap,
     pub(super) sq_sig_all: bool,
-    pub(super) sends_as: Option<u32>,
+    pub(super) known_as: Option<u32>,
     pub(super) send_ring: Arc<Completions>,
     pub(super) recv_ring: Arc<Completions>,
     pub(super) srq: Option<Arc<SharedReceives>>,
@@ -65,8 +65,8 @@ pub(super) struct Queues {
     pd: u32,
     cap: QpCap,
     sq_sig_all: bool,
-    /// The number that completions of its requests give.
-    sends_as: u32,
+    /// The number that completions give.
+    known_as: u32,
     state: AtomicU32,
     pub(super) sends: Spin<SendQueue>,
     pub(super) receives: Receives,
@@ -89,7 +89,7 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { num, pd, cap, sq_sig_all, sends_as, send_ring, recv_ring, srq } = making;
+        let Making { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = making;
         let slots = Slots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
         Ok(Self {
@@ -98,7 +98,7 @@ impl Queues {
             pd,
             cap,
             sq_sig_all,
-            sends_as: sends_as.unwrap_or(num),
+            known_as: known_as.unwrap_or(num),
             state: AtomicU32::new(state::INIT),
             sends: Spin::new(SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?),
             receives: srq.map_or_else(|| Receives::Own(own()), Receives::Shared),
@@ -300,7 +300,7 @@ impl Queues {
                 status,
                 opcode: request.op.opcode(),
                 byte_len: if request.op.fetches() { request.len } else { 0 },
-                qp_num: self.sends_as,
+                qp_num: self.known_as,
                 ..Wc::default()
             };
             self.send_ring.push(&self.slots, wc, Frees::Sends(number + 1), false);
@@ -314,7 +314,7 @@ impl Queues {
         if self.is_dropped() {
             return self.slots.reclaim(Frees::Receive);
         }
-        self.recv_ring.push(&self.slots, Wc { qp_num: self.num, ..wc }, Frees::Receive, solicited);
+        self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, Frees::Receive, solicited);
     }
 
     /// Bytes have come: whoever polls for receives is not idle.

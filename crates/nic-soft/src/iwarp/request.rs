@@ -20,7 +20,7 @@ use super::link::Link;
 use super::listener::Listener;
 use super::qp::QpInner;
 use super::queues::{state, state_of};
-use super::socket::say;
+use super::socket::{has_closed, say};
 use crate::fork::Fd;
 
 /// A request is whole: the program is to answer.
@@ -141,6 +141,10 @@ impl RequestOps for RequestHandle {
             self.decline(&[]);
         }
         result
+    }
+
+    fn is_alive(&self) -> bool {
+        self.open.as_ref().is_some_and(|(socket, _)| !has_closed(socket))
     }
 
     fn reject(mut self: Box<Self>, private_data: &[u8]) -> Result<()> {

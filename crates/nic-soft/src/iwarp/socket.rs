@@ -11,7 +11,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect_unspec, getpeername,
-    getsockname, listen, socket_with,
+    getsockname, listen, recv, socket_with,
 };
 use verbs::{CmFailure, Error, Result};
 
@@ -160,6 +160,14 @@ pub(super) fn check_own(ip: IpAddr) -> Result<()> {
             errno => errno.to_string(),
         },
     })
+}
+
+/// Whether the other side of a connection has closed it, as far as is known here, and everything that it said has been read.
+pub(super) fn has_closed(socket: &Fd) -> bool {
+    match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, n)) => n == 0,
+        Err(errno) => !matches!(errno, Errno::AGAIN | Errno::INTR),
+    }
 }
 
 /// Whether both ends of a connection were this one socket: TCP does that if a port of this host that nobody listens on is

@@ -30,6 +30,8 @@ pub(super) struct Connection {
     pub(super) index: usize,
     pub(super) generation: u32,
     pub(super) num: u32,
+    /// The number that completions give.
+    pub(super) known_as: u32,
     pub(super) pd: u32,
     /// What peers see of the queue pair.
     pub(super) words: Ref<QpShared>,
@@ -54,13 +56,20 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Of the queue pair with this number, which lies in `words`; not connected.
-    pub(super) fn new(device: &Arc<Shared>, number: QpNumber, pd: u32, words: Ref<QpShared>) -> Self {
+    pub(super) fn new(
+        device: &Arc<Shared>,
+        number: QpNumber,
+        known_as: Option<u32>,
+        pd: u32,
+        words: Ref<QpShared>,
+    ) -> Self {
         let QpNumber { index, generation, num } = number;
         Self {
             device: device.clone(),
             index,
             generation,
             num,
+            known_as: known_as.unwrap_or(num),
             pd,
             words,
             ready: state::word(generation, state::RTS),

@@ -35,7 +35,7 @@ impl QpHandle {
             pd,
             cap: init.cap,
             signal_all: init.sq_sig_all,
-            sends_as: init.sends_as,
+            known_as: init.known_as,
             send: send_cq.polling.completions.clone(),
             recv: recv_cq.polling.completions.clone(),
             srq: srq.as_ref().map(|srq| srq.receives.clone()),

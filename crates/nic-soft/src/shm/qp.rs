@@ -24,7 +24,7 @@ pub(super) struct Making {
     pub(super) pd: u32,
     pub(super) cap: QpCap,
     pub(super) signal_all: bool,
-    pub(super) sends_as: Option<u32>,
+    pub(super) known_as: Option<u32>,
     pub(super) send: Arc<Completions>,
     pub(super) recv: Arc<Completions>,
     pub(super) srq: Option<Arc<SharedReceives>>,
@@ -46,7 +46,7 @@ pub(super) struct QpInner {
 
 impl QpInner {
     pub(super) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { pd, cap, signal_all, sends_as, send, recv, srq } = making;
+        let Making { pd, cap, signal_all, known_as, send, recv, srq } = making;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.take()?;
         let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(number.index))?;
@@ -55,9 +55,9 @@ impl QpInner {
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.tide.rise(queue(entries));
-        let connection = Connection::new(device, number, pd, words);
+        let connection = Connection::new(device, number, known_as, pd, words);
         Ok(Self {
-            sending: Sending::new(&cap, signal_all, sends_as.unwrap_or(connection.num), send),
+            sending: Sending::new(&cap, signal_all, connection.known_as, send),
             connection,
             receiving,
             serving: Serving::default(),

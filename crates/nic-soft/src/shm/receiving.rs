@@ -258,7 +258,7 @@ impl Receiving {
             wr_id,
             status: WcStatus::WrFlushErr,
             opcode: WcOpcode::Recv,
-            qp_num: connection.num,
+            qp_num: connection.known_as,
             ..Wc::default()
         };
         let mut got = 0;

@@ -12,7 +12,7 @@ use super::greeting::{greet, hello_of, link, not_linked};
 use super::inner::Inner;
 use super::layout::state;
 use super::registry::{Conn, Listener, Phase};
-use super::socket::send;
+use super::socket::{is_silent, send};
 use super::wire::{Message, PRIVATE_MAX};
 use crate::sync::unpoisoned;
 
@@ -79,6 +79,11 @@ impl RequestOps for RequestHandle {
             self.decline(&[]);
         }
         result
+    }
+
+    fn is_alive(&self) -> bool {
+        // The NIC thread may not have seen yet that the other side has gone; the socket says so at once.
+        matches!(*unpoisoned(&self.conn.phase), Phase::Requested { .. }) && is_silent(&self.conn.socket)
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use verbs::{Error, Result};
@@ -91,6 +91,14 @@ pub(super) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }
     sendmsg(socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
+}
+
+/// Whether nothing waits to be read: no packet, and not the end.
+pub(super) fn is_silent(socket: &Fd) -> bool {
+    matches!(
+        recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
+        Err(Errno::AGAIN | Errno::INTR)
+    )
 }
 
 /// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end.

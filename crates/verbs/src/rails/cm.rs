@@ -95,6 +95,10 @@ impl RequestOps for RailsRequest {
         connect::accept(&self.device, &own_qp(qp)?, &handle.cm, self.request, &self.hello, param)
     }
 
+    fn is_alive(&self) -> bool {
+        self.request.is_alive()
+    }
+
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
         let limit = u64::from(self.device.shared.attr.max_private_data);
         if private_data.len() as u64 > limit {

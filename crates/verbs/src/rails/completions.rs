@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use host::{Bell, Source as _};
 
 use super::announced::Announced;
+use super::lent::Lent;
 use super::lock::unpoisoned;
 use super::shared::Shared;
 use crate::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
@@ -18,6 +19,8 @@ const BATCH: usize = 16;
 #[derive(Clone, Copy)]
 struct Item {
     wc: Wc,
+    /// The queue pair's own number.
+    of: u32,
     sends: u32,
     receives: u32,
 }
@@ -147,7 +150,7 @@ impl Completions {
                 let places = given_back.iter_mut().zip(&mut wcs[taken..]);
                 for ((place, wc), item) in places.zip(ring.items.drain(..some)) {
                     *wc = item.wc;
-                    *place = (item.wc.qp_num, item.sends, item.receives);
+                    *place = (item.of, item.sends, item.receives);
                 }
                 Ok(some)
             })?;
@@ -158,6 +161,11 @@ impl Completions {
             }
         }
         Ok(taken)
+    }
+
+    /// Removes the completions of a queue pair that has gone.
+    pub(super) fn forget(&self, of: u32) {
+        self.with_ring(|ring| ring.items.retain(|item| item.of != of));
     }
 
     /// A connection that completes here has ended.
@@ -187,14 +195,18 @@ impl Completions {
 
     /// A completion for the program, which gives back slots when it is polled.
     #[cold]
-    fn push(&self, wc: Wc, sends: u32, receives: u32) {
+    fn push(&self, wc: Wc, own: &Lent, (sends, receives): (u32, u32)) {
         let (overruns, failed) = self.with_ring(|ring| {
+            // The thread that drops the queue pair removes its completions after it has set this flag.
+            if own.is_dropped() {
+                return (false, false);
+            }
             let overruns = !ring.overrun && ring.items.len() as u32 >= self.cqe;
             ring.overrun |= overruns;
             if ring.overrun {
                 return (overruns, false);
             }
-            ring.items.push_back(Item { wc, sends, receives });
+            ring.items.push_back(Item { wc, of: own.num, sends, receives });
             ring.pushed += 1;
             // Successes are announced by the rail's own report; failures may come without one.
             (false, !wc.is_ok() && ring.armed.take().is_some())
@@ -336,16 +348,17 @@ impl<'a> Sink<'a> {
         self.given
     }
 
-    /// A completion for the program, with so many slots of its queue pair that polling it gives back. Whether it has been polled.
+    /// A completion for the program, with its queue pair and the numbers of send and receive slots that polling frees. Returns whether the
+    /// program has it now.
     /// Called with the queue pair's half locked: who gave its last one into the ring has said so before that.
     #[inline]
-    pub(super) fn give(&mut self, wc: Wc, sends: u32, receives: u32) -> bool {
+    pub(super) fn give(&mut self, wc: Wc, own: &Lent, back: (u32, u32)) -> bool {
         if self.given < self.wcs.len() && !self.completions.are_by_ring() {
             self.wcs[self.given] = wc;
             self.given += 1;
             return true;
         }
-        self.completions.push(wc, sends, receives);
+        self.completions.push(wc, own, back);
         false
     }
 }

@@ -6,7 +6,7 @@ use host::Span;
 
 use super::inner::Inner;
 use super::polling::Polling;
-use super::progress::{mourn, watch};
+use super::progress::{mourn, progress, watch};
 use super::qp::QpInner;
 use super::srq::SrqInner;
 use super::state;
@@ -33,9 +33,17 @@ impl Drop for QpHandle {
         if self.device.shared.is_inherited() {
             return std::mem::forget(self.qp.clone());
         }
+        if self.qp.receiving.srq.is_some() {
+            // Frees the slots of the shared receives that it has used.
+            self.qp.close();
+            progress(&self.device, &self.recv);
+        }
         self.qp.drops();
         self.device.forget_qp(&self.qp);
-        [&self.send, &self.recv].into_iter().for_each(|polling| polling.forget());
+        for polling in [&self.send, &self.recv] {
+            polling.forget();
+            polling.completions.forget(self.qp.num());
+        }
     }
 }
 

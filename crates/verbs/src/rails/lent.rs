@@ -12,8 +12,8 @@ use crate::Result;
 
 pub(super) struct Lent {
     pub(super) num: u32,
-    /// The number that completions of its requests give.
-    pub(super) sends_as: u32,
+    /// The number that completions give.
+    pub(super) known_as: u32,
     pub(super) pd: Arc<PdInner>,
     pub(super) state: State,
     pub(super) mailbox: Mailbox,
@@ -21,16 +21,25 @@ pub(super) struct Lent {
     pub(super) scratch: u32,
     /// A lane has died, and the rest goes on as soon as both ends know.
     is_mending: AtomicBool,
+    /// The program has dropped it: pollers do not hold it any more, and nothing of it completes.
+    is_dropped: AtomicBool,
 }
 
 impl Lent {
-    pub(super) fn new(pd: &Arc<PdInner>, sends_as: Option<u32>) -> Result<Self> {
+    pub(super) fn new(pd: &Arc<PdInner>, known_as: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
         let num = unpoisoned(&pd.shared.qp_nums).take()?;
         let scratch = pd.take_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
-        let (state, is_mending) = (State::new(), AtomicBool::new(false));
-        let sends_as = sends_as.unwrap_or(num);
-        Ok(Self { num, sends_as, pd: pd.clone(), state, mailbox, scratch, is_mending })
+        Ok(Self {
+            num,
+            known_as: known_as.unwrap_or(num),
+            pd: pd.clone(),
+            state: State::new(),
+            mailbox,
+            scratch,
+            is_mending: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
+        })
     }
 
     #[inline]
@@ -41,6 +50,14 @@ impl Lent {
     #[inline]
     pub(super) fn is_mending(&self) -> bool {
         self.is_mending.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub(super) fn drops(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     pub(super) fn set_mending(&self, is_mending: bool) {

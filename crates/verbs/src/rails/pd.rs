@@ -41,7 +41,7 @@ impl PdOps for PdHandle {
             cap: init.cap,
             mtu: init.mtu,
             signals_all: init.sq_sig_all,
-            sends_as: init.sends_as,
+            known_as: init.known_as,
             send: send.completions.clone(),
             recv: recv.completions.clone(),
             srq: srq.map(|handle| handle.srq.clone()),

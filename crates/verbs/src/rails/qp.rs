@@ -26,7 +26,7 @@ pub(super) struct Making {
     pub(super) cap: QpCap,
     pub(super) mtu: Option<u32>,
     pub(super) signals_all: bool,
-    pub(super) sends_as: Option<u32>,
+    pub(super) known_as: Option<u32>,
     pub(super) send: Arc<Completions>,
     pub(super) recv: Arc<Completions>,
     pub(super) srq: Option<Arc<SrqInner>>,
@@ -41,8 +41,6 @@ pub(super) struct QpInner {
     pub(super) lent: Lent,
     cap: QpCap,
     mtu: Option<u32>,
-    /// The program has dropped it: whoever polls is not to hold it.
-    is_dropped: AtomicBool,
     /// Lanes, a bit for each, that have completed all shared receives which they had taken.
     drained: AtomicU8,
     has_reported_last: AtomicBool,
@@ -66,16 +64,15 @@ impl Rnr {
 
 impl QpInner {
     pub(super) fn new(pd: &Arc<PdInner>, making: Making) -> Result<Self> {
-        let (shared, Making { cap, mtu, signals_all, sends_as, send, recv, srq }) = (&pd.shared, making);
+        let (shared, Making { cap, mtu, signals_all, known_as, send, recv, srq }) = (&pd.shared, making);
         let qp = Self {
             lanes: RwLock::default(),
             receiving: Receiving::new(shared, &cap, recv, srq),
             sending: Sending::new(shared, &cap, signals_all, send),
             link: Lock::new(Connection::default()),
-            lent: Lent::new(pd, sends_as)?,
+            lent: Lent::new(pd, known_as)?,
             cap,
             mtu,
-            is_dropped: AtomicBool::new(false),
             drained: AtomicU8::new(0),
             has_reported_last: AtomicBool::new(false),
             rnr: Mutex::default(),
@@ -103,7 +100,7 @@ impl QpInner {
             cap,
             sq_sig_all: false,
             mtu: self.mtu,
-            sends_as: None,
+            known_as: None,
         })
     }
 
@@ -119,12 +116,12 @@ impl QpInner {
 
     /// The program has dropped it.
     pub(super) fn is_dropped(&self) -> bool {
-        self.is_dropped.load(Ordering::Acquire)
+        self.lent.is_dropped()
     }
 
     /// The program drops it.
     pub(super) fn drops(&self) {
-        self.is_dropped.store(true, Ordering::Release);
+        self.lent.drops();
     }
 
     /// How many lanes it has.
@@ -229,6 +226,12 @@ impl QpInner {
         self.receiving.flush(&self.lent);
         self.report_last_receive();
         self.shared().host.signal();
+    }
+
+    /// Stops receiving, without a report: the program is about to drop the queue pair.
+    pub(super) fn close(&self) {
+        self.has_reported_last.store(true, Ordering::Release);
+        self.lanes().iter().for_each(|lane| lane.to_error());
     }
 
     /// A rail says that a lane has failed, and completed the shared receives that it had taken.

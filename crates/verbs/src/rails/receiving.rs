@@ -77,7 +77,7 @@ impl Receiving {
             return false;
         }
         let wr_id = receives.filled(lane, wc.wr_id);
-        let told = sink.give(Wc { wr_id, qp_num: own.num, ..*wc }, 0, 1);
+        let told = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
         receives.free += u32::from(told);
         receives.expect_no_more(&self.completions);
         true
@@ -85,14 +85,15 @@ impl Receiving {
 
     #[inline(never)]
     fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
-        let mut wc = Wc { qp_num: own.num, ..*wc };
+        let mut wc = Wc { qp_num: own.known_as, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
         // The program's own failure is told of; a lane's need not be the connection's.
         let is_over = own.state.now() == state::ERROR;
         match &self.srq {
-            None => receives.ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: own.num, ..wc }, 0, 1)),
-            Some(srq) => receives.shared_ended(srq, lane, wc, is_over, |wc| sink.give(wc, 0, 0)),
+            None => receives
+                .ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
+            Some(srq) => receives.shared_ended(srq, lane, wc, is_over, |wc| sink.give(wc, own, (0, 0))),
         }
         if own.state.now() == state::ERROR {
             self.flush_into(own, &mut receives, sink);
@@ -116,10 +117,10 @@ impl Receiving {
     }
 
     fn flush_into(&self, own: &Lent, receives: &mut Receives, sink: &mut Sink<'_>) {
-        let named = |wc| Wc { qp_num: own.num, ..wc };
+        let named = |wc| Wc { qp_num: own.known_as, ..wc };
         match &self.srq {
-            None => receives.flush(|wc| sink.give(named(wc), 0, 1)),
-            Some(srq) => receives.flush_shared(srq, |wc| sink.give(named(wc), 0, 0)),
+            None => receives.flush(|wc| sink.give(named(wc), own, (0, 1))),
+            Some(srq) => receives.flush_shared(srq, |wc| sink.give(named(wc), own, (0, 0))),
         }
     }
 

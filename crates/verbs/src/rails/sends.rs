@@ -598,8 +598,8 @@ impl Sends {
         self.unreported += 1;
         if signalled {
             let slots = std::mem::take(&mut self.unreported);
-            let wc = Wc { wr_id, opcode, qp_num: own.sends_as, ..Wc::default() };
-            if sink.give(wc, slots, 0) {
+            let wc = Wc { wr_id, opcode, qp_num: own.known_as, ..Wc::default() };
+            if sink.give(wc, own, (slots, 0)) {
                 self.free += slots;
             }
         }
@@ -713,7 +713,7 @@ impl Sends {
             status,
             opcode: slot.op.opcode(),
             byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
-            qp_num: own.sends_as,
+            qp_num: own.known_as,
             ..Wc::default()
         };
         let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !self.signals_all;
@@ -722,7 +722,7 @@ impl Sends {
         self.unreported += 1;
         if !is_silent {
             let slots = std::mem::take(&mut self.unreported);
-            if sink.give(wc, slots, 0) {
+            if sink.give(wc, own, (slots, 0)) {
                 self.free += slots;
             }
         }
