@@ -139,16 +139,17 @@ fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
         };
         Ok(SendWr { wr_id: made.wr_id, op: made.op, data: data.ok_or(Errno::INVAL)?, flags: made.flags })
     };
-    if let Some(bridge) = &qp.bridge {
-        let post = |made: &Made| qp.post_to(bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
+    let life = qp.life();
+    if let Some(bridge) = &life.bridge {
+        let post = |made: &Made| qp.post_to(life, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
         return batch.made.iter().try_for_each(post);
     }
     let room = qp.init.cap.max_send_wr;
     if let [made] = &batch.made[..] {
-        return qp.gate.post_one(qp.verbs(), &wr(made)?, room);
+        return life.gate.post_one(&life.qp, &wr(made)?, room);
     }
     let wrs: Vec<SendWr<'_>> = batch.made.iter().map(wr).collect::<Answer<_>>()?;
-    qp.gate.post(qp.verbs(), &wrs, room).map_err(|(_, why)| why)
+    life.gate.post(&life.qp, &wrs, room).map_err(|(_, why)| why)
 }
 
 extern "C" fn send(qp: *mut ibv_qp_ex) {

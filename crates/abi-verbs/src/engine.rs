@@ -40,7 +40,7 @@ pub(crate) struct Engine {
     pub(crate) is_local: bool,
     /// The table of its port.
     pub(crate) gids: Vec<ibv_gid>,
-    /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.
+    /// Objects by number, to which events are reported. Locked while one of them is used.
     pub(crate) objects: Mutex<Objects>,
     /// Opened for the first queue pair of type UD.
     datagrams: Mutex<Option<Arc<Datagrams>>>,
@@ -59,7 +59,10 @@ const LIMIT_LOOK: Span = Span::from_ms(10);
 /// Objects by number.
 #[derive(Default)]
 pub(crate) struct Objects {
+    /// By the numbers that programs know, which completions carry.
     pub(crate) qps: HashMap<u32, Handle<Qp>>,
+    /// By the device's numbers, which events carry.
+    pub(crate) lives: HashMap<u32, Handle<Qp>>,
     pub(crate) cqs: HashMap<u32, Handle<Cq>>,
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
     /// Identifiers of librdmacm by the numbers of their queue pairs.
@@ -69,9 +72,9 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// The queue pair that has this number.
-    fn of_pair(&self, number: u32) -> Option<Held<Qp>> {
-        self.qps.get(&number)?.look().ok()
+    /// The queue pair whose number an event carries.
+    fn of_event(&self, number: u32) -> Option<Held<Qp>> {
+        self.lives.get(&number)?.look().ok()
     }
 }
 
@@ -263,11 +266,18 @@ impl Engine {
 
     fn connection(&self, event: CmEvent) {
         match event {
-            CmEvent::ConnectRequest(request) => match self.pairing.offer(request) {
-                Offered::Wanted(accept) => self.accept(accept),
-                Offered::Kept => {}
-                Offered::Other(request) => connect::requested(self, request),
-            },
+            CmEvent::ConnectRequest(request) => {
+                // A queue pair that is being reset accepts before that, or not at all.
+                let objects = lock(&self.objects);
+                match self.pairing.offer(request) {
+                    Offered::Wanted(accept) => self.accept(&objects, accept),
+                    Offered::Kept => {}
+                    Offered::Other(request) => {
+                        drop(objects);
+                        connect::requested(self, request);
+                    }
+                }
+            }
             CmEvent::Established { qp_num, private_data, info } => {
                 let Some(qp_num) = self.pairing.established(qp_num) else { return };
                 self.with(qp_num, Qp::established, |id| connect::established(id, private_data, &info));
@@ -289,9 +299,9 @@ impl Engine {
     }
 
     /// Accepts with one of a pair: the program's, or the other end of one.
-    fn accept(&self, accept: Accept) {
-        let objects = lock(&self.objects);
-        if let Some(qp) = objects.of_pair(accept.qp_num) {
+    fn accept(&self, objects: &Objects, accept: Accept) {
+        let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
+        if let Some(qp) = qp {
             if self.pairing.accept(qp.verbs(), accept).is_err() {
                 qp.failed();
             }
@@ -309,9 +319,9 @@ impl Engine {
             if let Ok(id) = id.look() {
                 tell_id(id);
             }
-        } else if let Some(qp) = objects.of_pair(qp_num) {
+        } else if let Some(qp) = objects.of_event(qp_num) {
             tell_pair(&qp);
-        } else if let Some(bridge) = lock(&self.datagrams).as_ref().and_then(|all| all.by_end(qp_num)) {
+        } else if let Some(bridge) = lock(&self.datagrams).as_ref().and_then(|all| all.of_event(qp_num)) {
             bridge.wake();
         }
     }
@@ -321,20 +331,18 @@ impl Engine {
         match event {
             AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
             AsyncEvent::QpAccessError { qp_num } => {
-                objects
-                    .qps
-                    .get(qp_num)
-                    .into_iter()
-                    .for_each(|qp| event::of_qp(*qp, event::Kind::QpAccessError));
+                let qp = objects.of_event(*qp_num);
+                qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), event::Kind::QpAccessError));
             }
             AsyncEvent::QpFatal { qp_num, .. } => {
-                objects.qps.get(qp_num).into_iter().for_each(|qp| event::of_qp(*qp, event::Kind::QpFatal));
+                let qp = objects.of_event(*qp_num);
+                qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), event::Kind::QpFatal));
             }
             AsyncEvent::SrqLimitReached { srq } => {
                 objects.srqs.get(srq).into_iter().for_each(|srq| event::of_srq(*srq));
             }
             AsyncEvent::LastWqeReached { qp_num } => {
-                objects.qps.get(qp_num).and_then(|qp| qp.look().ok()).into_iter().for_each(Qp::drained);
+                objects.of_event(*qp_num).into_iter().for_each(Qp::drained);
             }
             // Of no concern to a program that knows of one device.
             _ => {}

@@ -18,7 +18,8 @@
 //! | `address` | who can be reached: GIDs and LIDs |
 //! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
 //! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
-//! | `qp`, `modify`, `gate`, `parted` | queue pairs; their states; what is posted before there is a connection; what is told when the other end has gone |
+//! | `qp`, `life`, `modify` | queue pairs; the device's queue pair behind each; states |
+//! | `gate`, `parted` | requests posted before the connection is up; reports when the other end has gone |
 //! | `ud` | datagrams |
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
@@ -44,6 +45,7 @@ mod exports;
 mod folders;
 mod gate;
 mod interface;
+mod life;
 mod mailbox;
 mod modify;
 mod mr;

@@ -37,12 +37,12 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
 pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     let from = qp.state_now();
     let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
-    states::check(from, to, attr, mask, qp.bridge.is_some())?;
+    states::check(from, to, attr, mask, qp.is_datagram())?;
     // From a state in which it was used, it cannot be had anew.
     if to == n::IBV_QPS_RESET && !matches!(from, n::IBV_QPS_RESET | n::IBV_QPS_INIT) {
         return Err(Errno::OPNOTSUPP);
     }
-    if let Some(bridge) = &qp.bridge {
+    if let Some(bridge) = &qp.life().bridge {
         if mask & n::IBV_QP_QKEY != 0 {
             bridge.set_qkey(attr.qkey);
         }
@@ -56,7 +56,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
         qp.failed();
         Qp::learn(qp);
     }
-    if qp.bridge.is_none() {
+    if !qp.is_datagram() {
         set_retries(qp, attr, mask)?;
     }
     remember(qp, attr, mask);
@@ -138,7 +138,7 @@ fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
         ..ConnParam::default()
     };
     engine.pairing.pair(qp.verbs(), peer, &param)?;
-    qp.parting.begin();
+    qp.life().parting.begin();
     Ok(())
 }
 

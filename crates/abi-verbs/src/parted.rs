@@ -119,7 +119,7 @@ fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
     let Ok(context) = cq.context.look() else { return Some(wc) };
     let objects = lock(&context.engine.objects);
     let Some(qp) = objects.qps.get(&wc.qp_num).and_then(|qp| qp.look().ok()) else { return Some(wc) };
-    let parting = &qp.parting;
+    let parting = &qp.life().parting;
     if !parting.is_unaware() {
         return Some(wc);
     }

@@ -10,6 +10,7 @@ use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 use crate::ah::Ah;
 use crate::answer::Answer;
 use crate::errno::Errno;
+use crate::life::Life;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 use crate::srq::Srq;
@@ -33,20 +34,21 @@ pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_s
 /// Posts a chain, and goes on behind what was posted.
 #[inline]
 fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
+    let life = qp.life();
     // SAFETY: a program passes NULL or requests that stay while the call lasts. Test: `perftest_measures_each_operation` in
     // tests/programs.rs.
-    if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &qp.bridge)
+    if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &life.bridge)
         && wr.next.is_null()
         && !is_scattered_inline(wr)
     {
-        send_one(qp, wr)?;
+        send_one(qp, life, wr)?;
         *next = wr.next;
         return Ok(());
     }
     while !next.is_null() {
-        match &qp.bridge {
-            None => send_batch(qp, next)?,
-            Some(bridge) => send_to(qp, bridge, next)?,
+        match &life.bridge {
+            None => send_batch(qp, life, next)?,
+            Some(bridge) => send_to(qp, life, bridge, next)?,
         }
     }
     Ok(())
@@ -54,26 +56,26 @@ fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
 
 /// Posts a request that stands alone, as most do.
 #[inline]
-fn send_one(qp: Held<Qp>, wr: &ibv_send_wr) -> Answer {
+fn send_one(qp: Held<Qp>, life: &Life, wr: &ibv_send_wr) -> Answer {
     check_state(qp)?;
     let wr = SendWr { wr_id: wr.wr_id, op: operation(wr)?, data: data(wr)?, flags: flags(wr.send_flags) };
-    qp.gate.post_one(qp.verbs(), &wr, qp.init.cap.max_send_wr)
+    life.gate.post_one(&life.qp, &wr, qp.init.cap.max_send_wr)
 }
 
 /// Posts the next datagram of a chain, and goes on behind it.
-fn send_to(qp: Held<Qp>, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
+fn send_to(qp: Held<Qp>, life: &Life, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
     // SAFETY: as in `send_all`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
     let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey)?;
     let mut gathered = Vec::new();
-    qp.post_to(bridge, &request(wr, &mut gathered)?, to)?;
+    qp.post_to(life, bridge, &request(wr, &mut gathered)?, to)?;
     *next = wr.next;
     Ok(())
 }
 
 /// Posts the next requests of a chain, and goes on behind those that were.
-fn send_batch(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
+fn send_batch(qp: Held<Qp>, life: &Life, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
     let room = qp.init.cap.max_send_wr;
     let mut chain = [*next; BATCH];
@@ -99,7 +101,7 @@ fn send_batch(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
         }
         ready += 1;
     }
-    let posted = qp.gate.post(qp.verbs(), &wrs[..ready], room);
+    let posted = life.gate.post(&life.qp, &wrs[..ready], room);
     let done = posted.map_or_else(|(posted, _)| posted, |()| ready);
     *next = if done == count { at } else { chain[done] };
     posted.map_err(|(_, why)| why)?;
@@ -231,8 +233,9 @@ fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
         return Err(Errno::INVAL);
     }
     let sges = elements(wr.sg_list, wr.num_sge)?;
-    let post = || Ok(qp.verbs().post_recv(&RecvWr::new(wr.wr_id, sges))?);
-    match &qp.bridge {
+    let life = qp.life();
+    let post = || Ok(life.qp.post_recv(&RecvWr::new(wr.wr_id, sges))?);
+    match &life.bridge {
         Some(bridge) => bridge.expect(sges.iter().map(|sge| u64::from(sge.length)).sum(), post),
         None => post(),
     }

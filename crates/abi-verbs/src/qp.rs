@@ -1,8 +1,8 @@
 //! [`Qp`]: queue pairs, reliable connected and datagram ones. Their states are in `modify`, requests in `post` and `builder`.
 
 use std::ffi::c_int;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cface::{Out, lock};
 use rdma_abi::numbers as n;
@@ -11,14 +11,13 @@ use verbs::{Data, QpCap, QpInit, SendOp, SendWr};
 
 use crate::answer::Answer;
 use crate::builder;
-use crate::cm::connect;
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{self, Acks};
-use crate::gate::Gate;
+use crate::life::Life;
 use crate::modify::Settings;
-use crate::parted::Parting;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::srq::Srq;
@@ -27,16 +26,12 @@ use crate::ud::{Bridge, Destination};
 
 /// A queue pair.
 pub(crate) struct Qp {
-    qp: verbs::Qp,
+    life: Life,
     pub(crate) context: Handle<Context>,
     pd: Held<Pd>,
     send_cq: Held<Cq>,
     recv_cq: Held<Cq>,
     srq: Option<Held<Srq>>,
-    pub(crate) gate: Gate,
-    /// Of type UD: its other end.
-    pub(crate) bridge: Option<Arc<Bridge>>,
-    pub(crate) parting: Parting,
     /// The state that the program has moved it to.
     pub(crate) state: AtomicI32,
     pub(crate) settings: Mutex<Settings>,
@@ -62,23 +57,40 @@ impl Object for Qp {
 
 impl Qp {
     #[inline]
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    #[inline]
     pub(crate) fn verbs(&self) -> &verbs::Qp {
-        &self.qp
+        &self.life().qp
+    }
+
+    /// Of type UD.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.init.qp_type.cast_unsigned() == n::IBV_QPT_UD
+    }
+
+    /// Where its requests complete, and its receives.
+    pub(crate) fn cqs(&self) -> [Held<Cq>; 2] {
+        [self.send_cq, self.recv_cq]
     }
 
     /// The connection is there: requests may go.
     pub(crate) fn established(&self) {
-        self.gate.open(&self.qp);
+        let life = self.life();
+        life.gate.open(&life.qp);
     }
 
     /// There will be no connection: what was posted and is posted is flushed.
     pub(crate) fn failed(&self) {
-        self.qp.to_error();
-        self.gate.open(&self.qp);
+        let life = self.life();
+        life.qp.to_error();
+        life.gate.open(&life.qp);
     }
 
     /// Posts a datagram.
-    pub(crate) fn post_to(&self, bridge: &Bridge, wr: &SendWr<'_>, to: Destination) -> Answer {
+    pub(crate) fn post_to(&self, life: &Life, bridge: &Bridge, wr: &SendWr<'_>, to: Destination) -> Answer {
         if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
             return Err(Errno::INVAL);
         }
@@ -90,28 +102,29 @@ impl Qp {
             return Err(Errno::INVAL);
         }
         let room = self.init.cap.max_send_wr;
-        bridge.post(to, || self.gate.post_one(&self.qp, wr, room))?;
+        bridge.post(to, || life.gate.post_one(&life.qp, wr, room))?;
         self.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
         Ok(())
     }
 
     /// The program learns that it has failed.
     pub(crate) fn learn(held: Held<Self>) {
-        if held.parting.learn(&held.recv_cq) {
+        if held.life().parting.learn(&held.recv_cq) {
             event::of_qp(held.handle(), event::Kind::LastWqeReached);
         }
     }
 
     /// It has failed, and the shared receives that it had taken are completed: says so, unless the program is not to know yet.
     pub(crate) fn drained(held: Held<Self>) {
-        if held.parting.drained() {
+        if held.life().parting.drained() {
             event::of_qp(held.handle(), event::Kind::LastWqeReached);
         }
     }
 
     /// The program's number of the state that it is in now.
     pub(crate) fn state_now(&self) -> u32 {
-        let is_dead = self.qp.state() == verbs::QpState::Error && !self.parting.is_unaware();
+        let life = self.life();
+        let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }
@@ -160,15 +173,17 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         return Err(Errno::OPNOTSUPP);
     }
     let cap = cap_of(&init.cap);
-    let qp = pd.pd.create_qp(&QpInit {
+    let engine = pd.context().look()?.engine.clone();
+    let number = engine.pairing.take_number()?;
+    let attr = QpInit {
         send_cq: send_cq.cq.clone(),
         recv_cq: recv_cq.cq.clone(),
         srq: srq.map(|srq| srq.srq.clone()),
         cap,
         sq_sig_all: init.sq_sig_all != 0,
         mtu: None,
-        known_as: None,
-    })?;
+        known_as: Some(number),
+    };
     init.cap = ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
         max_recv_wr: if srq.is_some() { 0 } else { cap.max_recv_wr },
@@ -176,38 +191,48 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         max_recv_sge: if srq.is_some() { 0 } else { cap.max_recv_sge },
         max_inline_data: cap.max_inline,
     };
-    let (number, context) = (qp.num(), pd.context());
-    let engine = context.look()?.engine.clone();
-    // Whoever has a request for it finds it known.
-    let mut objects = lock(&engine.objects);
-    let datagrams = if is_datagram { Some(engine.datagrams()?) } else { None };
-    let bridge = datagrams.as_ref().map(|all| all.bridge(&qp, &engine.pairing)).transpose()?;
-    let body = Qp {
-        qp,
-        context,
+    let fill = |life| Qp {
+        life,
+        context: pd.context(),
         pd,
         send_cq,
         recv_cq,
         srq,
-        gate: Gate::default(),
-        bridge,
-        parting: Parting::default(),
         state: AtomicI32::new(n::IBV_QPS_RESET as c_int),
         settings: Mutex::default(),
         init: *init,
         events: Acks::default(),
         has_calls,
     };
-    let handle = Qp::slab().insert(builder::seen(base(pd, init, number)), body)?;
-    if let Some(datagrams) = datagrams {
+    let handle = Life::make(&engine, &pd.pd, &attr, is_datagram)
+        .and_then(|life| Qp::slab().insert(builder::seen(base(pd, init, number)), fill(life)))
+        .and_then(|handle| enter(&engine, handle))
+        .inspect_err(|_| engine.pairing.give_number(number))?;
+    let users = [&pd.users, &send_cq.users, &recv_cq.users];
+    users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
+    Ok(handle)
+}
+
+/// Makes a new queue pair known to its device's engine.
+fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
+    let qp = handle.look()?;
+    let life = qp.life();
+    if qp.is_datagram() {
+        let datagrams = engine.datagrams()?;
         // A queue is of one device, whose datagrams stay.
-        for cq in [send_cq, recv_cq] {
+        for cq in qp.cqs() {
             let _ = cq.datagrams.set(datagrams.clone());
         }
     }
-    let users = [&pd.users, &send_cq.users, &recv_cq.users];
-    users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
-    objects.qps.insert(number, handle);
+    // The engine's thread handles requests for it after it is known.
+    let mut objects = lock(&engine.objects);
+    if let Err(why) = life.enter(engine, &mut objects, handle) {
+        life.leave(engine, &mut objects);
+        drop(objects);
+        drop(qp.remove()?);
+        return Err(why);
+    }
+    objects.qps.insert(life.qp.known_as(), handle);
     Ok(handle)
 }
 
@@ -275,22 +300,21 @@ pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
 
 pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     let qp = qp.look()?;
-    let number = qp.verbs().num();
-    if let Ok(context) = qp.context.look() {
-        let engine = &context.engine;
-        if let (Some(bridge), Ok(datagrams)) = (&qp.bridge, engine.datagrams()) {
-            datagrams.drain(std::slice::from_ref(bridge));
-            datagrams.remove(bridge, &engine.pairing);
-        }
-        engine.pairing.forget(qp.verbs());
+    let number = qp.verbs().known_as();
+    let engine = qp.context.look().ok().map(|context| context.engine.clone());
+    if let Some(engine) = &engine {
+        let life = qp.life();
+        life.drain(engine);
+        engine.pairing.forget(&life.qp);
         // Whoever uses it for an event holds the lock.
-        let mut objects = lock(&context.engine.objects);
+        let mut objects = lock(&engine.objects);
         objects.qps.remove(&number);
-        objects.ids.remove(&number).into_iter().for_each(|id| connect::abandoned(engine, id));
+        life.leave(engine, &mut objects);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;
-    drop(qp);
+    let Qp { pd, send_cq, recv_cq, srq, life, .. } = qp.remove()?;
+    drop(life);
+    engine.into_iter().for_each(|engine| engine.pairing.give_number(number));
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
     Ok(())

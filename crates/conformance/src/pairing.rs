@@ -107,37 +107,36 @@ fn works(one: Side, other: Side) {
     Conn { a: one.end, b: other.end }.still_works();
 }
 
-/// Queue pairs that are made after their side have numbers that lead to it, and sides of one address have others: where a device lets
-/// numbers be chosen.
+/// A side's numbers lead to it, sides of one address have others, and a number is nobody else's until it is given back.
 pub(super) fn a_number_leads_to_its_side(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let ip = env.addr().ip();
     let one = Side::new(env, &env.b, ip);
-    if !one.pairing.is_found_by_number() {
-        let refused = env.b.number_qps(1..2);
-        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
-        return;
-    }
-    let makes = |side: &Side| {
-        let qps = [(); 3].map(|()| End::new(env, &env.b, &Setup::default()).qp);
+    let gives = |side: &Side| {
         let port = side.pairing.addr().port();
-        for num in qps.each_ref().map(Qp::num) {
-            assert!(side.pairing.numbers().contains(&num), "{num:#x}");
-            assert_eq!(pairing::port_of(num), Some(port), "{num:#x}");
+        let nums = [(); 3].map(|()| side.pairing.take_number().expect("a number"));
+        for (i, num) in nums.iter().enumerate() {
+            assert!(side.pairing.is_found_by_number() && pairing::port_of(*num) == Some(port), "{num:#x}");
+            assert!(!nums[..i].contains(num), "{nums:?}");
         }
+        nums
     };
-    makes(&one);
+    let nums = gives(&one);
+    nums.iter().for_each(|num| one.pairing.give_number(*num));
     let other = Side::new(env, &env.b, ip);
     assert_ne!(one.pairing.addr(), other.pairing.addr());
-    makes(&other);
+    gives(&other);
     let port = other.pairing.addr().port();
     drop(other);
     let start = u32::from(port - pairing::PORTS.start);
     let again = Pairing::new(&one.end.cm, ip, start).expect("a pairing");
     assert_eq!(again.addr().port(), port, "the port of one that has gone is free");
-    assert!(matches!(env.b.number_qps(0..1), Err(Error::Invalid(_))));
+    for taken in 0..1 << 13 {
+        assert!(again.take_number().is_ok(), "{taken}");
+    }
+    assert!(matches!(again.take_number(), Err(Error::Limit { limit: 0x2000, .. })));
 }
 
 /// The side that connects comes first, and its request waits for the other.

@@ -308,11 +308,6 @@ impl Cm {
         Self { ops, device }
     }
 
-    /// The device whose connections it makes.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// Accepts connections at `addr`; port 0 chooses one. At most `backlog` requests wait to be answered.
     ///
     /// # Errors

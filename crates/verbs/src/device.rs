@@ -1,6 +1,5 @@
 //! [`Device`]: an opened NIC, and where everything begins.
 
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -145,16 +144,6 @@ impl Device {
     /// Refuses `what` if it is another device's.
     pub(crate) fn check_own(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(&self.ops, &other.ops) { Ok(()) } else { Err(Error::Foreign { what }) }
-    }
-
-    /// Queue pairs that are made from now on have numbers of this range, by which their peers find this process
-    /// ([`crate::pairing::Pairing::numbers`]). There are at most as many of them as the range has numbers.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a range that is empty, contains 0, or has numbers of more than 24 bits; [`Error::Unsupported`] where the
-    /// device chooses.
-    pub fn number_qps(&self, range: Range<u32>) -> Result<()> {
-        self.ops.number_qps(range)
     }
 
     /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).

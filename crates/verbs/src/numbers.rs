@@ -23,19 +23,9 @@ impl Numbers {
         Self { taken: BTreeSet::new(), next: 1, range: 1..1 << 24, what, max }
     }
 
-    /// Numbers that are taken from now on are of this range.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a range that is empty, contains 0, or has numbers of more than 24 bits.
-    pub fn set_range(&mut self, range: Range<u32>) -> Result<()> {
-        if range.is_empty() || range.start == 0 || range.end > 1 << 24 {
-            return Err(Error::Invalid(format!(
-                "numbers from {} up to and without {} are none of {}: give a range from 1 on, of at most 24 bits",
-                range.start, range.end, self.what
-            )));
-        }
-        (self.next, self.range) = (range.start, range);
-        Ok(())
+    /// The numbers of a range, each for one object at a time.
+    pub(crate) fn of_range(what: &'static str, range: Range<u32>) -> Self {
+        Self { taken: BTreeSet::new(), next: range.start, max: range.len(), range, what }
     }
 
     /// A number that no object has.
@@ -83,21 +73,13 @@ mod tests {
 
     #[test]
     fn numbers_of_a_range_end_with_it_and_wrap_inside() {
-        let mut numbers = Numbers::new("things", 8);
-        assert_eq!(numbers.take(), Ok(1));
-        numbers.set_range(20..23).expect("a range");
-        assert_eq!([(); 2].map(|()| numbers.take()), [Ok(20), Ok(21)]);
-        assert_eq!(
-            numbers.take(),
-            Err(Error::Limit { what: "things", given: 4, limit: 3 }),
-            "1 is still taken"
-        );
-        numbers.give(1);
+        let mut numbers = Numbers::of_range("things", 20..23);
+        assert_eq!([(); 3].map(|()| numbers.take()), [Ok(20), Ok(21), Ok(22)]);
+        assert_eq!(numbers.take(), Err(Error::Limit { what: "things", given: 4, limit: 3 }));
+        numbers.give(21);
+        assert_eq!(numbers.take(), Ok(21));
+        numbers.give(22);
         numbers.give(20);
         assert_eq!([(); 2].map(|()| numbers.take()), [Ok(22), Ok(20)]);
-        #[allow(clippy::reversed_empty_ranges, reason = "what is refused")]
-        for wrong in [0..5, 7..7, 9..3, 1..(1 << 24) + 1] {
-            assert!(matches!(numbers.set_range(wrong), Err(Error::Invalid(_))));
-        }
     }
 }

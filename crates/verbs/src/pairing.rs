@@ -17,6 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::numbers::Numbers;
 use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
 /// One end of a pair, as its own side tells it.
@@ -63,7 +64,7 @@ pub struct Pairing {
     /// Queue pairs that connect for those which are connected with themselves: nobody knows their numbers.
     twins: Mutex<BTreeMap<u32, u32>>,
     listener: Listener,
-    is_found_by_number: bool,
+    numbers: Mutex<Numbers>,
     waiting: Mutex<BTreeMap<Pair, Waiting>>,
 }
 
@@ -104,40 +105,38 @@ pub struct Accept {
 
 impl Pairing {
     /// Listens at `ip`, for events of `cm`, at the first of [`PORTS`] that is free, beginning with the one that `start` chooses: sides
-    /// that begin elsewhere do not get in each other's way, and a port is used again late. Queue pairs that are made from now on have
-    /// [`Pairing::numbers`], where the device lets them be chosen.
+    /// that begin elsewhere do not get in each other's way, and a port is used again late.
     ///
     /// # Errors
     /// As [`Cm::listen`].
     pub fn new(cm: &Cm, ip: IpAddr, start: u32) -> Result<Self> {
         let listener = listen(cm, ip, start)?;
-        let mut pairing = Self {
-            cm: cm.clone(),
-            twins: Mutex::default(),
-            listener,
-            is_found_by_number: false,
-            waiting: Mutex::default(),
-        };
-        pairing.is_found_by_number = match cm.device().number_qps(pairing.numbers()) {
-            Ok(()) => slot_of(pairing.addr().port()).is_some(),
-            Err(Error::Unsupported { .. }) => false,
-            Err(why) => return Err(why),
-        };
-        Ok(pairing)
-    }
-
-    /// The numbers of its queue pairs: of one that is found by them those that say its port.
-    pub fn numbers(&self) -> Range<u32> {
-        match slot_of(self.addr().port()) {
+        let range = match slot_of(listener.addr().port()) {
             Some(slot) => slot << OWN_BITS..(slot + 1) << OWN_BITS,
             None => UNFOUND,
-        }
+        };
+        let numbers = Mutex::new(Numbers::of_range("numbers of queue pairs", range));
+        Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, numbers, waiting: Mutex::default() })
     }
 
-    /// Whether the address that it listens at and the number of a queue pair lead to it ([`port_of`]): not where every one of
-    /// [`PORTS`] is taken, or the device has numbers of its own.
+    /// Takes a number for one of this side's queue pairs ([`crate::QpInit::known_as`]). No other queue pair gets it until
+    /// [`Pairing::give_number`]. If [`Pairing::is_found_by_number`], it leads to this side's port.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when all numbers of the side are taken: 8,192, or 8,190 where they lead to no port.
+    pub fn take_number(&self) -> Result<u32> {
+        lock(&self.numbers).take()
+    }
+
+    /// Gives a number back whose queue pair has gone.
+    pub fn give_number(&self, number: u32) {
+        lock(&self.numbers).give(number);
+    }
+
+    /// Whether its address and [`Pairing::take_number`] lead to its port ([`port_of`]). They do not if all of [`PORTS`] were taken when it
+    /// began to listen.
     pub fn is_found_by_number(&self) -> bool {
-        self.is_found_by_number
+        slot_of(self.addr().port()).is_some()
     }
 
     /// Where it listens: the address of all of its ends.
@@ -166,9 +165,8 @@ impl Pairing {
     fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
         let twin = qp.make_twin()?;
         lock(&self.twins).insert(twin.num(), qp.num());
-        let peer = End { qp_num: twin.num(), ..own };
-        self.await_request(qp, own, peer, param.clone())?;
-        connect(&self.cm, (twin, peer), own, param)
+        self.await_request(qp, own, own, param.clone())?;
+        connect(&self.cm, (twin, own), own, param)
     }
 
     /// The queue pair that may send now that the channel says [`crate::CmEvent::Established`] of this one. Connected with itself, it

@@ -6,7 +6,6 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -47,10 +46,6 @@ pub trait DeviceOps: Any + Send + Sync {
     /// Whether a connection's packets can have at most so many bytes of data ([`QpInit::mtu`]).
     fn check_mtu(&self, _mtu: u32) -> Result<()> {
         Err(unsupported(self.name(), "an MTU of a connection's own"))
-    }
-    /// See [`crate::Device::number_qps`].
-    fn number_qps(&self, _range: Range<u32>) -> Result<()> {
-        Err(unsupported(self.name(), "numbers of queue pairs of the program's choice"))
     }
     /// See [`crate::Device::load`]; the domain is this device's, and [`DeviceAttr::firmware`] not `None`.
     fn load(&self, _pd: &Pd, _addr: SocketAddr, _firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {

@@ -48,11 +48,11 @@ pub(crate) fn answer(
 ) -> Answer {
     let named = if state.qp.is_null() { objects.qps.get(&number).copied() } else { Some(state.qp) };
     let qp = named.unwrap_or(Handle::NULL).look()?;
-    if qp.bridge.is_none() {
+    if !qp.is_datagram() {
         return Err(Errno::INVAL);
     }
     let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
-    let service = Service { gid, qp_num: qp.verbs().num(), qkey: RDMA_UDP_QKEY };
+    let service = Service { gid, qp_num: qp.verbs().known_as(), qkey: RDMA_UDP_QKEY };
     let asked = state.request.take().ok_or(Errno::INVAL)?;
     Ok(asked.request.reject(&service.encode(private_data))?)
 }

@@ -36,7 +36,7 @@ pub(crate) struct Destination {
 
 /// The other end of a queue pair.
 pub(crate) struct Bridge {
-    /// Of the program's queue pair.
+    /// By which the program's queue pair is known.
     pub(super) number: u32,
     end: Qp,
     /// What the program sends, and what it is sent.
@@ -57,10 +57,16 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(number: u32, pd: &Pd, cq: &Cq) -> Answer<Self> {
+    /// What its own queue pair is made of.
+    pub(super) fn init(cq: &Cq) -> QpInit {
         let cap =
             QpCap { max_send_wr: SLOTS, max_recv_wr: SLOTS, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
-        let end = pd.create_qp(&QpInit::new(cq).cap(cap))?;
+        QpInit::new(cq).cap(cap)
+    }
+
+    /// For the program's queue pair that is known by this number.
+    pub(super) fn new(number: u32, pd: &Pd, init: &QpInit) -> Answer<Self> {
+        let end = pd.create_qp(init)?;
         let room = || pd.reg_mr(&Buf::alloc(SLOT * SLOTS as usize)?, Access::LOCAL_WRITE);
         let bridge = Self {
             number,

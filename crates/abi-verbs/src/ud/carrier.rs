@@ -9,7 +9,7 @@ use rdma_abi::verbs::ibv_gid;
 use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{End, Pairing};
-use verbs::{ConnParam, Cq, Device, Pd, Qp, Wc, WcOpcode};
+use verbs::{ConnParam, Cq, Device, Pd, Qp, QpInit, Wc, WcOpcode};
 
 use crate::address;
 use crate::answer::Answer;
@@ -146,26 +146,27 @@ impl Datagrams {
         }
     }
 
-    /// Makes the other end of a program's queue pair, and connects the two.
-    pub(crate) fn bridge(&self, qp: &Qp, pairing: &Pairing) -> Answer<Arc<Bridge>> {
-        let bridge = Arc::new(Bridge::new(qp.num(), &self.pd, &self.cq)?);
-        let number = bridge.end().num();
+    /// Makes the other end of the program's queue pair that is known by this number.
+    pub(crate) fn bridge(&self, number: u32, pairing: &Pairing) -> Answer<Arc<Bridge>> {
+        let own = pairing.take_number()?;
+        let init = QpInit { known_as: Some(own), ..Bridge::init(&self.cq) };
+        let bridge = Bridge::new(number, &self.pd, &init).inspect_err(|_| pairing.give_number(own))?;
+        Ok(Arc::new(bridge))
+    }
+
+    /// Connects a bridge and the program's queue pair. On failure, no bridge leads to the latter.
+    pub(crate) fn join(&self, qp: &Qp, bridge: &Arc<Bridge>, pairing: &Pairing) -> Answer {
+        let number = bridge.end().known_as();
         {
             let mut bridges = lock(&self.bridges);
-            bridges.programs.insert(qp.num(), bridge.clone());
+            bridges.programs.insert(bridge.number, bridge.clone());
             bridges.own.insert(number, bridge.clone());
         }
         let (addr, param) = (pairing.addr(), ConnParam { timeout: bridge::PATIENCE, ..ConnParam::default() });
         let paired = pairing
-            .pair(bridge.end(), End { addr, qp_num: qp.num() }, &param)
+            .pair(bridge.end(), End { addr, qp_num: bridge.number }, &param)
             .and_then(|()| pairing.pair(qp, End { addr, qp_num: number }, &param));
-        match paired {
-            Ok(()) => Ok(bridge),
-            Err(why) => {
-                self.remove(&bridge, pairing);
-                Err(why.into())
-            }
-        }
+        Ok(paired.inspect_err(|_| self.remove(bridge, pairing))?)
     }
 
     /// Sends what a program has posted, of which it may have seen completions: what ends with it is not lost here.
@@ -198,17 +199,25 @@ impl Datagrams {
         lock(&self.bridges).programs.get(&number)?.source()
     }
 
-    /// The program's queue pair has gone.
+    /// The program's queue pair has gone, or has another bridge.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
         pairing.forget(bridge.end());
+        let number = bridge.end().known_as();
         let mut bridges = lock(&self.bridges);
-        bridges.programs.remove(&bridge.number);
-        bridges.own.remove(&bridge.end().num());
+        if bridges.own.remove(&number).is_some() {
+            bridges.programs.remove(&bridge.number);
+            pairing.give_number(number);
+        }
     }
 
-    /// The bridge whose own end has this number.
+    /// The bridge whose own end is known by this number.
     pub(crate) fn by_end(&self, number: u32) -> Option<Arc<Bridge>> {
         lock(&self.bridges).own.get(&number).cloned()
+    }
+
+    /// The bridge whose own end has this number at the device.
+    pub(crate) fn of_event(&self, number: u32) -> Option<Arc<Bridge>> {
+        lock(&self.bridges).own.values().find(|bridge| bridge.end().num() == number).cloned()
     }
 
     /// Moves what there is, unless another is about that.

@@ -1,6 +1,5 @@
 //! Opening a device, and what programs ask it for.
 
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -27,7 +26,6 @@ use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::limits::{half_of_memory, raise_file_limit};
 use crate::sg_list::SGE_MAX;
-use crate::sync::unpoisoned;
 
 /// Opens an iWARP device.
 ///
@@ -123,11 +121,6 @@ impl DeviceOps for IwarpDevice {
 
     fn attr(&self) -> &DeviceAttr {
         &self.inner.attr
-    }
-
-    fn number_qps(&self, range: Range<u32>) -> Result<()> {
-        self.inner.shared.birth.check()?;
-        unpoisoned(&self.inner.qp_nums).set_range(range)
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {

@@ -1,6 +1,5 @@
 //! Opening a device, and what it makes: domains, queues, queue pairs, channels.
 
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -148,11 +147,6 @@ impl DeviceOps for ShmDevice {
     fn check_mtu(&self, _mtu: u32) -> Result<()> {
         let what = "an MTU: it copies messages within memory, and there are no packets";
         Err(Error::Unsupported { device: NAME.into(), what })
-    }
-
-    fn number_qps(&self, range: Range<u32>) -> Result<()> {
-        self.0.shared.birth.check()?;
-        self.0.shared.indices.lock().qp.numbers.set_range(range)
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {

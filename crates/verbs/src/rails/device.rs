@@ -1,6 +1,5 @@
 //! Making a device of rails, and the API's hold on it.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use host::{ClockKind, Host, Rate};
@@ -10,7 +9,6 @@ use super::cm::CmHandle;
 use super::cq::CqHandle;
 use super::inner::Inner;
 use super::keys::ENTRIES;
-use super::lock::unpoisoned;
 use super::pd::PdHandle;
 use super::progress::progress;
 use super::qp::OWN_REQUESTS;
@@ -150,10 +148,6 @@ impl DeviceOps for RailsDevice {
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
         Ok(Arc::new(CmHandle::create(&self.0)?))
-    }
-
-    fn number_qps(&self, range: Range<u32>) -> Result<()> {
-        unpoisoned(&self.0.shared.qp_nums).set_range(range)
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
