@@ -18,7 +18,7 @@
 //! | `address` | who can be reached: GIDs and LIDs |
 //! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
 //! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
-//! | `qp`, `life`, `modify` | queue pairs; the device's queue pair behind each; states |
+//! | `qp`, `life`, `modify`, `reset` | queue pairs; the device's queue pair behind each; states; the way back to RESET |
 //! | `gate`, `parted` | requests posted before the connection is up; reports when the other end has gone |
 //! | `ud` | datagrams |
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
@@ -56,6 +56,7 @@ mod poll;
 mod port;
 mod post;
 mod qp;
+mod reset;
 mod slab;
 mod srq;
 mod states;

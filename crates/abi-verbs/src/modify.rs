@@ -13,6 +13,7 @@ use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::qp::Qp;
+use crate::reset::reset;
 use crate::slab::{Handle, Held};
 use crate::states;
 
@@ -38,9 +39,12 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     let from = qp.state_now();
     let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
     states::check(from, to, attr, mask, qp.is_datagram())?;
-    // From a state in which it was used, it cannot be had anew.
-    if to == n::IBV_QPS_RESET && !matches!(from, n::IBV_QPS_RESET | n::IBV_QPS_INIT) {
-        return Err(Errno::OPNOTSUPP);
+    if to == n::IBV_QPS_RESET {
+        if from != to {
+            reset(qp)?;
+        }
+        show(qp, to);
+        return Ok(());
     }
     if let Some(bridge) = &qp.life().bridge {
         if mask & n::IBV_QP_QKEY != 0 {

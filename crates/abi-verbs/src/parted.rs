@@ -48,6 +48,13 @@ impl Late {
         lock(&self.wcs).len()
     }
 
+    /// Forgets those of a queue pair.
+    pub(crate) fn forget(&self, qp_num: u32) {
+        let mut late = lock(&self.wcs);
+        late.retain(|wc| wc.qp_num != qp_num);
+        self.is_some.store(!late.is_empty(), Ordering::Release);
+    }
+
     /// Takes as many as there is room for.
     #[inline]
     pub(crate) fn take(&self, place: &mut [Wc]) -> usize {

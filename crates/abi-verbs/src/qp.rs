@@ -16,7 +16,7 @@ use crate::cq::Cq;
 use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{self, Acks};
-use crate::life::Life;
+use crate::life::{Life, Lives};
 use crate::modify::Settings;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held, Object, Slab};
@@ -26,7 +26,7 @@ use crate::ud::{Bridge, Destination};
 
 /// A queue pair.
 pub(crate) struct Qp {
-    life: Life,
+    pub(crate) lives: Lives,
     pub(crate) context: Handle<Context>,
     pd: Held<Pd>,
     send_cq: Held<Cq>,
@@ -58,7 +58,7 @@ impl Object for Qp {
 impl Qp {
     #[inline]
     pub(crate) fn life(&self) -> &Life {
-        &self.life
+        self.lives.present()
     }
 
     #[inline]
@@ -192,7 +192,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         max_inline_data: cap.max_inline,
     };
     let fill = |life| Qp {
-        life,
+        lives: Lives::new(life),
         context: pd.context(),
         pd,
         send_cq,
@@ -312,8 +312,8 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         life.leave(engine, &mut objects);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, life, .. } = qp.remove()?;
-    drop(life);
+    let Qp { pd, send_cq, recv_cq, srq, lives, .. } = qp.remove()?;
+    drop(lives);
     engine.into_iter().for_each(|engine| engine.pairing.give_number(number));
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());

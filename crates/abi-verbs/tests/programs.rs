@@ -692,6 +692,16 @@ fn messages_without_a_receive_are_tried_as_often_as_was_said() {
 }
 
 #[test]
+fn queue_pairs_connect_again_after_reset() {
+    run_c("reset.c", "all reset");
+}
+
+#[test]
+fn queue_pairs_that_pools_reset_leave_nothing_behind() {
+    run_c("reset_pool.c", "all used again");
+}
+
+#[test]
 fn events_of_ends_come_after_all_else() {
     run_c("ends.c", "all ended");
 }

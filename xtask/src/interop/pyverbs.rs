@@ -32,8 +32,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("test_dm_write_bad_flow", "NIC memory is copied at any address, not at multiples of 4 alone"),
     ("test_dm_bad_access", "likewise"),
     ("test_create_dm_mr", "a region of no bytes is refused"),
-    ("test_post_receive_qp_state_bad_flow", "a queue pair that was used does not come back to RESET"),
-    ("test_post_send_qp_state_bad_flow", "likewise"),
     ("test_atomic_invalid_qp_access", "rights are those of regions, not of queue pairs"),
     ("test_multi_process_alloc_dm", "a child of fork(2) opens a device of its own"),
 ];

@@ -1,0 +1,40 @@
+//! Queue pairs that are moved to RESET (`ibv_modify_qp(3)`; IBA 10.3.1), as connection pools do to use them again.
+
+use cface::lock;
+use verbs::host::real::remark;
+
+use crate::answer::Answer;
+use crate::life::Life;
+use crate::modify::Settings;
+use crate::qp::Qp;
+use crate::slab::Held;
+
+/// Moves a queue pair to RESET. Its connection, requests and receives are gone without a report, and so are completions that nobody has
+/// polled. Its number and its place at a shared receive queue stay (`ibv_modify_qp(3)`; IBA 10.3.1).
+///
+/// # Errors
+/// When the device has no room for another queue pair; it takes one more until the former one has gone. Then nothing has changed. When the
+/// next one of type UD cannot be connected with its other end, the queue pair is in the error state.
+pub(crate) fn reset(qp: Held<Qp>) -> Answer {
+    let engine = qp.context.look()?.engine.clone();
+    let former = qp.life();
+    let number = former.qp.known_as();
+    let next = Life::make(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
+        remark(format_args!(
+            "queue pair {number:#x} cannot be reset, which takes one more of its device for a moment (errno {}): destroy one \
+             that is not used",
+            why.0
+        ));
+    })?;
+    former.drain(&engine);
+    let mut objects = lock(&engine.objects);
+    former.leave(&engine, &mut objects);
+    engine.pairing.release(&former.qp);
+    let entered = next.enter(&engine, &mut objects, qp.handle()).inspect_err(|_| next.qp.to_error());
+    let former = qp.lives.begin(next);
+    drop(objects);
+    drop(former);
+    qp.cqs().into_iter().for_each(|cq| cq.late.forget(number));
+    *lock(&qp.settings) = Settings::default();
+    entered
+}
