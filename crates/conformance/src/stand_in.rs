@@ -4,7 +4,7 @@ use super::Env;
 use super::check::{Shadow, failed, ok, pattern};
 use super::conn::{Conn, End, Setup};
 use super::connect::{ends, own_ip};
-use verbs::{Cm, CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
+use verbs::{CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
 
 /// Replaces this end's queue pair.
 #[track_caller]
@@ -13,12 +13,17 @@ fn renew(end: &mut End) {
     end.qp = end.pd.create_qp(&init).expect("another queue pair");
 }
 
-/// Waits until the queue pair with this number is connected. Ends of connections of replaced queue pairs may be reported before.
+/// Waits until this end is connected to the queue pair that is known by `peer`. Ends of connections of replaced queue pairs may be
+/// reported before.
 #[track_caller]
-fn established(env: &Env, cm: &Cm, num: u32) {
+fn established(env: &Env, end: &End, peer: u32) {
+    let num = end.qp.num();
     loop {
-        match env.waiter.event(cm, "Established") {
-            CmEvent::Established { qp_num, .. } if qp_num == num => return,
+        match env.waiter.event(&end.cm, "Established") {
+            CmEvent::Established { qp_num, info, .. } if qp_num == num => {
+                assert!(info.qp_num.is_none_or(|said| said == peer), "{info:?}, wanted {peer}");
+                return;
+            }
             CmEvent::Disconnected { qp_num } if qp_num != num => {}
             other => panic!("expected Established of {num}, got {other:?}"),
         }
@@ -38,9 +43,10 @@ fn connect(env: &Env, a: &End, b: &End) {
         }
     };
     assert!(request.is_alive());
+    assert!(request.info.qp_num.is_none_or(|said| said == a.qp.known_as()), "{:?}", request.info);
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
-    established(env, &a.cm, a.qp.num());
-    established(env, &b.cm, b.qp.num());
+    established(env, a, b.qp.known_as());
+    established(env, b, a.qp.known_as());
 }
 
 #[track_caller]

@@ -70,10 +70,20 @@ impl CmObject {
         let number = state.number();
         let this = state.pairs.get_mut(&pair).expect("a queue pair");
         (this.manager, this.request) = (Some(self.number), Some(number));
+        let known_as = this.known_as;
         let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
         let (listener, depths) = (addr, Depths::of(param));
-        let mut request =
-            Request { pair, manager, listener, from, depths, private_data, rnr_retry, screened: None };
+        let mut request = Request {
+            pair,
+            known_as,
+            manager,
+            listener,
+            from,
+            depths,
+            private_data,
+            rnr_retry,
+            screened: None,
+        };
         let info = request.seen_by_listener();
         match screen(of_listener.as_ref(), &request.private_data, info, MAX_PRIVATE_DATA as usize) {
             Ok(screened) => {
@@ -196,7 +206,7 @@ impl Request {
         let peer = self.from.unwrap_or(own);
         ConnInfo {
             depths: Some(self.depths),
-            qp_num: Some(self.pair),
+            qp_num: Some(self.known_as),
             rnr_retry: Some(self.rnr_retry),
             ..ConnInfo::of_ends(self.listener, peer)
         }
@@ -297,10 +307,11 @@ impl RequestOps for RequestObject {
             (pair.state, pair.peer, pair.request) = (QpState::ReadyToSend, Some(peer), None);
             pair.rnr_retry.get_or_insert(rnr_retry);
         }
+        let known_as = state.pairs.get(&passive).expect("a queue pair").known_as;
         let theirs = request.seen_by_listener();
         let ours = ConnInfo {
             depths: Some(Depths::of(param)),
-            qp_num: Some(passive),
+            qp_num: Some(known_as),
             rnr_retry: Some(param.rnr_retry),
             ..ConnInfo::of_ends(theirs.peer, theirs.local)
         };

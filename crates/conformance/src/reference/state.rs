@@ -242,6 +242,7 @@ pub(super) enum Event {
 /// A connect request that waits for its answer.
 pub(super) struct Request {
     pub(super) pair: u32,
+    pub(super) known_as: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
     /// Where it says that it comes from.

@@ -112,8 +112,9 @@ pub(crate) type ListenerKey = (usize, Option<usize>, u16);
 
 /// A connect request.
 struct ConnectRequest {
-    /// The connecting queue pair, its card, and its address.
+    /// The connecting queue pair, the number it is known by, its card, and its address.
     qp: u32,
+    known_as: u32,
     from: usize,
     peer: SocketAddr,
     /// Where it goes: node, and number of the card there; and the port of both ends.
@@ -135,7 +136,7 @@ impl ConnectRequest {
     fn seen_by_listener(&self) -> ConnInfo {
         let (initiator_depth, responder_resources) = self.reads;
         let depths = Some(Depths { responder_resources, initiator_depth });
-        let (qp_num, rnr_retry) = (Some(self.qp), Some(self.rnr_retry));
+        let (qp_num, rnr_retry) = (Some(self.known_as), Some(self.rnr_retry));
         ConnInfo { depths, qp_num, rnr_retry, ..ConnInfo::of_ends(self.addr, self.peer) }
     }
 }
@@ -340,6 +341,7 @@ impl ConnectionManager {
         let Some(request) = self.requests.remove(key) else { return };
         let (back, active) = (ends.back(), request.qp);
         let mtu = around.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
+        let known_as = around.qps.get(passive).and_then(|qp| qp.known_as).unwrap_or(passive);
         let open = |qp: &&mut QueuePair| qp.state() == QpState::Init && !request.closed;
         let Some(qp) = around.qps.get_mut(active).filter(open) else {
             return self.send(around, back, Message::Gone { passive, active });
@@ -351,7 +353,7 @@ impl ConnectionManager {
         let channel = qp.channel;
         let info = ConnInfo {
             depths: Some(terms.depths),
-            qp_num: Some(passive),
+            qp_num: Some(known_as),
             rnr_retry: Some(terms.rnr_retry),
             ..ConnInfo::of_ends(request.peer, request.addr)
         };
@@ -419,6 +421,7 @@ impl ConnectionManager {
         let port = port.unwrap_or(own_port.unwrap_or(0));
         let request = ConnectRequest {
             qp,
+            known_as: found.known_as.unwrap_or(qp),
             from,
             peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), client_port(qp))),
             to,
