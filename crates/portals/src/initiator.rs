@@ -141,6 +141,11 @@ impl Initiator {
             None => Ok(None),
         };
         let (put, get) = (side(&transfer.put)?, side(&transfer.get)?);
+        if put.is_some_and(|side| side.options.contains(MdOptions::VOLATILE))
+            && length > limits.max_volatile_size
+        {
+            return Err(Error::ArgInvalid);
+        }
         if let (Some(Side { eq, counter, .. }), None) = (put, get) {
             match transfer.ack {
                 AckReq::Full if eq.is_none() => return Err(Error::ArgInvalid),

@@ -31,7 +31,7 @@ pub struct Limits {
     pub max_waw_ordered_size: u64,
     /// Bytes of a message up to which a write is behind the reads before it.
     pub max_war_ordered_size: u64,
-    /// Bytes of a message from memory that may be changed when the call returns.
+    /// Bytes of a put or atomic operation from a descriptor with [`crate::MdOptions::VOLATILE`]; a longer one is refused.
     pub max_volatile_size: u64,
     /// What the interface promises beside (`PTL_TARGET_BIND_INACCESSIBLE` and others).
     pub features: u32,
@@ -84,13 +84,19 @@ impl Limits {
     pub const FETCH_LEAST: u64 = 8;
 
     /// The limits that an interface has if a program desires these; `default` without any. A desired limit of 0 is unset, and becomes the
-    /// default as well: programs clear the structure, or were written before a field was added to it. A desired limit is granted
+    /// default as well: programs clear the structure, or were written before a field was added to it. A fetch limit that is unset is the
+    /// desired `max_atomic_size`, which limited fetches as well before they had a limit of their own. A desired limit is granted
     /// exactly between the least and [`Limits::MOST`]. The least are [`Limits::PT_INDEX_LEAST`], [`Limits::FETCH_LEAST`], and 64 and 8
     /// bytes in order, as `ptl_ni_limits_t` demands.
     #[must_use]
     pub fn grant(desired: Option<&Self>, default: &Self) -> Self {
         let Some(desired) = desired else { return *default };
         let most = Self::MOST;
+        let fetch = match (desired.max_fetch_atomic_size, desired.max_atomic_size) {
+            (0, 0) => default.max_fetch_atomic_size,
+            (0, atomic) => atomic.min(most.max_fetch_atomic_size),
+            (fetch, _) => fetch.clamp(Self::FETCH_LEAST, most.max_fetch_atomic_size),
+        };
         let count =
             |desired: u32, default: u32, most: u32| if desired == 0 { default } else { desired.min(most) };
         let size =
@@ -112,7 +118,7 @@ impl Limits {
             max_triggered_ops: granted!(count: max_triggered_ops),
             max_msg_size: granted!(size: max_msg_size),
             max_atomic_size: granted!(size: max_atomic_size),
-            max_fetch_atomic_size: granted!(size: max_fetch_atomic_size).max(Self::FETCH_LEAST),
+            max_fetch_atomic_size: fetch,
             max_waw_ordered_size: granted!(size: max_waw_ordered_size).max(64),
             max_war_ordered_size: granted!(size: max_war_ordered_size).max(8),
             max_volatile_size: granted!(size: max_volatile_size),
@@ -158,6 +164,18 @@ mod tests {
         assert_eq!(Limits::grant(Some(&all(0, 0)), &default), default);
         let some = Limits { max_mds: 3, ..all(0, 0) };
         assert_eq!(Limits::grant(Some(&some), &default), Limits { max_mds: 3, ..default });
+    }
+
+    #[test]
+    fn fetch_limit_that_is_not_desired_is_the_atomic_limit() {
+        for (atomic, both) in [(4, 4), (64, 64), (u64::MAX, Limits::MOST.max_atomic_size)] {
+            let desired = Limits { max_atomic_size: atomic, ..all(0, 0) };
+            let want = Limits { max_atomic_size: both, max_fetch_atomic_size: both, ..Limits::default() };
+            assert_eq!(granted(&desired), want);
+        }
+        let desired = Limits { max_atomic_size: 4, max_fetch_atomic_size: 16, ..all(0, 0) };
+        let want = Limits { max_atomic_size: 4, max_fetch_atomic_size: 16, ..Limits::default() };
+        assert_eq!(granted(&desired), want);
     }
 
     #[test]

@@ -199,6 +199,45 @@ fn limits_are_kept() {
     assert_eq!(engine.transfer(&counting), Err(Error::ArgInvalid), "the descriptor has no counter");
 }
 
+/// Goal: `max_volatile_size` bounds what is put or added out of a volatile descriptor, and nothing else. Method: transfers of that length
+/// and of one byte more, out of a volatile descriptor and another.
+#[test]
+fn volatile_transfer_longer_than_its_limit_is_refused() {
+    let limits = Limits { max_volatile_size: 8, ..Limits::default() };
+    let (mut engine, eq) = engine(limits, PtOptions::empty(), 100);
+    let mut bind = |options| {
+        let md = MemoryDescriptor { region: Region::new(0, 32), options, eq: Some(eq), counter: None };
+        engine.md_bind(md).expect("room")
+    };
+    let [volatile, plain] = [MdOptions::VOLATILE, MdOptions::empty()].map(&mut bind);
+    let add = Action::Atomic(Op::Sum, Datatype::Int8);
+    let fetch = Action::FetchAtomic(Op::Sum, Datatype::Int8);
+    for (action, md, length, want) in [
+        (Action::Put, volatile, 8, Ok(())),
+        (Action::Put, volatile, 9, Err(Error::ArgInvalid)),
+        (add, volatile, 8, Ok(())),
+        (add, volatile, 9, Err(Error::ArgInvalid)),
+        (fetch, volatile, 9, Err(Error::ArgInvalid)),
+        (Action::Get, volatile, 9, Ok(())),
+        (Action::Put, plain, 9, Ok(())),
+    ] {
+        let transfer = Transfer {
+            action,
+            put: action.brings().then_some(Local { md, offset: 0 }),
+            get: action.fetches().then_some(Local { md, offset: 0 }),
+            length,
+            ack: AckReq::None,
+            target: Process::rank(1),
+            pt_index: 0,
+            match_bits: 0,
+            remote_offset: 0,
+            user_ptr: 0,
+            hdr_data: 0,
+        };
+        assert_eq!(engine.transfer(&transfer), want, "{action:?} of {length}");
+    }
+}
+
 /// Goal: counters set off what waits for them in the order of thresholds, also across each other, and a cancelled one sets off nothing.
 #[test]
 fn counters_set_off_chains() {
