@@ -109,6 +109,24 @@ pub(super) fn completions_survive_the_end(env: &Env) {
     c.b.receives_flushed([3]);
 }
 
+/// The soft NICs know whether a queue pair has successful completions that nobody has polled, of sends as well as receives, also after
+/// the end of the connection. Flushed ones do not count.
+pub(super) fn completions_are_known_until_they_are_polled(env: &Env) {
+    let c = Conn::new(env);
+    let knows = ["shm", "iwarp"].iter().any(|name| env.a.name().starts_with(name));
+    (0..2).for_each(|i| c.b.post_recv(i, &[c.b.host.sge(0, 8)]));
+    assert!(![&c.a, &c.b].iter().any(|end| end.qp.has_completed()), "nothing is completed");
+    c.a.post(&SendWr::new(0, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    ok(c.b.received(), 0, WcOpcode::Recv);
+    assert!(!c.b.qp.has_completed(), "the only message has been polled");
+    c.b.cm.disconnect(&c.b.qp).expect("disconnect");
+    c.a.waiter.disconnected(&c.a.cm, c.a.qp.num());
+    assert_eq!(c.a.qp.has_completed(), knows, "the peer has received it");
+    ok(c.a.sent(), 0, WcOpcode::Send);
+    assert!(![&c.a, &c.b].iter().any(|end| end.qp.has_completed()), "a flushed receive does not count");
+    c.b.receives_flushed([1]);
+}
+
 /// Three ways to end a connection in order.
 const LEAVES: [fn(End); 3] =
     [|end| end.cm.disconnect(&end.qp).expect("disconnect"), |end| end.qp.to_error(), |end| drop(end.qp)];

@@ -431,6 +431,7 @@ macro_rules! __conformance_table {
                 dropping_a_queue_pair_disconnects
                 what_arrived_before_the_end_is_complete
                 completions_survive_the_end
+                completions_are_known_until_they_are_polled
                 an_empty_queue_after_the_end_stays_empty
                 a_short_connection_begins_and_ends
                 a_new_queue_pair_reconnects

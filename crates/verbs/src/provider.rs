@@ -153,8 +153,8 @@ pub trait QpOps: Any + Send + Sync {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
     /// See [`Qp::to_error`].
     fn to_error(&self);
-    /// See [`Qp::has_received`].
-    fn has_received(&self) -> bool {
+    /// See [`Qp::has_completed`].
+    fn has_completed(&self) -> bool {
         false
     }
     /// See [`Qp::set_rnr_retry`]; `retries` is within the limit.

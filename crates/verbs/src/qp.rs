@@ -147,10 +147,10 @@ impl Qp {
         self.ops.set_rnr_pause(pause)
     }
 
-    /// Whether messages have come that nobody has polled. A program that hears of the connection's end wants those first, as they
-    /// go with the queue pair. Never on a NIC that cannot tell.
-    pub fn has_received(&self) -> bool {
-        self.ops.has_received()
+    /// Whether successful completions of it, of sends or receives, wait to be polled. They are lost when it is destroyed, so a
+    /// program needs them before it hears that the connection has ended. Always false on a NIC that does not know.
+    pub fn has_completed(&self) -> bool {
+        self.ops.has_completed()
     }
 
     /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn

@@ -466,9 +466,9 @@ fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
     state
 }
 
-/// The connection has ended. Where the peer has done that, and messages of its are not polled yet, the program hears of it after them: a
-/// card tells of it a while after its last message, and programs that hear of the end destroy the queue pair, with all that was
-/// not polled.
+/// The connection has ended. If the peer ended it, the event waits until the program has polled all successful completions, sends as
+/// well as receives, or until `until`: a card reports the end a while after its last completion, and programs destroy the queue pair on
+/// this event, and lose what they have not polled.
 pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     let state = lock(&id.state);
     let qp = match &state.end {
@@ -477,7 +477,7 @@ pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     };
     drop(state);
     let now = engine.device.host().now();
-    if now < until && qp.is_some_and(|qp| qp.verbs().has_received()) {
+    if now < until && qp.is_some_and(|qp| qp.verbs().has_completed()) {
         engine.do_later(now + LOOK, id.handle(), Later::End(until));
     } else {
         disconnected(engine, id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use host::Bell;
-use verbs::{AsyncEvent, Wc, WcOpcode};
+use verbs::{AsyncEvent, Wc};
 
 use super::receives::SharedReceives;
 use super::reports::Reports;
@@ -160,11 +160,9 @@ impl Completions {
         ring.demand -= depth as usize;
     }
 
-    /// Whether messages wait here that a queue pair has received.
-    pub(super) fn has_received(&self, slots: &Arc<Slots>) -> bool {
-        let is_receive = |wc: &Wc| matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-        let is_meant = |entry: &Entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok();
-        self.ring.lock().entries.iter().any(|entry| is_meant(entry) && is_receive(&entry.wc))
+    /// Whether successful completions of a queue pair wait here.
+    pub(super) fn has_completed(&self, slots: &Arc<Slots>) -> bool {
+        self.ring.lock().entries.iter().any(|entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok())
     }
 
     /// Publishes a completion and wakes who waits; if the queue is full, it is overrun.

@@ -112,8 +112,10 @@ impl QpOps for QpHandle {
         self.qp.post_recv(wr)
     }
 
-    fn has_received(&self) -> bool {
-        !self.is_elsewhere() && self.recv_cq.0.ring().has_received(self.qp.queues.slots())
+    fn has_completed(&self) -> bool {
+        let slots = self.qp.queues.slots();
+        !self.is_elsewhere()
+            && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {

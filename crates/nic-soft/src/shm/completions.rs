@@ -164,6 +164,12 @@ impl Completions {
         count
     }
 
+    /// Whether successful completions of one queue pair wait.
+    pub(super) fn has_completed(&self, seat: usize) -> bool {
+        let is_meant = |done: &SendDone| done.seat as usize == seat && done.status == WcStatus::Success;
+        self.local_len.load(Ordering::Acquire) > 0 && self.local.lock().iter().any(is_meant)
+    }
+
     /// Forgets the completions of one queue pair.
     pub(super) fn forget(&self, seat: usize) {
         let mut local = self.local.lock();

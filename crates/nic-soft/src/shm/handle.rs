@@ -134,8 +134,9 @@ impl QpOps for QpHandle {
         Ok(())
     }
 
-    fn has_received(&self) -> bool {
-        !self.device.shared.birth.is_elsewhere() && self.qp.receiving.waiting() > 0
+    fn has_completed(&self) -> bool {
+        !self.device.shared.birth.is_elsewhere()
+            && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
     }
 
     /// What the program gives its memory for next, no copy of the peer's may change any more.

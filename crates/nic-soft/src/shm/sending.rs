@@ -144,6 +144,11 @@ impl Sending {
         self.seat.get().copied()
     }
 
+    /// Whether successful completions of its requests wait to be polled.
+    pub(super) fn has_completed(&self) -> bool {
+        self.seat().is_some_and(|seat| self.completions.has_completed(seat))
+    }
+
     pub(super) fn set_seat(&self, seat: usize) {
         let _ = self.seat.set(seat);
     }
