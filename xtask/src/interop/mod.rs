@@ -16,8 +16,9 @@
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
 //! | `mpich` | MPICH's own tests, from a checkout, on our library |
+//! | `fabtests` | libfabric's own tests, from a checkout, on our libibverbs |
 //! | `openshmem` | Sandia's OpenSHMEM and its tests, from a checkout, on our Portals |
-//! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
+//! | `portals`, `portals_xml` | the basic tests of the reference of Portals 4, and those in XML, from a checkout, on our library |
 //! | `makefile` | what makefiles of such checkouts say |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
 //! | `hpcc`, `libraries` | programs and libraries of others, compiled for our MPI |
@@ -33,6 +34,7 @@ mod cases;
 mod crates;
 mod dat;
 mod debian;
+mod fabtests;
 mod guest;
 mod hpcc;
 mod image;
@@ -45,6 +47,7 @@ mod mpi4py;
 mod mpich;
 mod openshmem;
 mod portals;
+mod portals_xml;
 mod programs;
 mod proxy;
 mod pyverbs;
@@ -120,13 +123,19 @@ fn cases() -> impl Iterator<Item = Against> {
 pub(crate) enum Party {
     /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
     Mpich(mpich::Options),
+    /// The tests of libfabric, with its provider for verbs on our libraries.
+    Fabtests {
+        /// A checkout of github.com/ofiwg/libfabric, of the version that Debian's libfabric-dev has.
+        #[arg(long, value_name = "DIR")]
+        source: PathBuf,
+    },
     /// Sandia's OpenSHMEM, built against our Portals, and its unit tests.
     Openshmem {
         /// A checkout of github.com/Sandia-OpenSHMEM/SOS, with its submodule modules/tests-sos.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
     },
-    /// The basic tests of Sandia's reference of Portals 4, compiled against our header and run on our library.
+    /// The tests of Sandia's reference of Portals 4, basic ones and those in XML, compiled against our header and run on our library.
     Portals {
         /// A checkout of github.com/Portals4/portals4.
         #[arg(long, value_name = "DIR")]
@@ -138,8 +147,12 @@ pub(crate) enum Party {
 pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
     match party {
         Party::Mpich(options) => mpich::check(workspace, options),
+        Party::Fabtests { source } => fabtests::check(workspace, source),
         Party::Openshmem { source } => openshmem::check(workspace, source),
-        Party::Portals { source } => portals::check(workspace, source),
+        Party::Portals { source } => {
+            let basic = portals::check(workspace, source);
+            portals_xml::check(workspace, source).and(basic)
+        }
     }
 }
 

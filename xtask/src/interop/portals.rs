@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const DEVICES: [&str; 2] = ["shm", "iwarp"];
+pub(super) const DEVICES: [&str; 2] = ["shm", "iwarp"];
 /// Where messages are matched.
 const PLACES: [&str; 3] = ["caller", "thread", "spin"];
 /// How long a test may run: one of them goes there and back ten thousand times, which takes half a minute where threads spin for cores.
@@ -64,15 +64,15 @@ fn tests(makefile: &str) -> Result<Vec<Test>> {
 }
 
 /// The checkout, and where its tests are built.
-struct Bench {
-    source: PathBuf,
-    folder: PathBuf,
+pub(super) struct Bench {
+    pub(super) source: PathBuf,
+    pub(super) folder: PathBuf,
     include: PathBuf,
     nicety: PathBuf,
 }
 
 impl Bench {
-    fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
+    pub(super) fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-portals"]))?;
         let (target, folder) = (workspace.target(), workspace.target().join("interop/portals"));
         fs::create_dir_all(&folder)?;
@@ -87,7 +87,7 @@ impl Bench {
         Ok(Self { source: source.to_owned(), folder, include, nicety: target.join("debug/nicety") })
     }
 
-    fn cc(&self) -> Command {
+    pub(super) fn cc(&self) -> Command {
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-w", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", "-I"]).arg(&self.folder);
         cc.arg("-I").arg(&self.include);
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     /// Compiles what all tests are linked with.
-    fn support(&self) -> Result<Vec<PathBuf>> {
+    pub(super) fn support(&self) -> Result<Vec<PathBuf>> {
         let object = |file: &&str| {
             let source = self.source.join(file);
             let name = Path::new(file).with_extension("o");
@@ -112,17 +112,28 @@ impl Bench {
     fn build(&self, test: &Test, support: &[PathBuf]) -> Result<()> {
         let mut cc = self.cc();
         cc.args(&test.defines).arg(self.source.join("test/basic").join(&test.source)).args(support);
-        cc.arg("-o").arg(self.folder.join(&test.name)).arg("-L").arg(&self.folder);
+        self.link(&mut cc, &test.name)
+    }
+
+    /// Links what a compiler is given into a program of this name.
+    pub(super) fn link(&self, cc: &mut Command, name: &str) -> Result<()> {
+        cc.arg("-o").arg(self.folder.join(name)).arg("-L").arg(&self.folder);
         cc.args(["-lportals", "-lpthread", "-lm"]).arg(format!("-Wl,-rpath,{}", self.folder.display()));
-        run(&mut cc)
+        run(cc)
+    }
+
+    /// A command that starts this number of ranks on a device.
+    pub(super) fn launch(&self, device: &str, ranks: &str) -> Command {
+        let mut launch = Command::new(&self.nicety);
+        launch.args(["mpirun", "-n", ranks]).env("NICETY_DEVICE", device);
+        launch
     }
 
     /// Runs a test as two ranks on a device, matched in a place; what it said, if it failed.
     fn try_on(&self, test: &Test, (device, place): (&str, &str)) -> Result<Option<String>> {
         let log = self.folder.join(format!("{}.{device}.{place}.log", test.name));
-        let mut launch = Command::new(&self.nicety);
-        launch.args(["mpirun", "-n", "2"]).arg(self.folder.join(&test.name));
-        launch.env("NICETY_DEVICE", device).env("NICETY_PORTALS_ENGINE", place);
+        let mut launch = self.launch(device, "2");
+        launch.arg(self.folder.join(&test.name)).env("NICETY_PORTALS_ENGINE", place);
         let finished = Running::start(&mut launch, &log)?.finish(LIMIT)?;
         Ok((!finished.is_good()).then_some(finished.output))
     }
