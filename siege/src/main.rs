@@ -7,6 +7,7 @@
 //! | `attacks` | one file an attack, and their list |
 //! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
 //! | `child` | further processes of this program in a role, which speak in lines |
+//! | `programs` | programs in C that attacks need, compiled against the libraries that cargo built with this program |
 //! | `end`, `storm` | an end of connections; traffic of which every byte and every completion is accounted for |
 //! | `traces` | what a process holds and leaves behind |
 
@@ -14,6 +15,7 @@ mod attack;
 mod attacks;
 mod child;
 mod end;
+mod programs;
 mod runner;
 mod storm;
 mod traces;
