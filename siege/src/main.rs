@@ -8,6 +8,7 @@
 //! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
 //! | `child` | further processes of this program in a role, which speak in lines |
 //! | `programs` | programs in C that attacks need, compiled against the libraries that cargo built with this program |
+//! | `wiretap` | what honest programs say by TCP, as an attacker on the network reads it |
 //! | `end`, `storm` | an end of connections; traffic of which every byte and every completion is accounted for |
 //! | `traces` | what a process holds and leaves behind |
 
@@ -19,6 +20,7 @@ mod programs;
 mod runner;
 mod storm;
 mod traces;
+mod wiretap;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use crate::attack::Tally;
 
 /// What this process holds: how many of each kind of descriptor, of mapped segments, children and files.
@@ -80,9 +82,23 @@ fn hex(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Bytes of this process's own memory that are resident: not of files, and not shared.
-pub(crate) fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// Bytes of memory of this process: its own that are resident, and those of segments that it owns.
+pub(crate) fn memory_here() -> u64 {
+    memory_in("/proc/self")
+}
+
+/// Bytes of memory of another process, as [`memory_here`] counts them.
+pub(crate) fn memory_of(process: Pid) -> u64 {
+    memory_in(&format!("/proc/{}", process.as_raw_nonzero()))
+}
+
+fn memory_in(process: &str) -> u64 {
+    resident_bytes(process) + segment_bytes(process)
+}
+
+/// Bytes of a process's own memory that are resident: not of files, and not shared.
+fn resident_bytes(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
 }
@@ -98,15 +114,15 @@ pub(crate) fn settled(enough: u64, measure: impl Fn() -> u64) -> u64 {
     least
 }
 
-/// Bytes of shared memory committed in the segments that this process owns.
-pub(crate) fn segment_bytes() -> u64 {
+/// Bytes of shared memory committed in the segments that a process owns.
+fn segment_bytes(process: &str) -> u64 {
     let blocks = |entry: std::fs::DirEntry| {
         let name = std::fs::read_link(entry.path()).ok()?;
         let ours = name.to_string_lossy().contains("memfd:nicety-shm");
         let file = ours.then(|| std::fs::File::open(entry.path()).ok()).flatten()?;
         Some(rustix::fs::fstat(file).ok()?.st_blocks as u64 * 512)
     };
-    std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().filter_map(blocks).sum()
+    std::fs::read_dir(format!("{process}/fd")).into_iter().flatten().flatten().filter_map(blocks).sum()
 }
 
 /// Children of this process, dead or alive.

@@ -8,7 +8,7 @@ use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, hear, say};
-use crate::traces::{resident_bytes, segment_bytes, settled};
+use crate::traces::{memory_here, settled};
 
 /// Connections of a whole crowd.
 const CROWD: usize = 8192;
@@ -73,7 +73,7 @@ pub(super) fn crowd_role() -> Result<()> {
     let listener = far.cm.listen("127.0.0.1:0".parse()?, WINDOW as u32)?;
     // What is made once and stays is no part of the crowd.
     drop(crowd(&near, &far, &listener, 1)?);
-    let before = resident_bytes() + segment_bytes();
+    let before = memory_here();
     let began = Instant::now();
     let (qps, (slowest, at)) = crowd(&near, &far, &listener, count)?;
     let connected = began.elapsed();
@@ -82,7 +82,7 @@ pub(super) fn crowd_role() -> Result<()> {
     let closed = began.elapsed();
     let left = settled(LEFT_MAX / 2, || {
         while near.cm.poll_event().or_else(|| far.cm.poll_event()).is_some() {}
-        (resident_bytes() + segment_bytes()).saturating_sub(before)
+        memory_here().saturating_sub(before)
     });
     let slowest = slowest.as_micros();
     say(format!("{} {} {left} {slowest} {at}", connected.as_micros(), closed.as_micros()))

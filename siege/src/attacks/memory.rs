@@ -9,7 +9,7 @@ use verbs::{Access, Buf, Device, Error, Pd, QpCap, QpInit, SrqInit};
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
 use crate::end::End;
-use crate::traces::{Holdings, resident_bytes, segment_bytes, settled};
+use crate::traces::{Holdings, memory_here, settled};
 use host::Rng;
 
 /// What is exhausted.
@@ -78,7 +78,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
         // What each of them takes once, such as room in a table, has been taken after the first time of all.
         let allowed = if at < rows { TABLES } else { level + SLACK };
-        let now = settled(allowed - SLACK, || resident_bytes() + segment_bytes());
+        let now = settled(allowed - SLACK, memory_here);
         if now > allowed {
             tally.left_over += 1;
             let (now, allowed) = (now >> 20, allowed >> 20);
