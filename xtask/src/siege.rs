@@ -8,8 +8,14 @@ pub(crate) fn check(workspace: &Workspace, arguments: &[String], quick: bool) ->
     // All tests with it: then it is made of the very libraries that `cargo test` has built, features and all.
     let what: &[&str] = match quick {
         true => &["--workspace", "--bins", "--tests"],
-        // The library is what some programs are attacked with.
-        false => &["--package", "siege", "--package", "abi-verbs", "--release"],
+        // Some attacks compile programs in C against these libraries.
+        false => &[
+            "--release",
+            "--package=siege",
+            "--package=abi-verbs",
+            "--package=abi-mpi",
+            "--package=abi-portals",
+        ],
     };
     run(workspace.cargo(&["build"]).args(what))?;
     let folder = if quick { "debug" } else { "release" };

@@ -89,3 +89,4 @@ pub use process::{Process, Source};
 pub use region::{Piece, Region};
 pub use table::{CtHandle, EntryHandle, EqHandle, MdHandle};
 pub use target::{Arrival, Delivery, Search, Status};
+pub use trust::{PROTOCOL, no_offers};

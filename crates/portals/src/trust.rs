@@ -22,7 +22,7 @@ use crate::process::Process;
 use crate::wire::{OFFERS, Offers, offer, parse_offer};
 
 /// The protocol of links. Its magic changes whenever what processes say to each other does.
-const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
+pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
 /// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
 /// process meanwhile.
 const CHALLENGES_MAX: u32 = 4;
@@ -52,6 +52,12 @@ fn offers_behind(key: &Key, said: &[u8], message: usize) -> (Option<Offers>, [u8
 
 fn digest(key: &Key, offers: &[u8; OFFERS]) -> [u8; auth::OFFER] {
     key.derive("portals offers", &[offers]).to_bytes()
+}
+
+/// The data in a request that offers no memory: 16 bytes, a digest under the key.
+#[must_use]
+pub fn no_offers(key: &Key) -> [u8; auth::OFFER] {
+    digest(key, &[0; OFFERS])
 }
 
 /// Offers as bytes: padded for the digest, and as they are sent.

@@ -4,14 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use auth::{Attempt, Challenge, Identity, Key, Nonces, Protocol, Rejected};
+use auth::{Attempt, Challenge, Identity, Key, Nonces, Rejected};
 use portals::{
     AckReq, Action, Engine, Entry, EntryOptions, EventKind, Kind, Limits, List, ListId, Local, Matcher,
-    MdOptions, MemoryDescriptor, Ni, Node, PtOptions, Region, Transfer,
+    MdOptions, MemoryDescriptor, Ni, Node, PROTOCOL, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
 
-const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
 const KIND: Kind = Kind { is_matching: true, is_logical: false };
 const KEY: [u8; 16] = [1; 16];
 /// Strangers that come before memory is measured, and those whose memory is measured.

@@ -31,6 +31,7 @@ pub(crate) const ALL: &[Attack] = &[
     iwarp::floods::ATTACK,
     serve::ATTACK,
     impostors::mpi::ATTACK,
+    impostors::portals::ATTACK,
     limits::ATTACK,
     forks::ATTACK,
     namespaces::ATTACK,

@@ -7,10 +7,11 @@
 //! | `crowd` | strangers that connect by TCP |
 //! | `shm` | strangers that connect to a listener on `shm` |
 //! | `requests` | connect requests under a foreign key, for MPI and Portals, and their MPA frames |
-//! | `mpi` | the listener, and its attack |
+//! | `mpi`, `portals` | the listeners, and their attacks |
 
 mod crowd;
 pub(super) mod mpi;
+pub(super) mod portals;
 mod requests;
 mod shm;
 
