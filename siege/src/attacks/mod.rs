@@ -32,6 +32,7 @@ pub(crate) const ALL: &[Attack] = &[
     serve::ATTACK,
     impostors::mpi::ATTACK,
     impostors::portals::ATTACK,
+    impostors::ports::ATTACK,
     limits::ATTACK,
     forks::ATTACK,
     namespaces::ATTACK,

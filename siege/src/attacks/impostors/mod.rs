@@ -7,11 +7,12 @@
 //! | `crowd` | strangers that connect by TCP |
 //! | `shm` | strangers that connect to a listener on `shm` |
 //! | `requests` | connect requests under a foreign key, for MPI and Portals, and their MPA frames |
-//! | `mpi`, `portals` | the listeners, and their attacks |
+//! | `mpi`, `portals`, `ports` | the listeners, and their attacks |
 
 mod crowd;
 pub(super) mod mpi;
 pub(super) mod portals;
+pub(super) mod ports;
 mod requests;
 mod shm;
 
