@@ -33,6 +33,7 @@ pub(crate) const ALL: &[Attack] = &[
     impostors::mpi::ATTACK,
     impostors::portals::ATTACK,
     impostors::ports::ATTACK,
+    impostors::serve::ATTACK,
     limits::ATTACK,
     forks::ATTACK,
     namespaces::ATTACK,

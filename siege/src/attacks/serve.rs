@@ -103,21 +103,33 @@ pub(crate) fn worker() -> Result<()> {
     Ok(())
 }
 
+/// How clients reach a server.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub(super) addr: SocketAddr,
+    token: Option<Token>,
+}
+
 /// A server under attack.
 struct Target {
     child: Child,
-    addr: SocketAddr,
-    token: Option<Token>,
+    access: Access,
     before: [usize; 3],
+}
+
+/// Starts a server, with a token or without.
+pub(super) fn start(locked: bool) -> Result<(Child, Access)> {
+    let mut child = Child::start("serve-server")?;
+    let line = child.ask(if locked { "locked" } else { "open" })?;
+    let addr = line.strip_prefix("listening at ").context("no address")?.parse()?;
+    let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
+    Ok((child, Access { addr, token }))
 }
 
 impl Target {
     fn start(locked: bool) -> Result<Self> {
-        let mut child = Child::start("serve-server")?;
-        let line = child.ask(if locked { "locked" } else { "open" })?;
-        let addr = line.strip_prefix("listening at ").context("no address")?.parse()?;
-        let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
-        let mut target = Self { child, addr, token, before: [0; 3] };
+        let (child, access) = start(locked)?;
+        let mut target = Self { child, access, before: [0; 3] };
         target.before = target.holds();
         Ok(target)
     }
@@ -146,7 +158,9 @@ impl Target {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
 
+impl Access {
     fn connect(&self) -> Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.addr, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
@@ -176,7 +190,7 @@ impl Target {
     }
 }
 
-fn setup(device: &str) -> Frame {
+pub(super) fn setup(device: &str) -> Frame {
     Frame::Setup(Setup { device: device.to_owned(), settings: Settings::default(), core: None })
 }
 
@@ -196,7 +210,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let wrong = hostile.unanswered;
         tally.hung += wrong.len() as u64;
         wrong.iter().for_each(|what| tally.note(format!("{way:?}: {what}")));
-        let answered = honest(target);
+        let answered = honest(&target.access);
         drop(held);
         let left = target.left_over();
         tally.left_over += left;
@@ -231,11 +245,11 @@ fn raw_lines(server: &Child) -> Vec<String> {
 
 /// An honest client: how long until it knew its place or had its device. It calls again if it is sent away unheard, as
 /// `nicety bench` does.
-fn honest(target: &Target) -> Result<Duration> {
+pub(super) fn honest(access: &Access) -> Result<Duration> {
     let began = Instant::now();
     let mut last = None;
     for _ in 0..5 {
-        match target.asked("shm").and_then(|mut stream| {
+        match access.asked("shm").and_then(|mut stream| {
             let answer: Frame = wire::read(&mut stream, FRAME_MAX)?;
             match answer {
                 Frame::Wait { .. } => Ok(()),
@@ -293,19 +307,19 @@ impl Hostile<'_> {
     }
 
     fn one(&mut self, way: Way) -> Result<Option<TcpStream>> {
-        let target = self.target;
+        let access = &self.target.access;
         Ok(match way {
-            Way::Silent => Some(target.connect()?),
+            Way::Silent => Some(access.connect()?),
             Way::Flood => {
-                drop(target.connect()?);
+                drop(access.connect()?);
                 None
             }
             Way::Partial => Some(self.part_of_a_hello()?),
             Way::Dribble => Some(self.dribbled()?),
-            Way::Abandoned => Some(target.asked("shm")?),
+            Way::Abandoned => Some(access.asked("shm")?),
             Way::Deaf => Some(self.deaf()?),
             Way::Garbage => {
-                let mut stream = target.connect()?;
+                let mut stream = access.connect()?;
                 let bytes: Vec<u8> = (0..self.rng.below(3000)).map(|_| self.rng.next_u64() as u8).collect();
                 stream.write_all(&bytes)?;
                 Some(stream)
@@ -323,14 +337,14 @@ impl Hostile<'_> {
         let mut bytes = Vec::new();
         wire::write(&mut bytes, &Hello::own(None)?)?;
         bytes.truncate(1 + self.rng.below(bytes.len() as u64 - 1) as usize);
-        let mut stream = self.target.connect()?;
+        let mut stream = self.target.access.connect()?;
         stream.write_all(&bytes)?;
         Ok(stream)
     }
 
     /// A set-up of which a byte comes every few milliseconds, for a while.
     fn dribbled(&mut self) -> Result<TcpStream> {
-        let mut stream = self.target.greeted()?;
+        let mut stream = self.target.access.greeted()?;
         let mut bytes = Vec::new();
         wire::write(&mut bytes, &setup("shm"))?;
         for byte in bytes.iter().take(10) {
@@ -342,7 +356,7 @@ impl Hostile<'_> {
 
     /// Asks for what there is not, again and again, and reads nothing.
     fn deaf(&mut self) -> Result<TcpStream> {
-        let mut stream = self.target.asked("shm")?;
+        let mut stream = self.target.access.asked("shm")?;
         let cell = Cell { experiment: "nothing".into(), size: 8, ..Cell::default() };
         let word = Frame::Word { word: Word::Begin { cell, rank: 1 } };
         let began = Instant::now();
@@ -351,11 +365,14 @@ impl Hostile<'_> {
     }
 
     fn wrong_token(&mut self) -> Result<TcpStream> {
-        let mut stream = self.target.connect()?;
+        let mut stream = self.target.access.connect()?;
         let wrong = Token::random()?;
         wire::write(&mut stream, &Hello::own(Some(&wrong))?)?;
         let theirs: Hello = wire::read(&mut stream, HELLO_MAX)?;
-        ensure!(theirs.nonce.is_some() == self.target.token.is_some(), "it says whether it has a token");
+        ensure!(
+            theirs.nonce.is_some() == self.target.access.token.is_some(),
+            "it says whether it has a token"
+        );
         wire::write(&mut stream, &Frame::Proof { proof: "00".repeat(32) })?;
         wire::write(&mut stream, &setup("shm"))?;
         self.expect_no(&mut stream, "a wrong token".to_owned());
@@ -368,7 +385,7 @@ impl Hostile<'_> {
         let (name, number) = (*self.rng.one_of(&all), *self.rng.one_of(&HUGE));
         let mut frame = serde_json::to_value(setup("shm"))?;
         frame["settings"][name] = number.into();
-        let mut stream = self.target.greeted()?;
+        let mut stream = self.target.access.greeted()?;
         wire::write(&mut stream, &frame)?;
         self.expect_no(&mut stream, format!("{name} = {number}"));
         Ok(Some(stream))
@@ -421,7 +438,7 @@ impl Hostile<'_> {
             for device in
                 [format!("model:{file}"), format!("rails(model:{file},shm)"), format!("model:{file}@0")]
             {
-                let mut stream = self.target.asked(&device)?;
+                let mut stream = self.target.access.asked(&device)?;
                 match self.expect_no(&mut stream, format!("the device {device}")) {
                     Some(why) if why.contains("cannot be read") || why.contains("nothing") => {
                         self.unanswered.push(format!("{device} was looked for: {why}"));
@@ -435,7 +452,7 @@ impl Hostile<'_> {
 
     fn escapes(&mut self) -> Result<Option<TcpStream>> {
         let evil = "\x1b]0;owned\x07\x1b[2J\r\n";
-        let mut stream = self.target.asked(&format!("shm{evil}"))?;
+        let mut stream = self.target.access.asked(&format!("shm{evil}"))?;
         self.expect_no(&mut stream, "escape sequences".to_owned());
         let Some(mut stream) = self.opened()? else { return Ok(None) };
         let word = Word::Failed { why: evil.to_owned(), local: false };
@@ -446,7 +463,7 @@ impl Hostile<'_> {
 
     /// A connection with a process; none if there is no room now.
     fn opened(&mut self) -> Result<Option<TcpStream>> {
-        let mut stream = self.target.asked("shm")?;
+        let mut stream = self.target.access.asked("shm")?;
         Ok(matches!(wire::read(&mut stream, FRAME_MAX)?, Frame::Opened { .. }).then_some(stream))
     }
 

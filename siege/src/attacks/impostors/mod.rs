@@ -7,13 +7,14 @@
 //! | `crowd` | strangers that connect by TCP |
 //! | `shm` | strangers that connect to a listener on `shm` |
 //! | `requests` | connect requests under a foreign key, for MPI and Portals, and their MPA frames |
-//! | `mpi`, `portals`, `ports` | the listeners, and their attacks |
+//! | `mpi`, `portals`, `ports`, `serve` | the listeners, and their attacks |
 
 mod crowd;
 pub(super) mod mpi;
 pub(super) mod portals;
 pub(super) mod ports;
 mod requests;
+pub(super) mod serve;
 mod shm;
 
 use std::fmt::Display;
