@@ -269,6 +269,54 @@ fn children_of_ranks_go_too() {
     remark(&ended, 4);
 }
 
+/// Goal: there is no way to PMI for strangers. Method: no process of a job has a socket that listens, neither `mpirun` nor agents.
+#[test]
+fn launchers_and_agents_have_no_listening_socket() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    let own = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    assert!(has_listener("/proc/self"), "{own:?} is found");
+    for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
+        let rank = stage.rank("rank", "join; echo up; read -r line; leave");
+        let args = [&["-n", "2"], hosts, &[rank.as_str()]].concat();
+        let (mut mpirun, mut out) = stage.start(&args);
+        assert_eq!(lines(&mut out, 2), ["up", "up"]);
+        let processes = stage.processes();
+        assert!(processes.len() >= 3, "{processes:?}");
+        for process in processes {
+            let (path, _) = process.split_once(':').expect("a path");
+            assert!(!has_listener(path), "{process}");
+        }
+        mpirun.kill().expect("it runs");
+        assert_eq!(wait(&mut mpirun), None);
+        stage.is_empty();
+    }
+}
+
+/// Whether a process, which is a folder of proc(5), has a socket that listens.
+fn has_listener(process: &str) -> bool {
+    let table = |name: &str| fs::read_to_string(format!("{process}/net/{name}")).expect("a table");
+    // State 0A is LISTEN; of Unix sockets, those with the flag SO_ACCEPTCON.
+    let of_tcp = ["tcp", "tcp6"].map(table).join("\n");
+    let inode_of_tcp = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(3) == Some(&"0A")).then(|| words[9].to_owned())
+    };
+    let inode_of_unix = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(3) == Some(&"00010000")).then(|| words[6].to_owned())
+    };
+    let listening: Vec<String> = of_tcp
+        .lines()
+        .filter_map(inode_of_tcp)
+        .chain(table("unix").lines().filter_map(inode_of_unix))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let held = fs::read_dir(format!("{process}/fd")).expect("its descriptors").flatten();
+    held.filter_map(|entry| fs::read_link(entry.path()).ok())
+        .any(|held| listening.iter().any(|socket| held.as_os_str() == socket.as_str()))
+}
+
 #[test]
 fn ranks_end_with_an_mpirun_that_is_killed() {
     let stage = Stage::new();
