@@ -147,11 +147,15 @@ impl ControlStream {
         Ok(way)
     }
 
-    /// Goes on with a client that has been heard up to its set-up, and says on `pulse` what this side does.
-    pub(super) fn resume(stream: TcpStream, theirs: Hello, pulse: UnixStream) -> Result<Self, WireError> {
+    /// Continues with a client whose set-up has been read. What this side does is reported on `pulse`, if there is one.
+    pub(super) fn resume(
+        stream: TcpStream,
+        theirs: Hello,
+        pulse: Option<UnixStream>,
+    ) -> Result<Self, WireError> {
         let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
         let stream = BufReader::new(Patient::new(stream)?);
-        pulse.set_nonblocking(true)?;
+        pulse.iter().try_for_each(|pulse| pulse.set_nonblocking(true))?;
         Ok(Self {
             stream,
             patience: HELLO_PATIENCE,
@@ -160,7 +164,7 @@ impl ControlStream {
             name: None,
             theirs,
             about: PeerInfo::default(),
-            pulse: Some(pulse),
+            pulse,
         })
     }
 

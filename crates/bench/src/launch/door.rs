@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use verbs::host::Time;
 
 use super::wire::{self, Frame, HELLO_MAX, Hello, Lock, Partial, SETUP_MAX, Setup, WireError};
@@ -17,6 +19,10 @@ use crate::token::{Party, Token};
 
 /// Visitors at once.
 const VISITORS_MAX: usize = 256;
+/// Connections that are accepted in a turn.
+const ACCEPTED: usize = 64;
+/// The longest sleep: a stop flag and deadlines are checked in between.
+const TICK: Duration = Duration::from_millis(100);
 /// How long one may take to say all that it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one that was refused may take to hear why.
@@ -141,8 +147,54 @@ impl<'a> Door<'a> {
         self.visitors.extend(visitor.refuse(why));
     }
 
-    pub(super) fn streams(&self) -> impl Iterator<Item = &TcpStream> {
-        self.visitors.iter().map(|visitor| &visitor.stream)
+    /// Accepts connections that wait at a listener that does not block, a number of them at a time. `log` gets what went wrong.
+    pub(super) fn accept(&mut self, listener: &TcpListener, log: &mut dyn FnMut(&str)) {
+        for _ in 0..ACCEPTED {
+            match listener.accept() {
+                // A connection that is gone already is no loss.
+                Ok((stream, peer)) => drop(self.arrive(stream, peer)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => {
+                    log(&format!("a client was lost before it was accepted: {e}"));
+                    // There may be no descriptors left.
+                    self.make_room();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sleeps until a connection comes, a visitor sends something, one of `others` is ready, or a deadline may have passed.
+    pub(super) fn wait<'f>(
+        &'f self,
+        listener: &'f TcpListener,
+        others: impl Iterator<Item = (BorrowedFd<'f>, PollFlags)>,
+    ) {
+        let visitors = self.visitors.iter().map(|visitor| (visitor.stream.as_fd(), PollFlags::IN));
+        let all = [(listener.as_fd(), PollFlags::IN)].into_iter().chain(visitors).chain(others);
+        let mut fds: Vec<PollFd<'_>> = all.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)).collect();
+        let limit = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        // A signal ends it early, as news does.
+        let _ = rustix::event::poll(&mut fds, Some(&limit));
+    }
+}
+
+/// Waits for the one client that has the token and wants to measure. Strangers do not delay it.
+///
+/// # Errors
+/// Those of the listener, and of a client that is gone.
+pub(super) fn await_client(listener: &TcpListener, token: &Token) -> Result<(Client, Setup), WireError> {
+    listener.set_nonblocking(true)?;
+    let mut door = Door::new(Some(token));
+    loop {
+        door.wait(listener, std::iter::empty());
+        door.accept(listener, &mut |_| ());
+        for (client, wish) in door.hear().0 {
+            match wish {
+                Wish::Measure(setup) => return Ok((client, setup)),
+                Wish::Run => door.refuse(client, "this process measures, and runs no programs"),
+            }
+        }
     }
 }
 
@@ -219,9 +271,10 @@ impl Visitor {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write;
-    use std::net::TcpListener;
+
+    use super::super::control_stream::ControlStream;
+    use super::*;
 
     /// A listener and a door.
     fn door() -> (TcpListener, Door<'static>) {
@@ -268,6 +321,30 @@ mod tests {
             }
         };
         assert!(matches!(wish, Wish::Measure(found) if found == setup));
+    }
+
+    /// Goal: strangers that send nothing do not delay the client of a run. Method: more of them than a server hears at a time,
+    /// before the client connects; each would have to time out first if they were greeted one after the other.
+    #[test]
+    fn a_client_with_the_token_is_found_behind_silent_strangers() {
+        let token = Token::new("0123456789abcdef").expect("long enough");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        let strangers: Vec<TcpStream> =
+            (0..100).map(|_| TcpStream::connect(addr).expect("listening")).collect();
+        let setup =
+            Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
+        let (wanted, secret) = (setup.clone(), token.clone());
+        let client = std::thread::spawn(move || {
+            let stream = TcpStream::connect(addr).expect("listening");
+            let mut way = ControlStream::greet(stream, Some(&secret), Party::Client).expect("greeted");
+            way.write(&Frame::Setup(setup)).expect("sent");
+            way
+        });
+        let (_, found) = await_client(&listener, &token).expect("a client");
+        assert_eq!(found, wanted);
+        client.join().expect("no panic");
+        drop(strangers);
     }
 
     /// Goal: what is heard does not depend on how it comes, and nothing behind a set-up is taken. Method: byte by byte.

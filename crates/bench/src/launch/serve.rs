@@ -4,11 +4,9 @@
 //! has not come, and those that have a process ([`Guests`]).
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use verbs::host::Time;
 
 use super::agents::Agents;
@@ -20,10 +18,6 @@ use crate::machine::{now, since};
 use crate::plain;
 use crate::token::Token;
 
-/// Between two looks at the stop flag, and at what has a deadline.
-const TICK: Duration = Duration::from_millis(100);
-/// Connections that are accepted in a turn.
-const ACCEPTED: usize = 64;
 /// Connections that may come at once, as far as the system allows (net.core.somaxconn).
 const CROWD: i32 = 4096;
 /// Lines of the log in a second.
@@ -112,8 +106,8 @@ pub fn serve_with(
     let (mut door, mut guests) = (Door::new(serving.token.as_ref()), Guests::new(command));
     let mut agents = Agents::new(serving.agent.as_ref());
     while !stop.load(Ordering::Relaxed) {
-        sleep(&listener, &door, &guests);
-        accept(&listener, &mut door, &mut log);
+        door.wait(&listener, guests.watched());
+        door.accept(&listener, &mut |why| log.say(why));
         let (clients, refused) = door.hear();
         for (peer, why) in refused {
             log.say(&format!("{peer}: refused: {why}"));
@@ -148,33 +142,6 @@ fn remedy(why: std::io::ErrorKind) -> &'static str {
         K::AddrNotAvailable => "give an address of this machine, or 0.0.0.0 for all it has",
         K::PermissionDenied => "ports below 1024 are the administrator's: give another",
         _ => "give another address or port",
-    }
-}
-
-/// Sleeps until something happens, or it is time to look at deadlines.
-fn sleep(listener: &TcpListener, door: &Door<'_>, guests: &Guests) {
-    let visitors = door.streams().map(|stream| (stream.as_fd(), PollFlags::IN));
-    let all = [(listener.as_fd(), PollFlags::IN)].into_iter().chain(visitors).chain(guests.watched());
-    let mut fds: Vec<PollFd<'_>> = all.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)).collect();
-    let limit = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-    // A signal ends it early, as news does.
-    let _ = rustix::event::poll(&mut fds, Some(&limit));
-}
-
-/// Lets in who stands outside, not all of them at once.
-fn accept(listener: &TcpListener, door: &mut Door<'_>, log: &mut Log<'_>) {
-    for _ in 0..ACCEPTED {
-        match listener.accept() {
-            // One that is gone already is no loss.
-            Ok((stream, peer)) => drop(door.arrive(stream, peer)),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
-            Err(e) => {
-                log.say(&format!("a client was lost before it was accepted: {e}"));
-                // Perhaps there are no descriptors left: somebody goes.
-                door.make_room();
-                return;
-            }
-        }
     }
 }
 

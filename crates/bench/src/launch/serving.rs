@@ -20,14 +20,9 @@ const WORK_MAX: Span = Span::from_secs(1800);
 const PROCESSOR_MAX: u64 = 6 * 3600;
 
 /// Serves the client of this run to its end, which names the device.
-pub(super) fn session(mut way: ControlStream, core: Option<usize>) -> Result<(), Fault> {
-    match way.read().map_err(control)? {
-        Frame::Setup(setup) => {
-            let core = core.or(setup.core);
-            serve_as(way, &Setup { core, ..setup }, Bounds::default())
-        }
-        other => refuse(&mut way, Fault::Control(format!("{other:?} came instead of a set-up"))),
-    }
+pub(super) fn session(way: ControlStream, setup: Setup, core: Option<usize>) -> Result<(), Fault> {
+    let core = core.or(setup.core);
+    serve_as(way, &Setup { core, ..setup }, Bounds::default())
 }
 
 /// Serves a client of `nicety serve`, a stranger: within bounds.

@@ -14,6 +14,7 @@ use verbs::host::Host;
 use verbs::host::real::{host, pin_to_core, remark};
 
 use super::control_stream::ControlStream;
+use super::door::await_client;
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::{rendezvous, serving};
 use crate::experiment::driver::client_cell;
@@ -21,7 +22,7 @@ use crate::experiment::{Bounds, Control, Fault, Session, Word};
 use crate::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
 use crate::plain;
 use crate::schema::ClockInfo;
-use crate::token::{Party, Token};
+use crate::token::Token;
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
@@ -57,7 +58,7 @@ fn guest(stream: TcpStream) -> Result<(), Fault> {
         return Err(control("no client came with the job"));
     };
     let pulse = server.try_clone().map_err(control)?;
-    let way = ControlStream::resume(stream, hello, pulse).map_err(serving::control);
+    let way = ControlStream::resume(stream, hello, Some(pulse)).map_err(serving::control);
     if let Err(fault) = way.and_then(|way| serving::guest(way, &setup)) {
         let why = plain::line(&fault.to_string());
         write_line(&server, &News::Failed { why, index: None, corrupt: false }).map_err(control)?;
@@ -86,18 +87,15 @@ fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Waits for the client of the run; others are refused and change nothing.
+/// Serves the client of this run, which has the token. Strangers are refused, and do not delay it.
 fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(), Fault> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(control)?;
     let addr = listener.local_addr().map_err(control)?.to_string();
     write_line(out, &News::Listening { addr }).map_err(control)?;
-    loop {
-        let (stream, _) = listener.accept().map_err(control)?;
-        if let Ok(way) = ControlStream::greet(stream, Some(token), Party::Server) {
-            drop(listener);
-            return serving::session(way, core);
-        }
-    }
+    let (client, setup) = await_client(&listener, token).map_err(control)?;
+    drop(listener);
+    let way = ControlStream::resume(client.stream, client.hello, None).map_err(control)?;
+    serving::session(way, setup, core)
 }
 
 /// Measures all cells of the job.
