@@ -36,7 +36,7 @@ fn check_with_valgrind(device: &str) {
     let run = script(
         folder.path(),
         &format!(
-            "exec timeout 100 valgrind -q --error-exitcode=9 --leak-check=full --suppressions={suppressions} {}",
+            "exec timeout 600 valgrind -q --error-exitcode=9 --leak-check=full --suppressions={suppressions} {}",
             program.display()
         ),
     );
