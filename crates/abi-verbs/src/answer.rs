@@ -13,13 +13,53 @@ use crate::errno::Errno;
 pub(crate) type Answer<T = ()> = Result<T, Errno>;
 
 fn run<T>(body: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    let _uncancelled = Uncancelled::begin();
     contain(body).unwrap_or(Err(Errno::IO))
+}
+
+unsafe extern "C" {
+    /// See pthread_setcancelstate(3), which the crate `libc` does not have for Linux.
+    safe fn pthread_setcancelstate(state: c_int, former: Option<&mut c_int>) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// While this exists, the thread cannot be cancelled. A cancellation unwinds the stack by force, and glibc ends the process when it
+/// meets the firewall. System calls in the body would begin one. The thread is cancelled afterwards, where the program waits.
+struct Uncancelled {
+    former: c_int,
+}
+
+impl Uncancelled {
+    fn begin() -> Self {
+        let mut former = 0;
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, Some(&mut former));
+        Self { former }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.former, None);
+    }
+}
+
+/// Of a function that posts requests, as [`errno`]. It does not keep the thread from being cancelled, which would cost more than a
+/// poll of an empty queue.
+#[inline]
+pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
+    left(contain(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// Of a function that returns the error's number, or 0.
 #[inline]
 pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
-    match run(body) {
+    left(run(body))
+}
+
+#[inline]
+fn left(answer: Answer) -> c_int {
+    match answer {
         Ok(()) => 0,
         Err(why) => {
             // Some programs look there even so.

@@ -118,7 +118,7 @@ extern "C" fn abort(qp: *mut ibv_qp_ex) {
 }
 
 extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
-    answer::errno(|| {
+    answer::posts(|| {
         BATCH.with_borrow_mut(|batch| {
             let posted = post_all(Handle::of(qp), batch);
             batch.clear();

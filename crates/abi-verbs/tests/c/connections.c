@@ -474,13 +474,26 @@ static void *await_request(void *arg)
 	return NULL;
 }
 
-static void cancelled(void *(*wait)(void *), void *on)
+/* Calls that do not wait; the thread can be cancelled between two. */
+static void *make_queues(void *arg)
+{
+	for (;;) {
+		struct ibv_comp_channel *completions = ibv_create_comp_channel(arg);
+		CHECK(completions);
+		struct ibv_cq *cq = ibv_create_cq(arg, 4, NULL, completions, 0);
+		CHECK(cq && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(completions));
+		pthread_testcancel();
+	}
+}
+
+/* Cancels a thread inside a call, after a while. */
+static void cancelled(void *(*wait)(void *), void *on, useconds_t after)
 {
 	pthread_t thread;
 	void *result;
 
 	CHECK(!pthread_create(&thread, NULL, wait, on));
-	usleep(20000);
+	usleep(after);
 	CHECK(!pthread_cancel(thread));
 	CHECK(!pthread_join(thread, &result));
 	CHECK(result == PTHREAD_CANCELED);
@@ -496,10 +509,14 @@ static void cancellation(void)
 	CHECK(!devices[1]);
 	CHECK(!rdma_create_ep(&at, passive, NULL, NULL));
 	CHECK(!rdma_listen(at, 0));
-	cancelled(await_cm, channel);
-	cancelled(await_cq, completions);
-	cancelled(await_async, devices[0]);
-	cancelled(await_request, at);
+	for (int round = 0; round < 200; round++) {
+		useconds_t after = round ? rand() % 300 : 20000;
+		cancelled(await_cm, channel, after);
+		cancelled(await_cq, completions, after);
+		cancelled(await_async, devices[0], after);
+		cancelled(await_request, at, after);
+		cancelled(make_queues, devices[0], after);
+	}
 	rdma_destroy_ep(at);
 	CHECK(!ibv_destroy_comp_channel(completions));
 	rdma_free_devices(devices);
