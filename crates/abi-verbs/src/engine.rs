@@ -40,7 +40,7 @@ pub(crate) struct Engine {
     pub(crate) is_local: bool,
     /// The table of its port.
     pub(crate) gids: Vec<ibv_gid>,
-    /// Objects by number, to which events are reported. Locked while one of them is used.
+    /// Objects by number, for the reports of events. Locked while an object is in use.
     pub(crate) objects: Mutex<Objects>,
     /// Opened for the first queue pair of type UD.
     datagrams: Mutex<Option<Arc<Datagrams>>>,

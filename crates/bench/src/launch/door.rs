@@ -147,7 +147,7 @@ impl<'a> Door<'a> {
         self.visitors.extend(visitor.refuse(why));
     }
 
-    /// Accepts connections that wait at a listener that does not block, a number of them at a time. `log` gets what went wrong.
+    /// Accepts up to [`ACCEPTED`] connections of a non-blocking listener. `log` gets the errors.
     pub(super) fn accept(&mut self, listener: &TcpListener, log: &mut dyn FnMut(&str)) {
         for _ in 0..ACCEPTED {
             match listener.accept() {
@@ -323,8 +323,8 @@ mod tests {
         assert!(matches!(wish, Wish::Measure(found) if found == setup));
     }
 
-    /// Goal: strangers that send nothing do not delay the client of a run. Method: more of them than a server hears at a time,
-    /// before the client connects; each would have to time out first if they were greeted one after the other.
+    /// Goal: strangers that send nothing do not delay the client of a run. Method: 100 strangers connect before the client. If the
+    /// server greeted one after the other, each would have to time out first.
     #[test]
     fn a_client_with_the_token_is_found_behind_silent_strangers() {
         let token = Token::new("0123456789abcdef").expect("long enough");
