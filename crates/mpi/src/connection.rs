@@ -13,7 +13,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use verbs::{Buf, Data, Half, Line, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
+use transport::{Half, Line};
+use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;

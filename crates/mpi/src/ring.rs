@@ -12,7 +12,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Line, Mr, Pd, Qp, RemoteAddr, Words};
+use transport::Line;
+use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr, Words};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};

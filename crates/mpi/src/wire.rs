@@ -4,7 +4,7 @@
 //! kind. In a ring the length of the whole is in the place of the credits.
 
 use auth::OFFER;
-use verbs::Half;
+use transport::Half;
 
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
@@ -334,7 +334,7 @@ pub(crate) const LINE_MAX: usize = 16;
 /// The first word of a half that has payload.
 pub(crate) const LINE_PAYLOAD: usize = 1;
 
-/// A short message as a half of a [line](verbs::Line) says it: its kind is the length of the payload, which is in two words.
+/// A short message as a half of a [line](transport::Line) says it: its kind is the length of the payload, which is in two words.
 #[inline]
 pub(crate) fn half_of(label: Label, payload: [u64; 2], len: usize, records: u16) -> Half {
     let words = [label.context, payload[0], payload[1]];

@@ -10,7 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Access, Buf, Error, Line, Mr, Pd, Qp, Result, Words};
+use transport::Line;
+use verbs::{Access, Buf, Error, Mr, Pd, Qp, Result, Words};
 
 use crate::wire::{HEAD_MAX, LINE_WORDS, MARK, Message, Offer, length_of};
 

@@ -13,7 +13,8 @@ use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::event::{Fail, List};
 use crate::message::{AckReq, Action, Answer, Request};
 use crate::process::Process;
-use verbs::{Half, RemoteAddr};
+use transport::Half;
+use verbs::RemoteAddr;
 
 /// Bytes of the longest message without data.
 pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
@@ -454,7 +455,7 @@ fn parse_request(
 const LINE_MAX: usize = 8;
 pub(crate) const LINE_DATA: usize = 2;
 
-/// Whether a message with so many bytes of data can be told by a [line](verbs::Line): a short put of which nobody is told at its initiator.
+/// Whether a message with so many bytes of data can be told by a [line](transport::Line): a short put of which nobody is told at its initiator.
 #[inline]
 pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
     let Message::Request { request, exposed: None, .. } = message else { return false };

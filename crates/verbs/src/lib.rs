@@ -11,7 +11,6 @@
 //! | `device`, `pd`, `mr`, `cq`, `srq`, `qp`, `cm` | the objects, one per file |
 //! | `pairing` | connecting queue pairs whose numbers were exchanged out of band |
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
-//! | `line` | [`Line`]: a cache line of such memory that two processes write in turn |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `screen` | [`Screen`]: checks connect requests inside the NIC |
 //! | `error` | [`Error`] |
@@ -29,7 +28,6 @@ mod cq;
 mod device;
 mod error;
 mod firmware;
-mod line;
 mod memory;
 mod mr;
 mod numbers;
@@ -53,7 +51,6 @@ pub use device::{AsyncEvent, Device};
 pub use error::{Error, Result};
 pub use firmware::{Firmware, FirmwareCap, Message, NicCtx, Program};
 pub use host;
-pub use line::{Half, Line};
 pub use memory::{Buf, MemoryKind, Words};
 pub use mr::{Access, ImplicitMr, Mr};
 pub use pd::Pd;

@@ -100,7 +100,7 @@ const BANS: &[Ban] = &[
             Path(&["env", "vars_os"]),
         ],
         instead: "take it as a parameter; the command and the C faces read the environment",
-        holds: |source| source.row().is_some_and(|row| row <= 4),
+        holds: |source| source.row().is_some_and(|row| row <= 5),
     },
     Ban {
         rule: "unbounded-read",

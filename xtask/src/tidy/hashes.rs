@@ -12,9 +12,9 @@ const MAPS: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 /// Their constructors that choose the random hasher.
 const CONSTRUCTORS: [&str; 3] = ["new", "with_capacity", "from"];
 
-/// Finds maps and sets with the default hasher in rows 0 to 4.
+/// Finds maps and sets with the default hasher in rows 0 to 5.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
-    if source.row().is_none_or(|row| row > 4) {
+    if source.row().is_none_or(|row| row > 5) {
         return Vec::new();
     }
     let mut lines = Lines::default();

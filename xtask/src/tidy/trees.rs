@@ -30,6 +30,7 @@ const TREES: &[&str] = &[
     "crates/portals/src/",
     "crates/report/src/",
     "crates/reproduce/src/",
+    "crates/transport/src/",
     "crates/verbs/src/rails/",
     "siege/src/",
     "xtask/src/",

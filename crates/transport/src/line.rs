@@ -8,8 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Result;
-use crate::memory::{Buf, Words};
+use verbs::{Buf, Result, Words};
 
 /// Words of a half.
 const HALF: usize = 4;
