@@ -4,7 +4,7 @@
 //! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
 //! room of their own, and what comes one way is taken whatever waits on the other.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`, [`Line`]); otherwise they are sent. A side does one or
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`Line`]); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
 //!
 //! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
@@ -14,14 +14,13 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::Line;
+use transport::{Header as _, Inbox, Line, Outbox, Record, SHARED_LINE};
 use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::memory;
 use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
-use crate::ring::{Inbox, LINE_AT, Outbox, Record};
 use crate::wire::{
     Credits, HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, half_of, parse_half,
 };
@@ -256,7 +255,7 @@ impl Connection {
             let [to_requests, to_answers] = &mut self.rooms;
             if let Some(inbox) = &to_requests.inbox {
                 let memory = if self.is_active { inbox.buf() } else { requests.buf() };
-                self.line = Some(Line::new(memory, LINE_AT, self.is_active)?);
+                self.line = Some(Line::new(memory, SHARED_LINE, self.is_active)?);
             }
             (to_requests.outbox, to_answers.outbox) = (Some(requests), Some(answers));
         }
@@ -325,7 +324,7 @@ impl Connection {
         if !line.is_free() || !fits_line(message, len) {
             return false;
         }
-        let half = half_of(message, len, outbox.records, |data| payload.load(data));
+        let half = half_of(message, len, outbox.records(), |data| payload.load(data));
         half.iter().for_each(|half| line.put(half));
         half.is_some()
     }
@@ -520,7 +519,7 @@ impl Connection {
             let has_record = inbox.has_record();
             if way == VirtualChannel::Request
                 && let Some(line) = &self.line
-                && let Some(half) = line.look(inbox.records)
+                && let Some(half) = line.look(inbox.records())
             {
                 let (len, at) = (parse_half(&half, message), line.place_of(LINE_DATA));
                 return Ok(Some(Arrived { at, len, way, held: Held::Line }));
@@ -535,7 +534,7 @@ impl Connection {
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
         self.slots.buf().read(begin, &mut head[..known])?;
-        let behind = message.read(&head[..known], total).ok_or_else(nonsense)?;
+        let behind = message.decode(&head[..known], total).ok_or_else(nonsense)?;
         Ok(Some(Arrived { at: begin + behind, len: total - behind, way, held: Held::Slot(slot) }))
     }
 

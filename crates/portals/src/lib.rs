@@ -13,8 +13,7 @@
 //! |---|---|
 //! | `node` | [`Node`], [`Ni`]: an interface to call, to wait at, and who makes progress |
 //! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
-//! | `carrier`, `link`, `nic` | messages, reads and writes between processes; one connection; the device |
-//! | `ring` | messages by stores; short ones that answer each other go by a [`transport::Line`] |
+//! | `carrier`, `connection`, `nic` | messages, reads and writes between processes over the rings of [`transport`]; one connection; the device |
 //! | `wire`, `memory` | all that looks at bytes of peers; all that looks at the user's memory, and all unsafe code |
 //! | `offload` | [`Offload`]: an interface whose engine a program of the NIC is |
 //! | `engine` | [`Engine`]: one network interface |
@@ -61,7 +60,6 @@ mod options;
 mod process;
 mod queue;
 mod region;
-mod ring;
 mod table;
 mod target;
 mod trust;

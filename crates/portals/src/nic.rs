@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use transport::Inbox;
 use verbs::{
     Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Result, Screen, Sge,
 };
 
 use crate::memory::{all_memory, register};
-use crate::ring::Inbox;
 
 /// Messages of each way that a peer may send before it hears that some were taken.
 pub(crate) const SLOTS: u32 = 16;
@@ -22,6 +22,8 @@ pub(crate) const SPARE: u32 = 5;
 const MOVES: u32 = 16;
 /// Bytes that go inline.
 pub(crate) const INLINE: usize = 112;
+/// Bytes of a ring that a peer stores messages in.
+const RING_BYTES: usize = 64 << 10;
 /// Entries of the completion queue, where the device has as many.
 const CQE: u32 = 32 << 10;
 
@@ -123,7 +125,7 @@ impl Nic {
         if !self.maps_peers {
             return None;
         }
-        let inbox = || Inbox::new(&self.pd).ok();
+        let inbox = || Inbox::new(&self.pd, RING_BYTES).ok();
         Some([inbox()?, inbox()?])
     }
 

@@ -224,10 +224,10 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use auth::Refusal;
+    use transport::Offer;
     use verbs::RemoteAddr;
 
     use super::*;
-    use crate::wire::Offer;
 
     const ME: Process = Process::physical(0x7f00_0001, 3);
     const PEER: Process = Process::physical(0x7f00_0001, 4);

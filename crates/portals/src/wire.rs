@@ -13,14 +13,12 @@ use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::event::{Fail, List};
 use crate::message::{AckReq, Action, Answer, Request};
 use crate::process::Process;
-use transport::Half;
+use transport::{Half, Header, HeaderBytes, LINE_WORDS, Offer};
 use verbs::RemoteAddr;
 
 /// Bytes of the longest message without data.
 pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
 
-/// Words of a cache line.
-pub(crate) const LINE_WORDS: usize = 8;
 /// Words of a put in a ring before its data, which come along: with 8 bytes of them they fill a line.
 const LINE_HEAD: usize = LINE_WORDS - 1;
 
@@ -69,8 +67,6 @@ pub(crate) enum Message {
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
-/// The first word of a record that leads to the ring's begin.
-pub(crate) const MARK: u64 = 0xff;
 
 /// The way of a message, and the credits with it, by its first bytes: none for one that has nothing but credits, or says nonsense.
 pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, Credits) {
@@ -84,11 +80,6 @@ pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, Credits)
     (way, [requests, answers])
 }
 
-/// The length of a record, by its first word.
-pub(crate) const fn length_of(first: u64) -> usize {
-    (first >> 16 & 0xffff) as usize
-}
-
 const EXPOSED: u8 = 1;
 const OPERAND: u8 = 2;
 const ACK_SHIFT: u32 = 2;
@@ -97,46 +88,9 @@ const UNSAID: u8 = 16;
 const ASKED: u8 = 1;
 const QUIET: u8 = 2;
 
-/// A message without data as bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bytes {
-    bytes: [u8; HEAD_MAX],
-    len: usize,
-}
-
 /// Two words of four bytes as one.
 const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
-}
-
-impl Bytes {
-    /// A message of these words, each in little-endian order.
-    #[inline]
-    fn of<const N: usize>(words: [u64; N]) -> Self {
-        let mut bytes = [0; HEAD_MAX];
-        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        Self { bytes, len: 8 * N }
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// The first word, and the bytes behind it: of a record of so many bytes in all.
-    #[inline]
-    pub(crate) fn as_record(&self, len: usize) -> (u64, &[u8]) {
-        let [first, ..] = self.bytes.as_chunks::<8>().0 else { return (0, &[]) };
-        let first = u64::from_le_bytes(*first) & !0xffff_0000 | (len as u64 & 0xffff) << 16;
-        (first, &self.bytes[8..self.len])
-    }
-
-    fn put(&mut self, part: &[u8]) {
-        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
-        self.len += part.len();
-    }
 }
 
 /// Reads what `put` wrote.
@@ -161,14 +115,6 @@ impl Reader<'_> {
     }
 }
 
-/// Memory that a peer may store messages in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
-    pub(crate) at: RemoteAddr,
-    /// Its length in bytes, not 0.
-    pub(crate) len: u32,
-}
-
 /// What a process says that refuses a connection because it has asked for one itself, which counts.
 pub(crate) const CROSSED: &[u8] = b"crossed";
 
@@ -176,23 +122,7 @@ pub(crate) const CROSSED: &[u8] = b"crossed";
 pub(crate) type Offers = [Offer; 2];
 
 /// Bytes of [`Offers`].
-pub(crate) const OFFERS: usize = 32;
-
-impl Offer {
-    /// As bytes: address (8), key and length (4 each).
-    fn bytes(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.at.addr.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.at.rkey.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.len.to_le_bytes());
-        bytes
-    }
-
-    fn parse(reader: &mut Reader<'_>) -> Option<Self> {
-        let (addr, rkey, len) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        (len > 0).then_some(Self { at: RemoteAddr { addr, rkey }, len })
-    }
-}
+pub(crate) const OFFERS: usize = 2 * Offer::LEN;
 
 /// Offers as bytes; none for no offers.
 pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
@@ -201,8 +131,7 @@ pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
 
 /// The offers at the front of these bytes; `None` for zeros, and for fewer bytes.
 pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
-    let mut reader = Reader(bytes);
-    Some([Offer::parse(&mut reader)?, Offer::parse(&mut reader)?])
+    Some([Offer::parse(bytes)?, Offer::parse(bytes.get(Offer::LEN..)?)?])
 }
 
 fn action_number(action: &Action) -> u8 {
@@ -226,18 +155,12 @@ impl Message {
     }
 
     /// Its bytes, with credits for the peer.
-    pub(crate) fn bytes(&self, credits: Credits) -> Bytes {
+    pub(crate) fn bytes(&self, credits: Credits) -> HeaderBytes {
         self.written(u16::from_le_bytes(credits), false)
     }
 
-    /// Its bytes, for a ring: see [`Bytes::as_record`].
     #[inline]
-    pub(crate) fn record(&self) -> Bytes {
-        self.written(0, true)
-    }
-
-    #[inline]
-    fn written(&self, credits: u16, in_ring: bool) -> Bytes {
+    fn written(&self, credits: u16, in_ring: bool) -> HeaderBytes {
         let credits = u64::from(credits) << 16;
         match self {
             Self::Request { interface, request, exposed } => {
@@ -250,55 +173,59 @@ impl Message {
                 let first = u64::from(ANSWER) | u64::from(*interface) << 8 | credits;
                 let what = [flags, answer.fail as u8, answer.list as u8, 0];
                 let first = first | pair(0, u32::from_le_bytes(what));
-                Bytes::of([first, answer.operation, answer.mlength, answer.offset])
+                HeaderBytes::of([first, answer.operation, answer.mlength, answer.offset])
             }
-            Self::Credit => Bytes::of([u64::from(CREDIT) | credits, 0]),
+            Self::Credit => HeaderBytes::of([u64::from(CREDIT) | credits, 0]),
         }
     }
 
-    /// The words of a put in a ring before its data, of which so many bytes come along; `None` for any other message.
+    /// The message that bytes begin with, and how many bytes come before its data: see [`Header::decode`].
+    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
+        let mut message = Self::Credit;
+        let behind = message.decode(bytes, total)?;
+        Some((message, behind))
+    }
+}
+
+/// In a ring a message says nothing of how long data are that come along: that follows from the length of the whole.
+impl Header for Message {
+    type Short = [u64; LINE_HEAD];
+
+    /// A put whose data come along; `None` for any other message.
     #[inline]
-    pub(crate) fn line_head(&self, data: usize) -> Option<[u64; LINE_HEAD]> {
+    fn encode_short(&self) -> Option<[u64; LINE_HEAD]> {
         let Self::Request { interface, request, exposed: None } = self else { return None };
         if request.action != Action::Put {
             return None;
         }
-        let len = (LINE_HEAD * size_of::<u64>() + data) as u64;
         let what = [(request.ack as u8) << ACK_SHIFT | UNSAID, 0, 0, 0];
-        let first = u64::from(REQUEST) | u64::from(*interface) << 8 | (len & 0xffff) << 16;
-        let first = first | pair(0, u32::from_le_bytes(what));
-        let [who, from, bits, offset] = fixed(request).map(u64::to_le);
-        Some([first, request.operation.to_le(), who, from, bits, offset, request.hdr_data.to_le()])
+        let first = u64::from(REQUEST) | u64::from(*interface) << 8 | pair(0, u32::from_le_bytes(what));
+        let [who, from, bits, offset] = fixed(request);
+        Some([first, request.operation, who, from, bits, offset, request.hdr_data])
     }
 
-    /// Becomes the put that a ring has whose record begins with this word and this line: as [`Message::read`], for what
-    /// [`Message::line_head`] gives.
     #[inline]
-    pub(crate) fn read_line(&mut self, first: u64, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+    fn encode(&self) -> HeaderBytes {
+        self.written(0, true)
+    }
+
+    #[inline]
+    fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+        let [first, operation, who, from, bits, offset, hdr_data, _] = *line;
         let [kind, interface, _, _, flags, action, ..] = first.to_le_bytes();
         let behind = LINE_HEAD * size_of::<u64>();
         let is_put = kind == REQUEST && flags & !ACK_BITS == UNSAID && action == 0;
         if !is_put || usize::from(interface) >= INTERFACES || total < behind {
             return None;
         }
-        let [_, operation, who, from, bits, offset, hdr_data, _] = line.map(u64::from_le);
         let (action, ack) = (Action::Put, ack_of(flags));
         let said = Said { operation, action, ack, length: (total - behind) as u64, hdr_data };
         *self = Self::Request { interface, request: said.with([who, from, bits, offset]), exposed: None };
         Some(behind)
     }
 
-    /// The message that bytes begin with, and how many bytes come before its data: see [`Message::read`].
-    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
-        let mut message = Self::Credit;
-        let behind = message.read(bytes, total)?;
-        Some((message, behind))
-    }
-
-    /// Becomes the message that bytes begin with: how many bytes come before its data, of a message of `total` bytes, of which these are
-    /// the first. `None` for what no process says.
     #[inline]
-    pub(crate) fn read(&mut self, bytes: &[u8], total: usize) -> Option<usize> {
+    fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize> {
         let mut reader = Reader(bytes);
         let [kind, interface, _, _, what @ ..] = reader.take::<8>()?;
         let operation = reader.u64()?;
@@ -376,7 +303,7 @@ fn request_bytes(
     first: u64,
     request: &Request,
     (exposed, says_length): (Option<&RemoteAddr>, bool),
-) -> Bytes {
+) -> HeaderBytes {
     let operand = match request.action {
         Action::Swap(op, _, operand) if op.has_operand() => Some(operand),
         _ => None,
@@ -388,7 +315,7 @@ fn request_bytes(
     let what = u32::from_le_bytes([flags, action_number(&request.action), op, datatype]);
     let (length, hdr_data) = (request.length, request.hdr_data);
     let [who, from, bits, offset] = fixed(request);
-    let mut bytes = Bytes::of([
+    let mut bytes = HeaderBytes::of([
         first | pair(0, what),
         request.operation,
         who,
@@ -398,13 +325,15 @@ fn request_bytes(
         if says_length { length } else { hdr_data },
         hdr_data,
     ]);
-    bytes.len -= if says_length { 0 } else { 8 };
+    if !says_length {
+        bytes.truncate(LINE_HEAD * size_of::<u64>());
+    }
     if let Some(exposed) = exposed {
-        bytes.put(&exposed.addr.to_le_bytes());
-        bytes.put(&pair(exposed.rkey, 0).to_le_bytes());
+        bytes.push(&exposed.addr.to_le_bytes());
+        bytes.push(&pair(exposed.rkey, 0).to_le_bytes());
     }
     if let Some(operand) = operand {
-        bytes.put(&operand);
+        bytes.push(&operand);
     }
     bytes
 }
@@ -634,12 +563,10 @@ mod tests {
             {
                 request.length = 8;
             }
-            let record = message.record();
-            let head = record.as_slice().len();
-            let (first, rest) = record.as_record(head + 8);
-            assert_eq!(length_of(first), head + 8);
-            assert_ne!(first, MARK);
-            let bytes = [&first.to_le_bytes(), rest].concat();
+            let bytes = message.encode().as_slice().to_vec();
+            let head = bytes.len();
+            assert_eq!(bytes[2..4], [0; 2], "the transport's");
+            assert!(![0, 0xff].contains(&bytes[0]));
             assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), head)));
             let is_put = |message: &Message| matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put);
             // A put is written and read by the line, which says the same.
@@ -647,12 +574,12 @@ mod tests {
                 bytes.as_chunks().0.get(at).map_or(0, |word| u64::from_le_bytes(*word))
             });
             let mut read = Message::Credit;
-            assert_eq!(read.read_line(first, &line, head + 8).is_some(), is_put(&message));
-            assert_eq!(message.line_head(8).is_some(), is_put(&message));
+            assert_eq!(read.decode_short(&line, head + 8).is_some(), is_put(&message));
+            assert_eq!(message.encode_short().is_some(), is_put(&message));
             if is_put(&message) {
                 assert_eq!((head + 8, &read), (64, &message));
-                assert_eq!(message.line_head(8).as_ref(), line.first_chunk());
-                assert!((0..head).all(|len| read.read_line(first, &line, len).is_none()), "there is less");
+                assert_eq!(message.encode_short().as_ref(), line.first_chunk());
+                assert!((0..head).all(|len| read.decode_short(&line, len).is_none()), "there is less");
             }
         }
     }
@@ -672,7 +599,7 @@ mod tests {
     fn nonsense_is_refused() {
         let (mut refused, mut tried) = (0, 0);
         for message in messages() {
-            for bytes in [message.bytes([0; 2]), message.record()].map(|bytes| bytes.as_slice().to_vec()) {
+            for bytes in [message.bytes([0; 2]), message.encode()].map(|bytes| bytes.as_slice().to_vec()) {
                 for len in 0..bytes.len() {
                     assert_eq!(Message::parse(&bytes[..len], len), None, "{len} bytes of {message:?}");
                 }

@@ -1,11 +1,20 @@
 //! Messages between processes over any device of [`verbs`]: what MPI and Portals share below their protocols.
 //!
+//! A user gives the transport a [`Header`] and a payload for each message, and gets both back at the other end, in order. Headers are
+//! the user's own types: the functions that move them are generic, so that no header is copied to an intermediate form on the way.
+//!
 //! | file | what it holds |
 //! |---|---|
+//! | `header` | [`Header`]: what a user puts in front of a payload |
+//! | `ring` | [`Inbox`], [`Outbox`]: messages by stores into the receiver's NIC memory, where the sender can map it |
 //! | `line` | [`Line`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]
 
+mod header;
 mod line;
+mod ring;
 
+pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS};
 pub use line::{Half, Line};
+pub use ring::{CONTROL_LINES, Inbox, Offer, Outbox, Record, SHARED_LINE};

@@ -1,0 +1,82 @@
+//! [`Header`]: what a user of the transport puts in front of the payload of each message. The transport moves headers; it does not
+//! understand them.
+//!
+//! A header is a sequence of 64-bit words. Two things in its first word belong to the transport:
+//!
+//! - bits 0 to 7 are neither 0 nor 255. A receiver polls this word; 0 means that nothing has arrived, and 255 is the transport's own.
+//! - bits 16 to 31 are 0 in what the user gives. In a ring the transport puts the length of the whole message there.
+//!
+//! The functions are called for each message. They are resolved at compile time, so that a header of a frequent kind goes from the
+//! user's fields into the ring word by word, and back, without a copy in between.
+
+/// Words of a cache line.
+pub const LINE_WORDS: usize = 8;
+/// Bytes of the longest header.
+pub const HEADER_MAX: usize = 128;
+
+/// A message without its payload.
+pub trait Header: Sized {
+    /// The words of a header of the frequent kind: an array of at most [`LINE_WORDS`] of them.
+    type Short: AsRef<[u64]>;
+
+    /// The words of this header if it is of the frequent kind; [`Header::decode_short`] reads them. Both sides are on one host, so that
+    /// words are numbers of that processor.
+    fn encode_short(&self) -> Option<Self::Short>;
+
+    /// The bytes of any header; [`Header::decode`] reads them.
+    fn encode(&self) -> HeaderBytes;
+
+    /// Reads a header of the frequent kind from the first line of a message of `total` bytes, and returns where the payload begins.
+    /// `None` means that [`Header::decode`] is to read it. What the line holds behind the header is payload, or left over.
+    fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize>;
+
+    /// Reads any header from the first bytes of a message of `total` bytes, and returns where the payload begins. `bytes` are all of
+    /// the message, or the first [`HEADER_MAX`]. `None` for what no user of this version sends.
+    fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize>;
+}
+
+/// The bytes of a header.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderBytes {
+    bytes: [u8; HEADER_MAX],
+    len: usize,
+}
+
+impl HeaderBytes {
+    /// The bytes of these words, each in little-endian order; at most [`HEADER_MAX`] bytes.
+    #[inline]
+    pub fn of<const N: usize>(words: [u64; N]) -> Self {
+        const { assert!(8 * N <= HEADER_MAX) };
+        let mut bytes = [0; HEADER_MAX];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        Self { bytes, len: 8 * N }
+    }
+
+    /// Appends bytes, for which there is room.
+    #[inline]
+    pub fn push(&mut self, part: &[u8]) {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    /// Keeps the first `len` bytes.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The first word, and the bytes behind it.
+    #[inline]
+    pub(crate) fn split_first(&self) -> (u64, &[u8]) {
+        let (first, rest) = self.bytes[..self.len].split_first_chunk().unwrap_or((&[0; 8], &[]));
+        (u64::from_le_bytes(*first), rest)
+    }
+}

@@ -1,0 +1,550 @@
+//! [`Inbox`] and [`Outbox`]: a ring of messages in the receiver's NIC memory, for devices where the sender can map it.
+//!
+//! The memory begins with [`CONTROL_LINES`] cache lines, and the ring follows. In the first word of the first line the receiver
+//! publishes its position, the number of lines that it has released. The second line is for the [`Line`] that both sides write.
+//!
+//! A message is a record of whole lines: its header, whose first word is stored last, and its payload. Before that, the sender stores 0
+//! in the first word behind the record. So a receiver that finds a word other than 0 finds a whole record. A record is never split: if
+//! it does not fit before the end of the ring, it begins at the start of the ring, and a mark says so.
+//!
+//! The sender learns of free room by reading the receiver's position, and neither waits for the other to answer. A sender that dies
+//! while it stores a record leaves nothing that the receiver sees.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Access, Buf, Error, Mr, Pd, Qp, RemoteAddr, Result, Words};
+
+use crate::header::{HEADER_MAX, Header, LINE_WORDS};
+use crate::line::Line;
+
+const LINE: usize = Line::LEN;
+const WORD: usize = size_of::<u64>();
+const _: () = assert!(LINE_WORDS * WORD == LINE);
+/// Lines in front of the ring.
+pub const CONTROL_LINES: usize = 2;
+/// Where the line that both sides write begins.
+pub const SHARED_LINE: usize = LINE;
+/// The receiver publishes its position each time it has released one of so many parts of the ring.
+const PARTS: u64 = 4;
+/// The first word of a place whose record is at the start of the ring.
+const MARK: u64 = 0xff;
+/// The lowest bit of the length of a record in its first word, which has 16.
+const LENGTH_SHIFT: u32 = 16;
+
+/// Lines that so many bytes take.
+#[inline]
+fn lines(bytes: usize) -> u64 {
+    bytes.div_ceil(LINE) as u64
+}
+
+/// Where the lines of a ring are.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Lines of the ring: a power of two.
+    count: u64,
+}
+
+impl Shape {
+    /// Where a line is in the memory. Lines are counted on from lap to lap.
+    #[inline]
+    fn at(self, line: u64) -> usize {
+        (CONTROL_LINES + (line & (self.count - 1)) as usize) * LINE
+    }
+
+    /// Lines from this one to the end of the ring.
+    #[inline]
+    fn ahead(self, line: u64) -> u64 {
+        self.count - (line & (self.count - 1))
+    }
+}
+
+/// The words of a line at a place that the [`Shape`] of this memory gives.
+#[inline]
+fn line(words: &Words, at: usize) -> &[AtomicU64; LINE_WORDS] {
+    words[at / WORD..].first_chunk().expect("all lines are in the memory")
+}
+
+/// All words of the memory of a ring.
+fn words(memory: &Buf) -> Result<Words> {
+    memory.words(0, memory.len() / WORD)
+}
+
+#[cold]
+fn nonsense() -> Error {
+    Error::Invalid("the peer stored a message that no process of this version stores".into())
+}
+
+/// Memory that a peer may store messages in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Where it begins, and the key for it.
+    pub at: RemoteAddr,
+    /// Its length in bytes, not 0.
+    pub len: u32,
+}
+
+impl Offer {
+    /// Bytes of one on the wire.
+    pub const LEN: usize = 16;
+
+    /// As bytes: address (8), key and length (4 each), in little-endian order.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.at.addr.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.at.rkey.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// The offer that these bytes begin with; `None` for fewer bytes, and for memory of no bytes.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
+        let (addr, rest) = bytes.split_first_chunk()?;
+        let (rkey, len) = rest.split_first_chunk()?;
+        let len = u32::from_le_bytes(len.try_into().ok()?);
+        let at = RemoteAddr { addr: u64::from_le_bytes(*addr), rkey: u32::from_le_bytes(*rkey) };
+        (len > 0).then_some(Self { at, len })
+    }
+}
+
+/// A message that has been found, until it is released.
+#[derive(Debug)]
+pub struct Record {
+    /// Where the payload begins in [`Inbox::buf`].
+    pub at: usize,
+    /// Bytes of the payload.
+    pub len: usize,
+    /// The line behind it.
+    pub upto: u64,
+}
+
+/// Where the messages of a peer arrive: memory of this process's NIC.
+#[derive(Debug)]
+pub struct Inbox {
+    memory: Mr,
+    words: Words,
+    shape: Shape,
+    /// The next record. All before it are released.
+    next: u64,
+    /// The position that the sender can read.
+    published: u64,
+    /// Records that are released, modulo 2^16.
+    records: u16,
+}
+
+impl Inbox {
+    /// A ring of `bytes`, a power of two.
+    ///
+    /// # Errors
+    /// As [`verbs::Device::alloc_dm`] and [`Pd::reg_mr`]; [`Error::Unsupported`] for NIC memory that a processor cannot poll.
+    pub fn new(pd: &Pd, bytes: usize) -> Result<Self> {
+        debug_assert!(bytes.is_power_of_two() && bytes >= LINE);
+        let memory = pd.device().alloc_dm(CONTROL_LINES * LINE + bytes)?;
+        let words = words(&memory)?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let memory = pd.reg_mr(&memory, access)?;
+        let shape = Shape { count: lines(bytes) };
+        Ok(Self { memory, words, shape, next: 0, published: 0, records: 0 })
+    }
+
+    /// What the peer needs to map it.
+    pub fn offer(&self) -> Offer {
+        Offer { at: self.memory.remote(0), len: self.buf().len() as u32 }
+    }
+
+    /// The memory that payloads lie in.
+    #[inline]
+    pub fn buf(&self) -> &Buf {
+        self.memory.buf()
+    }
+
+    /// Records that are released, modulo 2^16: what the next message of the [`Line`] comes behind.
+    #[inline]
+    pub fn records(&self) -> u16 {
+        self.records
+    }
+
+    #[inline]
+    fn first_word(&self) -> u64 {
+        line(&self.words, self.shape.at(self.next))[0].load(Ordering::Acquire)
+    }
+
+    /// Whether the peer has stored something at the next place: a record, or a mark.
+    #[inline]
+    pub fn has_record(&self) -> bool {
+        self.first_word() != 0
+    }
+
+    /// Reads the header of the next message, if there is one. The message stays the next one until [`Inbox::pass`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what no process of this version stores.
+    #[inline]
+    pub fn look<H: Header>(&mut self, header: &mut H) -> Result<Option<Record>> {
+        let mut first = self.first_word();
+        if first == MARK {
+            self.next += self.shape.ahead(self.next);
+            first = self.first_word();
+        }
+        if first == 0 {
+            return Ok(None);
+        }
+        let (at, len) = (self.shape.at(self.next), (first >> LENGTH_SHIFT & 0xffff) as usize);
+        if lines(len) > self.shape.ahead(self.next) {
+            return Err(nonsense());
+        }
+        // Each word is read once: what the peer stores meanwhile counts as stored later.
+        let mut words = line(&self.words, at).each_ref().map(|word| word.load(Ordering::Relaxed));
+        words[0] = first;
+        let behind = match header.decode_short(&words, len) {
+            Some(behind) => behind,
+            None => self.read_bytes(header, (at, len), first)?,
+        };
+        let payload = len.checked_sub(behind).ok_or_else(nonsense)?;
+        Ok(Some(Record { at: at + behind, len: payload, upto: self.next + lines(len) }))
+    }
+
+    /// Reads a header of any kind, whose first word is known, from a record of `len` bytes at `at`. Returns the bytes of the header.
+    fn read_bytes<H: Header>(&self, header: &mut H, (at, len): (usize, usize), first: u64) -> Result<usize> {
+        let mut bytes = [0; HEADER_MAX];
+        let known = len.min(HEADER_MAX);
+        self.buf().read(at, &mut bytes[..known])?;
+        bytes[..WORD].copy_from_slice(&first.to_le_bytes());
+        header.decode(&bytes[..known], len).ok_or_else(nonsense)
+    }
+
+    /// Releases the lines before `upto`, to which a message goes that [`Inbox::look`] has found. Returns whether the position was
+    /// published: then the sender, which may wait for room, is to be woken.
+    #[inline]
+    pub fn pass(&mut self, upto: u64) -> bool {
+        self.next = upto;
+        self.records = self.records.wrapping_add(1);
+        let publishes = self.next - self.published >= self.shape.count / PARTS;
+        if publishes {
+            self.published = self.next;
+            self.words[0].store(self.next, Ordering::Release);
+        }
+        publishes
+    }
+}
+
+/// Where messages to a peer go: memory of its NIC.
+#[derive(Debug)]
+pub struct Outbox {
+    memory: Buf,
+    words: Words,
+    shape: Shape,
+    /// Where the next record goes.
+    next: u64,
+    /// The first words of the lines from `next` to this one are 0.
+    cleared: u64,
+    /// Lines that the receiver has released, as far as this side knows.
+    free: u64,
+    /// Records that were stored, modulo 2^16.
+    records: u16,
+}
+
+impl Outbox {
+    /// The ring that a peer offers; `None` if it cannot be mapped, or has no room for records of `longest` bytes.
+    pub fn new(qp: &Qp, offer: Offer, longest: usize) -> Option<Self> {
+        let len = offer.len as usize;
+        let count = lines(len).checked_sub(CONTROL_LINES as u64)?;
+        let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
+        // Behind the longest record one's worth may be lost at the end of the ring, and the receiver may not have published a part.
+        if !is_ring || 2 * lines(longest) + 1 + count / PARTS > count {
+            return None;
+        }
+        Self::at(qp.map(offer.at, len).ok()?)
+    }
+
+    /// The ring in memory of the length of one.
+    fn at(memory: Buf) -> Option<Self> {
+        let words = words(&memory).ok()?;
+        let shape = Shape { count: lines(memory.len()) - CONTROL_LINES as u64 };
+        Some(Self { memory, words, shape, next: 0, cleared: shape.count, free: 0, records: 0 })
+    }
+
+    /// The memory, which is the receiver's.
+    pub fn buf(&self) -> &Buf {
+        &self.memory
+    }
+
+    /// Records that were stored, modulo 2^16: what the next message of the [`Line`] comes behind.
+    #[inline]
+    pub fn records(&self) -> u16 {
+        self.records
+    }
+
+    /// Whether there is room for a record of `len` bytes.
+    #[inline]
+    pub fn has_room(&mut self, len: usize) -> bool {
+        let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
+        let lost = if lines > ahead { ahead } else { 0 };
+        let end = self.next + lost + lines + 1;
+        if end <= self.free + self.shape.count {
+            return true;
+        }
+        let published = self.words[0].load(Ordering::Acquire);
+        // A position that the receiver cannot have reached harms the receiver alone.
+        self.free = published.clamp(self.free, self.next);
+        end <= self.free + self.shape.count
+    }
+
+    /// Stores a message with `payload` bytes of payload, if there [`Outbox::has_room`] for both; `load` copies the payload to a place
+    /// in the memory.
+    ///
+    /// # Errors
+    /// Those of `load`. Nothing has been sent then.
+    #[inline]
+    pub fn put<H: Header>(
+        &mut self,
+        header: &H,
+        payload: usize,
+        load: impl FnOnce(&Buf, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (first, len) = match header.encode_short() {
+            Some(words) => {
+                let [first, rest @ ..] = words.as_ref() else { return Err(nonsense()) };
+                let behind = size_of_val(words.as_ref());
+                let at = self.begin(behind + payload);
+                let [_, places @ ..] = line(&self.words, at);
+                places.iter().zip(rest).for_each(|(place, word)| place.store(*word, Ordering::Relaxed));
+                load(&self.memory, at + behind)?;
+                (*first, behind + payload)
+            }
+            None => {
+                let bytes = header.encode();
+                let behind = bytes.as_slice().len();
+                let at = self.begin(behind + payload);
+                let (first, rest) = bytes.split_first();
+                self.memory.write(at + WORD, rest)?;
+                load(&self.memory, at + behind)?;
+                (first, behind + payload)
+            }
+        };
+        let first = first | (len as u64 & 0xffff) << LENGTH_SHIFT;
+        self.first_word(self.next).store(first, Ordering::Release);
+        self.next += lines(len);
+        self.records = self.records.wrapping_add(1);
+        self.clear_ahead();
+        Ok(())
+    }
+
+    /// Where the next record goes: to the start of the ring if it does not fit before the end. Clears the place behind it.
+    #[inline]
+    fn begin(&mut self, len: usize) -> usize {
+        let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
+        if lines > ahead {
+            self.clear(self.next + ahead);
+            self.first_word(self.next).store(MARK, Ordering::Release);
+            self.next += ahead;
+        }
+        self.clear(self.next + lines);
+        self.shape.at(self.next)
+    }
+
+    /// Clears the place of a record behind the next one.
+    #[inline]
+    fn clear(&mut self, line: u64) {
+        if line >= self.cleared {
+            self.first_word(line).store(0, Ordering::Relaxed);
+            self.cleared = line + 1;
+        }
+    }
+
+    /// Clears the place behind a short record that may come next, while nobody waits: the receiver still has that line.
+    #[inline]
+    fn clear_ahead(&mut self) {
+        if self.next + 2 <= self.free + self.shape.count {
+            self.clear(self.next + 1);
+        }
+    }
+
+    #[inline]
+    fn first_word(&self, line: u64) -> &AtomicU64 {
+        &self::line(&self.words, self.shape.at(line))[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use host::Rng;
+    use verbs::Device;
+
+    use super::*;
+    use crate::header::HeaderBytes;
+
+    /// A header of the frequent kind, or of another.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Number {
+        Short(u64),
+        Long(u64),
+    }
+
+    const SHORT: u64 = 1;
+    const LONG: u64 = 2;
+    const SHORT_WORDS: usize = 3;
+    const LONG_WORDS: usize = 14;
+    const NONE: Number = Number::Short(0);
+
+    /// All words of a header behind the first are made of its number.
+    fn word(number: u64, place: usize) -> u64 {
+        number.rotate_left(8 * place as u32)
+    }
+
+    fn all_words<const N: usize>(kind: u64, number: u64) -> [u64; N] {
+        std::array::from_fn(|place| if place == 0 { kind } else { word(number, place) })
+    }
+
+    impl Header for Number {
+        type Short = [u64; SHORT_WORDS];
+
+        fn encode_short(&self) -> Option<[u64; SHORT_WORDS]> {
+            if let Self::Short(number) = *self { Some(all_words(SHORT, number)) } else { None }
+        }
+
+        fn encode(&self) -> HeaderBytes {
+            match *self {
+                Self::Short(number) => HeaderBytes::of::<SHORT_WORDS>(all_words(SHORT, number)),
+                Self::Long(number) => HeaderBytes::of::<LONG_WORDS>(all_words(LONG, number)),
+            }
+        }
+
+        fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+            let is_short = line[0] & 0xff == SHORT && total >= 8 * SHORT_WORDS;
+            let number = line[1].rotate_right(8);
+            let is_whole = (1..SHORT_WORDS).all(|place| line[place] == word(number, place));
+            *self = Self::Short(number);
+            (is_short && is_whole).then_some(8 * SHORT_WORDS)
+        }
+
+        fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize> {
+            let (words, _) = bytes.as_chunks::<8>();
+            let words: &[[u8; 8]; LONG_WORDS] = words.first_chunk()?;
+            let words = words.map(u64::from_le_bytes);
+            let number = words[1].rotate_right(8);
+            let is_whole = (1..LONG_WORDS).all(|place| words[place] == word(number, place));
+            *self = Self::Long(number);
+            (words[0] & 0xff == LONG && is_whole && total >= 8 * LONG_WORDS).then_some(8 * LONG_WORDS)
+        }
+    }
+
+    const RING: usize = 64 << 10;
+    const LONGEST: usize = 8 << 10;
+
+    fn boxes() -> (Device, Inbox, Outbox) {
+        let device = fabric::open("shm", &host::real::host()).expect("a device");
+        let inbox = Inbox::new(&device.alloc_pd().expect("a domain"), RING).expect("memory");
+        let outbox = Outbox::at(inbox.buf().clone()).expect("a ring");
+        (device, inbox, outbox)
+    }
+
+    fn header(number: u64) -> Number {
+        if number.is_multiple_of(3) { Number::Long(number) } else { Number::Short(number) }
+    }
+
+    fn put(outbox: &mut Outbox, header: &Number, payload: &[u8]) -> bool {
+        let has_room = outbox.has_room(HEADER_MAX + payload.len());
+        if has_room {
+            outbox.put(header, payload.len(), |buf, at| buf.write(at, payload)).expect("inside");
+        }
+        has_room
+    }
+
+    /// Goal: records of all lengths arrive whole and in order, lap after lap, however far the receiver is behind. Method: random
+    /// lengths and turns; a full ring is found full, and an empty one empty.
+    #[test]
+    fn records_of_random_lengths_arrive_in_order() {
+        let (_device, mut inbox, mut outbox) = boxes();
+        let (mut rng, mut sent, mut number) = (Rng::new(3), VecDeque::new(), 0);
+        let (mut full, mut taken, mut found) = (0, 0, NONE);
+        while taken < 20_000 {
+            let most = if rng.one_in(3) { (LONGEST - HEADER_MAX) as u64 + 1 } else { 40 };
+            let (turn, len, times) = (rng.one_in(2), rng.next_u64() % most, rng.next_u64() % 40);
+            let payload = rng.bytes(len as usize);
+            for _ in 0..times {
+                if turn {
+                    let header = header(number);
+                    if put(&mut outbox, &header, &payload) {
+                        sent.push_back((header, payload.clone()));
+                        number += 1;
+                    } else {
+                        full += 1;
+                    }
+                } else if let Some(record) = inbox.look(&mut found).expect("sense") {
+                    let again = inbox.look(&mut found).expect("sense");
+                    assert_eq!(again.map(|again| again.upto), Some(record.upto));
+                    let payload = inbox.buf().to_vec(record.at..record.at + record.len).expect("inside");
+                    assert_eq!(sent.pop_front(), Some((found, payload)));
+                    inbox.pass(record.upto);
+                    taken += 1;
+                } else {
+                    assert!(sent.is_empty());
+                }
+            }
+        }
+        assert!(full > 100, "{full}");
+        assert_eq!(u64::from(outbox.records()), number % (1 << 16));
+    }
+
+    /// Goal: the longest message finds room in an empty ring, wherever the ring stands.
+    #[test]
+    fn longest_record_finds_room_in_an_empty_ring() {
+        let (_device, mut inbox, mut outbox) = boxes();
+        let payload = vec![7; LONGEST - HEADER_MAX];
+        for number in 0..3000 {
+            assert!(put(&mut outbox, &header(number), &[]), "{number}");
+            let upto = inbox.look(&mut header(0)).expect("sense").expect("a record").upto;
+            inbox.pass(upto);
+            if number % 7 == 0 {
+                assert!(put(&mut outbox, &header(1), &payload), "{number}");
+                let upto = inbox.look(&mut header(0)).expect("sense").expect("a record").upto;
+                inbox.pass(upto);
+            }
+        }
+    }
+
+    /// Goal: whatever a peer stores, the receiver stays within its memory; whatever position a peer publishes, the sender does. Method:
+    /// random words in the places that matter, among which are lengths and marks.
+    #[test]
+    fn hostile_words_harm_nobody_else() {
+        let (_device, mut inbox, mut outbox) = boxes();
+        let (mut rng, mut refused) = (Rng::new(5), 0);
+        for _ in 0..50_000 {
+            let lie = match rng.next_u64() % 4 {
+                0 => MARK,
+                1 => rng.next_u64(),
+                2 => SHORT | (rng.next_u64() & 0xffff) << 16,
+                _ => LONG | (rng.next_u64() & 0xff) << 16,
+            };
+            line(&inbox.words, inbox.shape.at(inbox.next))[0].store(lie, Ordering::Relaxed);
+            match inbox.look(&mut header(0)) {
+                Ok(Some(record)) => {
+                    assert!(record.at + record.len <= inbox.buf().len());
+                    inbox.pass(record.upto);
+                }
+                Ok(None) => {}
+                Err(_) => refused += 1,
+            }
+            inbox.next += rng.next_u64() % 3;
+            let shift = rng.next_u64() % 64;
+            outbox.words[0].store(rng.next_u64() >> shift, Ordering::Relaxed);
+            put(&mut outbox, &header(2), &[1; 100]);
+            assert!(outbox.free <= outbox.next && outbox.next <= outbox.free + outbox.shape.count);
+        }
+        assert!(refused > 1000, "{refused}");
+    }
+
+    #[test]
+    fn offers_are_read_as_written_and_empty_ones_refused() {
+        let offer = Offer { at: RemoteAddr { addr: 0x1234_5678_9abc, rkey: 77 }, len: 5 };
+        let bytes = offer.bytes();
+        assert_eq!(Offer::parse(&[&bytes[..], &[9; 3]].concat()), Some(offer));
+        assert_eq!(Offer::parse(&bytes[..15]), None);
+        assert_eq!(Offer::parse(&Offer { len: 0, ..offer }.bytes()), None);
+    }
+}
