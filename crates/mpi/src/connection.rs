@@ -1,6 +1,6 @@
 //! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`). Otherwise they are sent. A side does one
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent. A side does one
 //! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
 //! instead of sent (`fast_path`).
 //!
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use transport::{Half, Line};
+use transport::{Found, Half, Inbox, Line, Offer, Outbox, Payload as _, Record, SHARED_LINE, USER_LINE};
 use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
@@ -21,11 +21,12 @@ use crate::fast_path::FastPath;
 use crate::matching::Match;
 use crate::memory::{Buffer, Piece};
 use crate::nic::{INLINE, Nic, Sizes, Slots};
-use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
 use crate::share::{Copying, Share, Words};
 use crate::table::Key;
 use crate::tool::{Carrier, Traffic};
-use crate::wire::{HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, Offer, half_of, parse_half};
+use crate::wire::{
+    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, half_of, is_eager, parse_eager, parse_half,
+};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -42,35 +43,13 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// Bytes of it.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::User(buffer) => buffer.len() as usize,
-            Self::Own(bytes) => bytes.len(),
-            Self::Lent { bytes, .. } => bytes.len(),
-        }
-    }
-
     /// Whose key comes back when what is lent has left.
     fn key(&self) -> Option<Key> {
         if let Self::Lent { key, .. } = self { *key } else { None }
     }
 
-    /// Copies them to a place in a NIC's memory.
-    #[inline]
-    pub(crate) fn load_to(&self, buf: &Buf, at: usize) -> Result<()> {
-        match self {
-            Self::None => Ok(()),
-            Self::User(buffer) => Ok(buffer.load_to(buf, at)?),
-            Self::Own(bytes) => Ok(buf.write(at, bytes)?),
-            Self::Lent { bytes, .. } => Ok(bytes.load_to(buf, at)?),
-        }
-    }
-
     /// All bytes of a short one, which fits; zeros behind them.
-    fn words(&self) -> [u64; 2] {
+    fn line_words(&self) -> [u64; 2] {
         let mut bytes = [0; LINE_MAX];
         self.load(&mut bytes[..self.len()]);
         let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
@@ -84,6 +63,28 @@ impl Payload<'_> {
             Self::User(buffer) => buffer.load(into),
             Self::Own(bytes) => into.copy_from_slice(bytes),
             Self::Lent { bytes, .. } => bytes.buffer().load(into),
+        }
+    }
+}
+
+impl transport::Payload for Payload<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::User(buffer) => buffer.len() as usize,
+            Self::Own(bytes) => bytes.len(),
+            Self::Lent { bytes, .. } => bytes.len(),
+        }
+    }
+
+    #[inline]
+    fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::User(buffer) => buffer.load_to(memory, at),
+            Self::Own(bytes) => memory.write(at, bytes),
+            Self::Lent { bytes, .. } => bytes.load_to(memory, at),
         }
     }
 }
@@ -116,8 +117,8 @@ pub(crate) struct Short {
     /// Where the payload begins, and its length.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// Whether it lies in the line, or in the ring.
-    in_line: bool,
+    /// The line behind it, if it lies in the ring.
+    upto: Option<u64>,
 }
 
 /// What a peer has stored next.
@@ -165,6 +166,27 @@ fn take_half(line: &mut Line, half: &Half, wanted: &Match, into: Piece) -> Taken
         }
         _ => Taken::Unknown,
     }
+}
+
+/// Copies the payload of the next message of a ring, if it is a short one, and wanted, and there is room for all of it. Its tag, and
+/// the payload's length.
+#[inline(always)]
+fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Result<Option<(i32, usize)>> {
+    if !is_eager(found.first) {
+        return Ok(None);
+    }
+    let [first, second, one, two] = inbox.words(found);
+    let (label, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
+    let len = whole - HEAD;
+    if !wanted.takes(&label) || len > into.len() {
+        return Ok(None);
+    }
+    if len > LINE_MAX {
+        into.store_from(inbox.buf(), found.at + HEAD, len)?;
+    } else {
+        into.put_words([one, two], len);
+    }
+    Ok(Some((label.tag, len)))
 }
 
 #[cold]
@@ -394,7 +416,7 @@ impl Connection {
                 && len <= LINE_MAX
                 && line.is_free()
             {
-                line.put(&half_of(*label, payload.words(), len, outbox.records));
+                line.put(&half_of(*label, payload.line_words(), len, outbox.records()));
                 self.traffic.count(Carrier::Line, len);
             } else {
                 outbox.put(message, payload)?;
@@ -488,13 +510,24 @@ impl Connection {
             && len <= LINE_MAX
             && line.is_free()
         {
-            line.put(&half_of(label, piece.words(), len, outbox.records));
+            line.put(&half_of(label, piece.words(), len, outbox.records()));
             self.traffic.count(Carrier::Line, len);
-        } else if outbox.put_piece(label, piece)? {
-            self.traffic.count(Carrier::Ring, len);
         } else {
+            return self.store_piece(label, piece);
+        }
+        self.qp.ring()?;
+        Ok(true)
+    }
+
+    /// Stores a short message of the program's in the ring, if there is room. Whether it has left.
+    #[inline(never)] // so that what goes by the line saves no registers for it
+    fn store_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return Ok(false) };
+        if !outbox.has_room(HEAD + piece.len()) {
             return Ok(false);
         }
+        outbox.put(&Message::Eager { label, answer: None }, &piece)?;
+        self.traffic.count(Carrier::Ring, piece.len());
         self.qp.ring()?;
         Ok(true)
     }
@@ -506,10 +539,10 @@ impl Connection {
     #[inline]
     pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
-        if let Some(half) = line.look(inbox.records) {
+        if let Some(half) = line.look(inbox.records()) {
             return Ok(take_half(line, &half, wanted, into));
         }
-        if !inbox.has_news() {
+        if !inbox.has_record() {
             return Ok(Taken::Nothing);
         }
         self.take_next(wanted, into)
@@ -523,17 +556,15 @@ impl Connection {
     pub(crate) fn take_next(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         // As in `next`: what came by the line before a record of the ring is seen there when the record is.
-        let found = inbox.peek();
+        let found = inbox.peek()?;
         if line.has_news()
-            && let Some(half) = line.look(inbox.records)
+            && let Some(half) = line.look(inbox.records())
         {
             return Ok(take_half(line, &half, wanted, into));
         }
         let Some(found) = found else { return Ok(Taken::Nothing) };
-        let Some((tag, len, tells)) = inbox.take_piece(found, wanted, into)? else {
-            return Ok(Taken::Unknown);
-        };
-        if tells {
+        let Some((tag, len)) = copy_record(inbox, &found, wanted, into)? else { return Ok(Taken::Unknown) };
+        if inbox.pass(found.upto) {
             self.qp.ring()?;
         }
         Ok(Taken::Message { tag, len })
@@ -595,7 +626,7 @@ impl Connection {
             let sges = [self.slots.sge(at, head.len()), *from];
             return self.post(SendOp::Send, Data::Sges(&sges), payload.key());
         }
-        payload.load_to(self.slots.buf(), at + head.len())?;
+        payload.copy_to(self.slots.buf(), at + head.len())?;
         host.charge_copy(len as u64);
         let sge = [self.slots.sge(at, total)];
         self.post(SendOp::Send, Data::Sges(&sge), None)
@@ -624,7 +655,7 @@ impl Connection {
     /// The message that has waited longest, and something by which both copy it; `None` while they copy enough.
     pub(crate) fn next_share(&mut self) -> Option<(Key, Share)> {
         let inbox = self.inbox.as_ref()?;
-        self.words.next(inbox.buf(), WORDS)
+        self.words.next(inbox.buf(), USER_LINE)
     }
 
     /// All of a message is copied.
@@ -643,7 +674,7 @@ impl Connection {
         if !(self.open && self.has_room()) {
             return Ok(Copied::NoRoom);
         }
-        let Some(piece) = copying.share.claim(memory, WORDS, copying.receives) else {
+        let Some(piece) = copying.share.claim(memory, USER_LINE, copying.receives) else {
             return Ok(Copied::Nothing);
         };
         let (here, there) = copying.ends(piece);
@@ -709,7 +740,7 @@ impl Connection {
     /// Whether the peer may have stored another message, or nonsense.
     #[inline]
     pub(crate) fn has_stored(&mut self) -> bool {
-        self.inbox.as_deref_mut().is_some_and(Inbox::has_news)
+        self.inbox.as_deref().is_some_and(Inbox::has_record)
             || self.fast.as_deref_mut().is_some_and(FastPath::has_news)
             || self.line.as_deref().is_some_and(Line::has_news)
     }
@@ -725,28 +756,32 @@ impl Connection {
             return Ok(if has_record { Next::Other } else { Next::Nothing });
         };
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
-        let has_record = inbox.has_news();
+        let found = inbox.peek()?;
         if let Some(line) = &self.line
-            && let Some(half) = line.look(inbox.records)
+            && let Some(half) = line.look(inbox.records())
         {
             let (label, len) = parse_half(&half).ok_or_else(nonsense)?;
             let at = line.place_of(LINE_PAYLOAD);
-            return Ok(Next::Short(Short { label, at, len, in_line: true }));
+            return Ok(Next::Short(Short { label, at, len, upto: None }));
         }
-        if !has_record {
-            return Ok(Next::Nothing);
+        let Some(found) = found else { return Ok(Next::Nothing) };
+        if !is_eager(found.first) {
+            return Ok(Next::Other);
         }
-        let short = |(label, at, len)| Next::Short(Short { label, at, len, in_line: false });
-        Ok(inbox.look()?.map_or(Next::Other, short))
+        let (label, whole) = parse_eager(inbox.words(&found)).ok_or_else(nonsense)?;
+        let (at, len) = (found.at + HEAD, whole - HEAD);
+        Ok(Next::Short(Short { label, at, len, upto: Some(found.upto) }))
     }
 
     /// Is done with a short message that [`Connection::next`] has found.
     #[inline]
     pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
-        if short.in_line {
+        let Some(upto) = short.upto else {
             self.line.as_deref_mut().into_iter().for_each(Line::pass);
-        } else if let Some(inbox) = &mut self.inbox
-            && inbox.pass(short.len)
+            return Ok(());
+        };
+        if let Some(inbox) = &mut self.inbox
+            && inbox.pass(upto)
         {
             self.qp.ring()?;
         }
@@ -757,7 +792,7 @@ impl Connection {
     #[inline]
     pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
         match (&self.line, &self.inbox) {
-            (Some(line), _) if short.in_line => line.memory(),
+            (Some(line), _) if short.upto.is_none() => line.memory(),
             (_, Some(inbox)) => inbox.buf(),
             _ => self.slots.buf(),
         }
@@ -773,19 +808,20 @@ impl Connection {
             let next = if fast.has_news() { Some(fast.take()?) } else { None };
             return Ok(next.map(|(what, upto)| (what, Held::Lines(upto))));
         };
-        let has_record = inbox.has_news();
+        let found = inbox.peek()?;
         if let Some(line) = &mut self.line
-            && let Some(half) = line.look(inbox.records)
+            && let Some(half) = line.look(inbox.records())
         {
             let ((label, len), at) = (parse_half(&half).ok_or_else(nonsense)?, line.place_of(LINE_PAYLOAD));
             line.take();
             let message = Message::Eager { label, answer: None };
             return Ok(Some((Received { message, at, len }, Held::Line)));
         }
-        if !has_record {
-            return Ok(None);
-        }
-        inbox.take().map(|(what, upto)| Some((what, Held::Lines(upto))))
+        let Some(found) = found else { return Ok(None) };
+        let mut message = Message::Credit;
+        let Record { at, len, upto } = inbox.decode(&found, &mut message)?;
+        inbox.take(upto);
+        Ok(Some((Received { message, at, len }, Held::Lines(upto))))
     }
 
     /// Gives back what a message lay in.

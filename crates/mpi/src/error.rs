@@ -127,6 +127,13 @@ impl From<verbs::Error> for Error {
     }
 }
 
+impl From<transport::Malformed> for Error {
+    #[cold]
+    fn from(error: transport::Malformed) -> Self {
+        verbs::Error::from(error).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

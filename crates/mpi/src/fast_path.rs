@@ -1,5 +1,5 @@
 //! [`FastPath`]: messages by RDMA writes into memory of the receiver's, who looks there: no receive is taken, and no completion
-//! waited for. For devices that write the last byte of a write last, and whose memory peers cannot map; those have the `ring`.
+//! waited for. For devices that write the last byte of a write last, and whose memory peers cannot map; those use the ring of [`transport`].
 //!
 //! Each side has a ring of lines for the other's messages, and a copy of the other's ring, which it writes from. Before the ring is a
 //! line in whose first word the peer says how many lines it is done with. A message is a record, in one write: its head, its payload,
@@ -9,11 +9,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use transport::{Offer, Payload as _};
 use verbs::{Access, Buf, Mr, Pd, RemoteAddr, Sge};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};
-use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
+use crate::wire::{HEAD_MAX, MARK, Message, length_of};
 
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -79,14 +80,13 @@ impl FastPath {
 
     /// What the peer needs to write to it.
     pub(crate) fn offer(&self) -> Offer {
-        let RemoteAddr { addr, rkey } = self.inbox.remote(0);
-        Offer { addr, rkey, length: self.inbox.buf().len() as u32 }
+        Offer { at: self.inbox.remote(0), len: self.inbox.buf().len() as u32 }
     }
 
     /// The peer offers its own; whether it is one.
     pub(crate) fn open(&mut self, offer: Offer) -> bool {
-        self.peer = Some(RemoteAddr { addr: offer.addr, rkey: offer.rkey });
-        offer.length as usize == self.inbox.buf().len()
+        self.peer = Some(offer.at);
+        offer.len as usize == self.inbox.buf().len()
     }
 
     /// The memory that payloads lie in.
@@ -183,7 +183,7 @@ impl FastPath {
         let (at, bytes) = (self.at(self.put), lines as usize * LINE);
         let (head, copy) = (message.bytes(len as u16), self.copy.buf());
         copy.write(at, head.as_slice())?;
-        payload.load_to(copy, at + head.as_slice().len())?;
+        payload.copy_to(copy, at + head.as_slice().len())?;
         word(copy, at + bytes - WORD).store(END, Ordering::Relaxed);
         self.put += lines;
         Ok(Stores { mark, at, len: bytes })

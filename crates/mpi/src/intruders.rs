@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use auth::{Attempt, Challenge, Key, OFFER, REQUEST, Refusal};
 use host::world::{self, World};
 use host::{Host, Span};
-use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit};
+use transport::Offer;
+use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit, RemoteAddr};
 
 use crate::address::Address;
 use crate::bootstrap::{Board, Bootstrap as _};
@@ -20,7 +21,7 @@ use crate::process::{Config, Process};
 use crate::strangers::Identity;
 use crate::tool::Gauge;
 use crate::trust::PROTOCOL;
-use crate::wire::{Label, Message, NOT_YET, Offer};
+use crate::wire::{Label, Message, NOT_YET};
 
 /// A program without the key: it speaks to devices of the same kind.
 struct Stranger {
@@ -73,7 +74,7 @@ fn recorded(from: &Process, to: u32) -> [u8; REQUEST] {
     let me = name(from, rank);
     let nonce = from.core().with(|engine| engine.transport.next_nonce());
     let challenge = address(from, to).seed.challenge(PROTOCOL, me, 0);
-    let offer = Offer { addr: 1 << 40, rkey: 5, length: 4096 };
+    let offer = Offer { at: RemoteAddr { addr: 1 << 40, rkey: 5 }, len: 4096 };
     Attempt::new(PROTOCOL, key, (me, name(from, to)), (challenge, nonce), offer.bytes()).request()
 }
 

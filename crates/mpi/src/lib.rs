@@ -29,7 +29,6 @@
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `links`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `trust` | keys that processes share, and the check of connect requests |
-//! | `ring` | messages by stores into the peer's NIC memory, where it can be mapped; beside it is a [`transport::Line`] that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
 //! | `kept` | regions for the next operation on the same memory |
 //! | `share` | long messages that both processes copy, where they can |
@@ -85,7 +84,6 @@ mod process;
 mod protocol;
 mod remote;
 mod request;
-mod ring;
 mod run;
 mod share;
 mod space;

@@ -219,6 +219,23 @@ impl Piece {
     }
 }
 
+impl transport::Payload for Piece {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn words(&self) -> Option<[u64; 2]> {
+        (self.len <= 16).then(|| Self::words(*self))
+    }
+
+    #[inline]
+    fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        self.load_to(memory, at)
+    }
+}
+
 /// No program has memory below this address, as Linux does not map it (`vm.mmap_min_addr`). A lower address is NULL, a constant such as
 /// `MPI_IN_PLACE`, or a displacement from either.
 pub const ADDRESS_MIN: usize = 1 << 16;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use transport::Inbox;
 use verbs::{
     Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Screen,
     Sge, WriteOrder,
@@ -12,7 +13,6 @@ use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
 use crate::kept::Kept;
 use crate::memory::{all_memory, register};
-use crate::ring::Inbox;
 use crate::wire::HEAD_MAX;
 
 /// A device by which peers are reached.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
 use host::{Host, Span};
+use transport::Offer;
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{ADDRESSES_MAX, Address, common_ports};
@@ -24,7 +25,7 @@ use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
 use crate::tool::{Chosen, Traffic};
 use crate::trust::{Door, JobSecret, Keyring, PROTOCOL};
-use crate::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, Offer, STRANGER};
+use crate::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
 /// ended is told of by the device.

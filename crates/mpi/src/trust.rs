@@ -21,7 +21,7 @@ use crate::strangers::Identity;
 use crate::wire::NOT_YET;
 
 /// The protocol of connections between processes. Its magic changes whenever what they say to each other does.
-pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x09" };
+pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x0a" };
 
 impl From<auth::NoRandom> for Error {
     fn from(error: auth::NoRandom) -> Self {

@@ -3,8 +3,7 @@
 //! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
 //! kind. In a ring the length of the whole is in the place of the credits.
 
-use auth::OFFER;
-use transport::Half;
+use transport::{HEADER_MAX, Half, Header, HeaderBytes, LINE_WORDS};
 
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
@@ -153,7 +152,7 @@ const LEAVE: u8 = 15;
 /// The bit that says that the sender of a request waits; the others are the bytes that it brings.
 const WAITS: u32 = 1 << 31;
 
-/// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
+/// Where messages are written by RDMA, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
 
 /// The first two words of a short message whose payload follows, as they lie in a ring; `len` is the whole's.
@@ -178,25 +177,6 @@ pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(Label, usize)> 
         .then(|| (Label { context: u64::from_le(context), tag }, len))
 }
 
-/// A message without payload as bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bytes {
-    bytes: [u8; HEAD_MAX],
-    len: usize,
-}
-
-impl Bytes {
-    /// Those that are sent.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// The first eight of them, as they lie in memory. No message's are zero.
-    pub(crate) fn first_word(&self) -> u64 {
-        u64::from_ne_bytes(part(&self.bytes, 0))
-    }
-}
-
 impl Message {
     /// Bytes before the payload.
     pub(crate) fn head_len(&self) -> usize {
@@ -215,8 +195,8 @@ impl Message {
 
     /// The bytes of this message with `credits` for the peer, or its length.
     #[inline]
-    pub(crate) fn bytes(&self, credits: u16) -> Bytes {
-        let mut bytes = [0; HEAD_MAX];
+    pub(crate) fn bytes(&self, credits: u16) -> HeaderBytes {
+        let mut bytes = [0; HEADER_MAX];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         let (kind, label) = match *self {
             Self::Eager { label, answer: None } => (EAGER, label),
@@ -279,7 +259,7 @@ impl Message {
         put(2, &credits.to_le_bytes());
         put(4, &label.tag.to_le_bytes());
         put(8, &label.context.to_le_bytes());
-        Bytes { bytes, len: self.head_len() }
+        HeaderBytes::new(bytes, self.head_len())
     }
 
     /// The message that `bytes` begin with, of a whole of `len` bytes, and the credits with it. `None` for what nobody says.
@@ -326,6 +306,36 @@ impl Message {
         };
         let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Request { .. });
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
+    }
+}
+
+impl Header for Message {
+    type Short = [u64; 2];
+
+    /// A message whose payload follows, and that asks for no answer.
+    #[inline]
+    fn encode_short(&self) -> Option<[u64; 2]> {
+        if let Self::Eager { label, answer: None } = self { Some(eager_words(*label, 0)) } else { None }
+    }
+
+    #[inline]
+    fn encode(&self) -> HeaderBytes {
+        self.bytes(0)
+    }
+
+    #[inline]
+    fn decode_short(&mut self, line: &[u64; LINE_WORDS], _: usize) -> Option<usize> {
+        let (label, _) = parse_eager([line[0], line[1]])?;
+        *self = Self::Eager { label, answer: None };
+        Some(HEAD)
+    }
+
+    fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize> {
+        let mut head = [0; HEAD_MAX];
+        let known = bytes.len().min(HEAD_MAX);
+        head[..known].copy_from_slice(&bytes[..known]);
+        (*self, _) = Self::parse(&head, total)?;
+        Some(self.head_len())
     }
 }
 
@@ -379,37 +389,6 @@ pub(crate) const STRANGER: &[u8] = b"stranger";
 pub(crate) const NOT_YET: &[u8] = b"not yet";
 /// Reason of a rejection: the process leaves the job and accepts no connection any more.
 pub(crate) const LEFT: &[u8] = b"left";
-
-/// Memory that a process offers its peer to store messages in: the offer of a connect request, and of the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
-    /// Its address.
-    pub(crate) addr: u64,
-    /// The key for it.
-    pub(crate) rkey: u32,
-    /// Its length in bytes, not 0.
-    pub(crate) length: u32,
-}
-
-impl Offer {
-    /// The bytes that are sent for it.
-    pub(crate) fn bytes(&self) -> [u8; OFFER] {
-        let mut bytes = [0; OFFER];
-        bytes[..8].copy_from_slice(&self.addr.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.rkey.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.length.to_le_bytes());
-        bytes
-    }
-
-    /// Parses an offer; `None` for zeros, which offer nothing.
-    pub(crate) fn parse(bytes: &[u8; OFFER]) -> Option<Self> {
-        let (addr, rest) = bytes.split_first_chunk()?;
-        let (rkey, length) = rest.split_first_chunk()?;
-        let length = u32::from_le_bytes(length.try_into().ok()?);
-        let offer = Self { addr: u64::from_le_bytes(*addr), rkey: u32::from_le_bytes(*rkey), length };
-        (length > 0).then_some(offer)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -515,12 +494,6 @@ mod tests {
         }
 
         #[test]
-        fn offers_are_understood(addr in any::<u64>(), rkey in any::<u32>(), length in any::<u32>()) {
-            let offer = Offer { addr, rkey, length };
-            prop_assert_eq!(Offer::parse(&offer.bytes()), (length > 0).then_some(offer));
-        }
-
-        #[test]
         fn halves_are_understood(tag in 0..=i32::MAX, context in any::<u64>(), payload in any::<[u64; 2]>(), len in 0..128_usize) {
             let label = Label { context, tag };
             let half = half_of(label, payload, len, 5);
@@ -532,7 +505,7 @@ mod tests {
         #[test]
         fn no_message_is_an_empty_place_or_a_mark(message in messages(), len in any::<u16>()) {
             let bytes = message.bytes(len);
-            prop_assert!(![0, MARK].contains(&bytes.first_word()));
+            prop_assert!(![0, MARK, 0xff].contains(&u64::from_le_bytes(*bytes.as_slice().first_chunk().expect("a word"))));
             prop_assert_eq!(length_of(&padded(bytes.as_slice())), usize::from(len));
         }
     }

@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::{Header as _, Inbox, Line, Outbox, Record, SHARED_LINE};
+use transport::{Header as _, Inbox, Line, Outbox, Payload as _, Record, SHARED_LINE};
 use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::memory;
@@ -51,27 +51,10 @@ impl Payload<'_> {
     pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
 
     #[inline]
-    fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::User { len, .. } => *len,
-        }
-    }
-
-    #[inline]
     fn load(&self, into: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => into.copy_from_slice(bytes),
             Self::User { region, offset, .. } => memory::load(region, *offset, into),
-        }
-    }
-
-    /// Copies them to a place in memory that NICs reach.
-    #[inline]
-    fn load_to(&self, buf: &Buf, at: usize) -> Result<()> {
-        match self {
-            Self::Bytes(bytes) => buf.write(at, bytes),
-            Self::User { region, offset, len, .. } => memory::load_to(region, *offset, *len, (buf, at)),
         }
     }
 
@@ -87,6 +70,24 @@ impl Payload<'_> {
                 Payload::Bytes(bytes.into())
             }
             Self::Bytes(bytes) => Payload::Bytes(Cow::Owned(bytes.into_owned())),
+        }
+    }
+}
+
+impl transport::Payload for Payload<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::User { len, .. } => *len,
+        }
+    }
+
+    #[inline]
+    fn copy_to(&self, buf: &Buf, at: usize) -> Result<()> {
+        match self {
+            Self::Bytes(bytes) => buf.write(at, bytes),
+            Self::User { region, offset, len, .. } => memory::load_to(region, *offset, *len, (buf, at)),
         }
     }
 }
@@ -392,7 +393,7 @@ impl Connection {
         let way = message.way();
         let room = self.room(way);
         if let Some(outbox) = &mut room.outbox {
-            outbox.put(message, payload.len(), |buf, at| payload.load_to(buf, at))?;
+            outbox.put(message, payload)?;
             return self.qp.ring();
         }
         let slot = way as usize * SLOTS as usize + (room.messages % u64::from(SLOTS)) as usize;
@@ -419,7 +420,7 @@ impl Connection {
         }
         let at = (RECEIVE_DEPTH as usize + slot) * SLOT_BYTES;
         self.slots.buf().write(at, head)?;
-        payload.load_to(self.slots.buf(), at + head.len())?;
+        payload.copy_to(self.slots.buf(), at + head.len())?;
         let sge = [self.slots.sge(at as u64, total as u32)];
         self.post(SendOp::Send, Data::Sges(&sge), signal)
     }

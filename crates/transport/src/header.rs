@@ -9,6 +9,8 @@
 //! The functions are called for each message. They are resolved at compile time, so that a header of a frequent kind goes from the
 //! user's fields into the ring word by word, and back, without a copy in between.
 
+use verbs::{Buf, Result};
+
 /// Words of a cache line.
 pub const LINE_WORDS: usize = 8;
 /// Bytes of the longest header.
@@ -35,6 +37,43 @@ pub trait Header: Sized {
     fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize>;
 }
 
+/// The payload of a message, which the transport copies to its place.
+pub trait Payload {
+    /// Bytes of it.
+    fn len(&self) -> usize;
+
+    /// Whether it has no bytes.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes of one of at most 16, with zeros behind them, as words in memory have them; `None` if it is longer, or if
+    /// [`Payload::copy_to`] is as good.
+    #[inline]
+    fn words(&self) -> Option<[u64; 2]> {
+        None
+    }
+
+    /// Copies all bytes to a place in memory that has room for them.
+    ///
+    /// # Errors
+    /// Those of the memory.
+    fn copy_to(&self, memory: &Buf, at: usize) -> Result<()>;
+}
+
+impl Payload for &[u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline]
+    fn copy_to(&self, memory: &Buf, at: usize) -> Result<()> {
+        memory.write(at, self)
+    }
+}
+
 /// The bytes of a header.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderBytes {
@@ -43,6 +82,12 @@ pub struct HeaderBytes {
 }
 
 impl HeaderBytes {
+    /// The first `len` of these bytes.
+    #[inline]
+    pub fn new(bytes: [u8; HEADER_MAX], len: usize) -> Self {
+        Self { bytes, len: len.min(HEADER_MAX) }
+    }
+
     /// The bytes of these words, each in little-endian order; at most [`HEADER_MAX`] bytes.
     #[inline]
     pub fn of<const N: usize>(words: [u64; N]) -> Self {

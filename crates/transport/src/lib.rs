@@ -5,7 +5,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `header` | [`Header`]: what a user puts in front of a payload |
+//! | `header` | [`Header`], [`Payload`]: what a user sends |
 //! | `ring` | [`Inbox`], [`Outbox`]: messages by stores into the receiver's NIC memory, where the sender can map it |
 //! | `line` | [`Line`]: a cache line that both sides write in turn, for short messages that answer each other |
 
@@ -15,6 +15,6 @@ mod header;
 mod line;
 mod ring;
 
-pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS};
+pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{Half, Line};
-pub use ring::{CONTROL_LINES, Inbox, Offer, Outbox, Record, SHARED_LINE};
+pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
