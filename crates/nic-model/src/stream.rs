@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use host::world::{Actor, ActorId, Node, Timeline};
-use host::{Span, Time};
+use host::{Rng, Span, Time};
 
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,19 +122,8 @@ impl Flow {
 #[derive(Debug)]
 struct State {
     flows: [Flow; 2],
-    random: u64,
+    random: Rng,
     reset: bool,
-}
-
-impl State {
-    /// A number below `n`, from SplitMix64; 0 if `n` is.
-    fn below(&mut self, n: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).checked_rem(n).unwrap_or(0)
-    }
 }
 
 /// The network between two ends.
@@ -160,7 +149,7 @@ pub struct Stream {
 #[must_use]
 pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
-    let state = State { flows: ways.map(Flow::new), random: seed, reset: false };
+    let state = State { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
     // Set once, here.
@@ -266,8 +255,8 @@ impl Wire {
 
     /// A segment leaves.
     fn on_leave(&self, state: &mut State, now: Time, number: usize) {
-        let cut = 1 + state.below(state.flows[number].way.segment as u64) as usize;
-        let jitter = Span::from_ps(state.below(state.flows[number].way.jitter.as_ps() + 1));
+        let cut = 1 + state.random.below(state.flows[number].way.segment as u64) as usize;
+        let jitter = Span::from_ps(state.random.below(state.flows[number].way.jitter.as_ps() + 1));
         let flow = &mut state.flows[number];
         flow.leaving = false;
         if !flow.can_leave() {

@@ -1,38 +1,30 @@
 //! [`Faults`]: what goes wrong on purpose: packets lost and delayed, receivers that stand still, cables cut, machines that die.
 //! All of it follows from the world's seed.
 
-use host::{Span, Time};
+use host::{Rng, Span, Time};
 
 use super::agenda::Agenda;
 use super::event::Event;
 use crate::machine::{self, Params};
 use crate::parts::{ns, us};
 
-/// Random numbers (SplitMix64): the same for the same seed.
-#[derive(Clone, Copy, Debug)]
-struct Chance(u64);
+/// Random numbers that decide faults.
+#[derive(Clone, Debug)]
+struct Chance(Rng);
 
 impl Chance {
     fn new(seed: u64) -> Self {
-        Self(seed ^ 0x6e69_635f_6d6f_6465)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(Rng::new(seed ^ 0x6e69_635f_6d6f_6465))
     }
 
     /// Whether something that happens so many times in a million happens now. Draws nothing for never.
     fn ppm(&mut self, ppm: f64) -> bool {
-        ppm > 0.0 && self.next() % 1_000_000 < ppm as u64
+        ppm > 0.0 && self.0.below(1_000_000) < ppm as u64
     }
 
     /// A time up to so many nanoseconds.
     fn up_to_ns(&mut self, limit: f64) -> Span {
-        if limit <= 0.0 { Span::ZERO } else { Span::from_ps(self.next() % (ns(limit).as_ps() + 1)) }
+        if limit <= 0.0 { Span::ZERO } else { Span::from_ps(self.0.below(ns(limit).as_ps() + 1)) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each seed does: how the two ends are set up, what they ask of each other, and what goes wrong.
 
-use host::Span;
+use host::{Rng, Span};
 use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
 use iwarp::rdmap::{AtomicOp, ReadRequest};
 use iwarp::terminate::TerminateCode;
@@ -16,39 +16,6 @@ pub(crate) const PASSING: u32 = 0x1000;
 pub(crate) const READABLE_LEN: usize = 20_000;
 /// What ends each program.
 pub(crate) const BYE: &[u8] = b"good bye";
-
-/// Random numbers (SplitMix64).
-#[derive(Clone)]
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// True once in `n` times.
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
-        bytes.truncate(len);
-        bytes
-    }
-}
 
 /// A request of an end.
 #[derive(Clone, Debug)]
@@ -126,12 +93,12 @@ pub(crate) struct Plan {
 
 /// What is readable at an end.
 pub(crate) fn readable(seed: u64, end: usize) -> Vec<u8> {
-    Rng(seed ^ 0xbeef ^ (end as u64) << 32).bytes(READABLE_LEN)
+    Rng::new(seed ^ 0xbeef ^ (end as u64) << 32).bytes(READABLE_LEN)
 }
 
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut trouble = trouble(&mut rng);
         let v2 = !rng.one_in(4) || matches!(trouble, Trouble::Old | Trouble::Shaken(..));
         let depths = [0, 1, 2, 5, 16];
@@ -141,12 +108,12 @@ impl Plan {
         let initiator = InitiatorConfig {
             revision: if v2 { Revision::V2 } else { Revision::V1 },
             crc,
-            ird: rng.pick(&depths),
-            ord: rng.pick(&depths),
+            ird: *rng.one_of(&depths),
+            ord: *rng.one_of(&depths),
             peer_to_peer: if v2 && all_first_messages {
                 RtrSet::all()
             } else if v2 && !rng.one_in(3) {
-                RtrSet::from_bits_truncate(rng.next() as u8)
+                RtrSet::from_bits_truncate(rng.next_u64() as u8)
             } else {
                 RtrSet::empty()
             },
@@ -158,7 +125,8 @@ impl Plan {
             crc: rng.one_in(3),
             ..ResponderConfig::default()
         };
-        let accept = Accept { ird: rng.pick(&depths), ord: rng.pick(&depths), private_data: rng.bytes(5) };
+        let accept =
+            Accept { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
         if initiator.peer_to_peer == RtrSet::READ
             && initiator.ord.min(accept.ird) == 0
             && !matches!(trouble, Trouble::Old | Trouble::Reject | Trouble::Shaken(..) | Trouble::Hit(..))
@@ -171,7 +139,7 @@ impl Plan {
         let (initiator, accept) = if v2 && !again { (initiator, accept) } else { even(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
         let mut ways = [way(&mut rng), way(&mut rng)];
-        let (queue, read) = (rng.pick(&[1, 2, 8, 64]), rng.pick(&[1, 13, 500, 4096, 65_536]));
+        let (queue, read) = (*rng.one_of(&[1, 2, 8, 64]), *rng.one_of(&[1, 13, 500, 4096, 65_536]));
         // Byte by byte, much would only take long.
         let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
@@ -182,10 +150,10 @@ impl Plan {
         }
         let mut ways_again = [way(&mut rng), way(&mut rng)];
         if let Trouble::Shaken(end, _) = trouble {
-            ways_again[end].reset_at = Some(rng.pick(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
+            ways_again[end].reset_at = Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
         }
-        let ask_every = rng.pick(&[1, 2, 5]);
-        let mulpdu = [0; 2].map(|_| rng.pick(&[128, 200, 536, 1452, 8952, u16::MAX]));
+        let ask_every = *rng.one_of(&[1, 2, 5]);
+        let mulpdu = [0; 2].map(|_| *rng.one_of(&[128, 200, 536, 1452, 8952, u16::MAX]));
         Self {
             initiator,
             responder,
@@ -217,10 +185,10 @@ fn even(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept)
 fn trouble(rng: &mut Rng) -> Trouble {
     let end = rng.below(2) as usize;
     match rng.below(26) {
-        20..=22 => Trouble::Hit(end, rng.pick(&[60, 300, 3000, 30_000]) * rng.below(100) / 100),
+        20..=22 => Trouble::Hit(end, *rng.one_of(&[60, 300, 3000, 30_000]) * rng.below(100) / 100),
         23 | 24 => Trouble::Shaken(end, 1 + rng.below(if end == 0 { 24 } else { 30 })),
-        0..=3 => Trouble::Reset(end, 1 + rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
-        4..=6 => Trouble::Flip(end, rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        0..=3 => Trouble::Reset(end, 1 + *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        4..=6 => Trouble::Flip(end, *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
         7 => Trouble::Quit(end, rng.below(20) as usize),
         8..=11 => Trouble::Breach(end),
         12 if rng.one_in(2) => Trouble::Reject,
@@ -231,16 +199,16 @@ fn trouble(rng: &mut Rng) -> Trouble {
 }
 
 fn way(rng: &mut Rng) -> Way {
-    let segment = rng.pick(&[1, 5, 100, 1460, 9000]);
+    let segment = *rng.one_of(&[1, 5, 100, 1460, 9000]);
     // Tiny pieces of everything would only be slow.
-    let receive_buffer = rng.pick(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
+    let receive_buffer = *rng.one_of(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
     Way {
         segment,
-        send_buffer: rng.pick(&[1, 100, 4096, 65_536]),
+        send_buffer: *rng.one_of(&[1, 100, 4096, 65_536]),
         receive_buffer,
-        delay: Span::from_ns(rng.pick(&[0, 500, 5_000])),
-        jitter: Span::from_ns(rng.pick(&[0, 100, 20_000])),
-        ps_per_byte: rng.pick(&[0, 80, 800]),
+        delay: Span::from_ns(*rng.one_of(&[0, 500, 5_000])),
+        jitter: Span::from_ns(*rng.one_of(&[0, 100, 20_000])),
+        ps_per_byte: *rng.one_of(&[0, 80, 800]),
         reset_at: None,
     }
 }
@@ -281,7 +249,7 @@ struct Maker<'a> {
 
 fn program(rng: &mut Rng, ask: Ask) -> Program {
     let Ask { seed, end, longest, reads, breach } = ask;
-    let count = rng.pick(&[1, 4, 12, 30]);
+    let count = *rng.one_of(&[1, 4, 12, 30]);
     let breach_at = breach.then(|| rng.below(count));
     let program = Program { steps: Vec::new(), writable: 0, receives: Vec::new(), passing: 0 };
     let readable = readable(seed, 1 - end);
@@ -329,14 +297,14 @@ impl Maker<'_> {
             self.program.passing += 1;
             PASSING + self.program.passing - 1
         });
-        let spare = self.rng.pick(&[0, 0, 1, 100]);
+        let spare = *self.rng.one_of(&[0, 0, 1, 100]);
         self.program.receives.push(len + spare);
         let data = self.rng.bytes(len);
         self.add(OpKind::Send { len: 0, solicited, invalidate }, data, Vec::new());
     }
 
     fn immediate(&mut self) {
-        let data = self.rng.next().to_be_bytes();
+        let data = self.rng.next_u64().to_be_bytes();
         self.program.receives.push(self.rng.below(9) as usize);
         let solicited = self.rng.one_in(2);
         self.add(OpKind::Immediate { data, solicited }, Vec::new(), Vec::new());
@@ -347,7 +315,7 @@ impl Maker<'_> {
         let from = self.rng.below((READABLE_LEN - len) as u64 + 1);
         let brings = self.readable[from as usize..][..len].to_vec();
         let request = ReadRequest {
-            sink_stag: self.rng.next() as u32 | 1,
+            sink_stag: self.rng.next_u64() as u32 | 1,
             sink_to: self.rng.below(1 << 50),
             len: len as u32,
             source_stag: READABLE.0,
@@ -358,11 +326,14 @@ impl Maker<'_> {
 
     fn atomic(&mut self) {
         let op = if self.rng.one_in(2) {
-            AtomicOp::FetchAdd { add: self.rng.next(), mask: if self.rng.one_in(2) { 0 } else { 1 << 31 } }
+            AtomicOp::FetchAdd {
+                add: self.rng.next_u64(),
+                mask: if self.rng.one_in(2) { 0 } else { 1 << 31 },
+            }
         } else {
-            let compare = if self.rng.one_in(2) { self.counter } else { self.rng.next() };
-            let compare_mask = self.rng.pick(&[u64::MAX, u64::MAX, 0xff]);
-            let (swap, swap_mask) = (self.rng.next(), self.rng.pick(&[u64::MAX, 0xffff_0000]));
+            let compare = if self.rng.one_in(2) { self.counter } else { self.rng.next_u64() };
+            let compare_mask = *self.rng.one_of(&[u64::MAX, u64::MAX, 0xff]);
+            let (swap, swap_mask) = (self.rng.next_u64(), *self.rng.one_of(&[u64::MAX, 0xffff_0000]));
             AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask }
         };
         let brings = self.counter.to_ne_bytes().to_vec();

@@ -9,7 +9,7 @@ use conformance::shared::{self, Crowd};
 use conformance::traffic::{self, Traffic};
 use nic_model::Config;
 use verbs::host::world::{self, Ended, Factory, Failure, World};
-use verbs::host::{Host, Span};
+use verbs::host::{Host, Rng, Span};
 use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
@@ -67,19 +67,6 @@ pub(crate) fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device
     rails::open(cards, &RailsConfig { stripe_min: 4096, engine, ..RailsConfig::default() }).expect("rails")
 }
 
-/// Random numbers (SplitMix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// What goes over the rails in a storm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
@@ -95,7 +82,7 @@ pub(crate) enum Load {
 /// # Errors
 /// What was wrong, in words.
 pub(crate) fn storm(seed: u64, load: Load, factory: Factory) -> Result<(Ended, u32), String> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let machine = ["connectx-multihca", "connectx-multiport"][rng.below(2) as usize];
     let mut pair = Pair { seed, factory, ..Pair::new(machine) };
     let mut set = |key, value: u64| pair.options.push((key, value.to_string()));

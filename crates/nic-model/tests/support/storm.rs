@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use nic_model::Config;
 use verbs::host::world::{self, Ended, Factory, World};
-use verbs::host::{Host, Span, Time};
+use verbs::host::{Host, Rng, Span, Time};
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, RemoteAddr,
     SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus,
@@ -32,35 +32,14 @@ const PATIENCE: Span = Span::from_secs(30);
 /// Until a connection that is not answered is given up.
 const ANSWER: Span = Span::from_ms(200);
 
-/// Random numbers (SplitMix64).
-#[derive(Clone)]
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 /// Bytes that tell connection, number and place.
 fn pattern(connection: usize, number: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng((connection as u64) << 32 | number);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
+    Rng::new((connection as u64) << 32 | number).bytes(len)
 }
 
 /// How long request `number` of a connection is.
 fn length(seed: u64, connection: usize, number: u64) -> usize {
-    let mut rng = Rng(seed ^ (connection as u64) << 40 ^ number << 8);
+    let mut rng = Rng::new(seed ^ (connection as u64) << 40 ^ number << 8);
     match rng.below(4) {
         0 => rng.below(65) as usize,
         1 => 2048 - 32 + rng.below(64) as usize,
@@ -70,7 +49,7 @@ fn length(seed: u64, connection: usize, number: u64) -> usize {
 
 /// What goes wrong in the world of this seed.
 fn weather(seed: u64) -> Vec<(&'static str, String)> {
-    let mut rng = Rng(seed ^ 0x5eed);
+    let mut rng = Rng::new(seed ^ 0x5eed);
     let mut options = Vec::new();
     let mut set = |key, value: u64| options.push((key, value.to_string()));
     if rng.below(2) == 0 {
@@ -338,7 +317,7 @@ impl Client {
     fn open(host: &Host, config: &Config, seed: u64) -> Self {
         let faults = config.machine.params.faults;
         let fair = faults.cut_us == 0.0 && faults.death_us == 0.0;
-        Self { side: Side::open(host, config), seed, rng: Rng(seed), fair, ended: Vec::new() }
+        Self { side: Side::open(host, config), seed, rng: Rng::new(seed), fair, ended: Vec::new() }
     }
 
     fn run(&mut self, done: &Marks) {
