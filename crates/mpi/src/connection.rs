@@ -13,7 +13,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use transport::{Found, Half, Inbox, Line, Offer, Outbox, Payload as _, Record, SHARED_LINE, USER_LINE};
+use transport::{
+    DuplexLine, Found, Inbox, LineMessage, Offer, Outbox, Payload as _, Record, SHARED_LINE, USER_LINE,
+};
 use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
@@ -25,7 +27,8 @@ use crate::share::{Copying, Share, Words};
 use crate::table::Key;
 use crate::tool::{Carrier, Traffic};
 use crate::wire::{
-    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, half_of, is_eager, parse_eager, parse_half,
+    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, is_eager, line_message, parse_eager,
+    parse_line,
 };
 
 /// Data that go with a message.
@@ -117,7 +120,7 @@ pub(crate) struct Short {
     /// Where the payload begins, and its length.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// The line behind it, if it lies in the ring.
+    /// The line after it, if it is in the ring.
     upto: Option<u64>,
 }
 
@@ -157,11 +160,11 @@ pub(crate) enum Copied {
 
 /// Takes the message that a line has, if it is wanted and there is room for all of it.
 #[inline(always)]
-fn take_half(line: &mut Line, half: &Half, wanted: &Match, into: Piece) -> Taken {
-    match parse_half(half) {
+fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into: Piece) -> Taken {
+    match parse_line(message) {
         Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
-            into.put_words([half.words[LINE_PAYLOAD], half.words[LINE_PAYLOAD + 1]], len);
-            line.pass();
+            into.put_words([message.words[LINE_PAYLOAD], message.words[LINE_PAYLOAD + 1]], len);
+            line.consume();
             Taken::Message { tag: label.tag, len }
         }
         _ => Taken::Unknown,
@@ -234,7 +237,7 @@ pub(crate) struct Connection {
     /// Writes ring, where the fast path is and they do not without.
     rings: bool,
     /// There if both boxes are, which they are on an open connection only.
-    line: Option<Box<Line>>,
+    line: Option<Box<DuplexLine>>,
     /// What this side's memory has for long messages that both copy.
     words: Words,
     /// Whether the line is in this side's memory.
@@ -346,7 +349,7 @@ impl Connection {
         self.outbox = outbox.map(Box::new);
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
-            self.line = Some(Box::new(Line::new(memory, SHARED_LINE, self.is_lower)?));
+            self.line = Some(Box::new(DuplexLine::new(memory, SHARED_LINE, self.is_lower)?));
         }
         self.grant(host)
     }
@@ -416,7 +419,7 @@ impl Connection {
                 && len <= LINE_MAX
                 && line.is_free()
             {
-                line.put(&half_of(*label, payload.line_words(), len, outbox.records()));
+                line.put(&line_message(*label, payload.line_words(), len, outbox.records()));
                 self.traffic.count(Carrier::Line, len);
             } else {
                 outbox.put(message, payload)?;
@@ -468,13 +471,13 @@ impl Connection {
     }
 
     fn acknowledge_line(&mut self) {
-        self.line.as_deref_mut().into_iter().for_each(Line::acknowledge);
+        self.line.as_deref_mut().into_iter().for_each(DuplexLine::acknowledge);
     }
 
     /// Whether this side has left, and its memory may hold a message that the peer has not read. False if the peer has left as well.
     pub(crate) fn is_needed(&mut self) -> bool {
         let is_here = self.leaving == Leaving::Stored && self.is_lower;
-        let waits = is_here && self.line.as_ref().is_some_and(|line| line.is_held());
+        let waits = is_here && self.line.as_ref().is_some_and(|line| line.is_unacknowledged());
         while waits && let Ok(Some((what, _))) = self.stored() {
             if what.message == Message::Leave {
                 self.left();
@@ -510,7 +513,7 @@ impl Connection {
             && len <= LINE_MAX
             && line.is_free()
         {
-            line.put(&half_of(label, piece.words(), len, outbox.records()));
+            line.put(&line_message(label, piece.words(), len, outbox.records()));
             self.traffic.count(Carrier::Line, len);
         } else {
             return self.store_piece(label, piece);
@@ -520,7 +523,7 @@ impl Connection {
     }
 
     /// Stores a short message of the program's in the ring, if there is room. Whether it has left.
-    #[inline(never)] // so that what goes by the line saves no registers for it
+    #[inline(never)] // so that sends by the line save no registers for it
     fn store_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
         let Some(outbox) = &mut self.outbox else { return Ok(false) };
         if !outbox.has_room(HEAD + piece.len()) {
@@ -539,8 +542,8 @@ impl Connection {
     #[inline]
     pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
-        if let Some(half) = line.look(inbox.records()) {
-            return Ok(take_half(line, &half, wanted, into));
+        if let Some(short) = line.poll(inbox.records()) {
+            return Ok(take_line(line, &short, wanted, into));
         }
         if !inbox.has_record() {
             return Ok(Taken::Nothing);
@@ -557,14 +560,14 @@ impl Connection {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         // As in `next`: what came by the line before a record of the ring is seen there when the record is.
         let found = inbox.peek()?;
-        if line.has_news()
-            && let Some(half) = line.look(inbox.records())
+        if line.has_message()
+            && let Some(short) = line.poll(inbox.records())
         {
-            return Ok(take_half(line, &half, wanted, into));
+            return Ok(take_line(line, &short, wanted, into));
         }
         let Some(found) = found else { return Ok(Taken::Nothing) };
         let Some((tag, len)) = copy_record(inbox, &found, wanted, into)? else { return Ok(Taken::Unknown) };
-        if inbox.pass(found.upto) {
+        if inbox.consume(found.upto) {
             self.qp.ring()?;
         }
         Ok(Taken::Message { tag, len })
@@ -742,7 +745,7 @@ impl Connection {
     pub(crate) fn has_stored(&mut self) -> bool {
         self.inbox.as_deref().is_some_and(Inbox::has_record)
             || self.fast.as_deref_mut().is_some_and(FastPath::has_news)
-            || self.line.as_deref().is_some_and(Line::has_news)
+            || self.line.as_deref().is_some_and(DuplexLine::has_message)
     }
 
     /// What the peer has stored next.
@@ -758,10 +761,10 @@ impl Connection {
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
         let found = inbox.peek()?;
         if let Some(line) = &self.line
-            && let Some(half) = line.look(inbox.records())
+            && let Some(short) = line.poll(inbox.records())
         {
-            let (label, len) = parse_half(&half).ok_or_else(nonsense)?;
-            let at = line.place_of(LINE_PAYLOAD);
+            let (label, len) = parse_line(&short).ok_or_else(nonsense)?;
+            let at = line.offset_of(LINE_PAYLOAD);
             return Ok(Next::Short(Short { label, at, len, upto: None }));
         }
         let Some(found) = found else { return Ok(Next::Nothing) };
@@ -777,11 +780,11 @@ impl Connection {
     #[inline]
     pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
         let Some(upto) = short.upto else {
-            self.line.as_deref_mut().into_iter().for_each(Line::pass);
+            self.line.as_deref_mut().into_iter().for_each(DuplexLine::consume);
             return Ok(());
         };
         if let Some(inbox) = &mut self.inbox
-            && inbox.pass(upto)
+            && inbox.consume(upto)
         {
             self.qp.ring()?;
         }
@@ -810,9 +813,9 @@ impl Connection {
         };
         let found = inbox.peek()?;
         if let Some(line) = &mut self.line
-            && let Some(half) = line.look(inbox.records())
+            && let Some(short) = line.poll(inbox.records())
         {
-            let ((label, len), at) = (parse_half(&half).ok_or_else(nonsense)?, line.place_of(LINE_PAYLOAD));
+            let ((label, len), at) = (parse_line(&short).ok_or_else(nonsense)?, line.offset_of(LINE_PAYLOAD));
             line.take();
             let message = Message::Eager { label, answer: None };
             return Ok(Some((Received { message, at, len }, Held::Line)));
@@ -836,7 +839,7 @@ impl Connection {
                 Ok(())
             }
             (Held::Line, _) => {
-                self.line.as_deref_mut().into_iter().for_each(Line::release);
+                self.line.as_deref_mut().into_iter().for_each(DuplexLine::release);
                 if !self.open {
                     self.acknowledge_line();
                 }

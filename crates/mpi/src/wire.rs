@@ -3,7 +3,7 @@
 //! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
 //! kind. In a ring the length of the whole is in the place of the credits.
 
-use transport::{HEADER_MAX, Half, Header, HeaderBytes, LINE_WORDS};
+use transport::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, LineMessage};
 
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
@@ -341,20 +341,21 @@ impl Header for Message {
 
 /// Bytes of the longest payload that goes by a line.
 pub(crate) const LINE_MAX: usize = 16;
-/// The first word of a half that has payload.
+/// The first word of a line's message that has payload.
 pub(crate) const LINE_PAYLOAD: usize = 1;
 
-/// A short message as a half of a [line](transport::Line) says it: its kind is the length of the payload, which is in two words.
+/// A short message as one of a [line](transport::DuplexLine). Its kind is the length of the payload, which is in two words.
 #[inline]
-pub(crate) fn half_of(label: Label, payload: [u64; 2], len: usize, records: u16) -> Half {
+pub(crate) fn line_message(label: Label, payload: [u64; 2], len: usize, records: u16) -> LineMessage {
     let words = [label.context, payload[0], payload[1]];
-    Half { kind: len as u8, records, label: label.tag as u32, words }
+    LineMessage { kind: len as u8, records, label: label.tag as u32, words }
 }
 
-/// What a half says: what its message matches, and the length of its payload; `None` for what nobody says.
+/// Parses a message of a line: its label, and the length of its payload; `None` for what no process of this version sends.
 #[inline]
-pub(crate) fn parse_half(half: &Half) -> Option<(Label, usize)> {
-    let (label, len) = (Label { context: half.words[0], tag: half.label as i32 }, usize::from(half.kind));
+pub(crate) fn parse_line(message: &LineMessage) -> Option<(Label, usize)> {
+    let (label, len) =
+        (Label { context: message.words[0], tag: message.label as i32 }, usize::from(message.kind));
     (label.tag >= 0 && len <= LINE_MAX).then_some((label, len))
 }
 
@@ -494,12 +495,12 @@ mod tests {
         }
 
         #[test]
-        fn halves_are_understood(tag in 0..=i32::MAX, context in any::<u64>(), payload in any::<[u64; 2]>(), len in 0..128_usize) {
+        fn line_messages_are_parsed_as_made(tag in 0..=i32::MAX, context in any::<u64>(), payload in any::<[u64; 2]>(), len in 0..128_usize) {
             let label = Label { context, tag };
-            let half = half_of(label, payload, len, 5);
-            prop_assert_eq!(parse_half(&half), (len <= LINE_MAX).then_some((label, len)));
-            prop_assert_eq!(&half.words[LINE_PAYLOAD..], &payload[..]);
-            prop_assert_eq!(parse_half(&half_of(Label { tag: -1 - tag, ..label }, payload, 8, 5)), None);
+            let message = line_message(label, payload, len, 5);
+            prop_assert_eq!(parse_line(&message), (len <= LINE_MAX).then_some((label, len)));
+            prop_assert_eq!(&message.words[LINE_PAYLOAD..], &payload[..]);
+            prop_assert_eq!(parse_line(&line_message(Label { tag: -1 - tag, ..label }, payload, 8, 5)), None);
         }
 
         #[test]

@@ -4,7 +4,7 @@
 //! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
 //! room of their own, and what comes one way is taken whatever waits on the other.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`Line`]); otherwise they are sent. A side does one or
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`DuplexLine`]); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
 //!
 //! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::{Header as _, Inbox, Line, Outbox, Payload as _, Record, SHARED_LINE};
+use transport::{DuplexLine, Header as _, Inbox, Outbox, Payload as _, Record, SHARED_LINE};
 use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::memory;
@@ -22,7 +22,8 @@ use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::wire::{
-    Credits, HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, half_of, parse_half,
+    Credits, HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, line_message,
+    parse_line,
 };
 
 /// Bytes of data that come along with a message at most; others are fetched.
@@ -185,7 +186,7 @@ pub(crate) struct Connection {
     slots: Mr,
     rooms: [Room; 2],
     /// Where both ends can map memory of each other's.
-    line: Option<Line>,
+    line: Option<DuplexLine>,
     offered: Option<Offers>,
     number: u64,
     inline_max: usize,
@@ -256,7 +257,7 @@ impl Connection {
             let [to_requests, to_answers] = &mut self.rooms;
             if let Some(inbox) = &to_requests.inbox {
                 let memory = if self.is_active { inbox.buf() } else { requests.buf() };
-                self.line = Some(Line::new(memory, SHARED_LINE, self.is_active)?);
+                self.line = Some(DuplexLine::new(memory, SHARED_LINE, self.is_active)?);
             }
             (to_requests.outbox, to_answers.outbox) = (Some(requests), Some(answers));
         }
@@ -325,9 +326,9 @@ impl Connection {
         if !line.is_free() || !fits_line(message, len) {
             return false;
         }
-        let half = half_of(message, len, outbox.records(), |data| payload.load(data));
-        half.iter().for_each(|half| line.put(half));
-        half.is_some()
+        let short = line_message(message, len, outbox.records(), |data| payload.load(data));
+        short.iter().for_each(|short| line.put(short));
+        short.is_some()
     }
 
     /// Reads or writes the peer's memory, now or when there is room.
@@ -491,7 +492,8 @@ impl Connection {
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
         let [room, _] = &self.rooms;
-        room.inbox.as_ref().is_some_and(Inbox::has_record) || self.line.as_ref().is_some_and(Line::has_news)
+        room.inbox.as_ref().is_some_and(Inbox::has_record)
+            || self.line.as_ref().is_some_and(DuplexLine::has_message)
     }
 
     /// The memory that messages lie in.
@@ -520,12 +522,12 @@ impl Connection {
             let has_record = inbox.has_record();
             if way == VirtualChannel::Request
                 && let Some(line) = &self.line
-                && let Some(half) = line.look(inbox.records())
+                && let Some(short) = line.poll(inbox.records())
             {
-                let (len, at) = (parse_half(&half, message), line.place_of(LINE_DATA));
+                let (len, at) = (parse_line(&short, message), line.offset_of(LINE_DATA));
                 return Ok(Some(Arrived { at, len, way, held: Held::Line }));
             }
-            if has_record && let Some(Record { at, len, upto }) = inbox.look(message)? {
+            if has_record && let Some(Record { at, len, upto }) = inbox.poll(message)? {
                 let arrived = Arrived { at, len, way, held: Held::Record(upto) };
                 return if message.way() == way { Ok(Some(arrived)) } else { Err(nonsense()) };
             }
@@ -544,13 +546,13 @@ impl Connection {
     pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
         let room = self.room(arrived.way);
         match arrived.held {
-            Held::Record(upto) => match room.inbox.as_mut().is_some_and(|inbox| inbox.pass(upto)) {
+            Held::Record(upto) => match room.inbox.as_mut().is_some_and(|inbox| inbox.consume(upto)) {
                 true => self.qp.ring(),
                 false => Ok(()),
             },
             Held::Slot(slot) => self.pass_slot(slot, arrived.way),
             Held::Line => {
-                self.line.iter_mut().for_each(Line::pass);
+                self.line.iter_mut().for_each(DuplexLine::consume);
                 Ok(())
             }
         }

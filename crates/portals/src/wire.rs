@@ -13,7 +13,7 @@ use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::event::{Fail, List};
 use crate::message::{AckReq, Action, Answer, Request};
 use crate::process::Process;
-use transport::{Half, Header, HeaderBytes, LINE_WORDS, Offer};
+use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage, Offer};
 use verbs::RemoteAddr;
 
 /// Bytes of the longest message without data.
@@ -380,11 +380,12 @@ fn parse_request(
     Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
-/// Bytes of data that go by a line, and the word of a half that has them.
+/// Bytes of data that go by a line, and the word of its message that has them.
 const LINE_MAX: usize = 8;
 pub(crate) const LINE_DATA: usize = 2;
 
-/// Whether a message with so many bytes of data can be told by a [line](transport::Line): a short put of which nobody is told at its initiator.
+/// Whether a message with `data` bytes can go by a [line](transport::DuplexLine): a short put that completes without an event at its
+/// initiator.
 #[inline]
 pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
     let Message::Request { request, exposed: None, .. } = message else { return false };
@@ -393,34 +394,34 @@ pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
     is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
 }
 
-/// The half of a line for a message that [`fits_line`], behind so many records; `load` gives its data.
+/// The line's message for a request that [`fits_line`]; `records` of the ring come before it, and `load` copies its data.
 #[inline]
-pub(crate) fn half_of(
+pub(crate) fn line_message(
     message: &Message,
     len: usize,
     records: u16,
     load: impl FnOnce(&mut [u8]),
-) -> Option<Half> {
+) -> Option<LineMessage> {
     let Message::Request { interface, request, .. } = message else { return None };
     let mut data = [0; LINE_MAX];
     load(&mut data[..len]);
     let who = pair(request.initiator.nid, request.uid);
     let words = [request.match_bits, who, u64::from_ne_bytes(data)];
-    Some(Half { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
+    Some(LineMessage { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
 }
 
-/// Writes what a half says to where the caller keeps it; how many bytes of data it has. More than there can be are as many: what a peer says that lies harms nobody else.
+/// Parses a message of a line into `message`, and returns its bytes of data. A number of bytes that is too large is cut to the most.
 #[inline]
-pub(crate) fn parse_half(half: &Half, message: &mut Message) -> usize {
-    let (interface, len) = (half.kind >> 4 & 3, usize::from(half.kind & 15).min(LINE_MAX));
-    let [match_bits, who, _] = half.words;
+pub(crate) fn parse_line(short: &LineMessage, message: &mut Message) -> usize {
+    let (interface, len) = (short.kind >> 4 & 3, usize::from(short.kind & 15).min(LINE_MAX));
+    let [match_bits, who, _] = short.words;
     let request = Request {
         operation: 0,
         action: Action::Put,
         ack: AckReq::None,
         initiator: Process::rank(who as u32),
         uid: (who >> 32) as u32,
-        pt_index: half.label & u32::from(u16::MAX),
+        pt_index: short.label & u32::from(u16::MAX),
         match_bits,
         remote_offset: 0,
         length: len as u64,
@@ -451,21 +452,21 @@ mod tests {
         Message::Request { interface: number as u8 % 4, request, exposed: None }
     }
 
-    /// Goal: what a half says is what was to be said, and whatever it says, its data are inside it.
+    /// Goal: a message is parsed as it was made, and whatever a peer stores, its data are inside the line.
     #[test]
-    fn halves_are_understood() {
+    fn line_messages_are_parsed_as_made() {
         for number in 0..1000 {
             let (message, len) = (short_put(number), (number % 9) as usize);
-            let half = half_of(&message, len, 3, |data| data.fill(number as u8)).expect("a request");
-            assert!(fits_line(&message, len) && half.records == 3 && half.kind < 128);
+            let short = line_message(&message, len, 3, |data| data.fill(number as u8)).expect("a request");
+            assert!(fits_line(&message, len) && short.records == 3 && short.kind < 128);
             let mut said = Message::Credit;
-            assert_eq!((parse_half(&half, &mut said), said), (len, message));
-            assert_eq!(half.words[LINE_DATA].to_ne_bytes()[..len], vec![number as u8; len]);
+            assert_eq!((parse_line(&short, &mut said), said), (len, message));
+            assert_eq!(short.words[LINE_DATA].to_ne_bytes()[..len], vec![number as u8; len]);
         }
         for kind in 0..128 {
             let mut message = Message::Credit;
-            let half = Half { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] };
-            let len = parse_half(&half, &mut message);
+            let short = LineMessage { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] };
+            let len = parse_line(&short, &mut message);
             assert!(len <= LINE_MAX && fits_line(&message, len));
         }
     }

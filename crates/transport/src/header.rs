@@ -18,7 +18,7 @@ pub const HEADER_MAX: usize = 128;
 
 /// A message without its payload.
 pub trait Header: Sized {
-    /// The words of a header of the frequent kind: an array of at most [`LINE_WORDS`] of them.
+    /// The words of a header of the frequent kind: an array of 1 to [`LINE_WORDS`] words.
     type Short: AsRef<[u64]>;
 
     /// The words of this header if it is of the frequent kind; [`Header::decode_short`] reads them. Both sides are on one host, so that
@@ -39,7 +39,7 @@ pub trait Header: Sized {
 
 /// The payload of a message, which the transport copies to its place.
 pub trait Payload {
-    /// Bytes of it.
+    /// Its length in bytes.
     fn len(&self) -> usize;
 
     /// Whether it has no bytes.
@@ -82,7 +82,7 @@ pub struct HeaderBytes {
 }
 
 impl HeaderBytes {
-    /// The first `len` of these bytes.
+    /// A header of the first `len` bytes.
     #[inline]
     pub fn new(bytes: [u8; HEADER_MAX], len: usize) -> Self {
         Self { bytes, len: len.min(HEADER_MAX) }
@@ -112,7 +112,7 @@ impl HeaderBytes {
         self.len = self.len.min(len);
     }
 
-    /// All of them.
+    /// The bytes of the header.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]

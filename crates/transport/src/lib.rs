@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `header` | [`Header`], [`Payload`]: what a user sends |
 //! | `ring` | [`Inbox`], [`Outbox`]: messages by stores into the receiver's NIC memory, where the sender can map it |
-//! | `line` | [`Line`]: a cache line that both sides write in turn, for short messages that answer each other |
+//! | `line` | [`DuplexLine`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]
 
@@ -16,5 +16,5 @@ mod line;
 mod ring;
 
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
-pub use line::{Half, Line};
+pub use line::{DuplexLine, LineMessage};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};

@@ -1,7 +1,7 @@
 //! [`Inbox`] and [`Outbox`]: a ring of messages in the receiver's NIC memory, for devices where the sender can map it.
 //!
 //! The memory begins with [`CONTROL_LINES`] cache lines, and the ring follows. In the first word of the first line the receiver
-//! publishes its position, the number of lines that it has released. The second line is for the [`Line`] that both sides write, and the
+//! publishes its position, the number of lines that it has released. The second line is for the [`DuplexLine`] that both sides write, and the
 //! third for words of the user's own.
 //!
 //! A message is a record of whole lines: its header, whose first word is stored last, and its payload. Before that, the sender stores 0
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use verbs::{Access, Buf, Error, Mr, Pd, Qp, RemoteAddr, Result, Words};
 
 use crate::header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
-use crate::line::Line;
+use crate::line::DuplexLine;
 
-const LINE: usize = Line::LEN;
+const LINE: usize = DuplexLine::LEN;
 const WORD: usize = size_of::<u64>();
 const _: () = assert!(LINE_WORDS * WORD == LINE);
 /// Lines in front of the ring.
@@ -29,7 +29,7 @@ pub const SHARED_LINE: usize = LINE;
 pub const USER_LINE: usize = 2 * LINE;
 /// Lines reserved for the last message of a connection, which therefore never waits for room.
 const LAST: u64 = 1;
-/// The receiver publishes its position each time it has released one of so many parts of the ring.
+/// Parts of the ring. The receiver publishes its position once for each part.
 const PARTS: u64 = 4;
 /// The first word of a place whose record is at the start of the ring.
 const MARK: u64 = 0xff;
@@ -42,7 +42,7 @@ const fn length_bits(len: usize) -> u64 {
     (len as u64 & 0xffff) << LENGTH_SHIFT
 }
 
-/// Lines that so many bytes take.
+/// The number of lines for a record of `bytes`.
 #[inline]
 fn lines(bytes: usize) -> u64 {
     bytes.div_ceil(LINE) as u64
@@ -184,13 +184,13 @@ impl Inbox {
         Offer { at: self.memory.remote(0), len: self.buf().len() as u32 }
     }
 
-    /// The memory that payloads lie in.
+    /// The memory that holds the payloads.
     #[inline]
     pub fn buf(&self) -> &Buf {
         self.memory.buf()
     }
 
-    /// Records that are taken, modulo 2^16: what the next message of the [`Line`] comes behind.
+    /// Records that are taken, modulo 2^16; the next message of the [`DuplexLine`] has this number.
     #[inline]
     pub fn records(&self) -> u16 {
         self.records
@@ -256,7 +256,7 @@ impl Inbox {
     /// # Errors
     /// [`Malformed`].
     #[inline]
-    pub fn look<H: Header>(&mut self, header: &mut H) -> Result<Option<Record>, Malformed> {
+    pub fn poll<H: Header>(&mut self, header: &mut H) -> Result<Option<Record>, Malformed> {
         match self.find()? {
             Some(found) => self.decode(&found, header).map(Some),
             None => Ok(None),
@@ -298,7 +298,7 @@ impl Inbox {
         header.decode(&bytes[..known], len).ok_or(Malformed)
     }
 
-    /// Takes the next message, which goes to the line `upto`: the one behind it is the next. It lies there until it is released.
+    /// Takes the next message, which ends before the line `upto`. Its memory stays as it is until it is released.
     #[inline]
     pub fn take(&mut self, upto: u64) {
         self.next = upto;
@@ -319,7 +319,7 @@ impl Inbox {
 
     /// Takes and releases the next message: [`Inbox::take`], then [`Inbox::release`].
     #[inline]
-    pub fn pass(&mut self, upto: u64) -> bool {
+    pub fn consume(&mut self, upto: u64) -> bool {
         self.take(upto);
         self.release(upto)
     }
@@ -366,7 +366,7 @@ impl Outbox {
         &self.memory
     }
 
-    /// Records that were stored, modulo 2^16: what the next message of the [`Line`] comes behind.
+    /// Records that were stored, modulo 2^16; the next message of the [`DuplexLine`] has this number.
     #[inline]
     pub fn records(&self) -> u16 {
         self.records
@@ -428,7 +428,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The next record has been stored, with so many bytes.
+    /// Counts the record of `len` bytes that has been stored.
     #[inline]
     fn end(&mut self, len: usize) {
         self.next += lines(len);
@@ -585,12 +585,12 @@ mod tests {
                     } else {
                         full += 1;
                     }
-                } else if let Some(record) = inbox.look(&mut found).expect("sense") {
-                    let again = inbox.look(&mut found).expect("sense");
+                } else if let Some(record) = inbox.poll(&mut found).expect("sense") {
+                    let again = inbox.poll(&mut found).expect("sense");
                     assert_eq!(again.map(|again| again.upto), Some(record.upto));
                     let payload = inbox.buf().to_vec(record.at..record.at + record.len).expect("inside");
                     assert_eq!(sent.pop_front(), Some((found, payload)));
-                    inbox.pass(record.upto);
+                    inbox.consume(record.upto);
                     taken += 1;
                 } else {
                     assert!(sent.is_empty());
@@ -608,12 +608,12 @@ mod tests {
         let payload = vec![7; LONGEST - HEADER_MAX];
         for number in 0..3000 {
             assert!(put(&mut outbox, &header(number), &[]), "{number}");
-            let upto = inbox.look(&mut header(0)).expect("sense").expect("a record").upto;
-            inbox.pass(upto);
+            let upto = inbox.poll(&mut header(0)).expect("sense").expect("a record").upto;
+            inbox.consume(upto);
             if number % 7 == 0 {
                 assert!(put(&mut outbox, &header(1), &payload), "{number}");
-                let upto = inbox.look(&mut header(0)).expect("sense").expect("a record").upto;
-                inbox.pass(upto);
+                let upto = inbox.poll(&mut header(0)).expect("sense").expect("a record").upto;
+                inbox.consume(upto);
             }
         }
     }
@@ -625,9 +625,9 @@ mod tests {
         let (_device, mut inbox, mut outbox) = boxes();
         let (mut taken, mut sent, mut found) = (0, 0, NONE);
         let mut take = |inbox: &mut Inbox| {
-            let upto = inbox.look(&mut found).expect("well formed").expect("a record").upto;
+            let upto = inbox.poll(&mut found).expect("well formed").expect("a record").upto;
             assert_eq!(found, Number::Short(taken));
-            inbox.pass(upto);
+            inbox.consume(upto);
             taken += 1;
         };
         for first in 0..64 {
@@ -644,7 +644,7 @@ mod tests {
             sent += 1;
             assert!(sent - begin > 100);
             (begin..sent).for_each(|_| take(&mut inbox));
-            assert_eq!(inbox.look(&mut NONE.clone()).expect("well formed").map(|record| record.upto), None);
+            assert_eq!(inbox.poll(&mut NONE.clone()).expect("well formed").map(|record| record.upto), None);
         }
     }
 
@@ -662,10 +662,10 @@ mod tests {
                 _ => LONG | (rng.next_u64() & 0xff) << 16,
             };
             cache_line(&inbox.words, inbox.shape.at(inbox.next))[0].store(lie, Ordering::Relaxed);
-            match inbox.look(&mut header(0)) {
+            match inbox.poll(&mut header(0)) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.len <= inbox.buf().len());
-                    inbox.pass(record.upto);
+                    inbox.consume(record.upto);
                 }
                 Ok(None) => {}
                 Err(_) => refused += 1,
