@@ -14,6 +14,7 @@
 //! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `random` | [`random()`]: bits that nobody can guess |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
+//! | `slots` | [`SlotTable`]: values by number, where the number of a removed value stays invalid for long |
 //! | `network` | [`Network`]: ranges of IP addresses |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
@@ -30,6 +31,7 @@ pub mod plain;
 mod random;
 pub mod real;
 mod rng;
+mod slots;
 mod source;
 mod spin;
 mod units;
@@ -43,6 +45,7 @@ pub use network::{BadNetwork, Network, is_private, nearest};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use random::random;
 pub use rng::{Rng, mix};
+pub use slots::{SlotKey, SlotTable};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};
 pub use units::{BadSize, Bytes, Rate, Span, Time};

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use host::Host;
+use host::{Host, SlotKey};
 use transport::{
     DuplexLine, Found, Inbox, LineMessage, Offer, Outbox, Payload as _, Record, SHARED_LINE, USER_LINE,
 };
@@ -24,7 +24,6 @@ use crate::matching::Match;
 use crate::memory::{Buffer, Piece};
 use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::share::{Copying, Share, Words};
-use crate::table::Key;
 use crate::tool::{Carrier, Traffic};
 use crate::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, is_eager, line_message, parse_eager,
@@ -42,12 +41,12 @@ pub(crate) enum Payload<'a> {
     Own(Vec<u8>),
     /// The program's, in one piece, which the device sends from. They stay as they are until that is done: a request says so that comes
     /// behind it, or this one, of which the key comes back with its completion.
-    Lent { bytes: Piece, from: Sge, key: Option<Key> },
+    Lent { bytes: Piece, from: Sge, key: Option<SlotKey> },
 }
 
 impl Payload<'_> {
     /// Whose key comes back when what is lent has left.
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<SlotKey> {
         if let Self::Lent { key, .. } = self { *key } else { None }
     }
 
@@ -255,7 +254,7 @@ pub(crate) struct Connection {
     posted: u64,
     completed: u64,
     /// Those that signal: their places in the order of posting, and whose access it is.
-    signalled: VecDeque<(u64, Option<Key>)>,
+    signalled: VecDeque<(u64, Option<SlotKey>)>,
     /// Messages sent that took a credit: the next one's slot.
     messages: u64,
     credits: u32,
@@ -636,7 +635,7 @@ impl Connection {
     }
 
     /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
-    pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: Key) -> Result<()> {
+    pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
         if let SendOp::WriteImm(..) = op {
             self.messages += 1;
             self.credits -= 1;
@@ -651,12 +650,12 @@ impl Connection {
     }
 
     /// Has a message to this side wait until both can copy it.
-    pub(crate) fn await_share(&mut self, key: Key, length: u64) {
+    pub(crate) fn await_share(&mut self, key: SlotKey, length: u64) {
         self.words.wait(key, length);
     }
 
     /// The message that has waited longest, and something by which both copy it; `None` while they copy enough.
-    pub(crate) fn next_share(&mut self) -> Option<(Key, Share)> {
+    pub(crate) fn next_share(&mut self) -> Option<(SlotKey, Share)> {
         let inbox = self.inbox.as_ref()?;
         self.words.next(inbox.buf(), USER_LINE)
     }
@@ -668,7 +667,7 @@ impl Connection {
 
     /// Claims a piece of a message that both copy and copies it, if there is one left and room for the request; `key` comes back with
     /// its completion.
-    pub(crate) fn copy(&mut self, copying: &Copying, key: Key) -> Result<Copied> {
+    pub(crate) fn copy(&mut self, copying: &Copying, key: SlotKey) -> Result<Copied> {
         let memory = match (copying.receives, &self.inbox, &self.outbox) {
             (true, Some(inbox), _) => inbox.buf(),
             (false, _, Some(outbox)) => outbox.buf(),
@@ -689,7 +688,7 @@ impl Connection {
 
     /// Posts to the send queue. One request for every half of the slots signals, so that room is found again. The last request signals as
     /// well, and completes when it has arrived.
-    fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<Key>) -> Result<()> {
+    fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<SlotKey>) -> Result<()> {
         let step = u64::from(self.sizes.slots / 2);
         let is_last = self.leaving == Leaving::Said(self.posted);
         let signal = access.is_some() || is_last || self.posted % step == step - 1;
@@ -709,7 +708,7 @@ impl Connection {
     }
 
     /// A request of the send queue is over; returns whose access it was.
-    pub(crate) fn sent(&mut self) -> Option<Key> {
+    pub(crate) fn sent(&mut self) -> Option<SlotKey> {
         let (place, access) = self.signalled.pop_front()?;
         self.completed = place + 1;
         access

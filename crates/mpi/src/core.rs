@@ -13,11 +13,10 @@ use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
 use crate::exchange::Retired;
 use crate::one_sided::OneSided;
-use crate::operation::Receive;
+use crate::operation::{Receive, Table};
 use crate::over_portals::Portals;
 use crate::special::Special;
 use crate::status::Status;
-use crate::table::Table;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
 

@@ -1,5 +1,7 @@
 //! Duplicating a communicator without waiting (`MPI_Comm_idup`): its name is told to the members while they go on.
 
+use host::SlotKey;
+
 use crate::comm::Comm;
 use crate::context::{Context, Plane};
 use crate::engine::{Begun, Engine, Mode, Task};
@@ -12,17 +14,16 @@ use crate::memory::Buffer;
 use crate::operation::{Names, Receive};
 use crate::request::Request;
 use crate::status::Status;
-use crate::table::Key;
 use crate::wire::Label;
 
 /// How far a member has come.
 enum Step {
     /// It is told the name.
-    Hear(Key, Buffer),
+    Hear(SlotKey, Buffer),
     /// The first members of two sides tell each other what name they would give.
-    Compare { sent: Option<Key>, heard: Key, own: Context, theirs: Buffer },
+    Compare { sent: Option<SlotKey>, heard: SlotKey, own: Context, theirs: Buffer },
     /// It tells the others.
-    Tell(Vec<Key>),
+    Tell(Vec<SlotKey>),
 }
 
 /// A member's part in naming a copy.
@@ -93,7 +94,7 @@ impl Naming {
 }
 
 /// The key of what is under way; an error of what has failed already.
-fn begun(begun: Begun) -> Result<Option<Key>, Error> {
+fn begun(begun: Begun) -> Result<Option<SlotKey>, Error> {
     match begun {
         Begun::Under(key) => Ok(Some(key)),
         Begun::Over(status) => status.ok().map(|_| None),
@@ -138,7 +139,7 @@ impl Comm {
 }
 
 /// Begins to hear a name from the first of a group.
-fn hear(engine: &mut Engine, label: Label, from: &Group) -> Result<(Key, Buffer)> {
+fn hear(engine: &mut Engine, label: Label, from: &Group) -> Result<(SlotKey, Buffer)> {
     let said = Buffer::own(&[0; 8])?;
     let wanted = Wanted { context: label.context, source: from.process(0), tag: Some(label.tag) };
     let begun = engine.receive(Receive { wanted, buffer: said.clone(), names: Names::Of(from.clone()) });

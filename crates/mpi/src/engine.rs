@@ -9,20 +9,19 @@ mod rendezvous;
 mod send;
 mod tasks;
 
-use host::{Host, Step};
+use host::{Host, SlotKey, Step};
 use verbs::{SendOp, Sge};
 
 use crate::connection::Received;
 use crate::doubt::Ledger;
 use crate::error::{Error, Result};
 use crate::matching::{Envelope, Matching, Wanted};
-use crate::operation::{Access, Answer, Body, Brought, Lent, Names, Operation, There, Work};
+use crate::operation::{Access, Answer, Body, Brought, Lent, Names, Operation, Table, There, Work};
 use crate::over_portals::{self, Portals, Started};
 use crate::parts::Parts;
 use crate::share::Share;
 use crate::space::Spaces;
 use crate::status::Status;
-use crate::table::{Key, Table};
 use crate::tool::{Gauge, Happening, Traffic, Watch};
 use crate::transport::{Event, HeldAt, Transport};
 use crate::wire::Message;
@@ -37,7 +36,7 @@ pub(crate) enum Begun {
     /// It is over already.
     Over(Status),
     /// It goes by this name.
-    Under(Key),
+    Under(SlotKey),
 }
 
 /// All point-to-point state of a process.
@@ -47,11 +46,11 @@ pub(crate) struct Engine {
     pub(crate) portals: Option<Box<Portals>>,
     host: Host,
     rank: u32,
-    matching: Matching<Key, Body>,
+    matching: Matching<SlotKey, Body>,
     /// The first parts of long messages, which come by themselves.
     parts: Parts,
     operations: Table<Operation>,
-    tasks: Vec<(Key, Box<dyn Task>)>,
+    tasks: Vec<(SlotKey, Box<dyn Task>)>,
     /// A task may be able to go on.
     stirred: bool,
     /// Where buffered sends are counted.
@@ -59,7 +58,7 @@ pub(crate) struct Engine {
     /// An operation has come to its end since somebody last asked.
     news: bool,
     /// Messages that both sides copy, and for whose next piece a send queue had no room.
-    stalled: Vec<Key>,
+    stalled: Vec<SlotKey>,
     /// Long messages of this process's whose receivers have not told that they have them.
     lent: u32,
     /// What this process has sent to itself.
@@ -71,7 +70,7 @@ pub(crate) struct Engine {
     /// What those were.
     ledger: Ledger,
     /// Sends of such that have failed, which perhaps nobody receives.
-    abandoned: Vec<Key>,
+    abandoned: Vec<SlotKey>,
     /// What has happened, while a tool wants to hear of it.
     pub(crate) watch: Option<Box<Watch>>,
     /// Receives that began with a look at what their source has stored, and at nothing else.
@@ -146,7 +145,7 @@ impl Engine {
     }
 
     /// Ends an operation that could not begin.
-    fn started(&mut self, key: Key, begin: impl FnOnce(&mut Self) -> Result<()>) -> Result<Begun> {
+    fn started(&mut self, key: SlotKey, begin: impl FnOnce(&mut Self) -> Result<()>) -> Result<Begun> {
         match begin(self) {
             Ok(()) => Ok(Begun::Under(key)),
             Err(error) => {
@@ -281,21 +280,21 @@ impl Engine {
                 }
             }
             Message::Part { id } => self.part(from, id, what, place),
-            Message::Clear { id, at, place } => self.write(from, Key::from_number(id), at, place),
+            Message::Clear { id, at, place } => self.write(from, SlotKey::from_number(id), at, place),
             Message::Done { id, ok } => {
-                let key = Key::from_number(id);
+                let key = SlotKey::from_number(id);
                 if self.awaits(key, from) {
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
             }
             Message::Withdraw { id } => self.give_back(from, id),
-            Message::Withdrawn { id } => self.given_back(from, Key::from_number(id)),
+            Message::Withdrawn { id } => self.given_back(from, SlotKey::from_number(id)),
             Message::Share { id, key, at, place, turn } => {
                 let share = Share { place, turn, length: at.length };
-                self.help(from, Key::from_number(id), key, share, at);
+                self.help(from, SlotKey::from_number(id), key, share, at);
             }
-            Message::Copied { key, pieces } => self.copied(from, Key::from_number(key), pieces),
+            Message::Copied { key, pieces } => self.copied(from, SlotKey::from_number(key), pieces),
             Message::Ask { label, called } => self.asked(from, label, called),
             Message::Differs { label, called } => self.refused(from, label, called),
             // The transport handles these.
@@ -305,7 +304,7 @@ impl Engine {
 
     /// Whether an operation is a send that a peer's answer ends. A name that is not that of a send to this peer is a lie, and means
     /// nothing; so is an end before this side's pieces are there.
-    fn awaits(&mut self, key: Key, from: u32) -> bool {
+    fn awaits(&mut self, key: SlotKey, from: u32) -> bool {
         self.operations.get_mut(key).is_some_and(|operation| match &operation.work {
             Work::Send { to, answered: true, held } => {
                 *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
@@ -333,7 +332,7 @@ impl Engine {
     }
 
     /// One of the requests of an access is over, or one of the reads of a receive.
-    fn accessed(&mut self, key: Key) {
+    fn accessed(&mut self, key: SlotKey) {
         let Some(Operation { work: Work::Access(access), .. }) = self.operations.get_mut(key) else {
             return self.fetched(key);
         };
@@ -375,7 +374,7 @@ impl Engine {
     fn give_up(&mut self, process: u32, error: &Error, hopeless: impl Fn(&Self, &Names) -> bool) {
         self.parts.lose(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
-        let mut stuck: Vec<Key> = stuck.map(|(key, _)| key).collect();
+        let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);
         stuck.extend(matching.give_up(|wanted, key| {
             match wanted.source {
@@ -393,7 +392,7 @@ impl Engine {
 
     /// An operation has come to its end.
     #[inline]
-    fn end(&mut self, key: Key, status: Status) {
+    fn end(&mut self, key: SlotKey, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         if let Work::Send { held: Some(_), .. } = operation.work {
             self.lent -= 1;
@@ -404,7 +403,7 @@ impl Engine {
             self.spaces.give_back(*share);
         }
         if operation.free {
-            self.operations.forget(key);
+            self.operations.remove(key);
         }
     }
 }

@@ -35,7 +35,6 @@
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
 //! | `memory` | the program's memory: who copies from it and into it |
-//! | `table` | things by number |
 
 mod address;
 mod arranged;
@@ -90,7 +89,6 @@ mod space;
 mod special;
 mod status;
 mod strangers;
-mod table;
 mod talk;
 mod tool;
 mod topology;

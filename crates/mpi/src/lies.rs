@@ -4,6 +4,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use host::SlotKey;
+
 use crate::bootstrap::{Board, Seat};
 use crate::connection::Payload;
 use crate::engine::Mode;
@@ -13,7 +15,6 @@ use crate::memory::Buffer;
 use crate::nic::Port;
 use crate::operation::{Names, Receive};
 use crate::process::{Config, Process};
-use crate::table::Key;
 use crate::wire::{Exposed, Label, Message};
 
 const LEN: usize = 1 << 20;
@@ -65,11 +66,11 @@ fn data() -> Vec<u8> {
 }
 
 /// Begins a long send to the other process.
-fn begin_send(process: &Process, buffer: &Buffer) -> Key {
+fn begin_send(process: &Process, buffer: &Buffer) -> SlotKey {
     begin_send_to(1 - process.world().rank() as u32, process, buffer)
 }
 
-fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> Key {
+fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     process.core().with(|engine| {
         let begun = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
         engine.under(begun)
@@ -77,11 +78,11 @@ fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> Key {
 }
 
 /// Begins a receive from the other process.
-fn begin_receive(process: &Process, buffer: &Buffer) -> Key {
+fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
     begin_receive_from(1 - process.world().rank() as u32, process, buffer)
 }
 
-fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> Key {
+fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     let wanted = Wanted { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
     let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from as i32) };
     process.core().with(|engine| {
@@ -99,7 +100,7 @@ fn say(process: &Process, messages: &[Message]) {
     });
 }
 
-fn is_over(process: &Process, key: Key) -> bool {
+fn is_over(process: &Process, key: SlotKey) -> bool {
     process.core().with(|engine| engine.is_over(key))
 }
 
@@ -143,7 +144,7 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
         let remote = reach.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
         let shares = [5, 6].map(|key| {
-            engine.transport.await_share(0, Key::from_number(key), LEN as u64);
+            engine.transport.await_share(0, SlotKey::from_number(key), LEN as u64);
             (key, engine.transport.next_share(0).expect("a word").1)
         });
         let id = sending.number();
@@ -271,7 +272,7 @@ fn both_copy_each_of_many() {
     let both = pair();
     let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
     let got: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
-    let receiving: Vec<Key> = got.iter().map(|got| begin_receive(&both[0], got)).collect();
+    let receiving: Vec<SlotKey> = got.iter().map(|got| begin_receive(&both[0], got)).collect();
     for sent in &sent {
         begin_send(&both[1], sent);
     }
@@ -299,7 +300,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     let receiver = all[0].take().expect("there");
     let receives =
         got.iter().enumerate().map(|(at, got)| begin_receive_from(from(at) as u32, &receiver, got));
-    let receiving: Vec<Key> = receives.collect();
+    let receiving: Vec<SlotKey> = receives.collect();
     for sender in all[1..].iter().flatten() {
         for sent in &sent {
             begin_send_to(0, sender, sent);
@@ -319,7 +320,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     }
     assert_eq!(at_once + later, MANY);
     move_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
-    let ended = |key: Key| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
+    let ended = |key: SlotKey| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
     let ended: Vec<_> = receiving.into_iter().map(ended).collect();
     assert_eq!(ended[MANY - 1], Some(Class::PROC_ABORTED), "{ended:?}");
     assert!(ended[MANY..].iter().all(|class| *class == Some(Class::SUCCESS)), "{ended:?}");
@@ -327,7 +328,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
 }
 
 /// The result of a completed receive.
-fn ended(process: &Process, key: Key) -> (Class, String) {
+fn ended(process: &Process, key: SlotKey) -> (Class, String) {
     let status = process.core().with(|engine| engine.take(key)).expect("over");
     (status.class(), status.error.map_or_else(String::new, |error| error.text.clone()))
 }

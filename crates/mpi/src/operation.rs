@@ -1,5 +1,6 @@
 //! [`Operation`]: a send or a receive under way, as the engine keeps it.
 
+use host::{SlotKey, SlotTable};
 use verbs::Buf;
 
 use crate::error::{Class, Error};
@@ -11,8 +12,10 @@ use crate::over_portals::{Found, Name};
 use crate::share::Copying;
 use crate::space::Share;
 use crate::status::{Status, UNDEFINED};
-use crate::table::Key;
 use crate::wire::Exposed;
+
+/// Values by [`SlotKey`]. A request is a key and two bits more, so generations have 30 bits.
+pub(crate) type Table<T> = SlotTable<T, { (1 << 30) - 1 }>;
 
 /// Where data lie that a message brought.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +74,7 @@ pub(crate) enum Answer {
     /// The sender, by its name for its request.
     Peer(u64),
     /// A request of this process, which sent to itself.
-    Own(Key),
+    Own(SlotKey),
 }
 
 /// A long message, as its sender has announced it.

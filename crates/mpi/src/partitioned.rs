@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use host::{Host, Lock};
+use host::{Host, Lock, SlotKey};
 
 use crate::engine::{Begun, Engine, Mode, Task};
 use crate::error::{Class, Error, Result};
@@ -14,7 +14,6 @@ use crate::matching::Wanted;
 use crate::memory::Buffer;
 use crate::operation::{Names, Receive};
 use crate::status::Status;
-use crate::table::Key;
 use crate::wire::Label;
 
 /// What the sender says beforehand.
@@ -70,7 +69,7 @@ pub(crate) struct Sending {
 pub(crate) struct Sent {
     ready: Vec<bool>,
     left: u32,
-    under_way: Vec<Key>,
+    under_way: Vec<SlotKey>,
     failed: Option<Error>,
 }
 
@@ -92,16 +91,16 @@ pub(crate) struct Receiving {
 #[derive(Debug)]
 pub(crate) struct Got {
     /// The receive of what the sender announces, and where it goes.
-    announcing: Option<(Key, Buffer)>,
+    announcing: Option<(SlotKey, Buffer)>,
     announced: Option<Announced>,
     /// Of each of the sender's parts, what receives it; none once it is there.
-    pending: Vec<Option<Key>>,
+    pending: Vec<Option<SlotKey>>,
     posted: bool,
 }
 
 impl Got {
     /// Nothing has come yet; what is announced comes here.
-    pub(crate) fn new(key: Key, into: Buffer) -> Self {
+    pub(crate) fn new(key: SlotKey, into: Buffer) -> Self {
         Self { announcing: Some((key, into)), announced: None, pending: Vec::new(), posted: false }
     }
 }

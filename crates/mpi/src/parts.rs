@@ -1,8 +1,9 @@
 //! [`Parts`]: those parts of long messages that come by themselves. They follow their message's request, whether a receive has matched
 //! that or not.
 
+use host::SlotKey;
+
 use crate::operation::Brought;
-use crate::table::Key;
 
 /// Whose parts are.
 #[derive(Debug)]
@@ -10,7 +11,7 @@ enum Whose {
     /// No receive has matched their message; what has come of them is here.
     Nobodys(Vec<u8>),
     /// This receive's.
-    Of(Key),
+    Of(SlotKey),
     /// Nobody wants them any more.
     Unwanted,
 }
@@ -42,7 +43,7 @@ impl Parts {
     }
 
     /// A receive has matched a request: what has come of its parts. The others are the receive's when they come.
-    pub(crate) fn take(&mut self, from: u32, id: u64, key: Key) -> Vec<u8> {
+    pub(crate) fn take(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
         let Some(at) = self.find(from, id) else { return Vec::new() };
         let whose = std::mem::replace(&mut self.0[at].whose, Whose::Of(key));
         self.end_of(at);
@@ -53,7 +54,7 @@ impl Parts {
     }
 
     /// A part has come: the receive that it is for, if one has matched its message.
-    pub(crate) fn arrive(&mut self, from: u32, id: u64, part: Brought<'_>) -> Option<Key> {
+    pub(crate) fn arrive(&mut self, from: u32, id: u64, part: Brought<'_>) -> Option<SlotKey> {
         let at = self.find(from, id)?;
         let message = &mut self.0[at];
         // More than was told of is a lie, and means nothing.
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn parts_wait_for_a_receive_or_go_to_it() {
-        let (mut parts, key) = (Parts::default(), Key::from_number(1 << 32));
+        let (mut parts, key) = (Parts::default(), SlotKey::from_number(1 << 32));
         for (from, id) in [(3, 7), (3, 8), (4, 7)] {
             parts.expect(from, id, 6);
         }

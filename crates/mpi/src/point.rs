@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::Lock;
+use host::{Lock, SlotKey};
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -15,7 +15,6 @@ use crate::operation::{Names, Receive};
 use crate::partitioned::{ANNOUNCED, Announced, Got, Parts, Receiving, Sending};
 use crate::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
-use crate::table::Key;
 use crate::wire::Label;
 
 /// A message that was matched by [`Comm::mprobe`], and that nobody else receives (`MPI_Message`). One that is dropped is lost.
@@ -72,8 +71,8 @@ pub struct With {
 
 /// A send and a receive in one.
 struct Pair {
-    send: Option<Key>,
-    receive: Option<Key>,
+    send: Option<SlotKey>,
+    receive: Option<SlotKey>,
     failed: Option<Status>,
     status: Status,
 }

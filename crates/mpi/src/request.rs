@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use host::SlotKey;
+
 use crate::comm::Comm;
 use crate::core::Core;
 use crate::engine::{Begun, Engine};
@@ -13,7 +15,6 @@ use crate::error::{Class, Error, Result};
 use crate::partitioned::Parts;
 use crate::special::{Generalized, Special, Starter, State, What};
 use crate::status::{Ended, Status};
-use crate::table::Key;
 
 /// The number of a request (`MPI_Request`), for faces whose programs hold numbers. [`Requests`] says what it names; a number whose
 /// request is over names nothing until 2^30 others had its place.
@@ -25,8 +26,8 @@ pub struct RequestId(u64);
 enum Named {
     Null,
     Over,
-    Operation(Key),
-    Special(Key),
+    Operation(SlotKey),
+    Special(SlotKey),
     Nothing,
 }
 
@@ -49,23 +50,23 @@ impl RequestId {
     }
 
     #[inline]
-    pub(crate) fn operation(key: Key) -> Self {
+    pub(crate) fn operation(key: SlotKey) -> Self {
         Self(key.number() << 2 | 1)
     }
 
-    fn special(key: Key) -> Self {
+    fn special(key: SlotKey) -> Self {
         Self(key.number() << 2 | 3)
     }
 
     /// The operation that it is, if it is no more than that.
     #[inline]
-    fn key(self) -> Option<Key> {
-        (self.0 & 3 == 1 && self != Self::OVER).then(|| Key::from_number(self.0 >> 2))
+    fn key(self) -> Option<SlotKey> {
+        (self.0 & 3 == 1 && self != Self::OVER).then(|| SlotKey::from_number(self.0 >> 2))
     }
 
     #[inline]
     fn named(self) -> Named {
-        let key = Key::from_number(self.0 >> 2);
+        let key = SlotKey::from_number(self.0 >> 2);
         match self.0 {
             0 => Named::Null,
             1 => Named::Over,
@@ -80,8 +81,8 @@ impl RequestId {
     const LAP_BITS: u32 = 9;
     const MARK: u32 = 1 << 30;
 
-    fn integer_of(key: Key, is_special: bool) -> Option<i32> {
-        let (place, lap) = key.parts();
+    fn integer_of(key: SlotKey, is_special: bool) -> Option<i32> {
+        let (place, lap) = (key.slot(), key.generation());
         let lap = lap & ((1 << Self::LAP_BITS) - 1);
         let integer = Self::MARK | lap << (Self::PLACE_BITS + 1) | place << 1 | u32::from(is_special);
         (place < 1 << Self::PLACE_BITS).then_some(integer as i32)
@@ -93,7 +94,7 @@ impl RequestId {
 enum Now {
     Inactive,
     Over,
-    Under(Key),
+    Under(SlotKey),
 }
 
 impl Now {
@@ -166,7 +167,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn special_now(self, key: Key) -> Result<Now> {
+    fn special_now(self, key: SlotKey) -> Result<Now> {
         Ok(match self.0.specials().get_mut(key).ok_or_else(nothing)?.state {
             State::Inactive => Now::Inactive,
             State::Over(_) => Now::Over,
@@ -236,7 +237,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn collect_special(self, key: Key) -> Result<Ended> {
+    fn collect_special(self, key: SlotKey) -> Result<Ended> {
         let (state, what, comm) = {
             let mut specials = self.0.specials();
             let special = specials.get_mut(key).ok_or_else(nothing)?;
@@ -510,7 +511,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn free_special(self, key: Key) -> Result<()> {
+    fn free_special(self, key: SlotKey) -> Result<()> {
         let (state, what) = {
             let mut specials = self.0.specials();
             let special = specials.get_mut(key).ok_or_else(nothing)?;
@@ -537,7 +538,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Gives a special request up, and what it holds when the lock is free again.
-    fn remove(self, key: Key) {
+    fn remove(self, key: SlotKey) {
         let removed = self.0.specials().remove(key);
         drop(removed);
     }
@@ -620,7 +621,7 @@ impl<'a> Requests<'a> {
         let id = if integer & 1 == 0 {
             RequestId::operation(self.0.with(|engine| engine.at(place))?)
         } else {
-            RequestId::special(self.0.specials().at(place)?)
+            RequestId::special(self.0.specials().key_at(place)?)
         };
         (self.integer(id) == Some(integer)).then_some(id)
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use datatypes::Op;
 
+use host::SlotKey;
+
 use crate::engine::{Begun, Engine, Mode, Task};
 use crate::error::{Class, Error, Result};
 use crate::matching::Wanted;
 use crate::memory::Buffer;
 use crate::operation::{Names, Receive};
 use crate::status::{Status, UNDEFINED};
-use crate::table::Key;
 use crate::wire::{Called, Label, Message};
 
 /// A step of a schedule, with processes and memory in the place of ranks and spans.
@@ -44,7 +45,7 @@ pub(crate) struct Run {
     /// Rounds begun.
     begun: usize,
     /// Sends and receives of the present round that are not over, with the bytes that a receive is to bring.
-    pending: Vec<(Key, Option<u64>)>,
+    pending: Vec<(SlotKey, Option<u64>)>,
     failed: Option<Error>,
 }
 

@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use host::SlotKey;
 use verbs::{Buf, Sge};
 
 use crate::nic::Reach;
-use crate::table::Key;
 use crate::wire::Exposed;
 
 /// Bytes from which on a message is worth two copiers, and of the pieces: a call of the system for each.
@@ -87,17 +87,17 @@ pub(crate) struct Words {
     turns: [u32; PLACES as usize],
     taken: [bool; PLACES as usize],
     /// Which messages wait, and the bytes of each.
-    waiting: VecDeque<(Key, u64)>,
+    waiting: VecDeque<(SlotKey, u64)>,
 }
 
 impl Words {
     /// Has a message of so many bytes wait for a word.
-    pub(crate) fn wait(&mut self, key: Key, length: u64) {
+    pub(crate) fn wait(&mut self, key: SlotKey, length: u64) {
         self.waiting.push_back((key, length));
     }
 
     /// The message that has waited longest, and a share for it; `None` if there is none, or while all words are taken.
-    pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(Key, Share)> {
+    pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(SlotKey, Share)> {
         let (key, length) = *self.waiting.front()?;
         let share = self.begin(memory, words, length)?;
         self.waiting.pop_front();

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use host::SlotKey;
+
 use crate::engine::Begun;
 use crate::error::Result;
 use crate::partitioned::Parts;
 use crate::status::Status;
-use crate::table::Key;
 
 /// Begins a persistent operation once more.
 pub(crate) type Starter = Arc<dyn Fn() -> Result<Begun> + Send + Sync>;
@@ -34,7 +35,7 @@ pub(crate) enum State {
     /// It is not started.
     Inactive,
     Over(Status),
-    Under(Key),
+    Under(SlotKey),
 }
 
 impl From<Begun> for State {

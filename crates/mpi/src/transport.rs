@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
-use host::{Host, Span};
+use host::{Host, SlotKey, Span};
 use transport::Offer;
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -22,7 +22,6 @@ use crate::memory::Piece;
 use crate::nic::{COPIED_MAX, Cut, Nic, Port, Reach};
 use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
-use crate::table::Key;
 use crate::tool::{Chosen, Traffic};
 use crate::trust::{Door, JobSecret, Keyring, PROTOCOL};
 use crate::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
@@ -44,7 +43,7 @@ pub(crate) enum Event {
         place: HeldAt,
     },
     /// A message has left, and its payload may be used again.
-    Sent(Key),
+    Sent(SlotKey),
     /// The rest of a message has been written where this process wants it.
     Landed {
         /// Who wrote it.
@@ -53,7 +52,7 @@ pub(crate) enum Event {
         place: u32,
     },
     /// A request that reads or changes a peer's memory is over.
-    Accessed(Key),
+    Accessed(SlotKey),
     /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
     Lost {
         /// Which.
@@ -80,8 +79,8 @@ pub(crate) struct HeldAt {
 /// What waits for a connection, for credits, or for room.
 #[derive(Debug)]
 enum Task {
-    Send { message: Message, payload: Payload<'static>, told: Option<Key> },
-    Access { op: SendOp, piece: Sge, key: Key },
+    Send { message: Message, payload: Payload<'static>, told: Option<SlotKey> },
+    Access { op: SendOp, piece: Sge, key: SlotKey },
 }
 
 /// What there is between this process and another.
@@ -504,7 +503,7 @@ impl Transport {
         to: u32,
         message: Message,
         payload: Payload<'static>,
-        told: Option<Key>,
+        told: Option<SlotKey>,
     ) -> Result<()> {
         let at = self.peer(to)?;
         self.peers[at].queue.push_back(Task::Send { message, payload, told });
@@ -516,7 +515,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`Transport::send`].
-    pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: Key) -> Result<()> {
+    pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: SlotKey) -> Result<()> {
         self.access(process, SendOp::Read(RemoteAddr { addr: from.addr, rkey: from.rkey }), into, key)
     }
 
@@ -524,7 +523,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`Transport::send`].
-    pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: Key) -> Result<()> {
+    pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
         let at = self.peer(process)?;
         self.peers[at].queue.push_back(Task::Access { op, piece, key });
         self.pump(at);
@@ -571,7 +570,7 @@ impl Transport {
     }
 
     /// Has a message of so many bytes from a process wait until both can copy it.
-    pub(crate) fn await_share(&mut self, from: u32, key: Key, length: u64) {
+    pub(crate) fn await_share(&mut self, from: u32, key: SlotKey, length: u64) {
         if let Some(connection) = self.open_to(from) {
             connection.await_share(key, length);
         }
@@ -579,7 +578,7 @@ impl Transport {
 
     /// The message from a process that has waited longest for that, and something by which both copy it; `None` while they copy enough
     /// of its messages.
-    pub(crate) fn next_share(&mut self, from: u32) -> Option<(Key, Share)> {
+    pub(crate) fn next_share(&mut self, from: u32) -> Option<(SlotKey, Share)> {
         self.open_to(from)?.next_share()
     }
 
@@ -600,7 +599,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`Transport::send`].
-    pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: Key) -> Result<(u32, bool)> {
+    pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
         let at = self.peer(with)?;
         let PeerState::Open(number) = self.peers[at].way else { return Ok((0, false)) };
         let mut count = 0;

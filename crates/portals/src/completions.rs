@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::command::{Command, Count};
 use crate::error::{Error, Result};
 use crate::event::{Event, Fail};
+use crate::handles::{CtHandle, EqHandle, Table};
 use crate::queue::EventQueue;
-use crate::table::{CtHandle, EqHandle, Table};
 
 #[derive(Debug, Default)]
 struct Counter {

@@ -5,13 +5,13 @@ use crate::completions::Completions;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::event::{Event, Fail, List};
+use crate::handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
 use crate::initiator::{Initiator, MemoryDescriptor, Outgoing};
 use crate::limits::Limits;
 use crate::message::{Action, Answer, Request};
 use crate::options::PtOptions;
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::{CtHandle, EntryHandle, EqHandle, MdHandle};
 use crate::target::{Arrival, Delivery, Search, Status, Target, would_take};
 
 /// A network interface of a process. Calls change its state at once and wait for nothing; [`Engine::next_outgoing`] has what is to be

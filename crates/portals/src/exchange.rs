@@ -790,11 +790,11 @@ mod tests {
     use super::*;
     use crate::command::Local;
     use crate::engine::ListId;
+    use crate::handles::CtHandle;
     use crate::initiator::MemoryDescriptor;
     use crate::limits::Limits;
     use crate::message::AckReq;
     use crate::options::{EntryOptions, MdOptions, PtOptions};
-    use crate::table::CtHandle;
 
     fn exchange(host: &verbs::host::Host) -> Exchange {
         let device = fabric::open("shm", host).expect("a device");

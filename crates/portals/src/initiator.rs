@@ -2,16 +2,18 @@
 
 use std::collections::VecDeque;
 
+use verbs::host::SlotKey;
+
 use crate::command::{Local, Transfer};
 use crate::completions::Completions;
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind, Fail};
+use crate::handles::{CtHandle, EqHandle, MdHandle, Table};
 use crate::limits::Limits;
 use crate::message::{AckReq, Action, Answer, Request};
 use crate::options::MdOptions;
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::{CtHandle, EqHandle, Key, MdHandle, Table};
 
 /// Memory that operations of this process use (`ptl_md_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,7 +260,7 @@ impl Initiator {
 
     /// Where the data of an answer go, and from which byte on; `None` for an operation that is over or fetches nothing.
     pub(crate) fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
-        let operation = self.operations.get(Key::from_number(operation))?;
+        let operation = self.operations.get(SlotKey::from_number(operation))?;
         let Local { md, offset } = operation.get?.local;
         Some((self.mds.get(md.0)?.md.region.clone(), offset, operation.length))
     }
@@ -266,7 +268,7 @@ impl Initiator {
     /// The memory of a request is free again, or with a failure, the request did not leave.
     #[inline]
     pub(crate) fn sent(&mut self, completions: &mut Completions, operation: u64, fail: Fail) {
-        let key = Key::from_number(operation);
+        let key = SlotKey::from_number(operation);
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.is_sent, true)
             && let Some(side) = operation.put
@@ -291,7 +293,7 @@ impl Initiator {
 
     /// An operation is over. Answers to operations that are not under way are nobody's.
     pub(crate) fn answered(&mut self, completions: &mut Completions, answer: &Answer) {
-        let key = Key::from_number(answer.operation);
+        let key = SlotKey::from_number(answer.operation);
         if self.operations.get(key).is_none_or(|operation| !operation.is_answered) {
             return;
         }

@@ -24,7 +24,7 @@
 //! | `message`, `command` | what goes over the wire; what may be asked for, now or later |
 //! | `entry`, `region`, `process`, `options`, `limits` | what the user gives |
 //! | `event`, `error`, `atomic` | what the user is told; atomic operations |
-//! | `buckets`, `chain`, `table` | chains by key; places in an order; things by number |
+//! | `buckets`, `chain`, `handles` | chains by key; places in an order; handles and the tables that they are keys of |
 //!
 //! # What the standard leaves open
 //!
@@ -48,6 +48,7 @@ mod entry;
 mod error;
 mod event;
 mod exchange;
+mod handles;
 mod initiator;
 mod limits;
 mod matchlist;
@@ -60,7 +61,6 @@ mod options;
 mod process;
 mod queue;
 mod region;
-mod table;
 mod target;
 mod trust;
 mod unexpected;
@@ -76,6 +76,7 @@ pub use entry::Entry;
 pub use error::{Error, Result};
 pub use event::{Event, EventKind, Fail, List};
 pub use exchange::Taken;
+pub use handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
 pub use initiator::{MemoryDescriptor, Outgoing};
 pub use limits::Limits;
 pub use message::{AckReq, Action, Answer, Request};
@@ -85,6 +86,5 @@ pub use offload::v3::Draft;
 pub use options::{EntryOptions, MdOptions, PtOptions};
 pub use process::{Process, Source};
 pub use region::{Piece, Region};
-pub use table::{CtHandle, EntryHandle, EqHandle, MdHandle};
 pub use target::{Arrival, Delivery, Search, Status};
 pub use trust::{PROTOCOL, no_offers};

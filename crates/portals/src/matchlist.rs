@@ -4,12 +4,14 @@
 //! bits, by source, and others, and the first of the list is the one that was appended before the first ones of the other classes.
 //! Tests hold that to a walk, which looks at one after the other.
 
+use verbs::host::SlotKey;
+
 use crate::buckets::Buckets;
 use crate::chain::{Chain, Links};
 use crate::entry::{Entry, Envelope};
 use crate::event::List;
+use crate::handles::Table;
 use crate::process::Process;
-use crate::table::{Key, Table};
 
 /// Of the two chains that an entry is in: that of its list, and that of its class.
 const ORDER: usize = 0;
@@ -59,7 +61,7 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// Takes an entry in that is in no list yet.
-    pub(crate) fn insert(&mut self, entry: Entry, user_ptr: u64, pt_index: u32, list: List) -> Key {
+    pub(crate) fn insert(&mut self, entry: Entry, user_ptr: u64, pt_index: u32, list: List) -> SlotKey {
         let (state, local) = (State::Waiting, 0);
         self.table.insert(Listed {
             entry,
@@ -109,45 +111,45 @@ impl MatchList {
     }
 
     /// Appends an entry that waits.
-    pub(crate) fn push(&mut self, entries: &mut Entries, key: Key) {
+    pub(crate) fn push(&mut self, entries: &mut Entries, key: SlotKey) {
         let Entries { table, links, linked } = entries;
         let Some(listed) = table.get_mut(key) else { return };
         *linked += 1;
         (listed.order, listed.state) = (*linked, State::Linked);
-        links.push(ORDER, &mut self.order, key.place);
+        links.push(ORDER, &mut self.order, key.slot());
         match class(&listed.entry) {
-            Class::Both(bits, source) => self.by_both.push(links, CLASS, (bits, source), key.place),
-            Class::Bits(bits) => self.by_bits.push(links, CLASS, bits, key.place),
-            Class::Source(source) => self.by_source.push(links, CLASS, source, key.place),
-            Class::Other => links.push(CLASS, &mut self.others, key.place),
+            Class::Both(bits, source) => self.by_both.push(links, CLASS, (bits, source), key.slot()),
+            Class::Bits(bits) => self.by_bits.push(links, CLASS, bits, key.slot()),
+            Class::Source(source) => self.by_source.push(links, CLASS, source, key.slot()),
+            Class::Other => links.push(CLASS, &mut self.others, key.slot()),
         }
         self.len += 1;
     }
 
     /// Takes out an entry that is in this list.
-    pub(crate) fn remove(&mut self, entries: &mut Entries, key: Key) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, key: SlotKey) {
         let Entries { table, links, .. } = entries;
         let Some(listed) = table.get(key) else { return };
-        links.remove(ORDER, &mut self.order, key.place);
+        links.remove(ORDER, &mut self.order, key.slot());
         match class(&listed.entry) {
-            Class::Both(bits, source) => self.by_both.remove(links, CLASS, (bits, source), key.place),
-            Class::Bits(bits) => self.by_bits.remove(links, CLASS, bits, key.place),
-            Class::Source(source) => self.by_source.remove(links, CLASS, source, key.place),
-            Class::Other => links.remove(CLASS, &mut self.others, key.place),
+            Class::Both(bits, source) => self.by_both.remove(links, CLASS, (bits, source), key.slot()),
+            Class::Bits(bits) => self.by_bits.remove(links, CLASS, bits, key.slot()),
+            Class::Source(source) => self.by_source.remove(links, CLASS, source, key.slot()),
+            Class::Other => links.remove(CLASS, &mut self.others, key.slot()),
         }
         self.len -= 1;
     }
 
     /// The entry that takes a message.
     #[inline]
-    pub(crate) fn find(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
+    pub(crate) fn find(&self, entries: &Entries, envelope: &Envelope) -> Option<SlotKey> {
         if self.len == 0 {
             return None;
         }
         let Envelope { initiator, match_bits, .. } = *envelope;
         let mut best = first(entries, CLASS, self.others, envelope);
         let mut look = |chain: Chain| {
-            let order = |place: u32| entries.table.at(place).order;
+            let order = |place: u32| entries.table[place].order;
             let found = first(entries, CLASS, chain, envelope);
             best = match (best, found) {
                 (Some(before), Some(place)) if order(before) < order(place) => best,
@@ -165,13 +167,13 @@ impl MatchList {
         if !self.by_source.is_empty() {
             look(self.by_source.get(initiator));
         }
-        best.map(|place| entries.table.key_at(place))
+        best.and_then(|place| entries.table.key_at(place))
     }
 
     /// The entry that takes a message, found by looking at each.
     #[cfg(test)]
-    pub(crate) fn walk(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
-        first(entries, ORDER, self.order, envelope).map(|place| entries.table.key_at(place))
+    pub(crate) fn walk(&self, entries: &Entries, envelope: &Envelope) -> Option<SlotKey> {
+        first(entries, ORDER, self.order, envelope).and_then(|place| entries.table.key_at(place))
     }
 
     /// Entries that a walk looks at until one takes the message, which is the last of them; and whether one does.
@@ -179,7 +181,7 @@ impl MatchList {
         let mut looked = 0;
         let takes = |place: u32| {
             looked += 1;
-            let listed = entries.table.at(place);
+            let listed = &entries.table[place];
             listed.entry.takes(envelope, listed.local)
         };
         let found = entries.links.iter(ORDER, self.order).any(takes);
@@ -193,7 +195,7 @@ fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> 
     let mut next = chain.first();
     next.iter().for_each(|place| entries.table.fetch_ahead(*place));
     while let Some(place) = next {
-        let listed = entries.table.at(place);
+        let listed = &entries.table[place];
         if listed.entry.takes(envelope, listed.local) {
             return Some(place);
         }
@@ -263,7 +265,7 @@ mod tests {
         #[test]
         fn looking_up_finds_what_walking_finds(steps in prop::collection::vec(step(), 0..120)) {
             let (mut entries, mut list) = (Entries::default(), MatchList::default());
-            let mut plain: Vec<Key> = Vec::new();
+            let mut plain: Vec<SlotKey> = Vec::new();
             for step in steps {
                 match step {
                     Step::Append(entry) => {
@@ -281,7 +283,7 @@ mod tests {
                         entries.table.get_mut(key).expect("listed").local += by;
                     }
                     Step::Find(envelope) => {
-                        let takes = |key: &&Key| {
+                        let takes = |key: &&SlotKey| {
                             let listed = entries.table.get(**key).expect("listed");
                             listed.entry.takes(&envelope, listed.local)
                         };

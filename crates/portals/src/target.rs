@@ -4,17 +4,19 @@
 //! are there ([`Target::deliver`]). Between the two the entry is in use, and a header in the unexpected list may already be taken by
 //! a new entry, which is told when the data are there.
 
+use verbs::host::SlotKey;
+
 use crate::completions::Completions;
 use crate::entry::{Entry, Envelope};
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind, Fail, List};
+use crate::handles::{CtHandle, EntryHandle, EqHandle};
 use crate::limits::Limits;
 use crate::matchlist::{Entries, Listed, MatchList, State};
 use crate::message::{Answer, Request};
 use crate::options::{EntryOptions, PtOptions};
 use crate::process::Source;
 use crate::region::Region;
-use crate::table::{CtHandle, EntryHandle, EqHandle, Key};
 use crate::unexpected::{Claim, Header, Headers, Stage, Unexpected};
 
 /// What a search does with what it finds (`PTL_SEARCH_*`).
@@ -56,8 +58,8 @@ pub enum Arrival {
 pub struct Delivery {
     request: Request,
     event: Event,
-    entry: Key,
-    header: Option<Key>,
+    entry: SlotKey,
+    header: Option<SlotKey>,
     /// Slots of the event queue that are kept for it.
     slots: usize,
     region: Region,
@@ -264,7 +266,7 @@ impl Target {
     }
 
     /// Takes a header out of the unexpected list for somebody, who is told now, or when its data are there.
-    fn claim(&mut self, completions: &mut Completions, pt_index: u32, key: Key, claim: Claim) {
+    fn claim(&mut self, completions: &mut Completions, pt_index: u32, key: SlotKey, claim: Claim) {
         let Some(pt) = pt_at(&mut self.pts, pt_index) else { return };
         let eq = pt.eq;
         pt.unexpected.unlink(&mut self.headers, key);
@@ -276,7 +278,7 @@ impl Target {
     }
 
     /// Tells who has claimed a header, whose data are there, and forgets it.
-    fn hand_over(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: Key, claim: Claim) {
+    fn hand_over(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey, claim: Claim) {
         let Some(Header { event, owner, .. }) = self.headers.table.remove(key) else { return };
         let Claim { options, counter, user_ptr, leaves } = claim;
         let is_told = !options.contains(EntryOptions::EVENT_OVER_DISABLE)
@@ -298,7 +300,7 @@ impl Target {
     }
 
     /// Tells of an entry that has left its list by itself, when no message uses it any more, and forgets it with its last header.
-    fn retire(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: Key) {
+    fn retire(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey) {
         let Some(listed) = self.entries.table.get_mut(key) else { return };
         let Listed { list, pt_index, user_ptr, pending: 0, headers, .. } = *listed else { return };
         let State::Left { told, ref mut reserved } = listed.state else { return };
@@ -370,7 +372,7 @@ impl Target {
         }
         match search {
             Search::Only => taken.iter().for_each(|key| {
-                let event = self.headers.table.at(key.place).event;
+                let event = self.headers.table[key.slot()].event;
                 tell(Event { kind: EventKind::Search, fail: Fail::Ok, user_ptr, ..event });
             }),
             Search::Delete => {
@@ -578,7 +580,7 @@ impl Target {
 
 /// The entry that takes a message, and what follows from that.
 struct Chosen {
-    key: Key,
+    key: SlotKey,
     options: EntryOptions,
     counter: Option<CtHandle>,
     list: List,

@@ -3,13 +3,15 @@
 //! An entry that is appended, or searched with, wants the headers that it takes, from the first on. One that ignores no bit looks at
 //! those with its bits, one for a single source at those from there, any other at all.
 
+use verbs::host::SlotKey;
+
 use crate::buckets::Buckets;
 use crate::chain::{Chain, Links};
 use crate::entry::{Entry, Envelope};
 use crate::event::Event;
+use crate::handles::{CtHandle, Table};
 use crate::options::EntryOptions;
 use crate::process::Process;
-use crate::table::{CtHandle, Key, Table};
 
 /// Of the three chains that a header is in.
 const ORDER: usize = 0;
@@ -22,7 +24,7 @@ pub(crate) struct Header {
     /// What an entry is told that takes it; without the entry's own words.
     pub(crate) event: Event,
     /// The overflow entry that has the data.
-    pub(crate) owner: Key,
+    pub(crate) owner: SlotKey,
     pub(crate) stage: Stage,
 }
 
@@ -77,35 +79,35 @@ impl Unexpected {
     }
 
     /// Appends a header.
-    pub(crate) fn push(&mut self, headers: &mut Headers, header: Header) -> Key {
+    pub(crate) fn push(&mut self, headers: &mut Headers, header: Header) -> SlotKey {
         let (bits, source) = (header.event.match_bits, header.event.initiator);
         let key = headers.table.insert(header);
-        headers.links.push(ORDER, &mut self.order, key.place);
-        self.by_bits.push(&mut headers.links, BITS, bits, key.place);
-        self.by_source.push(&mut headers.links, SOURCE, source, key.place);
+        headers.links.push(ORDER, &mut self.order, key.slot());
+        self.by_bits.push(&mut headers.links, BITS, bits, key.slot());
+        self.by_source.push(&mut headers.links, SOURCE, source, key.slot());
         key
     }
 
     /// Takes a header out of the list; it is kept.
-    pub(crate) fn unlink(&mut self, headers: &mut Headers, key: Key) {
+    pub(crate) fn unlink(&mut self, headers: &mut Headers, key: SlotKey) {
         let Headers { table, links } = headers;
         let Some(Header { event, .. }) = table.get(key) else { return };
-        links.remove(ORDER, &mut self.order, key.place);
-        self.by_bits.remove(links, BITS, event.match_bits, key.place);
-        self.by_source.remove(links, SOURCE, event.initiator, key.place);
+        links.remove(ORDER, &mut self.order, key.slot());
+        self.by_bits.remove(links, BITS, event.match_bits, key.slot());
+        self.by_source.remove(links, SOURCE, event.initiator, key.slot());
     }
 
     /// The headers that an entry takes, in order: the first for one that is used once.
-    pub(crate) fn taken_by(&self, headers: &Headers, entry: &Entry) -> Vec<Key> {
+    pub(crate) fn taken_by(&self, headers: &Headers, entry: &Entry) -> Vec<SlotKey> {
         let (which, chain) = match (entry.ignore_bits, entry.source.one()) {
             (0, _) => (BITS, self.by_bits.get(entry.match_bits)),
             (_, Some(source)) => (SOURCE, self.by_source.get(source)),
             (_, None) => (ORDER, self.order),
         };
-        let takes = |place: &u32| entry.takes(&envelope(&headers.table.at(*place).event), 0);
+        let takes = |place: &u32| entry.takes(&envelope(&headers.table[*place].event), 0);
         let most = if entry.is(EntryOptions::USE_ONCE) { 1 } else { usize::MAX };
         let taken = headers.links.iter(which, chain).filter(takes).take(most);
-        taken.map(|place| headers.table.key_at(place)).collect()
+        taken.filter_map(|place| headers.table.key_at(place)).collect()
     }
 }
 
@@ -149,7 +151,7 @@ mod tests {
                         && nid.is_none_or(|nid| nid == event.initiator.nid)
                         && (!whole || event.rlength <= 3)
                 };
-                let mut want: Vec<Key> =
+                let mut want: Vec<SlotKey> =
                     plain.iter().filter(|(_, event)| takes(event)).map(|(key, _)| *key).collect();
                 if once {
                     want.truncate(1);

@@ -1,16 +1,17 @@
 //! Cancelling: a receive that no message has matched ends at once, and a send when its receiver has given the message back. What has been
 //! matched completes, as does what needs nobody to match it.
 
+use host::SlotKey;
+
 use super::Engine;
 use crate::connection::Payload;
 use crate::operation::{Answer, Body, Work};
 use crate::status::Status;
-use crate::table::Key;
 use crate::wire::Message;
 
 impl Engine {
     /// Cancels an operation, if it can be; it ends in either case.
-    pub(crate) fn cancel(&mut self, key: Key) {
+    pub(crate) fn cancel(&mut self, key: SlotKey) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
             Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
             Some(Work::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
@@ -30,14 +31,14 @@ impl Engine {
     }
 
     /// Takes back what this process has sent to itself; whether no receive has matched it.
-    fn take_from_self(&mut self, key: Key) -> bool {
+    fn take_from_self(&mut self, key: SlotKey) -> bool {
         let is_it =
             |body: &Body| matches!(body, Body::Here { answer: Some(Answer::Own(of)), .. } if *of == key);
         self.matching.withdraw(self.rank, is_it).is_some()
     }
 
     /// Asks the receiver of a message to give it back.
-    fn withdraw(&mut self, to: u32, key: Key) {
+    fn withdraw(&mut self, to: u32, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.withdrawing, true) {
             // A send to who is lost ends by that.
@@ -61,7 +62,7 @@ impl Engine {
     }
 
     /// A peer has given a message back, if it was asked to.
-    pub(super) fn given_back(&mut self, from: u32, key: Key) {
+    pub(super) fn given_back(&mut self, from: u32, key: SlotKey) {
         let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
         if is_asked && self.awaits(key, from) {
             self.end(key, cancelled());

@@ -1,5 +1,6 @@
 //! Long messages that sender and receiver copy piece by piece, each what the other has not begun.
 
+use host::SlotKey;
 use verbs::Buf;
 
 use super::Engine;
@@ -7,7 +8,6 @@ use crate::connection::Payload;
 use crate::error::Result;
 use crate::operation::{Helping, Operation, Work};
 use crate::share::{Copying, Share};
-use crate::table::Key;
 use crate::wire::{Exposed, Message};
 
 impl Engine {
@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// Goes on with a message that both copy, at the receiver.
-    pub(super) fn copy_on(&mut self, key: Key) -> Result<()> {
+    pub(super) fn copy_on(&mut self, key: SlotKey) -> Result<()> {
         if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
             && let Some(copying) = &reading.copying
         {
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// Copies pieces of a message of this process's, as its receiver invites it to.
-    pub(super) fn help(&mut self, to: u32, id: Key, key: u64, share: Share, at: Exposed) {
+    pub(super) fn help(&mut self, to: u32, id: SlotKey, key: u64, share: Share, at: Exposed) {
         let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
@@ -66,7 +66,7 @@ impl Engine {
         self.help_on(id);
     }
 
-    fn stall(&mut self, key: Key) {
+    fn stall(&mut self, key: SlotKey) {
         if !self.stalled.contains(&key) {
             self.stalled.push(key);
         }
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// Goes on with a message that both copy, at the sender.
-    pub(super) fn help_on(&mut self, id: Key) {
+    pub(super) fn help_on(&mut self, id: SlotKey) {
         let Some(Operation { work: Work::Send { to, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// The sender has copied pieces of a message that both copy.
-    pub(super) fn copied(&mut self, from: u32, key: Key, pieces: u32) {
+    pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
         if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && reading.copying.is_some()

@@ -1,15 +1,16 @@
 //! Operations by name: whether and how one has ended, and whose it is.
 
+use host::SlotKey;
+
 use super::Engine;
 use crate::operation::{Operation, Work};
 use crate::over_portals::Portals;
 use crate::status::{Ended, Status};
-use crate::table::Key;
 
 impl Engine {
     /// Whether an operation has ended well; nothing while it has not ended.
     #[inline]
-    pub(crate) fn has_ended_well(&mut self, key: Key) -> Option<bool> {
+    pub(crate) fn has_ended_well(&mut self, key: SlotKey) -> Option<bool> {
         match self.operations.get_mut(key) {
             Some(Operation { work: Work::Over(status), .. }) => Some(status.error.is_none()),
             Some(_) => None,
@@ -18,7 +19,7 @@ impl Engine {
     }
 
     /// How an operation ended, if it has; it is forgotten then.
-    pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
+    pub(crate) fn take(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
             Some(Operation { work: Work::Over(_), .. }) => {}
             Some(_) => return None,
@@ -32,8 +33,8 @@ impl Engine {
 
     /// How the operation of a request ended, which has; `None` if there is none. It is forgotten then.
     #[inline(always)]
-    pub(crate) fn collect(&mut self, key: Key) -> Option<Ended> {
-        self.operations.retire(key, |operation| {
+    pub(crate) fn collect(&mut self, key: SlotKey) -> Option<Ended> {
+        self.operations.remove_by(key, |operation| {
             let comm = operation.comm();
             let Work::Over(status) = &mut operation.work else { return None };
             // All that one holds which is over.
@@ -44,8 +45,8 @@ impl Engine {
 
     /// Shows how the operation of a request ended, which has, and well; whether there is such a one. It is forgotten then.
     #[inline(always)]
-    pub(crate) fn hand_out(&mut self, key: Key, show: impl FnOnce(&Status)) -> bool {
-        let shown = self.operations.retire(key, |operation| match &operation.work {
+    pub(crate) fn hand_out(&mut self, key: SlotKey, show: impl FnOnce(&Status)) -> bool {
+        let shown = self.operations.remove_by(key, |operation| match &operation.work {
             // It holds nothing.
             Work::Over(status) if status.error.is_none() => {
                 show(status);
@@ -58,14 +59,14 @@ impl Engine {
 
     /// Says whose an operation is.
     #[inline]
-    pub(crate) fn belongs(&mut self, key: Key, comm: u64) {
+    pub(crate) fn belongs(&mut self, key: SlotKey, comm: u64) {
         if let Some(operation) = self.operations.get_mut(key) {
             operation.belongs(comm);
         }
     }
 
     /// Whose it is.
-    pub(crate) fn comm(&mut self, key: Key) -> Option<u64> {
+    pub(crate) fn comm(&mut self, key: SlotKey) -> Option<u64> {
         self.operations.get_mut(key)?.comm()
     }
 
@@ -79,23 +80,23 @@ impl Engine {
 
     /// Whether there is such an operation.
     #[inline]
-    pub(crate) fn has(&mut self, key: Key) -> bool {
+    pub(crate) fn has(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_some()
     }
 
     /// The operation at a place of theirs.
-    pub(crate) fn at(&self, place: u32) -> Option<Key> {
-        self.operations.at(place)
+    pub(crate) fn at(&self, place: u32) -> Option<SlotKey> {
+        self.operations.key_at(place)
     }
 
     /// Whether an operation has ended.
     #[inline]
-    pub(crate) fn is_over(&mut self, key: Key) -> bool {
+    pub(crate) fn is_over(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_none_or(|operation| matches!(operation.work, Work::Over(_)))
     }
 
     /// How an operation ended, if it has.
-    pub(crate) fn peek(&mut self, key: Key) -> Option<Status> {
+    pub(crate) fn peek(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
             Some(Operation { work: Work::Over(status), .. }) => Some(status.clone()),
             Some(_) => None,
@@ -104,7 +105,7 @@ impl Engine {
     }
 
     /// Nobody will ask how an operation ended.
-    pub(crate) fn free(&mut self, key: Key) {
+    pub(crate) fn free(&mut self, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         operation.free = true;
         if let Work::Over(_) = operation.work {
@@ -114,7 +115,7 @@ impl Engine {
 
     /// Whether the peers have, or can get, all that this process has sent.
     pub(crate) fn is_drained(&self) -> bool {
-        let sends = |(key, operation): (Key, &Operation)| {
+        let sends = |(key, operation): (SlotKey, &Operation)| {
             matches!(operation.work, Work::Send { .. }) && !self.abandoned.contains(&key)
         };
         let portals = self.portals.as_deref();

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use host::Step;
+use host::{SlotKey, Step};
 
 use super::{Begun, Engine};
 use crate::connection::{Next, Payload, Short, Taken};
@@ -13,7 +13,6 @@ use crate::memory::{Buffer, Piece};
 use crate::operation::{Answer, Body, Brought, Names, Operation, Plain, Receive, Work, envelope_status};
 use crate::over_portals::Started;
 use crate::status::Status;
-use crate::table::Key;
 use crate::tool::Happening;
 use crate::transport::STORED_MAX;
 use crate::wire::Message;
@@ -93,7 +92,7 @@ impl Engine {
 
     /// Begins a receive of bytes in one piece, where nothing waits for it; nothing has happened otherwise.
     #[inline]
-    pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<Key> {
+    pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<SlotKey> {
         if self.portals.is_some() || self.lost(&wanted).is_some() {
             return None;
         }
@@ -337,7 +336,7 @@ impl Engine {
     }
 
     /// Gives a receive its data.
-    pub(super) fn take_in(&mut self, key: Key, envelope: &Envelope, data: Brought<'_>) {
+    pub(super) fn take_in(&mut self, key: SlotKey, envelope: &Envelope, data: Brought<'_>) {
         let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
         status.into_iter().for_each(|status| self.end(key, status));
     }

@@ -1,5 +1,6 @@
 //! Long messages, once they have met their receive: it reads them from the sender's memory, or has the rest of them written.
 
+use host::SlotKey;
 use verbs::{Buf, RemoteAddr, SendOp};
 
 use super::Engine;
@@ -8,7 +9,6 @@ use crate::error::Result;
 use crate::matching::Envelope;
 use crate::operation::{Brought, Operation, Reading, Receive, Sending, There, Work};
 use crate::status::Status;
-use crate::table::Key;
 use crate::transport::HeldAt;
 use crate::wire::{Exposed, Message};
 
@@ -17,7 +17,7 @@ const WRITE_MAX: u64 = 1 << 30;
 
 impl Engine {
     /// Begins to read the data of a message that a receive has matched.
-    pub(super) fn fetch(&mut self, key: Key, envelope: Envelope, there: There) {
+    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, there: There) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         let (from, id) = (envelope.source, there.id);
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// A receive has got a part of its message, if it could take it, and perhaps all of it.
-    fn took(&mut self, key: Key, is_there: verbs::Result<bool>) {
+    fn took(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
         match is_there {
             Ok(false) => {}
             Ok(true) => self.finish_reading(key),
@@ -70,7 +70,7 @@ impl Engine {
     /// Tells the sender of a message where the rest of it goes, if any is wanted.
     fn ask_for_rest(
         &mut self,
-        key: Key,
+        key: SlotKey,
         receive: Receive,
         (envelope, there): (Envelope, There),
         (addr, staging): (u64, Option<Buf>),
@@ -90,12 +90,12 @@ impl Engine {
         if rest == 0 {
             return Ok(());
         }
-        let (id, place) = (there.id, key.parts().0);
+        let (id, place) = (there.id, key.slot());
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
         self.transport.send(from, Message::Clear { id, at, place }, Payload::None, None)
     }
 
-    fn read(&mut self, key: Key, receive: Receive, envelope: Envelope, there: There) -> Result<()> {
+    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, there: There) -> Result<()> {
         let (from, wanted) = (envelope.source, there.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
             Some((addr, _)) => (addr as u64, None),
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Writes the rest of a message of this process's where its receiver wants it.
-    pub(super) fn write(&mut self, to: u32, id: Key, at: Exposed, place: u32) {
+    pub(super) fn write(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
         let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
@@ -170,7 +170,7 @@ impl Engine {
 
     /// The rest of a message has been written to this process.
     pub(super) fn landed(&mut self, from: u32, place: u32) {
-        let Some(key) = self.operations.at(place) else { return };
+        let Some(key) = self.operations.key_at(place) else { return };
         if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && std::mem::take(&mut reading.is_open)
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// A piece is copied.
-    pub(super) fn fetched(&mut self, key: Key) {
+    pub(super) fn fetched(&mut self, key: SlotKey) {
         match self.operations.get_mut(key).map(|operation| &mut operation.work) {
             Some(Work::Reading(reading)) => {
                 reading.left = reading.left.saturating_sub(1);
@@ -215,7 +215,7 @@ impl Engine {
     }
 
     /// All pieces of a message are there.
-    pub(super) fn finish_reading(&mut self, key: Key) {
+    pub(super) fn finish_reading(&mut self, key: SlotKey) {
         let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use host::Step;
+use host::{SlotKey, Step};
 use verbs::{Buf, RemoteAddr, Sge};
 
 use super::{Begun, Engine};
@@ -12,7 +12,6 @@ use crate::matching::Envelope;
 use crate::memory::{Buffer, Piece};
 use crate::operation::{Answer, Body, Brought, Operation, Sending, Work, Writing};
 use crate::status::Status;
-use crate::table::Key;
 use crate::tool::Carrier;
 use crate::wire::{Exposed, Label, Message};
 
@@ -174,7 +173,7 @@ impl Engine {
         first: Message,
         (bytes, whole): (Piece, Sge),
         part: usize,
-        key: Option<Key>,
+        key: Option<SlotKey>,
     ) -> Result<()> {
         let (Message::Request { id, .. } | Message::Part { id }) = first else { return Ok(()) };
         let (mut message, mut left) = (first, bytes);

@@ -1,10 +1,11 @@
 //! Operations in several steps, and processes that wait for each other in vain.
 
+use host::SlotKey;
+
 use super::{Begun, Engine};
 use crate::connection::Payload;
 use crate::operation::{Operation, Work};
 use crate::status::Status;
-use crate::table::Key;
 use crate::tool::Happening;
 use crate::wire::{Called, Label, Message};
 
@@ -43,7 +44,7 @@ impl Engine {
     }
 
     /// Ends what [`Engine::open`] began; whether nobody asks for it any more.
-    pub(crate) fn complete(&mut self, key: Key) -> bool {
+    pub(crate) fn complete(&mut self, key: SlotKey) -> bool {
         let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.free);
         self.end(key, Status::empty());
         is_abandoned
@@ -55,7 +56,7 @@ impl Engine {
     }
 
     /// A name for what has begun, also if it is over already.
-    pub(crate) fn under(&mut self, begun: Begun) -> Key {
+    pub(crate) fn under(&mut self, begun: Begun) -> SlotKey {
         match begun {
             Begun::Under(key) => key,
             Begun::Over(status) => self.operations.insert(Operation::new(Work::Over(status))),
@@ -107,7 +108,7 @@ impl Engine {
     }
 
     /// Whom a send or a receive waits for.
-    pub(crate) fn awaited(&mut self, key: Key) -> Option<u32> {
+    pub(crate) fn awaited(&mut self, key: SlotKey) -> Option<u32> {
         match &self.operations.get_mut(key)?.work {
             Work::Receive(_) | Work::Plain(_) => self.matching.wanted_by(&key)?.source,
             Work::Send { to, .. } => Some(*to),
@@ -123,7 +124,7 @@ impl Engine {
     }
 
     /// Gives up a send or a receive for which nobody may ever come; whether it did, or its data are being moved.
-    pub(crate) fn abandon(&mut self, key: Key) -> bool {
+    pub(crate) fn abandon(&mut self, key: SlotKey) -> bool {
         if self.awaited(key).is_none() {
             return false;
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use host::Host;
+use host::{Host, SlotKey};
 use portals::{
     AckReq, Action, EAGER_MAX, Engine, Entry, EntryHandle, EntryOptions, EqHandle, Event, EventKind, Fail,
     List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions,
@@ -18,9 +18,8 @@ use crate::error::{Class, Error, Result};
 use crate::matching::{Envelope, Wanted};
 use crate::memory::{Buffer, Piece};
 use crate::nic::Port;
-use crate::operation::{Brought, Receive};
+use crate::operation::{Brought, Receive, Table};
 use crate::status::Status;
-use crate::table::{Key, Table};
 use crate::wire::Label;
 
 /// Events that the queue has room for: more than there can be operations under way.
@@ -32,8 +31,8 @@ const NOBODY: u64 = 0;
 /// The name of a send or a receive here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    Send(Key),
-    Receive(Key),
+    Send(SlotKey),
+    Receive(SlotKey),
 }
 
 /// How something has begun.
@@ -69,7 +68,7 @@ impl Found {
 #[derive(Debug)]
 struct Outgoing {
     to: u32,
-    of: Option<Key>,
+    of: Option<SlotKey>,
     /// Keeps the data.
     data: Option<Buffer>,
     /// By what a receive may get the data.
@@ -93,7 +92,7 @@ impl Outgoing {
 #[derive(Debug)]
 struct Incoming {
     receive: Receive,
-    of: Option<Key>,
+    of: Option<SlotKey>,
     entry: Option<EntryHandle>,
     /// Where the data go first, if the program's memory is not in one piece.
     staging: Option<Buffer>,
@@ -139,7 +138,7 @@ pub(crate) struct Portals {
     overflow: Overflow,
     events: VecDeque<Event>,
     found: Option<Found>,
-    over: VecDeque<(Key, Status)>,
+    over: VecDeque<(SlotKey, Status)>,
 }
 
 impl Portals {
@@ -281,14 +280,14 @@ impl Portals {
         match begun {
             Ok(opened) => outgoing.opened = opened,
             Err(error) => {
-                self.sends.forget(key);
+                self.sends.remove(key);
                 return Err(error);
             }
         }
         self.settle();
         let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
         if let Some(status) = outgoing.status.take() {
-            self.sends.forget(key);
+            self.sends.remove(key);
             return Ok(Started::Over(status));
         }
         outgoing.data = Some(copy.unwrap_or_else(|| buffer.clone()));
@@ -314,7 +313,7 @@ impl Portals {
             (Ok(entry), Some(incoming)) => incoming.entry = Some(entry),
             (Ok(_), None) => return Err(closed()),
             (Err(error), _) => {
-                self.receives.forget(key);
+                self.receives.remove(key);
                 return Err(error);
             }
         }
@@ -323,11 +322,11 @@ impl Portals {
     }
 
     /// How a receive has begun.
-    fn received(&mut self, key: Key) -> Started {
+    fn received(&mut self, key: SlotKey) -> Started {
         let status = self.receives.get_mut(key).and_then(|incoming| incoming.status.take());
         match status {
             Some(status) => {
-                self.receives.forget(key);
+                self.receives.remove(key);
                 Started::Over(status)
             }
             None => Started::Under(Name::Receive(key)),
@@ -352,7 +351,7 @@ impl Portals {
     }
 
     /// Says what a send or a receive is of; its end is told by that.
-    pub(crate) fn belongs(&mut self, name: Name, to: Key) {
+    pub(crate) fn belongs(&mut self, name: Name, to: SlotKey) {
         let of = match name {
             Name::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.of),
             Name::Receive(key) => self.receives.get_mut(key).map(|incoming| &mut incoming.of),
@@ -370,7 +369,7 @@ impl Portals {
         };
         let is_out = self.call(|engine| engine.unlink(entry)).is_ok();
         if is_out {
-            self.receives.forget(key);
+            self.receives.remove(key);
         }
         self.settle();
         is_out
@@ -422,7 +421,7 @@ impl Portals {
     }
 
     /// What has come to its end, and how.
-    pub(crate) fn next_over(&mut self) -> Option<(Key, Status)> {
+    pub(crate) fn next_over(&mut self) -> Option<(SlotKey, Status)> {
         self.over.pop_front()
     }
 
@@ -444,7 +443,7 @@ impl Portals {
     }
 
     fn told(&mut self, event: &Event) {
-        let key = Key::from_number(event.user_ptr);
+        let key = SlotKey::from_number(event.user_ptr);
         match event.kind {
             EventKind::Send => self.sending(key, |outgoing| {
                 outgoing.awaits_send = false;
@@ -485,14 +484,14 @@ impl Portals {
         }
     }
 
-    fn envelope(&mut self, key: Key, event: &Event) -> Option<Envelope> {
+    fn envelope(&mut self, key: SlotKey, event: &Event) -> Option<Envelope> {
         let context = self.receives.get_mut(key)?.receive.wanted.context;
         let label = Label { context, tag: bits::tag(event.match_bits) };
         Some(Envelope { source: event.initiator.nid, label })
     }
 
     /// Something of a send is over; `now` says whether it failed.
-    fn sending(&mut self, key: Key, now: impl FnOnce(&mut Outgoing) -> bool) {
+    fn sending(&mut self, key: SlotKey, now: impl FnOnce(&mut Outgoing) -> bool) {
         let Some(outgoing) = self.sends.get_mut(key) else { return };
         let has_failed = now(outgoing);
         let awaits = outgoing.awaits_send || outgoing.awaits_ack || outgoing.awaits_get;
@@ -509,7 +508,7 @@ impl Portals {
         match of {
             Some(of) => {
                 self.over.push_back((of, status));
-                self.sends.forget(key);
+                self.sends.remove(key);
                 self.under_way -= 1;
             }
             None => {
@@ -521,7 +520,7 @@ impl Portals {
     }
 
     /// The data of a message are where a receive wants them.
-    fn arrived(&mut self, key: Key, event: &Event, envelope: Option<Envelope>, len: u64) {
+    fn arrived(&mut self, key: SlotKey, event: &Event, envelope: Option<Envelope>, len: u64) {
         let (Some(incoming), Some(envelope)) = (self.receives.get_mut(key), envelope) else { return };
         let status = if event.fail == Fail::Ok {
             incoming.unpack(event.mlength);
@@ -533,7 +532,7 @@ impl Portals {
     }
 
     /// A message came before the receive that takes it.
-    fn came_before(&mut self, key: Key, event: &Event) {
+    fn came_before(&mut self, key: SlotKey, event: &Event) {
         if event.user_ptr == CLAIM {
             self.found = self.find(event);
             return;
@@ -568,7 +567,7 @@ impl Portals {
     }
 
     /// Gets the data of a long message from its sender.
-    fn get_all(&mut self, key: Key, found: &Found) {
+    fn get_all(&mut self, key: SlotKey, found: &Found) {
         let Some(incoming) = self.receives.get_mut(key) else { return };
         incoming.getting = Some((found.envelope, found.len));
         let (addr, room) = incoming.place();
@@ -589,12 +588,12 @@ impl Portals {
         self.call(|engine| engine.transfer(&get)).unwrap_or(());
     }
 
-    fn end_receive(&mut self, key: Key, status: Status) {
+    fn end_receive(&mut self, key: SlotKey, status: Status) {
         let Some(incoming) = self.receives.get_mut(key) else { return };
         match incoming.of {
             Some(of) => {
                 self.over.push_back((of, status));
-                self.receives.forget(key);
+                self.receives.remove(key);
             }
             None => incoming.status = Some(status),
         }

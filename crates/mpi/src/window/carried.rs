@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datatypes::{Basic, Datatype};
-use host::{Host, Lock, Step};
+use host::{Host, Lock, SlotKey, Step};
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -23,7 +23,6 @@ use crate::memory::Buffer;
 use crate::one_sided::OneSided;
 use crate::operation::{Names, Receive};
 use crate::status::Status;
-use crate::table::Key;
 use crate::window::served::Stop;
 use crate::window::target::{At, Elements, Target};
 use crate::wire::Label;
@@ -290,7 +289,7 @@ struct Carrying {
     next: Arc<AtomicU64>,
     heard: Arc<Lock<Vec<Heard>>>,
     /// Data that come or go by themselves, with their origin's rank.
-    under_way: Vec<(usize, Key)>,
+    under_way: Vec<(usize, SlotKey)>,
 }
 
 impl Carrying {
@@ -348,7 +347,7 @@ impl Carrying {
 
 impl Task for Carrying {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        while let Some(status) = engine.take(Key::from_number(self.next.load(Ordering::Relaxed))) {
+        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
             if status.cancelled {
                 return Some(status);
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use host::{Lock, Step};
+use host::{Lock, SlotKey, Step};
 use verbs::Mr;
 
 use crate::attribute::{Attributes, Keyval};
@@ -15,7 +15,6 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::request::Request;
 use crate::status::PROC_NULL;
-use crate::table::Key;
 use crate::window::carried::Carrier;
 use crate::window::control::Control;
 use crate::window::directory::Attached;
@@ -95,7 +94,7 @@ pub(super) struct State {
 /// An operation by its target's rank.
 pub(super) struct Pending {
     pub(super) rank: i32,
-    pub(super) key: Key,
+    pub(super) key: SlotKey,
     /// Somebody holds a request for it, and is told how it ended.
     pub(super) is_requested: bool,
 }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use host::SlotKey;
+
 use crate::comm::Comm;
 use crate::context::Plane;
 use crate::core::Core;
@@ -14,7 +16,6 @@ use crate::matching::Wanted;
 use crate::memory::Buffer;
 use crate::operation::{Names, Receive};
 use crate::status::Status;
-use crate::table::Key;
 use crate::window::control::{CHANGE, Change, Control};
 use crate::wire::Label;
 
@@ -115,7 +116,7 @@ impl Service {
 
 impl Task for Service {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        while let Some(status) = engine.take(Key::from_number(self.next.load(Ordering::Relaxed))) {
+        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
             if status.cancelled {
                 return Some(status);
             }
@@ -141,6 +142,6 @@ impl Stop {
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        self.core.with(|engine| engine.cancel(Key::from_number(self.next.load(Ordering::Relaxed))));
+        self.core.with(|engine| engine.cancel(SlotKey::from_number(self.next.load(Ordering::Relaxed))));
     }
 }

@@ -14,12 +14,12 @@ use crate::engine::{Engine, ListId};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::event::Fail;
+use crate::handles::{CtHandle, EqHandle};
 use crate::initiator::{MemoryDescriptor, Outgoing};
 use crate::limits::Limits;
 use crate::message::{Action, Answer, Request};
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::{CtHandle, EqHandle};
 use crate::target::Arrival;
 use crate::wire::{Credits, Message};
 

@@ -29,11 +29,11 @@ use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::handles::{CtHandle, EntryHandle, MdHandle};
 use crate::limits::Limits;
 use crate::options::{MdOptions, PtOptions};
 use crate::process::Process;
 use crate::region::Region;
-use crate::table::{CtHandle, EntryHandle, MdHandle};
 use matching::Matching;
 use order::{Extent, Later, Order};
 use record::{COUNTER, EVENT, Outcome, REPLY};
@@ -405,5 +405,5 @@ impl Offload {
 
 /// Places that so many counters may have had at a time: tables let some rest.
 const fn places_of(counters: u32) -> usize {
-    counters as usize + crate::table::RESTING
+    (counters + crate::handles::RESTING) as usize
 }

@@ -5,11 +5,11 @@ use crate::command::{Count, Local, Transfer};
 use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::event::List;
+use crate::handles::{CtHandle, EntryHandle, MdHandle};
 use crate::message::{AckReq, Action};
 use crate::options::{EntryOptions, MdOptions, PtOptions};
 use crate::process::{Process, Source};
 use crate::region::Region;
-use crate::table::{CtHandle, EntryHandle, MdHandle};
 
 /// Memory of the process that the NIC reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::order::Order;
 use crate::engine::ListId;
 use crate::entry::Entry;
 use crate::error::Result;
+use crate::handles::EntryHandle;
 use crate::region::Region;
-use crate::table::EntryHandle;
 
 /// An entry that takes no message yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
