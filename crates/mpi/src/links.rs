@@ -3,84 +3,61 @@
 
 use std::ops::{Index, IndexMut};
 
+use host::{SlotKey, SlotTable};
+
 use crate::connection::Connection;
 
-/// Bits of a number that hold the place. The bits above count the earlier uses of that place.
+/// Bits of a number that hold the place. The bits above hold the generation of that place.
 const PLACE_BITS: u32 = 22;
-const PLACES_MAX: usize = 1 << PLACE_BITS;
-
-#[derive(Debug)]
-struct Place {
-    /// Earlier uses, modulo what a number can hold.
-    lap: u32,
-    connection: Option<Connection>,
-}
+const PLACES_MAX: u32 = 1 << PLACE_BITS;
+const GENERATIONS: u32 = u32::MAX >> PLACE_BITS;
 
 /// Connections by place. A place is a small number; it is one connection's until that is [removed](Links::remove).
 #[derive(Debug, Default)]
-pub(crate) struct Links {
-    places: Vec<Place>,
-    free: Vec<usize>,
-}
+pub(crate) struct Links(SlotTable<Connection, GENERATIONS>);
 
 impl Links {
     /// The number of the next connection; `None` when all places are in use.
     pub(crate) fn vacancy(&self) -> Option<u32> {
-        let place = self.free.last().copied().unwrap_or(self.places.len());
-        let lap = self.places.get(place).map_or(0, |at| at.lap);
-        (place < PLACES_MAX).then_some(lap << PLACE_BITS | place as u32)
+        self.0.vacancy(PLACES_MAX).map(|key| key.generation() << PLACE_BITS | key.slot())
     }
 
     /// Adds a connection that was made with the number of the [vacancy](Links::vacancy); returns its place.
     pub(crate) fn insert(&mut self, connection: Connection) -> usize {
-        if let Some(place) = self.free.pop() {
-            self.places[place].connection = Some(connection);
-            return place;
-        }
-        // In jobs of thousands, the spare capacity of a doubled list would be a tenth of all memory.
-        if self.places.len() == self.places.capacity() {
-            self.places.reserve_exact(self.places.len() / 4 + 2);
-        }
-        self.places.push(Place { lap: 0, connection: Some(connection) });
-        self.places.len() - 1
+        self.0.insert(connection).slot() as usize
     }
 
     /// The place of the connection with this number, unless it has been removed.
     #[inline]
     pub(crate) fn place_of(&self, number: u32) -> Option<usize> {
-        let place = (number as usize) & (PLACES_MAX - 1);
-        let at = self.places.get(place).filter(|at| at.connection.is_some())?;
-        (at.lap == number >> PLACE_BITS).then_some(place)
+        let key = SlotKey::new(number & (PLACES_MAX - 1), number >> PLACE_BITS);
+        self.0.get(key).map(|_| key.slot() as usize)
     }
 
     /// The connection at a place, or `None`.
     #[inline]
     pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut Connection> {
-        self.places.get_mut(place)?.connection.as_mut()
+        self.0.at_mut(place as u32)
     }
 
     /// Removes the connection at a place.
     pub(crate) fn remove(&mut self, place: usize) -> Option<Connection> {
-        let at = self.places.get_mut(place)?;
-        let connection = at.connection.take()?;
-        at.lap = (at.lap + 1) & (u32::MAX >> PLACE_BITS);
-        self.free.push(place);
-        Some(connection)
+        self.0.remove(self.0.key_at(place as u32)?)
     }
 
     /// The connections of this process in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.places.iter().filter_map(|at| at.connection.as_ref())
+        self.0.iter().map(|(_, connection)| connection)
     }
 
     /// As [`Links::iter`], to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
-        self.places.iter_mut().filter_map(|at| at.connection.as_mut())
+        self.0.values_mut()
     }
 
     /// The number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.0.len()
     }
 }
 
@@ -89,13 +66,13 @@ impl Index<usize> for Links {
 
     #[inline]
     fn index(&self, place: usize) -> &Connection {
-        self.places[place].connection.as_ref().expect("whoever has a place has its connection")
+        &self.0[place as u32]
     }
 }
 
 impl IndexMut<usize> for Links {
     #[inline]
     fn index_mut(&mut self, place: usize) -> &mut Connection {
-        self.places[place].connection.as_mut().expect("whoever has a place has its connection")
+        &mut self.0[place as u32]
     }
 }
