@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use host::{Host, SlotKey};
 use transport::{
-    DuplexLine, Found, Inbox, LineMessage, Offer, Outbox, Payload as _, Record, SHARED_LINE, USER_LINE,
+    DuplexLine, Found, Inbox, LineMessage, Offer, Outbox, Payload as _, Record, SHARED_LINE, Slots, USER_LINE,
 };
 use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
@@ -22,7 +22,7 @@ use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
 use crate::matching::Match;
 use crate::memory::{Buffer, Piece};
-use crate::nic::{INLINE, Nic, Sizes, Slots};
+use crate::nic::{INLINE, Nic, Sizes};
 use crate::share::{Copying, Share, Words};
 use crate::tool::{Carrier, Traffic};
 use crate::wire::{
@@ -245,6 +245,8 @@ pub(crate) struct Connection {
     offered: Option<Offer>,
     slots: Slots,
     sizes: Sizes,
+    /// Work requests that the send queue takes.
+    send_depth: u64,
     /// Bytes of payload of the longest message to the peer's slots.
     slot_payload: usize,
     number: u64,
@@ -274,8 +276,8 @@ impl Connection {
         number: u32,
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
-        let (sizes, slots, qp, inbox) =
-            (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox().map(Box::new));
+        let (sizes, (qp, slots), inbox) = (nic.sizes, nic.create_qp()?, nic.shared.inbox().map(Box::new));
+        let queues = sizes.queues();
         let fast = nic.fast_path().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
         let connection = Self {
@@ -294,6 +296,7 @@ impl Connection {
             offered: None,
             slots,
             sizes,
+            send_depth: queues.send_depth().into(),
             slot_payload: nic.slot_payload_to(process),
             number: u64::from(number) << 32,
             lends: nic.lends(),
@@ -306,7 +309,7 @@ impl Connection {
             leaving: Leaving::No,
             traffic: Traffic::default(),
         };
-        (0..sizes.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
+        (0..queues.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
         Ok(connection)
     }
 
@@ -400,7 +403,7 @@ impl Connection {
 
     fn has_room_for(&self, requests: u64) -> bool {
         // One entry is kept for a grant.
-        self.posted - self.completed + requests < u64::from(self.sizes.send_depth())
+        self.posted - self.completed + requests < self.send_depth
     }
 
     /// Whether everything that was sent has left.
@@ -596,7 +599,7 @@ impl Connection {
     /// Tells the peer of lines that are free again, if it is to hear of them. Where the send queue is full, that waits for the next
     /// completion.
     fn tell(&mut self) -> Result<()> {
-        if self.posted - self.completed >= u64::from(self.sizes.send_depth()) {
+        if self.posted - self.completed >= self.send_depth {
             return Ok(());
         }
         match self.fast.as_deref_mut().and_then(FastPath::tell) {
@@ -864,7 +867,7 @@ impl Connection {
     /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
     pub(crate) fn grant(&mut self, host: &Host) -> Result<()> {
         self.tell()?;
-        let is_full = self.posted - self.completed >= u64::from(self.sizes.send_depth());
+        let is_full = self.posted - self.completed >= self.send_depth;
         if self.owed < self.sizes.slots / 2 || !self.open || is_full {
             return Ok(());
         }

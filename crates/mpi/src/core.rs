@@ -88,8 +88,8 @@ impl Core {
         let mut sources = WaitSet::new();
         sources.add(bell.clone());
         for nic in transport.nics() {
-            sources.add(nic.cq.clone());
-            sources.add(nic.cm.clone());
+            sources.add(nic.shared.cq.clone());
+            sources.add(nic.shared.cm.clone());
         }
         if let Some(portals) = &portals {
             sources.add(portals.source().clone());

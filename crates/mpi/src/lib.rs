@@ -30,7 +30,6 @@
 //! | `transport`, `links`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `trust` | keys that processes share, and the check of connect requests |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
-//! | `kept` | regions for the next operation on the same memory |
 //! | `share` | long messages that both processes copy, where they can |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
@@ -62,7 +61,6 @@ mod info;
 #[cfg(test)]
 mod intruders;
 mod joining;
-mod kept;
 #[cfg(test)]
 mod lies;
 mod links;

@@ -726,11 +726,11 @@ impl Memory for Raw {
 
 /// A region of all memory, with as many rights as the device gives; `None` where it has none. With rights for peers, they must be
 /// trusted as far as this process's user is: they are of one job.
-pub(crate) fn all_memory(pd: &Pd) -> Result<Option<ImplicitMr>> {
+pub(crate) fn all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
     let Some(access) = pd.device().attr().implicit_mr else { return Ok(None) };
     // SAFETY: requests name memory of operations under way only, which stays mapped as promised to `Buffer::new`, or of buffers
     // that the operation keeps. Test: messages_of_all_sizes_arrive.
-    Ok(Some(unsafe { pd.reg_all(access) }?))
+    unsafe { pd.reg_all(access) }.map(Some)
 }
 
 /// Registers memory as long as an operation uses it, or as long as the region keeps its owner.

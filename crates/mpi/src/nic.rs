@@ -3,15 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use transport::Inbox;
-use verbs::{
-    Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Screen,
-    Sge, WriteOrder,
-};
+use transport::{NicConfig, QueueSizes, Registration, Slots};
+use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
-use crate::kept::Kept;
 use crate::memory::{all_memory, register};
 use crate::wire::HEAD_MAX;
 
@@ -42,7 +38,7 @@ pub(crate) struct Sizes {
 }
 
 /// Receives beyond the slots, for messages that need no credit: two grants of credits, and the peer's last message.
-pub(crate) const SPARE: u32 = 3;
+const SPARE: u32 = 3;
 /// Reads that a connection may have under way beside its messages.
 const READS: u32 = 16;
 /// Bytes that go inline: two lines of a shared-memory receive ring with their header.
@@ -126,113 +122,21 @@ impl Sizes {
         bytes
     }
 
-    /// Work requests in the send queue: every slot's message and every grant may be under way, and reads.
-    pub(crate) fn send_depth(self) -> u32 {
-        2 * self.slots + SPARE + READS
-    }
-
-    /// Work requests in the receive queue.
-    pub(crate) fn receive_depth(self) -> u32 {
-        self.slots + SPARE
-    }
-
-    /// Bytes of a connection's part of a slab: slots to send from, the last one first, then slots to receive into.
-    fn bytes(self) -> usize {
-        (self.receive_depth() + self.slots) as usize * self.slot_bytes
+    /// Those of queues and buffers.
+    pub(crate) fn queues(self) -> QueueSizes {
+        let Self { ring: ring_bytes, slots, slot_bytes, .. } = self;
+        QueueSizes { slots, spare: SPARE, accesses: READS, slot_bytes, ring_bytes }
     }
 }
 
-/// Bytes that a processor's memory is touched by.
-const PAGE: usize = 4096;
-
-/// A connection's part of a slab.
-#[derive(Clone, Debug)]
-pub(crate) struct Slots {
-    slab: Arc<Mr>,
-    /// Where the first slot begins, and how far each lies behind the one before.
-    base: usize,
-    step: usize,
-    /// Slots to send from, which come first.
-    sending: usize,
-}
-
-impl Slots {
-    /// The slab's memory.
-    pub(crate) fn buf(&self) -> &Buf {
-        self.slab.buf()
-    }
-
-    /// Where a slot to receive into begins.
-    pub(crate) fn receive(&self, slot: u32) -> usize {
-        self.base + (self.sending + slot as usize) * self.step
-    }
-
-    /// Where a slot to send from begins. The first ones of either kind lie side by side, so that a connection of few messages touches few
-    /// pages.
-    pub(crate) fn send(&self, slot: u32) -> usize {
-        self.base + (self.sending - 1 - slot as usize) * self.step
-    }
-
-    /// For a work request.
-    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
-        self.slab.sge(at as u64, len as u32)
-    }
-}
-
-/// Memory that an operation has made reachable; unreachable again when dropped.
-#[derive(Debug)]
-pub(crate) enum Reach {
-    /// By the region of all memory.
-    Implicit {
-        /// Its local key.
-        lkey: u32,
-        /// Its key for peers.
-        rkey: u32,
-    },
-    /// By a region of its own, which may be kept.
-    Own(Arc<Mr>),
-}
-
-impl Reach {
-    /// For a local work request.
-    pub(crate) fn sge(&self, addr: u64, len: u32) -> Sge {
-        match self {
-            Self::Implicit { lkey, .. } => Sge { addr, length: len, lkey: *lkey },
-            Self::Own(mr) => Sge { addr, length: len, lkey: mr.lkey() },
-        }
-    }
-
-    /// For a peer's work request.
-    pub(crate) fn remote(&self, addr: u64) -> RemoteAddr {
-        match self {
-            Self::Implicit { rkey, .. } => RemoteAddr { addr, rkey: *rkey },
-            Self::Own(mr) => RemoteAddr { addr, rkey: mr.rkey() },
-        }
-    }
-}
-
-/// An opened device and what its connections share.
+/// An opened device, and how messages go by it.
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(crate) device: Device,
-    pub(crate) cq: Cq,
-    pub(crate) cm: Cm,
+    /// What all connections share.
+    pub(crate) shared: transport::Nic,
     pub(crate) sizes: Sizes,
-    pd: Pd,
     addr: SocketAddr,
-    _listeners: Vec<Listener>,
-    all: Option<ImplicitMr>,
-    /// Regions of the program's memory, where they are kept.
-    kept: Option<Kept<Mr>>,
-    /// The slab that has room, and how many connections have a part of it.
-    slab: Option<(Arc<Mr>, u32)>,
-    slab_connections: u32,
-    /// Slots of ended connections, for the next ones.
-    spare: Vec<Slots>,
-    /// Memory in which a lost peer may still store messages. No other connection may get it.
-    retired: Vec<Inbox>,
-    /// Connections there may still be.
-    room: u32,
     /// Messages are written to peers' memory.
     writes: bool,
     /// The device sends from all memory, so that long messages may be [lent](Nic::lends) to it.
@@ -241,36 +145,11 @@ pub(crate) struct Nic {
     size: u32,
 }
 
-/// How often a port number is chosen that has to be free at several addresses.
-const LISTEN_TRIES: u32 = 16;
-
 /// The addresses to listen at for a port's: the address itself, or those that "all addresses" stands for.
 fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
     let all = addresses.iter().copied().filter(|own| own.is_ipv4() == address.is_ipv4());
     let all: Vec<IpAddr> = all.filter(|_| address.is_unspecified()).collect();
     if all.is_empty() { vec![address] } else { all }
-}
-
-/// Listens at each of the addresses, at one port number.
-fn listen(cm: &Cm, at: &[IpAddr], backlog: u32, screen: &Arc<dyn Screen>) -> verbs::Result<Vec<Listener>> {
-    let try_all = || {
-        let mut listeners: Vec<Listener> = Vec::new();
-        for address in at {
-            // The first one chooses a number that is free there.
-            let number = listeners.first().map_or(0, |first| first.addr().port());
-            listeners.push(cm.listen_screened(SocketAddr::new(*address, number), backlog, screen.clone())?);
-        }
-        Ok(listeners)
-    };
-    let mut tried = try_all();
-    for _ in 1..LISTEN_TRIES {
-        // The number may be taken at another address.
-        if tried.is_ok() || at.len() == 1 {
-            break;
-        }
-        tried = try_all();
-    }
-    tried
 }
 
 impl Nic {
@@ -296,37 +175,22 @@ impl Nic {
         let writes = fast_path && heard && in_order && !attr.maps_peers;
         let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);
-        let each = sizes.send_depth() + sizes.receive_depth();
-        // While two connections cross, a peer has both.
-        let cqe = (peers + 1 + strangers).saturating_mul(each).min(attr.max_cqe);
-        let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
-        let listeners = listen(&cm, &listening_at(port.address, addresses), size.max(16), &screen)?;
-        let number = listeners.first().map_or(0, |first| first.addr().port());
-        let addr = SocketAddr::new(port.address, number);
-        let all = all_memory(&pd)?;
-        let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
-        // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
-        let kept = is_model.then(Kept::default);
-        let lends = all.is_some() && !attr.maps_peers && !writes && !is_model;
-        Ok(Self {
-            device,
-            cq,
-            cm,
-            sizes,
-            pd,
-            addr,
-            _listeners: listeners,
-            all,
-            kept,
-            slab: None,
-            slab_connections,
-            spare: Vec::new(),
-            retired: Vec::new(),
-            room,
-            writes,
-            lends,
-            size,
-        })
+        let config = NicConfig {
+            sizes: sizes.queues(),
+            inline: INLINE as u32,
+            // While two connections cross, a peer has both.
+            cqe: (peers + 1 + strangers).saturating_mul(sizes.queues().completions()),
+            slab_connections: peers.min(SLAB_CONNECTIONS),
+            listen_at: (&listening_at(port.address, addresses), 0),
+            backlog: size.max(16),
+            register_all: all_memory,
+            // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
+            caches: is_model,
+        };
+        let shared = transport::Nic::open(&device, &config, &screen)?;
+        let addr = SocketAddr::new(port.address, shared.port());
+        let lends = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
+        Ok(Self { device, shared, sizes, addr, writes, lends, size })
     }
 
     /// Where it listens. The address is unspecified if it listens at several.
@@ -334,56 +198,16 @@ impl Nic {
         self.addr
     }
 
-    /// What a new connection's queue pair is made of.
-    pub(crate) fn create_qp(&self) -> Result<verbs::Qp> {
-        let cap = QpCap {
-            max_send_wr: self.sizes.send_depth(),
-            max_recv_wr: self.sizes.receive_depth(),
-            max_send_sge: if self.lends { 2 } else { 1 },
-            max_recv_sge: 1,
-            max_inline: INLINE as u32,
-        };
-        Ok(self.pd.create_qp(&QpInit::new(&self.cq).cap(cap))?)
-    }
-
-    /// Memory for a new connection's messages.
-    pub(crate) fn slots(&mut self) -> Result<Slots> {
-        if self.room == 0 {
-            let text =
-                format!("{} has no room for another connection in its completion queue", self.device.name());
-            return Err(Error::new(Class::OTHER, text));
-        }
-        if let Some(slots) = self.spare.pop() {
-            self.room -= 1;
-            return Ok(slots);
-        }
-        let (slab, used) = match self.slab.take() {
-            Some((slab, used)) if used < self.slab_connections => (slab, used),
-            _ => {
-                let buf = Buf::alloc(self.sizes.bytes() * self.slab_connections as usize)?;
-                (Arc::new(self.pd.reg_mr(&buf, Access::LOCAL_WRITE)?), 0)
-            }
-        };
-        self.room -= 1;
-        self.slab = Some((slab.clone(), used + 1));
-        // Work requests name host memory by its address. Slots that are smaller than a page lie beside those of the slab's other
-        // connections by their numbers: with most of them hardly a message is exchanged, and that touches the first slots.
-        let slot = self.sizes.slot_bytes;
-        let (own, step) = match slot {
-            ..PAGE => (slot, slot * self.slab_connections as usize),
-            _ => (self.sizes.bytes(), slot),
-        };
-        Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
-    }
-
-    /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
-    pub(crate) fn inbox(&self) -> Option<Inbox> {
-        self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring).ok()).flatten()
+    /// A queue pair for a new connection, and memory for its messages.
+    pub(crate) fn create_qp(&mut self) -> Result<(verbs::Qp, Slots)> {
+        Ok(self.shared.create_qp(if self.lends { 2 } else { 1 })?)
     }
 
     /// Memory for a new connection's peer to write messages to; `None` where it sends them.
     pub(crate) fn fast_path(&self) -> Option<FastPath> {
-        self.writes.then(|| FastPath::new(&self.pd, self.sizes.ring, self.sizes.slot_bytes).ok()).flatten()
+        self.writes
+            .then(|| FastPath::new(self.shared.pd(), self.sizes.ring, self.sizes.slot_bytes).ok())
+            .flatten()
     }
 
     /// Bytes of payload that a message to a process may bring along in a slot. Of another job is known only what all of its kind have.
@@ -394,7 +218,7 @@ impl Nic {
 
     /// Whether messages come without a completion.
     pub(crate) fn maps_peers(&self) -> bool {
-        self.device.attr().maps_peers
+        self.shared.maps_peers()
     }
 
     /// Bytes of payload of the longest message that may bring its data along.
@@ -415,20 +239,9 @@ impl Nic {
     }
 
     /// Opens memory of the program's to a peer's writes, until that is dropped.
-    pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Reach> {
+    pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Registration> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        Ok(Reach::Own(Arc::new(register(&self.pd, bytes, access, Arc::new(()))?)))
-    }
-
-    /// A connection has ended, or was given up: the completion queue has room for another.
-    pub(crate) fn give_room_back(&mut self) {
-        self.room += 1;
-    }
-
-    /// Takes the memory of a connection whose queue pair is destroyed. The inbox is not used again if the peer `may_store` there.
-    pub(crate) fn give_memory_back(&mut self, (slots, inbox): (Slots, Option<Inbox>), may_store: bool) {
-        self.spare.push(slots);
-        self.retired.extend(inbox.filter(|_| may_store));
+        Ok(Registration::Own(Arc::new(register(self.shared.pd(), bytes, access, Arc::new(()))?)))
     }
 
     /// Makes bytes from an address on reachable: for the own NIC, or with `remote` for the peer to read. If they lie in `memory`, the
@@ -438,35 +251,23 @@ impl Nic {
         (address, len): (usize, usize),
         memory: Option<&Buf>,
         remote: bool,
-    ) -> Result<(Reach, bool)> {
+    ) -> Result<(Registration, bool)> {
         let access = if remote { Access::REMOTE_READ } else { Access::LOCAL_WRITE };
-        if let Some(all) = self.all.as_ref().filter(|all| all.access().contains(access)) {
-            return Ok((Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() }, false));
-        }
-        let (Some(kept), Some(memory)) = (&mut self.kept, memory) else {
-            let region = register(&self.pd, (address, len), access, Arc::new(()))?;
-            return Ok((Reach::Own(Arc::new(region)), true));
-        };
-        let bytes = address..address.saturating_add(len);
-        if let Some(region) = kept.find(&bytes) {
-            return Ok((Reach::Own(region), false));
-        }
-        let (owner, both) = (kept.handle(memory), Access::LOCAL_WRITE | Access::REMOTE_READ);
-        let region = Arc::new(register(&self.pd, (address, len), both, owner.clone())?);
-        kept.keep(bytes, owner, region.clone());
-        Ok((Reach::Own(region), true))
+        let (pd, bytes) = (self.shared.pd().clone(), address..address.saturating_add(len));
+        let register = |access, owner| register(&pd, (address, len), access, owner);
+        self.shared.registrations.get(bytes, access, memory, register)
     }
 
     /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region
     /// is dropped.
     pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
-        register(&self.pd, (address, len), self.all_rights(), Arc::new(()))
+        register(self.shared.pd(), (address, len), self.all_rights(), Arc::new(()))
     }
 
     /// Memory of this NIC, registered as by [`Nic::expose`]; `None` where peers cannot map it, or there is not so much.
     pub(crate) fn mapped(&self, len: usize) -> Option<Mr> {
         let memory = self.maps_peers().then(|| self.device.alloc_dm(len).ok())??;
-        self.pd.reg_mr(&memory, self.all_rights()).ok()
+        self.shared.pd().reg_mr(&memory, self.all_rights()).ok()
     }
 
     fn all_rights(&self) -> Access {
@@ -484,12 +285,7 @@ impl Nic {
     /// Whether peers may read and write all memory by the region of it.
     pub(crate) fn reaches_both_ways(&self) -> bool {
         let wanted = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        self.all.as_ref().is_some_and(|all| all.access().contains(wanted))
-    }
-
-    /// Bytes of the longest read.
-    pub(crate) fn read_max(&self) -> u64 {
-        self.device.attr().max_msg_size.min(1 << 30)
+        self.shared.registrations.all(wanted).is_some()
     }
 }
 
@@ -500,13 +296,16 @@ mod tests {
     #[test]
     fn memory_of_a_rank_is_bounded() {
         let small = Sizes::of_job(64);
-        assert!(small.bytes() * 63 <= 20 << 20);
-        assert!(Sizes::of_job(65).bytes() * 1023 <= 48 << 20);
+        assert!(small.queues().slab_bytes() * 63 <= 20 << 20);
+        assert!(Sizes::of_job(65).queues().slab_bytes() * 1023 <= 48 << 20);
         assert!(Sizes::of_job(4096).slot_bytes > crate::wire::HEAD_MAX);
         assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
         for size in [1, 8, 9, 64, 65, 1024, 1025] {
             let (sent, told) = (Sizes::of_sent(size), Sizes::of_job(size));
-            assert!(sent.bytes() * (size as usize - 1) <= (20 << 20).max(told.bytes() * (size as usize - 1)));
+            assert!(
+                sent.queues().slab_bytes() * (size as usize - 1)
+                    <= (20 << 20).max(told.queues().slab_bytes() * (size as usize - 1))
+            );
             assert!(sent.slots == told.slots && sent.slot_bytes >= told.slot_bytes);
         }
         assert_eq!(

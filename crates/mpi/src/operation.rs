@@ -7,12 +7,12 @@ use crate::error::{Class, Error};
 use crate::group::Group;
 use crate::matching::{Envelope, Wanted};
 use crate::memory::{Buffer, Piece};
-use crate::nic::Reach;
 use crate::over_portals::{Found, Name};
 use crate::share::Copying;
 use crate::space::Share;
 use crate::status::{Status, UNDEFINED};
 use crate::wire::Exposed;
+use transport::Registration;
 
 /// Values by [`SlotKey`]. A request is a key and two bits more, so generations have 30 bits.
 pub(crate) type Table<T> = SlotTable<T, { (1 << 30) - 1 }>;
@@ -266,7 +266,7 @@ pub(crate) struct Reading {
     /// This side's part, if the sender copies, too.
     pub(crate) copying: Option<Copying>,
     /// Keeps the target reachable, and where it is.
-    pub(crate) reach: Reach,
+    pub(crate) reach: Registration,
     pub(crate) addr: u64,
     /// Where the data go first, if the program's memory is not in one piece.
     pub(crate) staging: Option<Buf>,
@@ -277,7 +277,7 @@ impl Reading {
     pub(crate) fn new(
         receive: Receive,
         (envelope, there): (Envelope, There),
-        reach: Reach,
+        reach: Registration,
         (addr, staging): (u64, Option<Buf>),
     ) -> Self {
         let (is_open, brought, left, under_way, copying) = (false, 0, 0, 0, None);
@@ -299,7 +299,7 @@ pub(crate) struct Lent {
     /// Whether what was read goes from there into the buffer.
     pub(crate) is_read: bool,
     /// Keeps the memory reachable for the device.
-    pub(crate) _reach: Reach,
+    pub(crate) _reach: Registration,
 }
 
 /// Requests that read or change a peer's memory.
@@ -314,7 +314,7 @@ pub(crate) struct Access {
 /// A long message whose data the receiver can reach.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    pub(crate) reach: Reach,
+    pub(crate) reach: Registration,
     /// Where the data are, if not in the program's memory.
     pub(crate) staging: Option<Buf>,
     pub(crate) buffer: Buffer,

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use host::SlotKey;
 use verbs::{Buf, Sge};
 
-use crate::nic::Reach;
 use crate::wire::Exposed;
+use transport::Registration;
 
 /// Bytes from which on a message is worth two copiers, and of the pieces: a call of the system for each.
 pub(crate) const SHARED_MIN: u64 = 64 << 10;
@@ -135,7 +135,13 @@ pub(crate) struct Copying {
 
 impl Copying {
     /// Between memory that begins at an address here and the peer's.
-    pub(crate) fn new(share: Share, receives: bool, local: u64, reach: &Reach, remote: Exposed) -> Self {
+    pub(crate) fn new(
+        share: Share,
+        receives: bool,
+        local: u64,
+        reach: &Registration,
+        remote: Exposed,
+    ) -> Self {
         Self { share, receives, local, lkey: reach.sge(local, 0).lkey, remote }
     }
 

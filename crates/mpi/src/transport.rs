@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
 use host::{Host, SlotKey, Span};
-use transport::Offer;
+use transport::{Offer, Registration};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{ADDRESSES_MAX, Address, common_ports};
@@ -19,7 +19,7 @@ use crate::error::{Class, Error, Result};
 use crate::links::Links;
 use crate::matching::Match;
 use crate::memory::Piece;
-use crate::nic::{COPIED_MAX, Cut, Nic, Port, Reach};
+use crate::nic::{COPIED_MAX, Cut, Nic, Port};
 use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
 use crate::tool::{Chosen, Traffic};
@@ -404,7 +404,7 @@ impl Transport {
     }
 
     /// Opens memory to a process's writes, until that is dropped.
-    pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Reach> {
+    pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Registration> {
         let port = self.port_of(process)?;
         self.reached[1] += 1;
         self.nics[port].let_in(bytes)
@@ -417,7 +417,13 @@ impl Transport {
     }
 
     /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
-    pub(crate) fn reach(&mut self, process: u32, address: usize, len: usize, remote: bool) -> Result<Reach> {
+    pub(crate) fn reach(
+        &mut self,
+        process: u32,
+        address: usize,
+        len: usize,
+        remote: bool,
+    ) -> Result<Registration> {
         self.reach_in(process, (address, len), None, remote)
     }
 
@@ -428,7 +434,7 @@ impl Transport {
         bytes: (usize, usize),
         memory: Option<&Buf>,
         remote: bool,
-    ) -> Result<Reach> {
+    ) -> Result<Registration> {
         let port = self.port_of(process)?;
         let (reach, is_new) = self.nics[port].reach(bytes, memory, remote)?;
         self.reached[usize::from(is_new)] += 1;
@@ -756,7 +762,7 @@ impl Transport {
                 continue;
             }
             self.poll_completions(port);
-            while let Some(event) = self.nics[port].cm.poll_event() {
+            while let Some(event) = self.nics[port].shared.cm.poll_event() {
                 self.connection_event(port, event);
             }
         }
@@ -830,7 +836,7 @@ impl Transport {
     fn poll_completions(&mut self, port: usize) {
         let mut wcs = [Wc::default(); BATCH];
         loop {
-            match self.nics[port].cq.poll(&mut wcs) {
+            match self.nics[port].shared.cq.poll(&mut wcs) {
                 Ok(count) => {
                     wcs[..count].iter().for_each(|wc| self.completed(wc));
                     if count < BATCH {
@@ -1010,14 +1016,15 @@ impl Transport {
     fn drop_ended(&mut self) {
         for (number, may_store) in std::mem::take(&mut self.ended) {
             let Some(connection) = self.connections.remove(number) else { continue };
-            let nic = &mut self.nics[connection.port];
+            let nic = &mut self.nics[connection.port].shared;
             if connection.has_room {
                 nic.give_room_back();
             }
             if connection.traffic != Traffic::default() {
                 self.past.push((connection.process, connection.traffic));
             }
-            nic.give_memory_back(connection.into_memory(), may_store);
+            let (slots, inbox) = connection.into_memory();
+            nic.give_memory_back(slots, inbox, may_store);
         }
     }
 
@@ -1116,7 +1123,7 @@ impl Transport {
         let connection = &self.connections[number];
         let attempt = Attempt::new(PROTOCOL, key, ends.into(), (challenge, nonce), connection.offer());
         let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(attempt.request()) };
-        self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?;
+        self.nics[connection.port].shared.cm.connect(connection.qp(), addr, &param)?;
         self.attempts.insert(number, Pending { attempt, addr, challenges });
         Ok(())
     }
@@ -1248,12 +1255,12 @@ impl Transport {
         let replayed = || Error::lost(process, "its request to connect was sent twice");
         let reply = self.door.accept(proved, connection.offer()).ok_or_else(replayed)?;
         let param = ConnParam::with_private_data(reply);
-        let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
+        let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
         let number = self.connect_by(connection, false);
         if let PeerState::Asking(given_up) = self.peers[at].way {
             self.attempts.remove(&given_up);
             self.connections[given_up].has_room = false;
-            self.nics[self.connections[given_up].port].give_room_back();
+            self.nics[self.connections[given_up].port].shared.give_room_back();
             self.unlist(given_up);
             self.given_up.push(given_up);
         }

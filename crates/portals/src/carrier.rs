@@ -9,10 +9,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use transport::Nic;
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::connection::{Arrived, Connection, Move, Payload, of_completion};
-use crate::nic::Nic;
+use crate::nic;
 use crate::process::Process;
 use crate::trust::{Introduced, Trust};
 use crate::wire::{CROSSED, Message, VirtualChannel};
@@ -94,8 +95,8 @@ impl Carrier {
             // Peers know the port, and may connect as soon as somebody listens there.
             trust.door().open(me_at(port));
         }
-        let nic = Nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
-        let me = me_at(nic.addr().port());
+        let nic = nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
+        let me = me_at(nic.port());
         trust.door().open(me);
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
@@ -341,7 +342,7 @@ impl Carrier {
     /// Looks for news at queues; with `brief`, where peers store their messages, only once in a while. Whether there were any.
     #[inline]
     pub(crate) fn poll(&mut self, brief: bool) -> bool {
-        if brief && self.polls > 0 && self.nic.maps_peers {
+        if brief && self.polls > 0 && self.nic.maps_peers() {
             self.polls -= 1;
             return false;
         }
@@ -434,7 +435,9 @@ impl Carrier {
         let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
         self.trust.forget(number);
         let was_open = !link.is_given_up;
-        self.nic.give_back(link.into_inboxes().filter(|_| was_open));
+        let (slots, inboxes) = link.into_memory();
+        self.nic.give_room_back();
+        self.nic.give_memory_back(slots, inboxes, was_open);
     }
 
     fn connection_event(&mut self, event: CmEvent) {
@@ -496,7 +499,9 @@ impl Carrier {
         };
         link.is_offered(introduced.offers);
         let Some(said) = self.trust.reply(&introduced, link.offer()) else {
-            self.nic.give_back(link.into_inboxes());
+            let (slots, inboxes) = link.into_memory();
+            self.nic.give_room_back();
+            self.nic.give_memory_back(slots, inboxes, true);
             return drop(request.reject(b"no"));
         };
         let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::with_private_data(said));

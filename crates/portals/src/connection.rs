@@ -14,11 +14,11 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::{DuplexLine, Header as _, Inbox, Outbox, Payload as _, Record, SHARED_LINE};
-use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
+use transport::{DuplexLine, Header as _, Inbox, Nic, Outbox, Payload as _, Record, SHARED_LINE, Slots};
+use verbs::{Buf, Data, Error, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::memory;
-use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
+use crate::nic::{INLINE, SIZES, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::wire::{
@@ -183,7 +183,7 @@ pub(crate) struct Connection {
     /// The peer has said what nobody says: it is not heard any more.
     is_deaf: bool,
     pub(crate) qp: Qp,
-    slots: Mr,
+    slots: Slots,
     rooms: [Room; 2],
     /// Where both ends can map memory of each other's.
     line: Option<DuplexLine>,
@@ -201,10 +201,10 @@ pub(crate) struct Connection {
 impl Connection {
     /// A queue pair with its receives posted. `number` is its own for ever.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
-        let (qp, slots) = nic.create_qp()?;
-        let rooms = match nic.inboxes() {
-            Some(inboxes) => inboxes.map(|inbox| Room::new(Some(inbox))),
-            None => [Room::new(None), Room::new(None)],
+        let (qp, slots) = nic.create_qp(1)?;
+        let rooms = match (nic.inbox(), nic.inbox()) {
+            (Some(requests), Some(answers)) => [requests, answers].map(|inbox| Room::new(Some(inbox))),
+            _ => [Room::new(None), Room::new(None)],
         };
         let link = Self {
             peer,
@@ -225,7 +225,7 @@ impl Connection {
             completed: 0,
             signalled: VecDeque::new(),
         };
-        (0..RECEIVE_DEPTH).try_for_each(|slot| link.post_receive(slot))?;
+        (0..SIZES.receive_depth()).try_for_each(|slot| link.post_receive(slot))?;
         Ok(link)
     }
 
@@ -272,9 +272,9 @@ impl Connection {
         }
     }
 
-    /// Gives the memory back that the peer may still store in, and all else up.
-    pub(crate) fn into_inboxes(self) -> impl Iterator<Item = Inbox> {
-        self.rooms.into_iter().filter_map(|room| room.inbox)
+    /// Destroys the link; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
+    pub(crate) fn into_memory(self) -> (Slots, impl Iterator<Item = Inbox>) {
+        (self.slots, self.rooms.into_iter().filter_map(|room| room.inbox))
     }
 
     /// Nothing goes any more. What has come is forgotten, unless it is to be `heard`.
@@ -376,7 +376,7 @@ impl Connection {
 
     /// Whether the send queue has an entry; one is kept for a grant.
     fn has_room(&self) -> bool {
-        self.posted - self.completed + 1 < u64::from(SEND_DEPTH)
+        self.posted - self.completed + 1 < u64::from(SIZES.send_depth())
     }
 
     #[inline]
@@ -397,7 +397,7 @@ impl Connection {
             outbox.put(message, payload)?;
             return self.qp.ring();
         }
-        let slot = way as usize * SLOTS as usize + (room.messages % u64::from(SLOTS)) as usize;
+        let slot = way as u32 * SLOTS + (room.messages % u64::from(SLOTS)) as u32;
         (room.messages, room.credits) = (room.messages + 1, room.credits - 1);
         self.send(message, payload, slot, false)
     }
@@ -407,7 +407,7 @@ impl Connection {
         self.post(op, Data::Sges(&[it.local]), Some(Some(it.key)))
     }
 
-    fn send(&mut self, message: &Message, payload: &Payload<'_>, slot: usize, signal: bool) -> Result<()> {
+    fn send(&mut self, message: &Message, payload: &Payload<'_>, slot: u32, signal: bool) -> Result<()> {
         let credits: Credits = self.rooms.each_mut().map(|room| std::mem::take(&mut room.owed) as u8);
         let head = message.bytes(credits);
         let (head, len) = (head.as_slice(), payload.len());
@@ -419,10 +419,10 @@ impl Connection {
             payload.load(&mut bytes[head.len()..total]);
             return self.post(SendOp::Send, Data::Inline(&bytes[..total]), signal);
         }
-        let at = (RECEIVE_DEPTH as usize + slot) * SLOT_BYTES;
+        let at = self.slots.send(slot);
         self.slots.buf().write(at, head)?;
         payload.copy_to(self.slots.buf(), at + head.len())?;
-        let sge = [self.slots.sge(at as u64, total as u32)];
+        let sge = [self.slots.sge(at, total)];
         self.post(SendOp::Send, Data::Sges(&sge), signal)
     }
 
@@ -453,7 +453,7 @@ impl Connection {
     pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<()> {
         let mut first = [0; 4];
         if len as usize >= first.len() {
-            self.slots.buf().read(slot as usize * SLOT_BYTES, &mut first)?;
+            self.slots.buf().read(self.slots.receive(slot), &mut first)?;
         }
         let (way, credits) = arrival(first);
         let mut is_right = true;
@@ -533,7 +533,7 @@ impl Connection {
             }
         }
         let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
-        let (begin, total) = (slot as usize * SLOT_BYTES, total as usize);
+        let (begin, total) = (self.slots.receive(slot), total as usize);
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
         self.slots.buf().read(begin, &mut head[..known])?;
@@ -571,7 +571,7 @@ impl Connection {
 
     /// Tells the peer of slots given back, if half of them are. Where the send queue is full, that waits for the next completion.
     fn grant(&mut self) -> Result<()> {
-        let is_full = self.posted - self.completed >= u64::from(SEND_DEPTH);
+        let is_full = self.posted - self.completed >= u64::from(SIZES.send_depth());
         let owes_few = self.rooms.iter().all(|room| room.owed < SLOTS / 2);
         if owes_few || !self.is_open || is_full {
             return Ok(());
@@ -593,7 +593,7 @@ impl Connection {
     }
 
     fn post_receive(&self, slot: u32) -> Result<()> {
-        let sges = [self.slots.sge(slot as u64 * SLOT_BYTES as u64, SLOT_BYTES as u32)];
+        let sges = [self.slots.sge(self.slots.receive(slot), SLOT_BYTES)];
         self.qp.post_recv(&RecvWr::new(self.number | RECEIVE | u64::from(slot), &sges))
     }
 }

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
+use transport::{Nic, Registration};
 use verbs::{Access, Buf, Device, RemoteAddr, Result};
 
 use crate::atomic::ELEMENT_MAX;
@@ -19,7 +21,7 @@ use crate::event::{Fail, List};
 use crate::initiator::Outgoing;
 use crate::memory;
 use crate::message::{Action, Answer, Request};
-use crate::nic::{Nic, Reach, SLOTS};
+use crate::nic::{SLOTS, reach};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::{Arrival, Delivery};
@@ -37,7 +39,7 @@ pub(crate) struct Interface {
 /// Memory that a NIC reaches as one piece.
 #[derive(Debug)]
 struct Window {
-    reach: Reach,
+    registration: Registration,
     addr: u64,
     /// A copy in one piece, where the user's memory lies in several.
     copy: Option<Buf>,
@@ -53,8 +55,8 @@ impl Window {
     ) -> Result<Self> {
         let mut pieces = region.part(offset, len);
         if let (Some(piece), None) = (pieces.next(), pieces.next()) {
-            let reach = nic.reach(piece.addr, piece.len, access)?;
-            return Ok(Self { reach, addr: piece.addr, copy: None });
+            let registration = reach(nic, piece.addr, piece.len, access)?;
+            return Ok(Self { registration, addr: piece.addr, copy: None });
         }
         let copy = Buf::alloc((len as usize).max(1))?;
         if filled {
@@ -62,8 +64,8 @@ impl Window {
             memory::load(region, offset, &mut bytes);
             copy.write(0, &bytes)?;
         }
-        let reach = nic.reach_buf(&copy, access)?;
-        Ok(Self { reach, addr: copy.addr(), copy: Some(copy) })
+        let registration = Registration::Own(Arc::new(nic.pd().reg_mr(&copy, access)?));
+        Ok(Self { registration, addr: copy.addr(), copy: Some(copy) })
     }
 
     /// What was written to it is the user's.
@@ -505,7 +507,7 @@ impl Exchange {
             Window::of(self.carrier.nic(), (&region, offset, len), access, is_read).map(Box::new)
         };
         let window = place.map(window).transpose()?;
-        let exposed = window.as_ref().map(|window| window.reach.remote(window.addr));
+        let exposed = window.as_ref().map(|window| window.registration.remote(window.addr));
         let ends_when_left = exposed.is_none() && !request.is_answered();
         let message = Message::Request { interface: number, request, exposed };
         self.pending[usize::from(number)].insert(request.operation, Pending { link, window, ends_when_left });
@@ -707,10 +709,10 @@ impl Exchange {
 
     /// Has the next bytes of a move carried.
     fn advance(&mut self, key: u64) {
-        let most = self.carrier.nic().move_max();
+        let most = self.carrier.nic().access_max();
         let Some(it) = self.moves.get_mut(&key) else { return };
         it.step = (it.len - it.done).min(most);
-        let local = it.window.reach.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
+        let local = it.window.registration.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
         let is_write = it.delivery.request().action == Action::Get;
         let (link, remote) = (it.link, it.remote.offset(it.done));
         self.carrier.carry(link, Carried { is_write, remote, local, key });

@@ -108,7 +108,7 @@ impl Engine {
         if there.waits {
             return self.ask_for_rest(key, receive, (envelope, there), (addr, staging));
         }
-        let step = self.transport.nic_of(from)?.read_max();
+        let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only

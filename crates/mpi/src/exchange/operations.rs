@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::exchange::desks::{Desks, Retired, SHOWN_MAX};
 use crate::exchange::setup::MEMBERS_MAX;
 use crate::memory::{Buffer, Piece};
-use crate::nic::Reach;
 use crate::share::SHARED_MIN;
+use transport::Registration;
 
 /// Of so many operations one makes progress for everything else, as those may never wait.
 const PROGRESS_EVERY: u64 = 64;
@@ -34,7 +34,7 @@ pub(super) struct Exchange {
     pub(super) has_rung: bool,
     pub(super) meets_lender: bool,
     /// Memory that it lends in this one, and what makes it reachable.
-    pub(super) lent: Vec<(Buffer, Reach)>,
+    pub(super) lent: Vec<(Buffer, Registration)>,
     /// Up to which operation each member is known to have passed.
     pub(super) passed: Vec<u64>,
     /// Room for an operand, and for a copy of this member's own.

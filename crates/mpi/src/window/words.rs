@@ -13,19 +13,19 @@ use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::memory::Buffer;
-use crate::nic::Reach;
 use crate::operation::Lent;
 use crate::status::Status;
 use crate::window::control::{Change, LOCK, TURN};
 use crate::window::epoch::LockKind;
 use crate::window::served::Asking;
+use transport::Registration;
 
 /// A member's block, as this process reaches it.
 pub(super) enum Words {
     /// In memory of this process, or mapped here; and the word of the turn in it.
     Near(Buf, verbs::Words),
     /// By atomics of the device, whose results come into memory that is used again.
-    Far { process: u32, at: RemoteAddr, results: Lock<Vec<(Buf, Reach)>> },
+    Far { process: u32, at: RemoteAddr, results: Lock<Vec<(Buf, Registration)>> },
     /// By questions, where the device has no atomics.
     Asked(Asking),
 }
@@ -183,7 +183,7 @@ impl Mark {
 const RESULT: usize = 8;
 
 /// Memory for what an atomic at a process brings.
-fn new_result(core: &Core, process: u32) -> Result<(Buf, Reach)> {
+fn new_result(core: &Core, process: u32) -> Result<(Buf, Registration)> {
     let result = Buf::alloc(RESULT)?;
     let address = result.addr() as usize;
     let reach = core.with(|engine| engine.transport.reach(process, address, RESULT, false))?;

@@ -1,0 +1,303 @@
+//! [`Nic`]: an opened device with what all its connections share: a completion queue, listeners, registrations, and memory for messages.
+//!
+//! Slots are for messages that are sent; a connection has a part of a registered slab of them. Inboxes are for messages that a peer stores.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use verbs::{
+    Access, Buf, Cm, Cq, Device, Error, ImplicitMr, Listener, Mr, Pd, Qp, QpCap, QpInit, Result, Screen, Sge,
+};
+
+use crate::registration::Registrations;
+use crate::ring::Inbox;
+
+/// Sizes of a connection's queues and buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSizes {
+    /// Slots of each direction: messages that a peer may send before it hears that some were taken.
+    pub slots: u32,
+    /// Receives beyond the slots, for messages that need no credit.
+    pub spare: u32,
+    /// Accesses to the peer's memory that may be under way beside the messages.
+    pub accesses: u32,
+    /// Bytes of a slot.
+    pub slot_bytes: usize,
+    /// Bytes of the ring that a peer stores messages in, a power of two.
+    pub ring_bytes: usize,
+}
+
+impl QueueSizes {
+    /// Work requests in the send queue: every slot's message and every grant may be under way, and accesses.
+    pub const fn send_depth(&self) -> u32 {
+        2 * self.slots + self.spare + self.accesses
+    }
+
+    /// Work requests in the receive queue.
+    pub const fn receive_depth(&self) -> u32 {
+        self.slots + self.spare
+    }
+
+    /// Work requests of both queues, each of which may have a completion.
+    pub const fn completions(&self) -> u32 {
+        self.send_depth() + self.receive_depth()
+    }
+
+    /// Bytes of a connection's part of a slab: slots to send from, the last one first, then slots to receive into.
+    pub const fn slab_bytes(&self) -> usize {
+        (self.receive_depth() + self.slots) as usize * self.slot_bytes
+    }
+}
+
+/// How a device is set up.
+#[derive(Debug)]
+pub struct NicConfig<'a> {
+    /// Sizes of each connection's queues and buffers.
+    pub sizes: QueueSizes,
+    /// Bytes that go inline; fewer where the device takes fewer.
+    pub inline: u32,
+    /// Entries of the completion queue; fewer where the device has fewer.
+    pub cqe: u32,
+    /// Connections whose slots are one registration, at least 1.
+    pub slab_connections: u32,
+    /// The addresses to listen at, at least one, and the port; 0 for one that is free at all of them.
+    pub listen_at: (&'a [IpAddr], u16),
+    /// Connect requests that may wait.
+    pub backlog: u32,
+    /// Registers all memory, where the device can: a promise about the program's memory, which its user makes.
+    pub register_all: fn(&Pd) -> Result<Option<ImplicitMr>>,
+    /// Whether [`Registrations`] are cached.
+    pub caches: bool,
+}
+
+/// An opened device and what its connections share.
+#[derive(Debug)]
+pub struct Nic {
+    /// The completion queue of all connections.
+    pub cq: Cq,
+    /// The connection manager.
+    pub cm: Cm,
+    /// How memory is registered.
+    pub registrations: Registrations,
+    pd: Pd,
+    listeners: Vec<Listener>,
+    sizes: QueueSizes,
+    inline: u32,
+    /// The slab that has room, and how many connections have a part of it.
+    slab: Option<(Arc<Mr>, u32)>,
+    slab_connections: u32,
+    /// Slots of ended connections, for the next ones.
+    spare: Vec<Slots>,
+    /// Memory in which a lost peer may still store messages. No other connection may get it.
+    retired: Vec<Inbox>,
+    /// Connections there may still be.
+    room: u32,
+    maps_peers: bool,
+}
+
+/// How often a port number is chosen that has to be free at several addresses.
+const LISTEN_TRIES: u32 = 16;
+
+/// Listens at each of the addresses, at one port number.
+fn listen(
+    cm: &Cm,
+    (at, port): (&[IpAddr], u16),
+    backlog: u32,
+    screen: &Arc<dyn Screen>,
+) -> Result<Vec<Listener>> {
+    let try_all = || {
+        let mut listeners: Vec<Listener> = Vec::new();
+        for address in at {
+            // The first one chooses a number that is free there.
+            let number = listeners.first().map_or(port, |first| first.addr().port());
+            listeners.push(cm.listen_screened(SocketAddr::new(*address, number), backlog, screen.clone())?);
+        }
+        Ok(listeners)
+    };
+    let mut tried = try_all();
+    for _ in 1..LISTEN_TRIES {
+        // The number may be taken at another address.
+        if tried.is_ok() || at.len() == 1 || port != 0 {
+            break;
+        }
+        tried = try_all();
+    }
+    tried
+}
+
+impl Nic {
+    /// Sets a device up and listens for connect requests that pass the screen.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn open(device: &Device, config: &NicConfig<'_>, screen: &Arc<dyn Screen>) -> Result<Self> {
+        let attr = device.attr();
+        let cqe = config.cqe.min(attr.max_cqe);
+        let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
+        let listeners = listen(&cm, config.listen_at, config.backlog, screen)?;
+        let registrations = Registrations::new((config.register_all)(&pd)?, config.caches);
+        Ok(Self {
+            cq,
+            cm,
+            registrations,
+            pd,
+            listeners,
+            sizes: config.sizes,
+            inline: config.inline.min(attr.max_inline),
+            slab: None,
+            slab_connections: config.slab_connections,
+            spare: Vec::new(),
+            retired: Vec::new(),
+            room: cqe / config.sizes.completions(),
+            maps_peers: attr.maps_peers,
+        })
+    }
+
+    /// The port that it listens at.
+    pub fn port(&self) -> u16 {
+        self.listeners.first().map_or(0, |first| first.addr().port())
+    }
+
+    /// The protection domain of its connections.
+    pub fn pd(&self) -> &Pd {
+        &self.pd
+    }
+
+    /// Sizes of each connection's queues and buffers.
+    pub fn sizes(&self) -> QueueSizes {
+        self.sizes
+    }
+
+    /// Bytes that go inline.
+    pub fn inline_max(&self) -> usize {
+        self.inline as usize
+    }
+
+    /// Whether peers may store messages here, which come without a completion.
+    #[inline]
+    pub fn maps_peers(&self) -> bool {
+        self.maps_peers
+    }
+
+    /// Bytes of the longest access to a peer's memory.
+    pub fn access_max(&self) -> u64 {
+        self.pd.device().attr().max_msg_size.min(1 << 30)
+    }
+
+    /// A queue pair and slots for a new connection, whose messages are sent from up to `send_sges` pieces.
+    ///
+    /// # Errors
+    /// Those of the device; [`Error::Invalid`] if the completion queue has no room for another connection.
+    pub fn create_qp(&mut self, send_sges: u32) -> Result<(Qp, Slots)> {
+        let slots = self.slots()?;
+        let cap = QpCap {
+            max_send_wr: self.sizes.send_depth(),
+            max_recv_wr: self.sizes.receive_depth(),
+            max_send_sge: send_sges,
+            max_recv_sge: 1,
+            max_inline: self.inline,
+        };
+        match self.pd.create_qp(&QpInit::new(&self.cq).cap(cap)) {
+            Ok(qp) => Ok((qp, slots)),
+            Err(error) => {
+                self.give_room_back();
+                self.spare.push(slots);
+                Err(error)
+            }
+        }
+    }
+
+    /// Memory for a new connection's messages.
+    fn slots(&mut self) -> Result<Slots> {
+        if self.room == 0 {
+            let device = self.pd.device().name();
+            let text = format!("{device} has no room for another connection in its completion queue");
+            return Err(Error::Invalid(text));
+        }
+        if let Some(slots) = self.spare.pop() {
+            self.room -= 1;
+            return Ok(slots);
+        }
+        let (slab, used) = match self.slab.take() {
+            Some((slab, used)) if used < self.slab_connections => (slab, used),
+            _ => {
+                let buf = Buf::alloc(self.sizes.slab_bytes() * self.slab_connections as usize)?;
+                (Arc::new(self.pd.reg_mr(&buf, Access::LOCAL_WRITE)?), 0)
+            }
+        };
+        self.room -= 1;
+        self.slab = Some((slab.clone(), used + 1));
+        // Work requests name host memory by its address. Slots that are smaller than a page lie beside those of the slab's other
+        // connections by their numbers: with most of them hardly a message is exchanged, and that touches the first slots.
+        let slot = self.sizes.slot_bytes;
+        let (own, step) = match slot {
+            ..PAGE => (slot, slot * self.slab_connections as usize),
+            _ => (self.sizes.slab_bytes(), slot),
+        };
+        Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
+    }
+
+    /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
+    pub fn inbox(&self) -> Option<Inbox> {
+        self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring_bytes).ok()).flatten()
+    }
+
+    /// A connection has ended, or was given up: the completion queue has room for another.
+    pub fn give_room_back(&mut self) {
+        self.room += 1;
+    }
+
+    /// Takes the memory of a connection whose queue pair is destroyed. Inboxes are not used again if the peer `may_store` there.
+    pub fn give_memory_back(
+        &mut self,
+        slots: Slots,
+        inboxes: impl IntoIterator<Item = Inbox>,
+        may_store: bool,
+    ) {
+        self.spare.push(slots);
+        if may_store {
+            self.retired.extend(inboxes);
+        }
+    }
+}
+
+/// Bytes that a processor's memory is touched by.
+const PAGE: usize = 4096;
+
+/// A connection's part of a slab.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    slab: Arc<Mr>,
+    /// Where the first slot begins, and how far each lies behind the one before.
+    base: usize,
+    step: usize,
+    /// Slots to send from, which come first.
+    sending: usize,
+}
+
+impl Slots {
+    /// The slab's memory.
+    #[inline]
+    pub fn buf(&self) -> &Buf {
+        self.slab.buf()
+    }
+
+    /// Where a slot to receive into begins.
+    #[inline]
+    pub fn receive(&self, slot: u32) -> usize {
+        self.base + (self.sending + slot as usize) * self.step
+    }
+
+    /// Where a slot to send from begins. The first ones of either kind lie side by side, so that a connection of few messages touches few
+    /// pages.
+    #[inline]
+    pub fn send(&self, slot: u32) -> usize {
+        self.base + (self.sending - 1 - slot as usize) * self.step
+    }
+
+    /// Bytes of the slab, for a work request.
+    #[inline]
+    pub fn sge(&self, at: usize, len: usize) -> Sge {
+        self.slab.sge(at as u64, len as u32)
+    }
+}
