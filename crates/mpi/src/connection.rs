@@ -3,20 +3,15 @@
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent. A side does one
 //! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
 //! instead of sent (`fast_path`).
-//!
-//! Each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back when the slot is
-//! free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit: between two that
-//! a side has not yet taken, it has sent half of its slots' messages, so never more than two of them wait, and there is a receive
-//! for each. So two sides that both wait for credits get them, whatever else is queued.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 
 use host::{Host, SlotKey};
 use transport::{
-    DuplexLine, Found, Inbox, LineMessage, Offer, Outbox, Payload as _, Record, SHARED_LINE, Slots, USER_LINE,
+    DuplexLine, Found, Inbox, LineMessage, MessageQueue, Offer, Outbox, Payload as _, Record, SHARED_LINE,
+    Signal, Slots, USER_LINE,
 };
-use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
@@ -57,16 +52,6 @@ impl Payload<'_> {
         let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
         [word(bytes.first_chunk()), word(bytes.last_chunk())]
     }
-
-    #[inline]
-    pub(crate) fn load(&self, into: &mut [u8]) {
-        match self {
-            Self::None => {}
-            Self::User(buffer) => buffer.load(into),
-            Self::Own(bytes) => into.copy_from_slice(bytes),
-            Self::Lent { bytes, .. } => bytes.buffer().load(into),
-        }
-    }
 }
 
 impl transport::Payload for Payload<'_> {
@@ -77,6 +62,21 @@ impl transport::Payload for Payload<'_> {
             Self::User(buffer) => buffer.len() as usize,
             Self::Own(bytes) => bytes.len(),
             Self::Lent { bytes, .. } => bytes.len(),
+        }
+    }
+
+    #[inline]
+    fn sge(&self) -> Option<Sge> {
+        if let Self::Lent { from, .. } = self { Some(*from) } else { None }
+    }
+
+    #[inline]
+    fn load(&self, into: &mut [u8]) {
+        match self {
+            Self::None => {}
+            Self::User(buffer) => buffer.load(into),
+            Self::Own(bytes) => into.copy_from_slice(bytes),
+            Self::Lent { bytes, .. } => bytes.buffer().load(into),
         }
     }
 
@@ -196,15 +196,6 @@ fn nonsense() -> Error {
     Error::new(Class::OTHER, "the peer sent what no process of this version sends")
 }
 
-/// The bit of a work request's number that says that it is a receive.
-const RECEIVE: u64 = 1 << 31;
-
-/// The number of the connection that a completion is for, and the slot, if it is a receive.
-pub(crate) fn of_completion(wc: &Wc) -> (u32, Option<u32>) {
-    let slot = (wc.wr_id & RECEIVE != 0).then_some((wc.wr_id & (RECEIVE - 1)) as u32);
-    ((wc.wr_id >> 32) as u32, slot)
-}
-
 /// The progress of this side's [`Message::Leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
@@ -227,7 +218,7 @@ pub(crate) struct Connection {
     pub(crate) open: bool,
     /// It uses some of the room in its device's completion queue.
     pub(crate) has_room: bool,
-    qp: Qp,
+    queue: MessageQueue<SlotKey, 1, INLINE>,
     /// In jobs of thousands most devices have none of these four, which are the larger part of a connection.
     inbox: Option<Box<Inbox>>,
     outbox: Option<Box<Outbox>>,
@@ -243,25 +234,11 @@ pub(crate) struct Connection {
     is_lower: bool,
     /// What the peer offers.
     offered: Option<Offer>,
-    slots: Slots,
     sizes: Sizes,
-    /// Work requests that the send queue takes.
-    send_depth: u64,
     /// Bytes of payload of the longest message to the peer's slots.
     slot_payload: usize,
-    number: u64,
     /// Its messages are over when they have left: the peer tells of those that matter.
     lends: bool,
-    /// Requests that were posted to the send queue, and those of them known to be over.
-    posted: u64,
-    completed: u64,
-    /// Those that signal: their places in the order of posting, and whose access it is.
-    signalled: VecDeque<(u64, Option<SlotKey>)>,
-    /// Messages sent that took a credit: the next one's slot.
-    messages: u64,
-    credits: u32,
-    /// Slots given back that the peer has not been told of.
-    owed: u32,
     leaving: Leaving,
     /// What has left.
     pub(crate) traffic: Traffic,
@@ -276,16 +253,18 @@ impl Connection {
         number: u32,
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
-        let (sizes, (qp, slots), inbox) = (nic.sizes, nic.create_qp()?, nic.shared.inbox().map(Box::new));
-        let queues = sizes.queues();
+        // What is lent is a piece of its own behind the head.
+        let pieces = if nic.lends() { 2 } else { 1 };
+        let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
+        let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
         let fast = nic.fast_path().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
-        let connection = Self {
+        Ok(Self {
             process,
             port,
             open: false,
             has_room: true,
-            qp,
+            queue,
             inbox,
             outbox: None,
             fast,
@@ -294,28 +273,17 @@ impl Connection {
             words: Words::default(),
             is_lower,
             offered: None,
-            slots,
             sizes,
-            send_depth: queues.send_depth().into(),
             slot_payload: nic.slot_payload_to(process),
-            number: u64::from(number) << 32,
             lends: nic.lends(),
-            posted: 0,
-            completed: 0,
-            signalled: VecDeque::new(),
-            messages: 0,
-            credits: sizes.slots,
-            owed: 0,
             leaving: Leaving::No,
             traffic: Traffic::default(),
-        };
-        (0..queues.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
-        Ok(connection)
+        })
     }
 
     /// Its queue pair.
     pub(crate) fn qp(&self) -> &Qp {
-        &self.qp
+        self.queue.qp()
     }
 
     /// The memory that this side offers the peer to store messages in, in bytes for it; zeros if it offers none.
@@ -343,17 +311,17 @@ impl Connection {
     }
 
     /// Messages may be sent from now on; slots that were given back before are told of.
-    pub(crate) fn opened(&mut self, host: &Host) -> Result<()> {
+    pub(crate) fn opened(&mut self) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
-        let outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.record_bytes));
+        let outbox = offered.and_then(|offer| Outbox::new(self.queue.qp(), offer, self.sizes.record_bytes));
         self.outbox = outbox.map(Box::new);
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
             self.line = Some(Box::new(DuplexLine::new(memory, SHARED_LINE, self.is_lower)?));
         }
-        self.grant(host)
+        self.grant()
     }
 
     /// The memory that a message's payload lies in.
@@ -364,7 +332,7 @@ impl Connection {
         match (held, &self.inbox, &self.line) {
             (Held::Lines(_), Some(inbox), _) => inbox.buf(),
             (Held::Line, _, Some(line)) => line.memory(),
-            _ => self.slots.buf(),
+            _ => self.queue.buf(),
         }
     }
 
@@ -384,31 +352,24 @@ impl Connection {
     pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
         let len = message.head_len() + payload.len();
         // A record may come with a mark.
-        let rooms = self.has_room_for(2);
+        let rooms = self.queue.has_room_for(2);
         match (&mut self.outbox, &mut self.fast) {
             (Some(outbox), _) => self.open && outbox.has_room(len),
             (None, Some(fast)) => self.open && rooms && fast.has_room(len),
-            (None, None) => self.open && self.credits > 0 && self.has_room(),
+            (None, None) => self.open && self.queue.may_send(0),
         }
     }
 
     /// Whether a request for the peer's memory can be posted now. One that the peer is told of takes a credit, as a message does.
     pub(crate) fn may_access(&self, op: SendOp) -> bool {
-        self.open && self.has_room() && (self.credits > 0 || !matches!(op, SendOp::WriteImm(..)))
-    }
-
-    fn has_room(&self) -> bool {
-        self.has_room_for(1)
-    }
-
-    fn has_room_for(&self, requests: u64) -> bool {
-        // One entry is kept for a grant.
-        self.posted - self.completed + requests < self.send_depth
+        self.open
+            && self.queue.has_room_for(1)
+            && (self.queue.has_credit(0) || !matches!(op, SendOp::WriteImm(..)))
     }
 
     /// Whether everything that was sent has left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.signalled.is_empty()
+        self.queue.is_idle()
     }
 
     /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
@@ -427,16 +388,26 @@ impl Connection {
                 outbox.put(message, payload)?;
                 self.count(Carrier::Ring, message, len);
             }
-            return Ok(self.qp.ring()?);
+            return Ok(self.queue.qp().ring()?);
         }
         if self.fast.is_some() {
             self.count(Carrier::Written, message, payload.len());
-            return self.write(host, message, payload);
+            return self.write(host, message, payload, Signal::Sometimes);
         }
-        let slot = (self.messages % u64::from(self.sizes.slots)) as u32;
-        self.messages += 1;
-        self.credits -= 1;
-        self.post_message(host, message, payload, slot)
+        let is_inline = message.head_len() + payload.len() <= INLINE;
+        self.count(if is_inline { Carrier::Inline } else { Carrier::Slot }, message, payload.len());
+        let options = (self.flags(SendOp::Send), payload.key().map_or(Signal::Sometimes, Signal::Key));
+        Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
+    }
+
+    /// How a request is posted: messages whose payload the device may send from where it is complete when they have left, and writes ring.
+    fn flags(&self, op: SendOp) -> SendFlags {
+        match op {
+            SendOp::Send | SendOp::WriteImm(..) if self.lends => SendFlags::LOCAL,
+            // A message by the fast path, or word of its lines, wakes a peer that sleeps.
+            SendOp::Write(_) if self.rings => SendFlags::RING,
+            _ => SendFlags::empty(),
+        }
     }
 
     /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request asks for a
@@ -444,8 +415,10 @@ impl Connection {
     pub(crate) fn leave(&mut self, host: &Host) -> Result<bool> {
         match self.leaving {
             Leaving::Stored => return Ok(true),
-            Leaving::Said(place) => return Ok(self.completed > place),
-            Leaving::No if !(self.open && (self.outbox.is_some() || self.has_room())) => return Ok(false),
+            Leaving::Said(place) => return Ok(self.queue.has_completed(place)),
+            Leaving::No if !(self.open && (self.outbox.is_some() || self.queue.has_room_for(1))) => {
+                return Ok(false);
+            }
             Leaving::No => {}
         }
         // Nothing may follow it.
@@ -453,15 +426,14 @@ impl Connection {
         if let Some(outbox) = &mut self.outbox {
             outbox.put(&Message::Leave, &Payload::None)?;
             self.leaving = Leaving::Stored;
-            return self.qp.ring().map(|()| true).map_err(Error::from);
+            return self.queue.qp().ring().map(|()| true).map_err(Error::from);
         }
-        self.leaving = Leaving::Said(self.posted);
         if self.fast.is_some() {
-            self.write(host, &Message::Leave, &Payload::None)?;
+            self.write(host, &Message::Leave, &Payload::None, Signal::Always)?;
         } else {
-            let head = Message::Leave.bytes(std::mem::take(&mut self.owed) as u16);
-            self.post(SendOp::Send, Data::Inline(head.as_slice()), None)?;
+            self.queue.send_spare(Message::Leave.bytes(0), (SendFlags::empty(), Signal::Always))?;
         }
+        self.leaving = Leaving::Said(self.queue.posted() - 1);
         Ok(false)
     }
 
@@ -491,7 +463,7 @@ impl Connection {
 
     /// Destroys the connection; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
     pub(crate) fn into_memory(self) -> (Slots, Option<Inbox>) {
-        (self.slots, self.inbox.map(|inbox| *inbox))
+        (self.queue.into_slots(), self.inbox.map(|inbox| *inbox))
     }
 
     /// Counts a message, if it brings data along, or the data that it announces.
@@ -520,7 +492,7 @@ impl Connection {
         } else {
             return self.store_piece(label, piece);
         }
-        self.qp.ring()?;
+        self.queue.qp().ring()?;
         Ok(true)
     }
 
@@ -533,7 +505,7 @@ impl Connection {
         }
         outbox.put(&Message::Eager { label, answer: None }, &piece)?;
         self.traffic.count(Carrier::Ring, piece.len());
-        self.qp.ring()?;
+        self.queue.qp().ring()?;
         Ok(true)
     }
 
@@ -570,13 +542,19 @@ impl Connection {
         let Some(found) = found else { return Ok(Taken::Nothing) };
         let Some((tag, len)) = copy_record(inbox, &found, wanted, into)? else { return Ok(Taken::Unknown) };
         if inbox.consume(found.upto) {
-            self.qp.ring()?;
+            self.queue.qp().ring()?;
         }
         Ok(Taken::Message { tag, len })
     }
 
     /// Writes a message to the peer's memory.
-    fn write(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+    fn write(
+        &mut self,
+        host: &Host,
+        message: &Message,
+        payload: &Payload<'_>,
+        signal: Signal<SlotKey>,
+    ) -> Result<()> {
         let Some(fast) = &mut self.fast else { return Ok(()) };
         let stores = fast.put(message, payload)?;
         host.charge_copy(payload.len() as u64);
@@ -590,60 +568,35 @@ impl Connection {
             }
             None => Data::Sges(&sge),
         };
+        let flags = self.flags(SendOp::Write(to));
         if let Some(at) = mark {
-            self.post(SendOp::Write(at), Data::Inline(&MARK.to_ne_bytes()), None)?;
+            self.queue.post(
+                SendOp::Write(at),
+                Data::Inline(&MARK.to_ne_bytes()),
+                flags,
+                Signal::Sometimes,
+            )?;
         }
-        self.post(SendOp::Write(to), data, None)
+        Ok(self.queue.post(SendOp::Write(to), data, flags, signal)?)
     }
 
     /// Tells the peer of lines that are free again, if it is to hear of them. Where the send queue is full, that waits for the next
     /// completion.
     fn tell(&mut self) -> Result<()> {
-        if self.posted - self.completed >= self.send_depth {
+        if self.queue.is_full() {
             return Ok(());
         }
-        match self.fast.as_deref_mut().and_then(FastPath::tell) {
-            Some((to, lines)) => self.post(SendOp::Write(to), Data::Inline(&lines), None),
-            None => Ok(()),
-        }
-    }
-
-    fn post_message(
-        &mut self,
-        host: &Host,
-        message: &Message,
-        payload: &Payload<'_>,
-        slot: u32,
-    ) -> Result<()> {
-        let head = message.bytes(std::mem::take(&mut self.owed) as u16);
-        let (head, len) = (head.as_slice(), payload.len());
-        let total = head.len() + len;
-        self.count(if total <= INLINE { Carrier::Inline } else { Carrier::Slot }, message, len);
-        if total <= INLINE {
-            let mut bytes = [0; INLINE];
-            bytes[..head.len()].copy_from_slice(head);
-            payload.load(&mut bytes[head.len()..total]);
-            return self.post(SendOp::Send, Data::Inline(&bytes[..total]), payload.key());
-        }
-        let at = self.slots.send(slot);
-        self.slots.buf().write(at, head)?;
-        if let Payload::Lent { from, .. } = payload {
-            let sges = [self.slots.sge(at, head.len()), *from];
-            return self.post(SendOp::Send, Data::Sges(&sges), payload.key());
-        }
-        payload.copy_to(self.slots.buf(), at + head.len())?;
-        host.charge_copy(len as u64);
-        let sge = [self.slots.sge(at, total)];
-        self.post(SendOp::Send, Data::Sges(&sge), None)
+        let Some((to, lines)) = self.fast.as_deref_mut().and_then(FastPath::tell) else { return Ok(()) };
+        let flags = self.flags(SendOp::Write(to));
+        Ok(self.queue.post(SendOp::Write(to), Data::Inline(&lines), flags, Signal::Sometimes)?)
     }
 
     /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
     pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
         if let SendOp::WriteImm(..) = op {
-            self.messages += 1;
-            self.credits -= 1;
+            self.queue.take_credit(0);
         }
-        self.post(op, Data::Sges(&[piece]), Some(key))
+        Ok(self.queue.post(op, Data::Sges(&[piece]), self.flags(op), Signal::Key(key))?)
     }
 
     /// Whether both sides can copy a message to this one: the peer maps this side's memory if this one maps its, as both are on one
@@ -676,7 +629,7 @@ impl Connection {
             (false, _, Some(outbox)) => outbox.buf(),
             _ => return Ok(Copied::Nothing),
         };
-        if !(self.open && self.has_room()) {
+        if !(self.open && self.queue.has_room_for(1)) {
             return Ok(Copied::NoRoom);
         }
         let Some(piece) = copying.share.claim(memory, USER_LINE, copying.receives) else {
@@ -689,32 +642,9 @@ impl Connection {
         Ok(Copied::Piece)
     }
 
-    /// Posts to the send queue. One request for every half of the slots signals, so that room is found again. The last request signals as
-    /// well, and completes when it has arrived.
-    fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<SlotKey>) -> Result<()> {
-        let step = u64::from(self.sizes.slots / 2);
-        let is_last = self.leaving == Leaving::Said(self.posted);
-        let signal = access.is_some() || is_last || self.posted % step == step - 1;
-        let mut flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
-        if self.lends && !is_last && (access.is_none() || matches!(op, SendOp::Send | SendOp::WriteImm(..))) {
-            flags |= SendFlags::LOCAL;
-        }
-        if self.rings && matches!(op, SendOp::Write(_)) {
-            // A message by the fast path, or word of its lines, wakes a peer that sleeps.
-            flags |= SendFlags::RING;
-        }
-        if signal {
-            self.signalled.push_back((self.posted, access));
-        }
-        self.posted += 1;
-        Ok(self.qp.post_send(&SendWr { wr_id: self.number, op, data, flags })?)
-    }
-
     /// A request of the send queue is over; returns whose access it was.
     pub(crate) fn sent(&mut self) -> Option<SlotKey> {
-        let (place, access) = self.signalled.pop_front()?;
-        self.completed = place + 1;
-        access
+        self.queue.sent()
     }
 
     /// A message has come into a slot, with so many bytes.
@@ -722,24 +652,20 @@ impl Connection {
     /// # Errors
     /// [`Class::OTHER`] for what no process says.
     pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<Received> {
-        let (at, len) = (self.slots.receive(slot), len as usize);
+        let (at, len) = (self.queue.received_at(slot), len as usize);
         let mut head = [0; HEAD_MAX];
         let known = len.min(HEAD_MAX);
-        self.slots.buf().read(at, &mut head[..known])?;
+        self.queue.buf().read(at, &mut head[..known])?;
         let (message, credits) = Message::parse(&head, len).ok_or_else(nonsense)?;
-        self.credits += u32::from(credits);
-        if self.credits > self.sizes.slots {
-            return Err(nonsense());
-        }
+        self.queue.take_credits(credits)?;
         let head_len = message.head_len();
         Ok(Received { message, at: at + head_len, len: len - head_len })
     }
 
     /// The peer has written the rest of a message, which took a slot's receive.
-    pub(crate) fn landed(&mut self, host: &Host, slot: u32) -> Result<()> {
-        self.post_receive(slot)?;
-        self.owed += 1;
-        self.grant(host)
+    pub(crate) fn landed(&mut self, slot: u32) -> Result<()> {
+        self.queue.release(slot, 0)?;
+        self.grant()
     }
 
     /// Whether the peer may have stored another message, or nonsense.
@@ -788,7 +714,7 @@ impl Connection {
         if let Some(inbox) = &mut self.inbox
             && inbox.consume(upto)
         {
-            self.qp.ring()?;
+            self.queue.qp().ring()?;
         }
         Ok(())
     }
@@ -799,7 +725,7 @@ impl Connection {
         match (&self.line, &self.inbox) {
             (Some(line), _) if short.upto.is_none() => line.memory(),
             (_, Some(inbox)) => inbox.buf(),
-            _ => self.slots.buf(),
+            _ => self.queue.buf(),
         }
     }
 
@@ -831,12 +757,12 @@ impl Connection {
 
     /// Gives back what a message lay in.
     #[inline]
-    pub(crate) fn release(&mut self, host: &Host, held: Held, message: &Message) -> Result<()> {
+    pub(crate) fn release(&mut self, held: Held, message: &Message) -> Result<()> {
         match (held, &mut self.inbox) {
-            (Held::Slot(slot), _) => self.release_slot(host, slot, message),
+            (Held::Slot(slot), _) => self.release_slot(slot, message),
             (Held::Lines(upto), Some(inbox)) => {
                 if inbox.release(upto) {
-                    self.qp.ring()?;
+                    self.queue.qp().ring()?;
                 }
                 Ok(())
             }
@@ -855,32 +781,26 @@ impl Connection {
     }
 
     /// Gives a slot back to the peer; half of the slots are told of at once.
-    fn release_slot(&mut self, host: &Host, slot: u32, message: &Message) -> Result<()> {
-        self.post_receive(slot)?;
+    fn release_slot(&mut self, slot: u32, message: &Message) -> Result<()> {
         if matches!(message, Message::Credit) {
-            return Ok(());
+            return Ok(self.queue.post_receive(slot)?);
         }
-        self.owed += 1;
-        self.grant(host)
+        self.queue.release(slot, 0)?;
+        self.grant()
     }
 
     /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
-    pub(crate) fn grant(&mut self, host: &Host) -> Result<()> {
+    pub(crate) fn grant(&mut self) -> Result<()> {
         self.tell()?;
-        let is_full = self.posted - self.completed >= self.send_depth;
-        if self.owed < self.sizes.slots / 2 || !self.open || is_full {
-            return Ok(());
+        if self.open && self.queue.owes_grant() {
+            let options = (self.flags(SendOp::Send), Signal::Sometimes);
+            self.queue.send_spare(Message::Credit.bytes(0), options)?;
         }
-        self.post_message(host, &Message::Credit, &Payload::None, 0)
-    }
-
-    fn post_receive(&self, slot: u32) -> Result<()> {
-        let sges = [self.slots.sge(self.slots.receive(slot), self.sizes.slot_bytes)];
-        Ok(self.qp.post_recv(&RecvWr::new(self.number | RECEIVE | u64::from(slot), &sges))?)
+        Ok(())
     }
 
     /// Whether the queue pair has failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.qp.state() == QpState::Error
+        self.queue.qp().state() == QpState::Error
     }
 }

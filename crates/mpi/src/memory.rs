@@ -231,6 +231,11 @@ impl transport::Payload for Piece {
     }
 
     #[inline]
+    fn load(&self, into: &mut [u8]) {
+        self.buffer().load(into);
+    }
+
+    #[inline]
     fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
         self.load_to(memory, at)
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use transport::{NicConfig, QueueSizes, Registration, Slots};
+use transport::{NicConfig, QueueSizes, Registration};
 use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
@@ -196,11 +196,6 @@ impl Nic {
     /// Where it listens. The address is unspecified if it listens at several.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
-    }
-
-    /// A queue pair for a new connection, and memory for its messages.
-    pub(crate) fn create_qp(&mut self) -> Result<(verbs::Qp, Slots)> {
-        Ok(self.shared.create_qp(if self.lends { 2 } else { 1 })?)
     }
 
     /// Memory for a new connection's peer to write messages to; `None` where it sends them.

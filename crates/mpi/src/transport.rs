@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
 use host::{Host, SlotKey, Span};
-use transport::{Offer, Registration};
+use transport::{Offer, Registration, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
-use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken, of_completion};
+use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken};
 use crate::error::{Class, Error, Result};
 use crate::links::Links;
 use crate::matching::Match;
@@ -745,7 +745,7 @@ impl Transport {
         if matches!(place.held, Held::Slot(_)) && connection.has_failed() {
             return;
         }
-        if let Err(error) = connection.release(&self.host, place.held, message) {
+        if let Err(error) = connection.release(place.held, message) {
             let at = self.known.get(process);
             self.lose(at, error);
         }
@@ -887,7 +887,7 @@ impl Transport {
         match slot {
             Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
                 self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
-                if let Err(error) = connection.landed(&self.host, slot) {
+                if let Err(error) = connection.landed(slot) {
                     self.lose(at, error);
                 }
             }
@@ -901,7 +901,7 @@ impl Transport {
             },
             None => {
                 self.events.extend(connection.sent().map(Event::Accessed));
-                if let Err(error) = connection.grant(&self.host) {
+                if let Err(error) = connection.grant() {
                     self.lose(at, error);
                 }
             }
@@ -1198,7 +1198,7 @@ impl Transport {
 
     fn opened(&mut self, at: usize, number: usize) {
         self.peers[at].way = PeerState::Open(number);
-        if let Err(error) = self.connections[number].opened(&self.host) {
+        if let Err(error) = self.connections[number].opened() {
             self.lose(at, error);
         }
         self.pump(at);

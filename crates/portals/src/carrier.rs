@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use transport::Nic;
+use transport::{Nic, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
-use crate::connection::{Arrived, Connection, Move, Payload, of_completion};
+use crate::connection::{Arrived, Connection, Move, Payload};
 use crate::nic;
 use crate::process::Process;
 use crate::trust::{Introduced, Trust};
@@ -183,7 +183,7 @@ impl Carrier {
         let nobody = || Error::Invalid("nobody can listen there".into());
         let (address, peer) = address_of(link.peer).ok_or_else(nobody)?;
         let said = self.trust.request(number, (self.me, peer), link.offer());
-        self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said))
+        self.nic.cm.connect(link.qp(), address, &ConnParam::with_private_data(said))
     }
 
     fn add(&mut self, link: Connection) {
@@ -383,6 +383,7 @@ impl Carrier {
 
     fn completed(&mut self, wc: &Wc) {
         let (number, slot) = of_completion(wc);
+        let number = number as usize;
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
         if !wc.is_ok() {
             return self.lose(number, true);
@@ -447,7 +448,7 @@ impl Carrier {
             CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
             CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
         };
-        let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
+        let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp().num() == qp_num);
         let Some(number) = self.links.iter().position(is_it) else { return };
         let Some(link) = self.links[number].as_ref() else { return };
         if link.is_given_up {
@@ -504,7 +505,7 @@ impl Carrier {
             self.nic.give_memory_back(slots, inboxes, true);
             return drop(request.reject(b"no"));
         };
-        let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::with_private_data(said));
+        let accepted = self.nic.cm.accept(request, link.qp(), &ConnParam::with_private_data(said));
         self.add(link);
         if accepted.is_err() {
             return self.forget(number);

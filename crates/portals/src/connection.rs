@@ -6,24 +6,22 @@
 //!
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`DuplexLine`]); otherwise they are sent. A side does one or
 //! the other for all of the link's life. A message lies where it has come until somebody is done with it.
-//!
-//! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
-//! when the slot is free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit, as
-//! never more than two of them wait for each way and there are receives for them. Credits count as soon as they come.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::{DuplexLine, Header as _, Inbox, Nic, Outbox, Payload as _, Record, SHARED_LINE, Slots};
-use verbs::{Buf, Data, Error, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
+use transport::{
+    DuplexLine, Header as _, Inbox, MessageQueue, Nic, Outbox, Payload as _, Record, SHARED_LINE, Signal,
+    Slots,
+};
+use verbs::{Buf, Data, Error, Qp, RemoteAddr, Result, SendFlags, SendOp, Sge};
 
 use crate::memory;
-use crate::nic::{INLINE, SIZES, SLOT_BYTES, SLOTS};
+use crate::nic::{INLINE, SLOT_BYTES};
 use crate::process::Process;
 use crate::region::Region;
 use crate::wire::{
-    Credits, HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, line_message,
-    parse_line,
+    HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, line_message, parse_line,
 };
 
 /// Bytes of data that come along with a message at most; others are fetched.
@@ -51,14 +49,6 @@ impl Payload<'_> {
     /// A payload of no bytes, for messages that say all in their heads.
     pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
 
-    #[inline]
-    fn load(&self, into: &mut [u8]) {
-        match self {
-            Self::Bytes(bytes) => into.copy_from_slice(bytes),
-            Self::User { region, offset, .. } => memory::load(region, *offset, into),
-        }
-    }
-
     /// What waits longer than the call.
     fn kept(self) -> Payload<'static> {
         match self {
@@ -85,6 +75,14 @@ impl transport::Payload for Payload<'_> {
     }
 
     #[inline]
+    fn load(&self, into: &mut [u8]) {
+        match self {
+            Self::Bytes(bytes) => into.copy_from_slice(bytes),
+            Self::User { region, offset, .. } => memory::load(region, *offset, into),
+        }
+    }
+
+    #[inline]
     fn copy_to(&self, buf: &Buf, at: usize) -> Result<()> {
         match self {
             Self::Bytes(bytes) => buf.write(at, bytes),
@@ -92,6 +90,9 @@ impl transport::Payload for Payload<'_> {
         }
     }
 }
+
+/// How messages are posted whose completion nobody waits for.
+const UNSIGNALLED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
 
 /// What waits for a connection, for credits, or for room.
 #[derive(Debug)]
@@ -113,15 +114,6 @@ pub(crate) struct Move {
     pub(crate) local: Sge,
     /// What comes back when it is over.
     pub(crate) key: u64,
-}
-
-/// The bit of a work request's number that says that it is a receive.
-const RECEIVE: u64 = 1 << 31;
-
-/// Which link a completion is for, and which slot, if it is a receive.
-pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
-    let slot = (wc.wr_id & RECEIVE != 0).then_some((wc.wr_id & (RECEIVE - 1)) as u32);
-    ((wc.wr_id >> 32) as usize, slot)
 }
 
 /// What a message that has come lies in.
@@ -150,11 +142,6 @@ pub(crate) struct Arrived {
 struct Room {
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
-    /// Messages sent that took a credit: the next one's slot.
-    messages: u64,
-    credits: u32,
-    /// Slots given back that the peer has not been told of.
-    owed: u32,
     /// Slots with messages that were not passed, and the bytes in each.
     arrived: VecDeque<(u32, u32)>,
     queue: VecDeque<Task>,
@@ -163,7 +150,7 @@ struct Room {
 impl Room {
     fn new(inbox: Option<Inbox>) -> Self {
         let (arrived, queue) = (VecDeque::new(), VecDeque::new());
-        Self { inbox, outbox: None, messages: 0, credits: SLOTS, owed: 0, arrived, queue }
+        Self { inbox, outbox: None, arrived, queue }
     }
 }
 
@@ -182,51 +169,41 @@ pub(crate) struct Connection {
     pub(crate) is_heard: bool,
     /// The peer has said what nobody says: it is not heard any more.
     is_deaf: bool,
-    pub(crate) qp: Qp,
-    slots: Slots,
+    messages: MessageQueue<u64, 2, INLINE>,
     rooms: [Room; 2],
     /// Where both ends can map memory of each other's.
     line: Option<DuplexLine>,
     offered: Option<Offers>,
-    number: u64,
-    inline_max: usize,
     pub(crate) is_open: bool,
-    /// Requests that were posted to the send queue, and those of them known to be over.
-    posted: u64,
-    completed: u64,
-    /// Those that signal: their places in the order of posting, and what comes back.
-    signalled: VecDeque<(u64, Option<u64>)>,
 }
 
 impl Connection {
     /// A queue pair with its receives posted. `number` is its own for ever.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
-        let (qp, slots) = nic.create_qp(1)?;
+        let messages = MessageQueue::new(nic, number as u32, 1)?;
         let rooms = match (nic.inbox(), nic.inbox()) {
             (Some(requests), Some(answers)) => [requests, answers].map(|inbox| Room::new(Some(inbox))),
             _ => [Room::new(None), Room::new(None)],
         };
-        let link = Self {
+        Ok(Self {
             peer,
             is_active,
             is_given_up: false,
             is_lost: false,
             is_heard: false,
             is_deaf: false,
-            qp,
-            slots,
+            messages,
             rooms,
             line: None,
             offered: None,
-            number: (number as u64) << 32,
-            inline_max: nic.inline_max(),
             is_open: false,
-            posted: 0,
-            completed: 0,
-            signalled: VecDeque::new(),
-        };
-        (0..SIZES.receive_depth()).try_for_each(|slot| link.post_receive(slot))?;
-        Ok(link)
+        })
+    }
+
+    /// Its queue pair.
+    #[inline]
+    pub(crate) fn qp(&self) -> &Qp {
+        self.messages.qp()
     }
 
     /// The memory that the peer may store messages in.
@@ -252,7 +229,7 @@ impl Connection {
         self.is_open = true;
         if let Some(offers) = self.offered.take()
             && let [Some(requests), Some(answers)] =
-                offers.map(|offer| Outbox::new(&self.qp, offer, SLOT_BYTES))
+                offers.map(|offer| Outbox::new(self.messages.qp(), offer, SLOT_BYTES))
         {
             let [to_requests, to_answers] = &mut self.rooms;
             if let Some(inbox) = &to_requests.inbox {
@@ -274,14 +251,14 @@ impl Connection {
 
     /// Destroys the link; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
     pub(crate) fn into_memory(self) -> (Slots, impl Iterator<Item = Inbox>) {
-        (self.slots, self.rooms.into_iter().filter_map(|room| room.inbox))
+        (self.messages.into_slots(), self.rooms.into_iter().filter_map(|room| room.inbox))
     }
 
     /// Nothing goes any more. What has come is forgotten, unless it is to be `heard`.
     pub(crate) fn end(&mut self, heard: bool) {
         (self.is_lost, self.is_deaf) = (true, !heard);
         self.rooms.iter_mut().for_each(|room| room.queue.clear());
-        self.qp.to_error();
+        self.messages.qp().to_error();
     }
 
     /// Says something now, or when there is room; whether it has left.
@@ -307,7 +284,7 @@ impl Connection {
             return Ok(false);
         }
         if self.put_in_line(message, payload) {
-            return self.qp.ring().map(|()| true);
+            return self.messages.qp().ring().map(|()| true);
         }
         let can = self.may_say(message, payload);
         if can {
@@ -334,7 +311,8 @@ impl Connection {
     /// Reads or writes the peer's memory, now or when there is room.
     pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
         // An answer comes of it, before which it waits.
-        if self.room(VirtualChannel::Answer).queue.is_empty() && self.is_open && self.has_room() {
+        if self.room(VirtualChannel::Answer).queue.is_empty() && self.is_open && self.messages.has_room_for(1)
+        {
             return self.post_move(it);
         }
         self.room(VirtualChannel::Answer).queue.push_back(Task::Move(it));
@@ -358,7 +336,7 @@ impl Connection {
                     self.post_message(message, payload)?;
                     told.extend(whose);
                 }
-                Task::Move(it) if self.is_open && self.has_room() => self.post_move(it)?,
+                Task::Move(it) if self.is_open && self.messages.has_room_for(1) => self.post_move(it)?,
                 Task::Say { .. } | Task::Move(_) => {
                     self.room(way).queue.push_front(task);
                     break;
@@ -374,18 +352,12 @@ impl Connection {
         self.rooms.iter().any(|room| !room.queue.is_empty())
     }
 
-    /// Whether the send queue has an entry; one is kept for a grant.
-    fn has_room(&self) -> bool {
-        self.posted - self.completed + 1 < u64::from(SIZES.send_depth())
-    }
-
     #[inline]
     fn may_say(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
-        let is_open = self.is_open;
-        let room = self.room(message.way());
-        match &mut room.outbox {
-            Some(outbox) => is_open && outbox.has_room(HEAD_MAX + payload.len()),
-            None => is_open && room.credits > 0 && self.has_room(),
+        let way = message.way();
+        match &mut self.rooms[way as usize].outbox {
+            Some(outbox) => self.is_open && outbox.has_room(HEAD_MAX + payload.len()),
+            None => self.is_open && self.messages.may_send(way as usize),
         }
     }
 
@@ -395,53 +367,19 @@ impl Connection {
         let room = self.room(way);
         if let Some(outbox) = &mut room.outbox {
             outbox.put(message, payload)?;
-            return self.qp.ring();
+            return self.messages.qp().ring();
         }
-        let slot = way as u32 * SLOTS + (room.messages % u64::from(SLOTS)) as u32;
-        (room.messages, room.credits) = (room.messages + 1, room.credits - 1);
-        self.send(message, payload, slot, false)
+        self.messages.send(way as usize, message.bytes(), payload, UNSIGNALLED, |_| ())
     }
 
     fn post_move(&mut self, it: Move) -> Result<()> {
         let op = if it.is_write { SendOp::Write(it.remote) } else { SendOp::Read(it.remote) };
-        self.post(op, Data::Sges(&[it.local]), Some(Some(it.key)))
-    }
-
-    fn send(&mut self, message: &Message, payload: &Payload<'_>, slot: u32, signal: bool) -> Result<()> {
-        let credits: Credits = self.rooms.each_mut().map(|room| std::mem::take(&mut room.owed) as u8);
-        let head = message.bytes(credits);
-        let (head, len) = (head.as_slice(), payload.len());
-        let total = head.len() + len;
-        let signal = signal.then_some(None);
-        if total <= self.inline_max {
-            let mut bytes = [0; INLINE];
-            bytes[..head.len()].copy_from_slice(head);
-            payload.load(&mut bytes[head.len()..total]);
-            return self.post(SendOp::Send, Data::Inline(&bytes[..total]), signal);
-        }
-        let at = self.slots.send(slot);
-        self.slots.buf().write(at, head)?;
-        payload.copy_to(self.slots.buf(), at + head.len())?;
-        let sge = [self.slots.sge(at, total)];
-        self.post(SendOp::Send, Data::Sges(&sge), signal)
-    }
-
-    /// Posts to the send queue. Every half of the slots' requests one signals, so that room is found again.
-    fn post(&mut self, op: SendOp, data: Data<'_>, signal: Option<Option<u64>>) -> Result<()> {
-        let step = u64::from(SLOTS / 2);
-        let signal = signal.or_else(|| (self.posted % step == step - 1).then_some(None));
-        let flags = if signal.is_some() { SendFlags::SIGNALED } else { SendFlags::empty() };
-        if let Some(key) = signal {
-            self.signalled.push_back((self.posted, key));
-        }
-        self.posted += 1;
-        self.qp.post_send(&SendWr { wr_id: self.number, op, data, flags })
+        self.messages.post(op, Data::Sges(&[it.local]), SendFlags::empty(), Signal::Key(it.key))
     }
 
     /// A request of the send queue is over: what comes back.
     pub(crate) fn sent(&mut self) -> Result<Option<u64>> {
-        let Some((place, key)) = self.signalled.pop_front() else { return Ok(None) };
-        self.completed = place + 1;
+        let key = self.messages.sent();
         self.grant()?;
         Ok(key)
     }
@@ -453,21 +391,14 @@ impl Connection {
     pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<()> {
         let mut first = [0; 4];
         if len as usize >= first.len() {
-            self.slots.buf().read(self.slots.receive(slot), &mut first)?;
+            self.messages.buf().read(self.messages.received_at(slot), &mut first)?;
         }
         let (way, credits) = arrival(first);
-        let mut is_right = true;
-        for (room, credits) in self.rooms.iter_mut().zip(credits) {
-            room.credits += u32::from(credits);
-            is_right &= room.credits <= SLOTS;
-        }
-        if !is_right {
-            return Err(Error::Invalid("the peer gave more credits than there are slots".into()));
-        }
+        self.messages.take_credits(credits)?;
         match way {
             Some(way) => self.room(way).arrived.push_back((slot, len)),
             None if self.is_lost => {}
-            None => self.post_receive(slot)?,
+            None => self.messages.post_receive(slot)?,
         }
         Ok(())
     }
@@ -502,7 +433,7 @@ impl Connection {
         match (&arrived.held, &self.rooms[arrived.way as usize].inbox, &self.line) {
             (Held::Record(_), Some(inbox), _) => inbox.buf(),
             (Held::Line, _, Some(line)) => line.memory(),
-            _ => self.slots.buf(),
+            _ => self.messages.buf(),
         }
     }
 
@@ -533,10 +464,10 @@ impl Connection {
             }
         }
         let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
-        let (begin, total) = (self.slots.receive(slot), total as usize);
+        let (begin, total) = (self.messages.received_at(slot), total as usize);
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
-        self.slots.buf().read(begin, &mut head[..known])?;
+        self.messages.buf().read(begin, &mut head[..known])?;
         let behind = message.decode(&head[..known], total).ok_or_else(nonsense)?;
         Ok(Some(Arrived { at: begin + behind, len: total - behind, way, held: Held::Slot(slot) }))
     }
@@ -547,7 +478,7 @@ impl Connection {
         let room = self.room(arrived.way);
         match arrived.held {
             Held::Record(upto) => match room.inbox.as_mut().is_some_and(|inbox| inbox.consume(upto)) {
-                true => self.qp.ring(),
+                true => self.messages.qp().ring(),
                 false => Ok(()),
             },
             Held::Slot(slot) => self.pass_slot(slot, arrived.way),
@@ -559,41 +490,32 @@ impl Connection {
     }
 
     fn pass_slot(&mut self, slot: u32, way: VirtualChannel) -> Result<()> {
-        let room = self.room(way);
-        room.arrived.pop_front();
-        room.owed += 1;
+        self.room(way).arrived.pop_front();
         if self.is_lost {
             return Ok(());
         }
-        self.post_receive(slot)?;
+        self.messages.release(slot, way as usize)?;
         self.grant()
     }
 
     /// Tells the peer of slots given back, if half of them are. Where the send queue is full, that waits for the next completion.
     fn grant(&mut self) -> Result<()> {
-        let is_full = self.posted - self.completed >= u64::from(SIZES.send_depth());
-        let owes_few = self.rooms.iter().all(|room| room.owed < SLOTS / 2);
-        if owes_few || !self.is_open || is_full {
-            return Ok(());
+        if self.is_open && self.messages.owes_grant() {
+            self.messages.send_spare(Message::Credit.bytes(), UNSIGNALLED)?;
         }
-        self.send(&Message::Credit, &Payload::NONE, 0, false)
+        Ok(())
     }
 
     /// Asks to hear when everything that was sent has arrived. What was stored is there.
     pub(crate) fn ask_idle(&mut self) -> Result<()> {
-        if self.is_open && self.posted > 0 {
-            self.send(&Message::Credit, &Payload::NONE, 0, true)?;
+        if self.is_open && self.messages.posted() > 0 {
+            self.messages.send_spare(Message::Credit.bytes(), (SendFlags::empty(), Signal::Always))?;
         }
         Ok(())
     }
 
     /// Whether all that was asked for is over.
     pub(crate) fn is_idle(&self) -> bool {
-        self.signalled.is_empty()
-    }
-
-    fn post_receive(&self, slot: u32) -> Result<()> {
-        let sges = [self.slots.sge(self.slots.receive(slot), SLOT_BYTES)];
-        self.qp.post_recv(&RecvWr::new(self.number | RECEIVE | u64::from(slot), &sges))
+        self.messages.is_idle()
     }
 }

@@ -36,9 +36,6 @@ impl VirtualChannel {
     pub(crate) const ALL: [Self; 2] = [Self::Answer, Self::Request];
 }
 
-/// How many messages of each [`VirtualChannel`] there is room for again.
-pub(crate) type Credits = [u8; 2];
-
 /// What is said, but for data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -69,7 +66,7 @@ const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
 
 /// The way of a message, and the credits with it, by its first bytes: none for one that has nothing but credits, or says nonsense.
-pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, Credits) {
+pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, u16) {
     let [kind, _, requests, answers] = first;
     let way = match kind {
         CREDIT => None,
@@ -77,7 +74,7 @@ pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, Credits)
         // Who looks at it finds out.
         _ => Some(VirtualChannel::Answer),
     };
-    (way, [requests, answers])
+    (way, u16::from_le_bytes([requests, answers]))
 }
 
 const EXPOSED: u8 = 1;
@@ -154,28 +151,27 @@ impl Message {
         }
     }
 
-    /// Its bytes, with credits for the peer.
-    pub(crate) fn bytes(&self, credits: Credits) -> HeaderBytes {
-        self.written(u16::from_le_bytes(credits), false)
+    /// Its bytes where it is sent, without credits for the peer.
+    pub(crate) fn bytes(&self) -> HeaderBytes {
+        self.written(false)
     }
 
     #[inline]
-    fn written(&self, credits: u16, in_ring: bool) -> HeaderBytes {
-        let credits = u64::from(credits) << 16;
+    fn written(&self, in_ring: bool) -> HeaderBytes {
         match self {
             Self::Request { interface, request, exposed } => {
                 let says_length = !in_ring || !request.action.brings() || exposed.is_some();
-                let first = u64::from(REQUEST) | u64::from(*interface) << 8 | credits;
+                let first = u64::from(REQUEST) | u64::from(*interface) << 8;
                 request_bytes(first, request, (exposed.as_ref(), says_length))
             }
             Self::Answer { interface, answer, is_asked } => {
                 let flags = if *is_asked { ASKED } else { 0 } | if answer.is_quiet { QUIET } else { 0 };
-                let first = u64::from(ANSWER) | u64::from(*interface) << 8 | credits;
+                let first = u64::from(ANSWER) | u64::from(*interface) << 8;
                 let what = [flags, answer.fail as u8, answer.list as u8, 0];
                 let first = first | pair(0, u32::from_le_bytes(what));
                 HeaderBytes::of([first, answer.operation, answer.mlength, answer.offset])
             }
-            Self::Credit => HeaderBytes::of([u64::from(CREDIT) | credits, 0]),
+            Self::Credit => HeaderBytes::of([u64::from(CREDIT), 0]),
         }
     }
 
@@ -206,7 +202,7 @@ impl Header for Message {
 
     #[inline]
     fn encode(&self) -> HeaderBytes {
-        self.written(0, true)
+        self.written(true)
     }
 
     #[inline]
@@ -297,7 +293,7 @@ impl Said {
     }
 }
 
-/// The bytes of a request; `first` has kind, interface and credits.
+/// The bytes of a request; `first` has kind and interface.
 #[inline]
 fn request_bytes(
     first: u64,
@@ -545,12 +541,14 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         for message in messages() {
-            let mut bytes = message.bytes([5, 17]).as_slice().to_vec();
+            let mut bytes = message.bytes().as_slice().to_vec();
             let head = bytes.len();
+            assert_eq!(bytes[2..4], [0; 2], "the transport's");
+            bytes[2..4].copy_from_slice(&[5, 17]);
             assert!(head <= HEAD_MAX);
             bytes.extend(b"data");
             let way = (message != Message::Credit).then_some(message.way());
-            assert_eq!(arrival([bytes[0], bytes[1], bytes[2], bytes[3]]), (way, [5, 17]));
+            assert_eq!(arrival([bytes[0], bytes[1], bytes[2], bytes[3]]), (way, u16::from_le_bytes([5, 17])));
             assert_eq!(Message::parse(&bytes, head + 4), Some((message, head)));
         }
     }
@@ -600,7 +598,7 @@ mod tests {
     fn nonsense_is_refused() {
         let (mut refused, mut tried) = (0, 0);
         for message in messages() {
-            for bytes in [message.bytes([0; 2]), message.encode()].map(|bytes| bytes.as_slice().to_vec()) {
+            for bytes in [message.bytes(), message.encode()].map(|bytes| bytes.as_slice().to_vec()) {
                 for len in 0..bytes.len() {
                     assert_eq!(Message::parse(&bytes[..len], len), None, "{len} bytes of {message:?}");
                 }

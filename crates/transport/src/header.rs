@@ -4,12 +4,13 @@
 //! A header is a sequence of 64-bit words. Two things in its first word belong to the transport:
 //!
 //! - bits 0 to 7 are neither 0 nor 255. A receiver polls this word; 0 means that nothing has arrived, and 255 is the transport's own.
-//! - bits 16 to 31 are 0 in what the user gives. In a ring the transport puts the length of the whole message there.
+//! - bits 16 to 31 are 0 in what the user gives. The transport puts the length of the whole message there in a ring, and credits for the
+//!   peer in a message that is sent.
 //!
 //! The functions are called for each message. They are resolved at compile time, so that a header of a frequent kind goes from the
 //! user's fields into the ring word by word, and back, without a copy in between.
 
-use verbs::{Buf, Result};
+use verbs::{Buf, Result, Sge};
 
 /// Words of a cache line.
 pub const LINE_WORDS: usize = 8;
@@ -55,6 +56,15 @@ pub trait Payload {
         None
     }
 
+    /// Where a NIC can send all bytes from, for a payload that stays as it is until then; `None` for one that is copied.
+    #[inline]
+    fn sge(&self) -> Option<Sge> {
+        None
+    }
+
+    /// Copies all bytes to `into`, which has as many.
+    fn load(&self, into: &mut [u8]);
+
     /// Copies all bytes to a place in memory that has room for them.
     ///
     /// # Errors
@@ -66,6 +76,11 @@ impl Payload for &[u8] {
     #[inline]
     fn len(&self) -> usize {
         (**self).len()
+    }
+
+    #[inline]
+    fn load(&self, into: &mut [u8]) {
+        into.copy_from_slice(self);
     }
 
     #[inline]
@@ -97,6 +112,12 @@ impl HeaderBytes {
             *place = word.to_le_bytes();
         }
         Self { bytes, len: 8 * N }
+    }
+
+    /// Sets bits 16 to 31 of the first word, which are the transport's.
+    #[inline]
+    pub(crate) fn set_spare_bits(&mut self, bits: u16) {
+        self.bytes[2..4].copy_from_slice(&bits.to_le_bytes());
     }
 
     /// Appends bytes, for which there is room.

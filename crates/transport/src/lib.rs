@@ -9,6 +9,7 @@
 //! | `ring` | [`Inbox`], [`Outbox`]: messages by stores into the receiver's NIC memory, where the sender can map it |
 //! | `nic` | [`Nic`]: a device with what all its connections share; [`Slots`]: memory for messages that are sent |
 //! | `registration` | [`Registration`], [`Registrations`]: memory that a NIC or a peer can reach, with a cache of regions |
+//! | `queue` | [`MessageQueue`]: messages that are sent by a queue pair, with credits |
 //! | `line` | [`DuplexLine`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]
@@ -16,11 +17,13 @@
 mod header;
 mod line;
 mod nic;
+mod queue;
 mod registration;
 mod ring;
 
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
 pub use nic::{Nic, NicConfig, QueueSizes, Slots};
+pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};

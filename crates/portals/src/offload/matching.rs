@@ -21,7 +21,7 @@ use crate::message::{Action, Answer, Request};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::Arrival;
-use crate::wire::{Credits, Message};
+use crate::wire::Message;
 
 /// The interface in messages: there is one.
 const INTERFACE: u8 = 0;
@@ -230,8 +230,7 @@ impl Matching {
             None => Some(Vec::new()),
         };
         let message = Message::Request { interface: INTERFACE, request: *request, exposed: None };
-        let sent =
-            sges.map(|sges| nic.send(address(*target), message.bytes(Credits::default()).as_slice(), &sges));
+        let sent = sges.map(|sges| nic.send(address(*target), message.bytes().as_slice(), &sges));
         match sent {
             Some(Ok(())) => self.engine.sent(request.operation),
             Some(Err(NicError::QueueFull { .. })) => return false,
@@ -285,7 +284,7 @@ impl Matching {
         if let Some(answer) = answer {
             let message = Message::Answer { interface: INTERFACE, answer, is_asked: true };
             // An initiator that cannot be told waits as one whose target is gone.
-            nic.send(from, message.bytes(Credits::default()).as_slice(), &data).unwrap_or(());
+            nic.send(from, message.bytes().as_slice(), &data).unwrap_or(());
         }
     }
 
