@@ -27,7 +27,7 @@
 //! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
 //! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
-//! | `transport`, `links`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
+//! | `transport`, `links`, `connection`, `nic`, `address` | ordered messages between two processes over any device |
 //! | `trust` | keys that processes share, and the check of connect requests |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
 //! | `share` | long messages that both processes copy, where they can |
@@ -44,7 +44,6 @@ mod buffered;
 mod call;
 mod collective;
 mod comm;
-mod connect;
 mod connection;
 mod context;
 mod core;

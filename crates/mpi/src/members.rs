@@ -57,7 +57,7 @@ impl Told {
             let (identity, address, key) = core.with(|engine| {
                 let transport = &engine.transport;
                 let identity = transport.strangers().identity(*process);
-                let key = transport.door().guest(identity.job);
+                let key = transport.members().guest(identity.job);
                 transport.address_of(*process).map(|address| (identity, address, key))
             })?;
             let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
@@ -148,7 +148,7 @@ impl Told {
             }
             Self::Apart { keys, members } => {
                 for (job, key) in keys {
-                    core.with(|engine| engine.transport.door().learn(*job, key.clone()));
+                    core.with(|engine| engine.transport.members().learn(*job, key.clone()));
                 }
                 introduced(core, members)
             }

@@ -188,7 +188,7 @@ impl Nic {
             caches: is_model,
         };
         let shared = transport::Nic::open(&device, &config, &screen)?;
-        let addr = SocketAddr::new(port.address, shared.port());
+        let addr = SocketAddr::new(port.address, shared.addr().port());
         let lends = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
         Ok(Self { device, shared, sizes, addr, writes, lends, size })
     }
@@ -315,8 +315,8 @@ mod tests {
         let device = fabric::open("iwarp", &host::real::host()).expect("a device");
         let port = Port { device, address: [0, 0, 0, 0].into(), fabric: "iwarp".into() };
         let told = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address"));
-        let door = Arc::new(crate::trust::Door::default());
-        let nic = Nic::open(&port, &told, (2, 0), false, door).expect("a device that listens");
+        let nic =
+            Nic::open(&port, &told, (2, 0), false, crate::trust::door()).expect("a device that listens");
         assert!(nic.addr().ip().is_unspecified() && nic.addr().port() != 0);
         let is_heard = |address: &str| std::net::TcpStream::connect((address, nic.addr().port())).is_ok();
         assert_eq!(

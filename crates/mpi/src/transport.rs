@@ -6,14 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use auth::{Attempt, Challenge, Key as Secret, Nonce, Nonces, Proved, Rejected, Seed};
+use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
-use transport::{Offer, Registration, of_completion};
+use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::bootstrap::Bootstrap;
-use crate::connect::{Answer, Stage, answer};
 use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken};
 use crate::error::{Class, Error, Result};
 use crate::links::Links;
@@ -23,7 +22,7 @@ use crate::nic::{COPIED_MAX, Cut, Nic, Port};
 use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
 use crate::tool::{Chosen, Traffic};
-use crate::trust::{Door, JobSecret, Keyring, PROTOCOL};
+use crate::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
 use crate::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
@@ -108,9 +107,6 @@ struct Peer {
     queue: VecDeque<Task>,
 }
 
-/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
-/// process in between.
-const CHALLENGES_MAX: u32 = 4;
 /// Completions that are taken at once.
 const BATCH: usize = 16;
 /// Messages that one peer may have stored and that are taken before others get their turn.
@@ -157,26 +153,6 @@ struct Way {
     seed: Seed,
 }
 
-/// A connect request under way.
-#[derive(Debug)]
-struct Pending {
-    attempt: Attempt,
-    addr: SocketAddr,
-    /// Challenges that the peer has replied with.
-    challenges: u32,
-}
-
-impl Pending {
-    /// Why a peer that has not proved itself is given up.
-    fn unproved(&self) -> String {
-        format!(
-            "what listens at {} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
-             start all processes of a job by one command of one launcher",
-            self.addr
-        )
-    }
-}
-
 /// All connections of a process.
 pub(crate) struct Transport {
     host: Host,
@@ -199,11 +175,11 @@ pub(crate) struct Transport {
     begun: Vec<(u32, bool)>,
     /// The traffic of connections that have ended.
     past: Vec<(u32, Traffic)>,
-    /// Connect requests of this process that have no answer yet, by the number of the connection.
-    attempts: BTreeMap<usize, Pending>,
+    /// Connect requests of this process that have no answer yet, by the place of the connection.
+    attempts: Attempts,
     /// Checks the requests of others; shared with the devices.
     door: Arc<Door>,
-    nonces: Nonces,
+    members: Arc<Members>,
     /// Those whose peers may store messages here.
     stored_to: Vec<usize>,
     /// The one of them that is looked at next in this poll.
@@ -243,7 +219,7 @@ impl Transport {
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let sizes = (size, bootstrap.strangers());
-        let (door, own) = (Arc::new(Door::default()), bootstrap.random_key()?);
+        let (door, own) = (trust::door(), bootstrap.random_key()?);
         let seed = Seed::from_key(own.derive("seed", &[]));
         let told = &addresses[..addresses.len().min(ADDRESSES_MAX)];
         let open = |port| Nic::open(port, told, sizes, fast_path, door.clone());
@@ -260,7 +236,8 @@ impl Transport {
         bootstrap.fence()?;
         let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
         let me = Identity { job: secret.job, rank };
-        door.open(me, size, seed, Keyring::new(secret));
+        let members = Arc::new(Members::new(me, size, Keyring::new(secret)));
+        door.open(auth::Identity(me.bytes()), seed, members.clone());
         Ok(Self {
             host: host.clone(),
             rank,
@@ -275,9 +252,9 @@ impl Transport {
             given_up: Vec::new(),
             begun: Vec::new(),
             past: Vec::new(),
-            attempts: BTreeMap::new(),
+            attempts: Attempts::new(PROTOCOL, own.derive("nonces", &[])),
             door,
-            nonces: Nonces::new(own.derive("nonces", &[])),
+            members,
             stored_to: Vec::new(),
             turn: 0,
             polls: 0,
@@ -339,14 +316,19 @@ impl Transport {
         &self.strangers
     }
 
-    /// The keys that this process shares with others.
+    /// Checks the connect requests of others.
     pub(crate) fn door(&self) -> &Door {
         &self.door
     }
 
+    /// Those that may connect to this process, and the keys that it shares with them.
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
+    }
+
     /// A number that is used once.
     pub(crate) fn next_nonce(&mut self) -> Nonce {
-        self.nonces.next_nonce()
+        self.attempts.next_nonce()
     }
 
     /// The key that this process shares with another one.
@@ -356,10 +338,10 @@ impl Transport {
     pub(crate) fn shared_with(&self, process: u32) -> Result<Secret> {
         let job = self.strangers.identity(process).job;
         let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
-        self.door.shared_with(job).ok_or_else(none)
+        self.members.shared_with(job).ok_or_else(none)
     }
 
-    /// Gets to know a process, which may be of another job; its number. The job's guest key must be known by [`Door::learn`].
+    /// Gets to know a process, which may be of another job; its number. The job's guest key must be known by [`Members::learn`].
     ///
     /// # Errors
     /// As [`Strangers::introduce`].
@@ -981,7 +963,7 @@ impl Transport {
 
     /// Ends a connection.
     fn end(&mut self, number: usize) {
-        self.attempts.remove(&number);
+        self.attempts.forget(number);
         self.connections[number].open = false;
         self.connections[number].qp().to_error();
         self.unlist(number);
@@ -1103,29 +1085,16 @@ impl Transport {
         self.ask_by(number, &way)
     }
 
-    /// Sends a connect request with the challenge that follows from the peer's seed: this process has not connected to it before.
+    /// Sends a connect request. Its first challenge follows from the peer's seed: this process has not connected to it before.
     fn ask_by(&mut self, number: usize, way: &Way) -> Result<()> {
-        let me = auth::Identity(self.strangers.identity(self.rank).bytes());
-        self.ask_with(number, way.addr, way.seed.challenge(PROTOCOL, me, 0), 0)
-    }
-
-    fn ask_with(
-        &mut self,
-        number: usize,
-        addr: SocketAddr,
-        challenge: Challenge,
-        challenges: u32,
-    ) -> Result<()> {
         let process = self.connections[number].process;
         let key = self.shared_with(process)?;
-        let ends = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
-        let nonce = self.nonces.next_nonce();
+        let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
+        let target = Target { key, from, to, challenge: way.seed.challenge(PROTOCOL, from, 0) };
         let connection = &self.connections[number];
-        let attempt = Attempt::new(PROTOCOL, key, ends.into(), (challenge, nonce), connection.offer());
-        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(attempt.request()) };
-        self.nics[connection.port].shared.cm.connect(connection.qp(), addr, &param)?;
-        self.attempts.insert(number, Pending { attempt, addr, challenges });
-        Ok(())
+        let said = self.attempts.request(number, target, connection.offer());
+        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
+        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), way.addr, &param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
@@ -1154,32 +1123,46 @@ impl Transport {
         if let PeerState::Answering(_) = self.peers[at].way {
             return Ok(());
         }
-        let Some(pending) = self.attempts.remove(&number) else { return Err("it was not asked".to_owned()) };
-        let offer = pending.attempt.check_reply(said).ok_or_else(|| pending.unproved())?;
+        if !self.attempts.contains(number) {
+            return Err("it was not asked".to_owned());
+        }
+        let offer = self.attempts.check_reply(number, said);
+        let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
         if let Some(offer) = Offer::parse(&offer) {
             self.connections[number].is_offered(offer);
         }
         Ok(())
     }
 
+    /// Why a peer that has not proved itself is given up.
+    fn unproved(&self, process: u32) -> String {
+        let at = self.way_to(process).map_or_else(|_| "there".to_owned(), |way| format!("at {}", way.addr));
+        format!(
+            "what listens {at} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
+             start all processes of a job by one command of one launcher"
+        )
+    }
+
     /// The peer has refused a request of this process.
     fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
         let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
-        let Some(pending) = self.attempts.remove(&number) else { return };
+        if !self.attempts.contains(number) {
+            return;
+        }
         if said.starts_with(LEFT) {
+            self.attempts.forget(number);
             self.leaves_now(at, number);
             return self.has_ended(number);
         }
-        let lost = |why| Err(Error::lost(self.peers[at].process, why));
-        let asked = match pending.attempt.rejected(said) {
+        let process = self.peers[at].process;
+        let lost = |why| Err(Error::lost(process, why));
+        let asked = match self.attempts.rejected(number, said) {
             // The peer has an attempt of its own that counts, or has just started. Asking again until its request is here costs little,
             // and detects that a peer has ended meanwhile.
             _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.ask_again(number),
-            Rejected::Again(challenge) if pending.challenges < CHALLENGES_MAX => {
-                self.ask_with(number, pending.addr, challenge, pending.challenges + 1)
-            }
-            Rejected::Again(_) | Rejected::OtherKey => lost(pending.unproved()),
-            Rejected::Other => lost("it refused the connection".to_owned()),
+            Some(Rejection::Again) => self.ask_again(number),
+            Some(Rejection::Unproved) => lost(self.unproved(process)),
+            Some(Rejection::Other) | None => lost("it refused the connection".to_owned()),
         };
         if let Err(error) = asked {
             self.poll_completions(port);
@@ -1232,7 +1215,7 @@ impl Transport {
             PeerState::None => Stage::None,
             PeerState::Asking(_) => Stage::Asking,
             PeerState::Answering(_) => Stage::Answering,
-            PeerState::Open(_) | PeerState::Gone(_) => Stage::Over,
+            PeerState::Open(_) | PeerState::Gone(_) => Stage::Done,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
@@ -1258,7 +1241,7 @@ impl Transport {
         let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
         let number = self.connect_by(connection, false);
         if let PeerState::Asking(given_up) = self.peers[at].way {
-            self.attempts.remove(&given_up);
+            self.attempts.forget(given_up);
             self.connections[given_up].has_room = false;
             self.nics[self.connections[given_up].port].shared.give_room_back();
             self.unlist(given_up);

@@ -1,20 +1,19 @@
-//! Keys and proofs: [`Keyring`], the keys that this process shares with others, and [`Door`], which checks connect requests before a
-//! device queues them.
+//! Keys: [`Keyring`], those that this process shares with others, and [`Members`], who may connect with them.
 //!
 //! All processes of a job have the job's key: process 0 makes it, and the others read it from the launcher's board. A job that meets
 //! another one gives it a guest key, which follows from the job's key and does not reveal it. Two processes of different jobs
 //! use a key that follows from both guest keys, so that a third job that has met only one of the two cannot pass for either.
 //! All processes of a job are trusted alike: each of them can pass for any other.
 //!
-//! Challenges follow from a [`Seed`] that each process publishes with its address. It is fresh for each process, and a process accepts a
+//! Challenges follow from a [`Seed`](auth::Seed) that each process publishes with its address. It is fresh for each process, and a process accepts a
 //! peer once, after which the peer's challenge changes. So a recorded request is valid until the connection that it was made
 //! for is accepted, and never again: what is left to an eavesdropper is to be faster than the process itself.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use auth::{Gate, Key, Protocol, Proved, REPLY, Seed};
-use verbs::{Screen, ScreenRequest, Verdict};
+use auth::{Key, Protocol};
+use transport::{Admission, Peers};
 
 use crate::error::{Class, Error, Result};
 use crate::strangers::Identity;
@@ -100,81 +99,58 @@ impl Keyring {
     }
 }
 
-/// The part of a door that is known when the job's key is.
+/// Those that may connect to this process: others of its job, and of jobs that it has met.
 #[derive(Debug)]
-struct Inside {
-    gate: Gate,
+pub(crate) struct Members {
     me: Identity,
     /// Processes of the own job.
     size: u32,
     keys: Mutex<Keyring>,
 }
 
-/// Checks connect requests. It is shared by the process and the threads of its devices. Devices listen before the job's key is known;
-/// until then all requests are rejected with [`NOT_YET`], and asked again.
-#[derive(Debug, Default)]
-pub(crate) struct Door(OnceLock<Inside>);
+/// Checks connect requests. Devices listen before the job's key is known; until then all requests are rejected with [`NOT_YET`], and
+/// asked again.
+pub(crate) type Door = Admission<Arc<Members>>;
 
-impl Door {
-    /// Opens it, once: process `me` of a job of `size` has this seed and these keys.
-    pub(crate) fn open(&self, me: Identity, size: u32, seed: Seed, keys: Keyring) {
-        let gate = Gate::new(PROTOCOL, auth::Identity(me.bytes()), seed);
-        // Opened once, by the constructor of the transport.
-        let _ = self.0.set(Inside { gate, me, size, keys: Mutex::new(keys) });
+/// A door that is closed.
+pub(crate) fn door() -> Arc<Door> {
+    Arc::new(Door::new(PROTOCOL, NOT_YET))
+}
+
+impl Members {
+    /// Process `me` of a job of `size` has these keys.
+    pub(crate) fn new(me: Identity, size: u32, keys: Keyring) -> Self {
+        Self { me, size, keys: Mutex::new(keys) }
     }
 
-    fn keys(&self) -> Option<MutexGuard<'_, Keyring>> {
-        Some(self.0.get()?.keys.lock().unwrap_or_else(PoisonError::into_inner))
+    fn keys(&self) -> MutexGuard<'_, Keyring> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Keyring::guest`].
     pub(crate) fn guest(&self, job: u64) -> Option<Key> {
-        self.keys()?.guest(job).cloned()
+        self.keys().guest(job).cloned()
     }
 
     /// As [`Keyring::learn`].
     pub(crate) fn learn(&self, job: u64, key: Key) {
-        if let Some(mut keys) = self.keys() {
-            keys.learn(job, key);
-        }
+        self.keys().learn(job, key);
     }
 
     /// As [`Keyring::shared_with`].
     pub(crate) fn shared_with(&self, job: u64) -> Option<Key> {
-        self.keys()?.shared_with(job)
-    }
-
-    /// The reply to a request that passed: as [`Gate::accept`].
-    pub(crate) fn accept(&self, proved: &Proved, offer: [u8; auth::OFFER]) -> Option<[u8; REPLY]> {
-        self.0.get()?.gate.accept(proved, offer)
-    }
-
-    /// The number of requests that were refused.
-    pub(crate) fn refused(&self) -> u64 {
-        self.0.get().map_or(0, |inside| inside.gate.refused())
+        self.keys().shared_with(job)
     }
 }
 
-impl Inside {
+impl Peers for Members {
     /// The key that an initiator has to prove: `None` for this process itself, and for numbers that the own job does not have.
     fn key_of(&self, from: auth::Identity) -> Option<Key> {
         let from = Identity::parse(&from.0)?;
         if from == self.me || from.job == self.me.job && from.rank >= self.size {
             return None;
         }
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).shared_with(from.job)
-    }
-}
-
-impl Screen for Door {
-    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
-        let Some(inside) = self.0.get() else { return Verdict::Reject(NOT_YET.to_vec()) };
-        match inside.gate.check(request.private_data, |from| inside.key_of(from)) {
-            Ok(proved) => Verdict::Pass(Box::new(proved)),
-            Err(refusal) => {
-                Verdict::Reject(refusal.map_or_else(Vec::new, |refusal| refusal.bytes(PROTOCOL).to_vec()))
-            }
-        }
+        self.shared_with(from.job)
     }
 }
 

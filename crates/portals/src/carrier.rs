@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use transport::{Nic, of_completion};
+use transport::{Answer, Nic, Stage, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::connection::{Arrived, Connection, Move, Payload};
@@ -93,11 +93,11 @@ impl Carrier {
         let me_at = |port| Process { nid: address.to_bits(), pid: pid_of(port) };
         if port != 0 {
             // Peers know the port, and may connect as soon as somebody listens there.
-            trust.door().open(me_at(port));
+            trust.open(me_at(port));
         }
         let nic = nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
-        let me = me_at(nic.port());
-        trust.door().open(me);
+        let me = me_at(nic.addr().port());
+        trust.open(me);
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
         let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
         let (last, polls, has_pumped) = (None, 0, false);
@@ -492,7 +492,8 @@ impl Carrier {
         };
         let peer = introduced.peer;
         let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
-        if own.is_some() && self.me > peer {
+        let stage = if own.is_some() { Stage::Asking } else { Stage::None };
+        if answer(stage, self.me, peer) == Answer::Crossed {
             return drop(request.reject(CROSSED));
         }
         let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {

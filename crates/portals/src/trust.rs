@@ -1,5 +1,4 @@
-//! How processes prove to each other who they are before they make a link: [`Trust`], and [`Door`], which checks connect requests before
-//! the device queues them.
+//! How processes prove to each other who they are before they make a link: [`Trust`], and [`Others`], who may connect.
 //!
 //! All processes with the same key trust each other. A request proves that its sender has the key and is the process that it says; the reply
 //! proves the same of the other side. Both messages are those of the crate `auth`. Their offer is a digest of the memory that its sender offers,
@@ -9,24 +8,19 @@
 //! connect again. Where no other user can read or replay requests, seeds follow from the key, and one request is enough: on
 //! devices that map memory of peers, which are processes of the same user on the same host, and in virtual time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::sync::Arc;
 
-use auth::{
-    Attempt, Challenge, Gate, Identity, Key, Nonces, Protocol, Proved, REPLY, REQUEST, Rejected, Seed,
-};
+use auth::{Challenge, Identity, Key, Protocol, Proved, REPLY, REQUEST, Seed};
+use transport::{Admission, Attempts, Peers, Rejection, Target};
 use verbs::host::Host;
-use verbs::{Device, Error, Result, Screen, ScreenRequest, Verdict};
+use verbs::{Device, Error, Result};
 
 use crate::process::Process;
 use crate::wire::{OFFERS, Offers, offer, parse_offer};
 
 /// The protocol of links. Its magic changes whenever what processes say to each other does.
 pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
-/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
-/// process meanwhile.
-const CHALLENGES_MAX: u32 = 4;
-
 /// A process as proofs name it.
 fn identity(process: Process) -> Identity {
     let mut bytes = [0; auth::IDENTITY];
@@ -80,65 +74,38 @@ pub(crate) struct Introduced {
     proved: Proved,
 }
 
-/// Checks connect requests. The NIC's thread shares it with the process.
+/// Those that may connect to a process: all others with its key.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Others {
+    me: Process,
     key: Key,
-    /// `None` where it follows from the key.
-    seed: Option<Seed>,
-    /// Until the process knows its number, nobody can know where it listens.
-    inside: OnceLock<(Process, Gate)>,
 }
 
-impl Door {
-    /// Lets requests to `me` in. Only the first call counts.
-    pub(crate) fn open(&self, me: Process) {
-        let seed = || self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
-        self.inside.get_or_init(|| (me, Gate::new(PROTOCOL, identity(me), seed())));
+impl Peers for Others {
+    fn key_of(&self, from: Identity) -> Option<Key> {
+        let is_other = process(from) != self.me && identity(process(from)) == from;
+        is_other.then(|| self.key.clone())
     }
 
-    fn check(&self, said: &[u8]) -> std::result::Result<Introduced, Vec<u8>> {
-        let (me, gate) = self.inside.get().ok_or_else(Vec::new)?;
-        let key_for = |from: Identity| {
-            let is_other = process(from) != *me && identity(process(from)) == from;
-            is_other.then(|| self.key.clone())
-        };
-        let refused = |refusal: Option<auth::Refusal>| {
-            refusal.map_or_else(Vec::new, |refusal| refusal.bytes(PROTOCOL).to_vec())
-        };
-        let proved = gate.check(said, key_for).map_err(refused)?;
+    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
         let (offers, digest) = offers_behind(&self.key, said, REQUEST);
-        if *proved.offer() != digest {
-            return Err(Vec::new());
-        }
-        Ok(Introduced { peer: process(proved.from()), offers, proved })
+        let introduced = Introduced { peer: process(proved.from()), offers, proved };
+        (*introduced.proved.offer() == digest).then(|| Box::new(introduced) as Box<dyn Any + Send>)
     }
 }
 
-impl Screen for Door {
-    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
-        match self.check(request.private_data) {
-            Ok(introduced) => Verdict::Pass(Box::new(introduced)),
-            Err(refusal) => Verdict::Reject(refusal),
-        }
-    }
-}
-
-/// A connect request of this process that is not answered yet.
-#[derive(Debug)]
-struct Pending {
-    attempt: Option<Attempt>,
-    challenge: Challenge,
-    challenges: u32,
-}
+/// Checks connect requests. Until the process knows its number, nobody can know where it listens.
+type Door = Admission<Others>;
 
 /// What a process proves itself with, and its requests that are not answered yet.
 #[derive(Debug)]
 pub(crate) struct Trust {
+    key: Key,
+    /// `None` where it follows from the key.
+    seed: Option<Seed>,
     door: Arc<Door>,
-    nonces: Nonces,
     /// By link.
-    pending: BTreeMap<usize, Pending>,
+    attempts: Attempts,
 }
 
 impl Trust {
@@ -152,14 +119,25 @@ impl Trust {
             Some(_) => (key.derive("portals world", &[]), true),
             None => (Key::random().map_err(no_random)?, device.attr().maps_peers),
         };
+        Ok(Self::of(key.clone(), &own, is_known))
+    }
+
+    /// With a key that is this process's alone.
+    fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
-        let door = Arc::new(Door { key: key.clone(), seed, inside: OnceLock::new() });
-        Ok(Self { door, nonces: Nonces::new(own.derive("nonces", &[])), pending: BTreeMap::new() })
+        let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
+        Self { key, seed, door: Arc::new(Door::new(PROTOCOL, b"")), attempts }
     }
 
     /// The check for the listener.
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.door
+    }
+
+    /// Lets requests to `me` in. Only the first call counts.
+    pub(crate) fn open(&self, me: Process) {
+        let seed = self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
+        self.door.open(identity(me), seed, Others { me, key: self.key.clone() });
     }
 
     /// The private data of a request for a link, with the last challenge that is known.
@@ -169,61 +147,43 @@ impl Trust {
         (me, peer): (Process, Process),
         offers: Option<Offers>,
     ) -> Vec<u8> {
-        let Door { key, seed, .. } = &*self.door;
-        let (from, to) = (identity(me), identity(peer));
-        let first = || match seed {
+        let (key, from, to) = (self.key.clone(), identity(me), identity(peer));
+        let challenge = match self.seed {
             Some(_) => Challenge::UNKNOWN,
-            None => known_seed(key, peer).challenge(PROTOCOL, from, 0),
+            None => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
         };
-        let new = || Pending { attempt: None, challenge: first(), challenges: 0 };
-        let pending = self.pending.entry(link).or_insert_with(new);
-        let proofs = (pending.challenge, self.nonces.next_nonce());
-        let (digest, sent) = offered(key, offers);
-        let attempt = Attempt::new(PROTOCOL, key.clone(), (from, to), proofs, digest);
-        let request = attempt.request();
-        pending.attempt = Some(attempt);
+        let (digest, sent) = offered(&key, offers);
+        let request = self.attempts.request(link, Target { key, from, to, challenge }, digest);
         [&request[..], &sent].concat()
     }
 
     /// Whether a link's rejected request can be sent again, with another challenge.
     pub(crate) fn can_ask_again(&mut self, link: usize, said: &[u8]) -> bool {
-        let Some(Pending { attempt: Some(attempt), challenge, challenges }) = self.pending.get_mut(&link)
-        else {
-            return false;
-        };
-        match attempt.rejected(said) {
-            Rejected::Again(new) if *challenges < CHALLENGES_MAX => {
-                (*challenge, *challenges) = (new, *challenges + 1);
-                true
-            }
-            Rejected::Again(_) | Rejected::OtherKey | Rejected::Other => false,
-        }
+        self.attempts.rejected(link, said) == Some(Rejection::Again)
     }
 
     /// What the reply to a link's request offers; `None` if it proves nothing.
     pub(crate) fn check_reply(&mut self, link: usize, said: &[u8]) -> Option<Option<Offers>> {
-        let proved = self.pending.remove(&link)?.attempt?.check_reply(said)?;
-        let (offers, digest) = offers_behind(&self.door.key, said, REPLY);
+        let proved = self.attempts.check_reply(link, said)?;
+        let (offers, digest) = offers_behind(&self.key, said, REPLY);
         (proved == digest).then_some(offers)
     }
 
     /// A link's request needs no answer any more.
     pub(crate) fn forget(&mut self, link: usize) {
-        self.pending.remove(&link);
+        self.attempts.forget(link);
     }
 
     /// The private data of the reply to a request; `None` if the request has been answered before.
     pub(crate) fn reply(&self, introduced: &Introduced, offers: Option<Offers>) -> Option<Vec<u8>> {
-        let (_, gate) = self.door.inside.get()?;
-        let (digest, sent) = offered(&self.door.key, offers);
-        let reply = gate.accept(&introduced.proved, digest)?;
+        let (digest, sent) = offered(&self.key, offers);
+        let reply = self.door.accept(&introduced.proved, digest)?;
         Some([&reply[..], &sent].concat())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use auth::Refusal;
     use transport::Offer;
     use verbs::RemoteAddr;
 
@@ -234,10 +194,12 @@ mod tests {
 
     /// Trust with a key made of this byte, where seeds are known or not.
     fn trust(key: u8, is_known: bool) -> Trust {
-        let own = Key::from_bytes([key + 100; 16]);
-        let seed = (!is_known).then(|| Seed::from_key(own.clone()));
-        let door = Arc::new(Door { key: Key::from_bytes([key; 16]), seed, inside: OnceLock::new() });
-        Trust { door, nonces: Nonces::new(own), pending: BTreeMap::new() }
+        Trust::of(Key::from_bytes([key; 16]), &Key::from_bytes([key + 100; 16]), is_known)
+    }
+
+    /// The request that passes the door of a process.
+    fn passed(to: &Trust, said: &[u8]) -> Introduced {
+        *to.door.check(said).expect("proved").downcast().expect("what passes")
     }
 
     fn offers() -> Option<Offers> {
@@ -248,8 +210,8 @@ mod tests {
     fn both_sides_are_proved_and_learn_the_offers_at_once_where_seeds_are_known() {
         for offers in [offers(), None] {
             let (mut from, to) = (trust(1, true), trust(1, true));
-            to.door.open(ME);
-            let introduced = to.door.check(&from.request(0, (PEER, ME), offers)).expect("proved");
+            to.open(ME);
+            let introduced = passed(&to, &from.request(0, (PEER, ME), offers));
             assert_eq!((introduced.peer, introduced.offers), (PEER, offers));
             let reply = to.reply(&introduced, offers).expect("the first answer");
             assert_eq!(to.reply(&introduced, offers), None, "a replay");
@@ -261,30 +223,18 @@ mod tests {
     fn where_seeds_are_not_known_a_challenge_is_asked_for_once() {
         let (mut from, to) = (trust(1, false), trust(1, false));
         assert_eq!(to.door.check(&from.request(0, (PEER, ME), None)).expect_err("not open"), []);
-        to.door.open(ME);
+        to.open(ME);
         let refusal = to.door.check(&from.request(0, (PEER, ME), offers())).expect_err("no challenge");
         assert!(from.can_ask_again(0, &refusal));
-        let introduced = to.door.check(&from.request(0, (PEER, ME), offers())).expect("proved");
+        let introduced = passed(&to, &from.request(0, (PEER, ME), offers()));
         let reply = to.reply(&introduced, None).expect("the first answer");
         assert_eq!(from.check_reply(0, &reply), Some(None));
     }
 
     #[test]
-    fn challenges_are_followed_a_few_times_only() {
-        let mut from = trust(1, false);
-        let again = (1..=CHALLENGES_MAX + 1).filter(|count| {
-            from.request(0, (PEER, ME), None);
-            let challenge =
-                Seed::from_key(Key::from_bytes([7; 16])).challenge(PROTOCOL, identity(PEER), *count);
-            from.can_ask_again(0, &Refusal(challenge).bytes(PROTOCOL))
-        });
-        assert_eq!(again.count() as u32, CHALLENGES_MAX);
-    }
-
-    #[test]
     fn another_key_another_process_and_changed_offers_are_refused() {
         let to = trust(1, true);
-        to.door.open(ME);
+        to.open(ME);
         let said = |key, ends| trust(key, true).request(0, ends, offers());
         assert!(to.door.check(&said(1, (PEER, ME))).is_ok());
         assert!(to.door.check(&said(2, (PEER, ME))).is_err(), "another key");
@@ -302,8 +252,8 @@ mod tests {
     fn a_reply_with_changed_offers_is_refused() {
         for at in 0..REPLY + OFFERS {
             let (mut from, to) = (trust(1, true), trust(1, true));
-            to.door.open(ME);
-            let introduced = to.door.check(&from.request(0, (PEER, ME), None)).expect("proved");
+            to.open(ME);
+            let introduced = passed(&to, &from.request(0, (PEER, ME), None));
             let mut reply = to.reply(&introduced, offers()).expect("the first answer");
             reply[at] ^= 1;
             assert_eq!(from.check_reply(0, &reply), None, "byte {at}");

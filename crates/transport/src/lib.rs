@@ -10,6 +10,7 @@
 //! | `nic` | [`Nic`]: a device with what all its connections share; [`Slots`]: memory for messages that are sent |
 //! | `registration` | [`Registration`], [`Registrations`]: memory that a NIC or a peer can reach, with a cache of regions |
 //! | `queue` | [`MessageQueue`]: messages that are sent by a queue pair, with credits |
+//! | `wireup` | [`answer`], [`Attempts`], [`Admission`]: who connects to whom, and how both prove who they are |
 //! | `line` | [`DuplexLine`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod nic;
 mod queue;
 mod registration;
 mod ring;
+mod wireup;
 
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
@@ -27,3 +29,4 @@ pub use nic::{Nic, NicConfig, QueueSizes, Slots};
 pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
+pub use wireup::{Admission, Answer, Attempts, Peers, Rejection, Stage, Target, answer};

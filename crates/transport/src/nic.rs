@@ -80,7 +80,8 @@ pub struct Nic {
     /// How memory is registered.
     pub registrations: Registrations,
     pd: Pd,
-    listeners: Vec<Listener>,
+    addr: SocketAddr,
+    _listeners: Vec<Listener>,
     sizes: QueueSizes,
     inline: u32,
     /// The slab that has room, and how many connections have a part of it.
@@ -135,13 +136,16 @@ impl Nic {
         let cqe = config.cqe.min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
         let listeners = listen(&cm, config.listen_at, config.backlog, screen)?;
+        let nowhere = || Error::Invalid("a device was given no address to listen at".into());
+        let addr = listeners.first().ok_or_else(nowhere)?.addr();
         let registrations = Registrations::new((config.register_all)(&pd)?, config.caches);
         Ok(Self {
             cq,
             cm,
             registrations,
             pd,
-            listeners,
+            addr,
+            _listeners: listeners,
             sizes: config.sizes,
             inline: config.inline.min(attr.max_inline),
             slab: None,
@@ -153,9 +157,9 @@ impl Nic {
         })
     }
 
-    /// The port that it listens at.
-    pub fn port(&self) -> u16 {
-        self.listeners.first().map_or(0, |first| first.addr().port())
+    /// The first address that it listens at; the port is the same at all of them.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     /// The protection domain of its connections.

@@ -1,0 +1,394 @@
+//! Wire-up: who connects to whom, and how two processes prove to each other who they are.
+//!
+//! Either of two processes may connect first, and both may at the same time: [`answer`] decides, so that they end with one connection.
+//!
+//! A request proves that its sender has the key and is who it says, and the reply proves the same of the other side. Both messages are those
+//! of the crate `auth`. [`Attempts`] are the requests of this process that have no answer yet. [`Admission`] checks the requests of others, in the
+//! device's thread, before they are queued: nothing is kept of one that proves nothing.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use auth::{
+    Attempt, Challenge, Gate, Identity, Key, Nonce, Nonces, OFFER, Protocol, Proved, REPLY, REQUEST, Refusal,
+    Rejected, Seed,
+};
+use verbs::{Screen, ScreenRequest, Verdict};
+
+/// How far a process has come with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// There is no connection, and none is under way.
+    None,
+    /// This process asked for one.
+    Asking,
+    /// The peer asked for one, and this process accepted.
+    Answering,
+    /// There is one, or there was: nobody connects twice.
+    Done,
+}
+
+/// What to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Accept; an own attempt is given up.
+    Accept,
+    /// The own attempt counts.
+    Crossed,
+    /// Refuse.
+    Refuse,
+}
+
+/// What process `me` answers to process `from`, which wants to connect: if both do, the attempt of the higher one counts.
+pub fn answer<T: Ord>(stage: Stage, me: T, from: T) -> Answer {
+    match stage {
+        Stage::None => Answer::Accept,
+        Stage::Asking if from > me => Answer::Accept,
+        Stage::Asking => Answer::Crossed,
+        Stage::Answering | Stage::Done => Answer::Refuse,
+    }
+}
+
+/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
+/// process in between.
+const CHALLENGES_MAX: u32 = 4;
+
+/// A connect request that has no answer yet.
+#[derive(Debug)]
+struct Pending {
+    attempt: Option<Attempt>,
+    challenge: Challenge,
+    /// Challenges that the peer has replied with.
+    challenges: u32,
+}
+
+/// The other end of a connect request.
+#[derive(Debug)]
+pub struct Target {
+    /// The key that both ends have.
+    pub key: Key,
+    /// Who sends the request.
+    pub from: Identity,
+    /// Who is to accept it.
+    pub to: Identity,
+    /// The challenge that it is proved with, as far as is known: of the peer's seed, or [`Challenge::UNKNOWN`].
+    pub challenge: Challenge,
+}
+
+/// What a rejection means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The next request is proved with another challenge.
+    Again,
+    /// The peer has another key, or changes its challenge too often.
+    Unproved,
+    /// It is the user's.
+    Other,
+}
+
+/// The connect requests of a process that have no answer yet, by the user's number of the connection.
+#[derive(Debug)]
+pub struct Attempts {
+    protocol: Protocol,
+    nonces: Nonces,
+    pending: BTreeMap<usize, Pending>,
+}
+
+impl Attempts {
+    /// None so far. Nonces follow from a key of this process alone.
+    pub fn new(protocol: Protocol, nonces: Key) -> Self {
+        Self { protocol, nonces: Nonces::new(nonces), pending: BTreeMap::new() }
+    }
+
+    /// A number that is used once.
+    pub fn next_nonce(&mut self) -> Nonce {
+        self.nonces.next_nonce()
+    }
+
+    /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the target's.
+    pub fn request(&mut self, number: usize, target: Target, offer: [u8; OFFER]) -> [u8; REQUEST] {
+        let Target { key, from, to, challenge } = target;
+        let new = || Pending { attempt: None, challenge, challenges: 0 };
+        let pending = self.pending.entry(number).or_insert_with(new);
+        let proofs = (pending.challenge, self.nonces.next_nonce());
+        let attempt = Attempt::new(self.protocol, key, (from, to), proofs, offer);
+        pending.attempt.insert(attempt).request()
+    }
+
+    /// Interprets the private data of a rejection; `None` if there is no request of this number.
+    pub fn rejected(&mut self, number: usize, said: &[u8]) -> Option<Rejection> {
+        let pending = self.pending.get_mut(&number)?;
+        Some(match pending.attempt.as_ref()?.rejected(said) {
+            Rejected::Again(challenge) if pending.challenges < CHALLENGES_MAX => {
+                (pending.challenge, pending.challenges) = (challenge, pending.challenges + 1);
+                Rejection::Again
+            }
+            Rejected::Again(_) | Rejected::OtherKey => Rejection::Unproved,
+            Rejected::Other => Rejection::Other,
+        })
+    }
+
+    /// The offer of a reply; `None` if the reply proves nothing. There is no such request afterwards.
+    pub fn check_reply(&mut self, number: usize, said: &[u8]) -> Option<[u8; OFFER]> {
+        self.pending.remove(&number)?.attempt?.check_reply(said)
+    }
+
+    /// Whether a request has no answer yet.
+    pub fn contains(&self, number: usize) -> bool {
+        self.pending.contains_key(&number)
+    }
+
+    /// A request needs no answer any more.
+    pub fn forget(&mut self, number: usize) {
+        self.pending.remove(&number);
+    }
+}
+
+/// What a process knows of those that may connect to it.
+pub trait Peers: Send + Sync + 'static {
+    /// The key that an initiator has to prove; `None` for one that may not connect.
+    fn key_of(&self, from: Identity) -> Option<Key>;
+
+    /// What the user gets of a request that is proved, and whose private data are `said`; `None` refuses it after all.
+    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
+        let _ = said;
+        Some(Box::new(proved))
+    }
+}
+
+impl<P: Peers> Peers for Arc<P> {
+    fn key_of(&self, from: Identity) -> Option<Key> {
+        (**self).key_of(from)
+    }
+
+    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
+        (**self).admit(proved, said)
+    }
+}
+
+/// Checks connect requests. It is shared by the process and the threads of its devices, which may listen before the process knows who it
+/// is. Until then all requests are rejected.
+#[derive(Debug)]
+pub struct Admission<P> {
+    protocol: Protocol,
+    /// What requests are rejected with until it is open.
+    closed: &'static [u8],
+    open: OnceLock<(Gate, P)>,
+}
+
+impl<P: Peers> Admission<P> {
+    /// One that is closed, and says so.
+    pub const fn new(protocol: Protocol, closed: &'static [u8]) -> Self {
+        Self { protocol, closed, open: OnceLock::new() }
+    }
+
+    /// Opens it. Only the first call counts.
+    pub fn open(&self, me: Identity, seed: Seed, peers: P) {
+        self.open.get_or_init(|| (Gate::new(self.protocol, me, seed), peers));
+    }
+
+    /// Checks the private data of a request; returns what the user [admits](Peers::admit).
+    ///
+    /// # Errors
+    /// What the request is rejected with.
+    pub fn check(&self, said: &[u8]) -> Result<Box<dyn Any + Send>, Vec<u8>> {
+        let (gate, peers) = self.open.get().ok_or_else(|| self.closed.to_vec())?;
+        let refused = |refusal: Refusal| refusal.bytes(self.protocol).to_vec();
+        let checked = gate.check(said, |from| peers.key_of(from));
+        let proved = checked.map_err(|refusal| refusal.map_or_else(Vec::new, refused))?;
+        peers.admit(proved, said).ok_or_else(Vec::new)
+    }
+
+    /// The reply to a request that passed: as [`Gate::accept`].
+    pub fn accept(&self, proved: &Proved, offer: [u8; OFFER]) -> Option<[u8; REPLY]> {
+        self.open.get()?.0.accept(proved, offer)
+    }
+
+    /// The number of requests that were refused since it was opened.
+    pub fn refused(&self) -> u64 {
+        self.open.get().map_or(0, |(gate, _)| gate.refused())
+    }
+}
+
+impl<P: Peers> Screen for Admission<P> {
+    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
+        self.check(request.private_data).map_or_else(Verdict::Reject, Verdict::Pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROTOCOL: Protocol = Protocol { name: "test", magic: *b"tst\x01" };
+    const ME: Identity = Identity([1; auth::IDENTITY]);
+    const PEER: Identity = Identity([2; auth::IDENTITY]);
+    const OFFERED: [u8; OFFER] = [7; OFFER];
+
+    fn key(byte: u8) -> Key {
+        Key::from_bytes([byte; 16])
+    }
+
+    fn seed() -> Seed {
+        Seed::from_key(key(9))
+    }
+
+    /// Those with the key of this byte may connect.
+    #[derive(Debug)]
+    struct Friends(u8);
+
+    impl Peers for Friends {
+        fn key_of(&self, from: Identity) -> Option<Key> {
+            (from != ME).then(|| key(self.0))
+        }
+    }
+
+    fn admission() -> Admission<Friends> {
+        let admission = Admission::new(PROTOCOL, b"closed");
+        admission.open(ME, seed(), Friends(1));
+        admission
+    }
+
+    fn attempts() -> Attempts {
+        Attempts::new(PROTOCOL, key(50))
+    }
+
+    fn request(attempts: &mut Attempts, byte: u8, challenge: Challenge) -> [u8; REQUEST] {
+        attempts.request(3, Target { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
+    }
+
+    fn proved(admitted: Box<dyn Any + Send>) -> Proved {
+        *admitted.downcast().expect("what `admit` returns")
+    }
+
+    #[test]
+    fn request_with_the_seed_of_the_peer_is_accepted_at_once_and_only_once() {
+        let (admission, mut attempts) = (admission(), attempts());
+        let said = request(&mut attempts, 1, seed().challenge(PROTOCOL, PEER, 0));
+        let [first, again] = [0; 2].map(|_| proved(admission.check(&said).expect("proved")));
+        assert_eq!((first.from(), first.offer()), (PEER, &OFFERED));
+        let reply = admission.accept(&first, [8; OFFER]).expect("the first answer");
+        assert_eq!(admission.accept(&again, [8; OFFER]), None, "a replay");
+        assert!(attempts.contains(3));
+        assert_eq!(attempts.check_reply(3, &reply), Some([8; OFFER]));
+        assert_eq!((attempts.contains(3), attempts.check_reply(3, &reply)), (false, None));
+    }
+
+    #[test]
+    fn request_with_an_unknown_challenge_is_accepted_the_second_time() {
+        let (admission, mut attempts) = (admission(), attempts());
+        let refusal =
+            admission.check(&request(&mut attempts, 1, Challenge::UNKNOWN)).expect_err("no challenge");
+        assert_eq!(attempts.rejected(3, &refusal), Some(Rejection::Again));
+        assert!(admission.check(&request(&mut attempts, 1, Challenge::UNKNOWN)).is_ok());
+        assert_eq!(admission.refused(), 1);
+    }
+
+    #[test]
+    fn request_with_another_key_or_to_a_closed_admission_is_rejected() {
+        let (closed, mut attempts) = (Admission::<Friends>::new(PROTOCOL, b"closed"), attempts());
+        let said = request(&mut attempts, 2, seed().challenge(PROTOCOL, PEER, 0));
+        assert_eq!(closed.check(&said).expect_err("closed"), b"closed");
+        assert_eq!(attempts.rejected(3, b"closed"), Some(Rejection::Other));
+        let refusal = admission().check(&said).expect_err("another key");
+        assert_eq!(attempts.rejected(3, &refusal), Some(Rejection::Unproved));
+        attempts.forget(3);
+        assert_eq!(attempts.rejected(3, &refusal), None);
+    }
+
+    #[test]
+    fn peer_that_changes_its_challenge_too_often_is_given_up() {
+        let mut attempts = attempts();
+        let again = (1..=CHALLENGES_MAX + 1).map(|count| {
+            request(&mut attempts, 1, Challenge::UNKNOWN);
+            attempts.rejected(3, &Refusal(seed().challenge(PROTOCOL, PEER, count)).bytes(PROTOCOL))
+        });
+        let again: Vec<_> = again.collect();
+        assert_eq!(again.iter().filter(|one| **one == Some(Rejection::Again)).count() as u32, CHALLENGES_MAX);
+        assert_eq!(again.last(), Some(&Some(Rejection::Unproved)));
+    }
+
+    /// Goal: whatever crosses, two processes end with one connection, the same at both. Method: all orders in which attempts and
+    /// answers of two processes can be delivered, each process asking at most twice.
+    #[test]
+    fn two_processes_end_with_one_connection() {
+        let mut ends = 0;
+        explore(&mut State::default(), &mut ends);
+        assert!(ends >= 10, "{ends} orders");
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Message {
+        Ask,
+        Yes,
+        No,
+        Crossed,
+    }
+
+    #[derive(Clone, Debug)]
+    struct State {
+        stages: [Stage; 2],
+        /// Who asked for the connection that a process has.
+        asked_by: [Option<usize>; 2],
+        /// Messages on the way to each process, with whose attempt it is about.
+        inbox: [Vec<(Message, usize)>; 2],
+        asked: [bool; 2],
+    }
+
+    impl Default for State {
+        fn default() -> Self {
+            Self {
+                stages: [Stage::None; 2],
+                asked_by: [None; 2],
+                inbox: [Vec::new(), Vec::new()],
+                asked: [false; 2],
+            }
+        }
+    }
+
+    fn explore(state: &mut State, ends: &mut u32) {
+        let mut moved = false;
+        for me in 0..2 {
+            if !state.asked[me] && state.stages[me] == Stage::None {
+                let mut next = state.clone();
+                (next.asked[me], next.stages[me]) = (true, Stage::Asking);
+                next.inbox[1 - me].push((Message::Ask, me));
+                explore(&mut next, ends);
+                moved = true;
+            }
+            if !state.inbox[me].is_empty() {
+                let mut next = state.clone();
+                let (message, whose) = next.inbox[me].remove(0);
+                deliver(&mut next, me, message, whose);
+                explore(&mut next, ends);
+                moved = true;
+            }
+        }
+        if !moved {
+            assert_eq!(state.stages, [Stage::Done; 2], "{state:?}");
+            assert!(state.asked_by[0].is_some() && state.asked_by[0] == state.asked_by[1], "{state:?}");
+            *ends += 1;
+        }
+    }
+
+    fn deliver(state: &mut State, me: usize, message: Message, whose: usize) {
+        let peer = 1 - me;
+        match message {
+            Message::Ask => match answer(state.stages[me], me as u32, peer as u32) {
+                Answer::Accept => {
+                    (state.stages[me], state.asked_by[me]) = (Stage::Done, Some(peer));
+                    state.inbox[peer].push((Message::Yes, peer));
+                }
+                Answer::Crossed => state.inbox[peer].push((Message::Crossed, peer)),
+                Answer::Refuse => state.inbox[peer].push((Message::No, peer)),
+            },
+            Message::Yes => (state.stages[me], state.asked_by[me]) = (Stage::Done, Some(whose)),
+            // The own attempt counts no more, if it was not given up already: the peer's request is on the way.
+            Message::Crossed | Message::No => {
+                let crossed = message == Message::Crossed && state.stages[me] == Stage::Asking;
+                assert!(crossed || state.asked_by[me] == Some(peer), "{state:?}");
+            }
+        }
+    }
+}
