@@ -3,6 +3,8 @@
 //! A user gives the transport a [`Header`] and a payload for each message, and gets both back at the other end, in order. Headers are
 //! the user's own types: the functions that move them are generic, so that no header is copied to an intermediate form on the way.
 //!
+//! `examples/keyvalue.rs` is a small user of all this: a key-value store.
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `header` | [`Header`], [`Payload`]: what a user sends |

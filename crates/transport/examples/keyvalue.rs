@@ -1,0 +1,303 @@
+//! A key-value store on the transport: a user beside MPI and Portals, with messages of its own. Server and client are threads with a device
+//! each; `cargo run -p transport --example keyvalue -- iwarp` names the kind of device.
+//!
+//! The client sends requests without waiting for answers. The number of a request is its key in a [`SlotTable`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, mpsc};
+
+use auth::{Challenge, Identity, Key, OFFER, Protocol, Proved};
+use host::{Host, SlotKey, SlotTable};
+use transport::{
+    Admission, Attempts, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig, Offer, Outbox,
+    Peers, QueueSizes, Signal, Target, of_completion,
+};
+use verbs::{CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
+
+const PROTOCOL: Protocol = Protocol { name: "keyvalue", magic: *b"kv\x00\x01" };
+const SERVER: Identity = Identity([1; auth::IDENTITY]);
+const CLIENT: Identity = Identity([2; auth::IDENTITY]);
+const SIZES: QueueSizes =
+    QueueSizes { slots: 16, spare: 3, accesses: 0, slot_bytes: 4096, ring_bytes: 64 << 10 };
+const INLINE: usize = 96;
+const HEAD: usize = 24;
+/// Bytes of the longest value.
+const VALUE_MAX: usize = SIZES.slot_bytes - HEAD;
+
+const PUT: u64 = 1;
+const GET: u64 = 2;
+const ANSWER: u64 = 3;
+const CREDIT: u64 = 4;
+
+/// A message: its kind, the number of the request, and the key; the value follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Message {
+    kind: u64,
+    request: u64,
+    key: u64,
+}
+
+impl Message {
+    fn of([first, request, key]: [u64; 3]) -> Option<Self> {
+        let kind = first & 0xff;
+        (PUT..=CREDIT).contains(&kind).then_some(Self { kind, request, key })
+    }
+}
+
+impl Header for Message {
+    type Short = [u64; 3];
+
+    fn encode_short(&self) -> Option<[u64; 3]> {
+        Some([self.kind, self.request, self.key])
+    }
+
+    fn encode(&self) -> HeaderBytes {
+        HeaderBytes::of([self.kind, self.request, self.key])
+    }
+
+    fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+        *self = Self::of([line[0], line[1], line[2]]).filter(|_| total >= HEAD)?;
+        Some(HEAD)
+    }
+
+    fn decode(&mut self, bytes: &[u8], _total: usize) -> Option<usize> {
+        let words: &[[u8; 8]; 3] = bytes.as_chunks().0.first_chunk()?;
+        *self = Self::of(words.map(u64::from_le_bytes))?;
+        Some(HEAD)
+    }
+}
+
+/// Only the other one of the two may connect.
+#[derive(Debug)]
+struct Client(Key);
+
+impl Peers for Client {
+    fn key_of(&self, from: Identity) -> Option<Key> {
+        (from == CLIENT).then(|| self.0.clone())
+    }
+}
+
+/// One end of a connection.
+struct Endpoint {
+    nic: Nic,
+    queue: MessageQueue<u64, 1, INLINE>,
+    inbox: Option<Inbox>,
+    outbox: Option<Outbox>,
+    waiting: VecDeque<(Message, Vec<u8>)>,
+}
+
+impl Endpoint {
+    fn new(host: &Host, device: &str, screen: &Arc<dyn Screen>) -> Result<Self> {
+        let device = fabric::open(device, host).map_err(|error| Error::Invalid(error.to_string()))?;
+        let address = device.attr().port_addrs.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let config = NicConfig {
+            sizes: SIZES,
+            inline: INLINE as u32,
+            cqe: SIZES.completions(),
+            slab_connections: 1,
+            listen_at: (&[address], 0),
+            backlog: 1,
+            register_all: |_| Ok(None),
+            caches: false,
+        };
+        let mut nic = Nic::open(&device, &config, screen)?;
+        let (queue, inbox) = (MessageQueue::new(&mut nic, 0, 1)?, nic.inbox());
+        Ok(Self { nic, queue, inbox, outbox: None, waiting: VecDeque::new() })
+    }
+
+    fn offer(&self) -> [u8; OFFER] {
+        self.inbox.as_ref().map_or([0; OFFER], |inbox| inbox.offer().bytes())
+    }
+
+    fn is_offered(&mut self, offer: [u8; OFFER]) {
+        let offer = Offer::parse(&offer);
+        self.outbox = offer.and_then(|offer| Outbox::new(self.queue.qp(), offer, SIZES.slot_bytes));
+    }
+
+    fn wait_for_event(&self, host: &Host) -> CmEvent {
+        host.wait("keyvalue", &self.nic.cm, None, || self.nic.cm.poll_event())
+            .expect("a wait without a deadline")
+    }
+
+    /// Sends a message behind those that wait.
+    fn send(&mut self, message: Message, value: &[u8]) -> Result<()> {
+        self.waiting.push_back((message, value.to_vec()));
+        self.pump()
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn pump(&mut self) -> Result<()> {
+        while let Some((message, value)) = self.waiting.front() {
+            let value = value.as_slice();
+            if let Some(outbox) = &mut self.outbox {
+                if !outbox.has_room(HEAD + value.len()) {
+                    return Ok(());
+                }
+                outbox.put(message, &value)?;
+                self.queue.qp().ring()?;
+            } else if self.queue.may_send(0) {
+                let options = (SendFlags::empty(), Signal::Sometimes);
+                self.queue.send(0, message.encode(), &value, options, |_| ())?;
+            } else {
+                return Ok(());
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The next message that has arrived.
+    fn receive(&mut self) -> Result<Option<(Message, Vec<u8>)>> {
+        self.pump()?;
+        let mut message = Message { kind: CREDIT, request: 0, key: 0 };
+        if let Some(inbox) = &mut self.inbox
+            && let Some(record) = inbox.poll(&mut message)?
+        {
+            let value = inbox.buf().to_vec(record.at..record.at + record.len)?;
+            if inbox.consume(record.upto) {
+                self.queue.qp().ring()?;
+            }
+            return Ok(Some((message, value)));
+        }
+        let Some(wc) = self.nic.cq.poll_one()? else { return Ok(None) };
+        if wc.status == WcStatus::WrFlushErr {
+            // The connection has ended, as an event of the connection manager says.
+            return Ok(None);
+        }
+        if !wc.is_ok() {
+            return Err(Error::Invalid(format!("the connection ended: {:?}", wc.status)));
+        }
+        let (_, Some(slot)) = of_completion(&wc) else {
+            self.queue.sent();
+            self.grant()?;
+            return Ok(None);
+        };
+        let at = self.queue.received_at(slot);
+        let bytes = self.queue.buf().to_vec(at..at + wc.byte_len as usize)?;
+        let wrong = || Error::Invalid("the peer sent what no process of this version sends".into());
+        let behind = message.decode(&bytes, bytes.len()).ok_or_else(wrong)?;
+        self.queue.take_credits(u16::from_le_bytes([bytes[2], bytes[3]]))?;
+        if message.kind == CREDIT {
+            self.queue.post_receive(slot)?;
+            return Ok(None);
+        }
+        self.queue.release(slot, 0)?;
+        self.grant()?;
+        Ok(Some((message, bytes[behind..].to_vec())))
+    }
+
+    fn grant(&mut self) -> Result<()> {
+        if self.queue.owes_grant() {
+            let credit = Message { kind: CREDIT, request: 0, key: 0 };
+            self.queue.send_spare(credit.encode(), (SendFlags::empty(), Signal::Sometimes))?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves one client until it has disconnected. Reports where it listens.
+fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<()> {
+    let host = host::real::host();
+    let admission = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
+    let seed = auth::Seed::from_key(key.derive("seed", &[]));
+    admission.open(SERVER, seed, Client(key));
+    let screen: Arc<dyn Screen> = admission.clone();
+    let mut end = Endpoint::new(&host, device, &screen)?;
+    let address = end.nic.addr();
+    listens.send(address).map_err(|_| Error::Invalid("there is no client".into()))?;
+    loop {
+        let mut request = match end.wait_for_event(&host) {
+            CmEvent::ConnectRequest(request) => request,
+            CmEvent::Established { .. } => break,
+            other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
+        };
+        let Some(proved) = request.take_screened::<Proved>() else { continue };
+        end.is_offered(*proved.offer());
+        let reply = admission.accept(&proved, end.offer()).expect("the only request");
+        end.nic.cm.accept(request, end.queue.qp(), &ConnParam::with_private_data(reply))?;
+    }
+    let mut values = BTreeMap::new();
+    loop {
+        if let Some((message, value)) = end.receive()? {
+            let answer = match message.kind {
+                PUT => values.insert(message.key, value).unwrap_or_default(),
+                _ => values.get(&message.key).cloned().unwrap_or_default(),
+            };
+            end.send(Message { kind: ANSWER, ..message }, &answer)?;
+        } else if let Some(CmEvent::Disconnected { .. }) = end.nic.cm.poll_event() {
+            return Ok(());
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Connects to a server. Its seed is not known, so that the first request is refused with a challenge.
+fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<Endpoint> {
+    let closed: Arc<dyn Screen> = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
+    let mut end = Endpoint::new(host, device, &closed)?;
+    let mut attempts = Attempts::new(PROTOCOL, key.derive("nonces", &[]));
+    loop {
+        let target = Target { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
+        let said = attempts.request(0, target, end.offer());
+        end.nic.cm.connect(end.queue.qp(), server, &ConnParam::with_private_data(said))?;
+        match end.wait_for_event(host) {
+            CmEvent::Established { private_data, .. } => {
+                let offer = attempts.check_reply(0, &private_data).expect("the server has the key");
+                end.is_offered(offer);
+                return Ok(end);
+            }
+            CmEvent::Rejected { private_data, .. } => drop(attempts.rejected(0, &private_data)),
+            other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
+        }
+    }
+}
+
+/// Puts `count` values of many lengths and gets them again, all requests at once; the bytes that came back.
+///
+/// # Errors
+/// Those of the devices.
+///
+/// # Panics
+/// If a value is not what was put.
+pub(crate) fn run(device: &'static str, count: u64) -> Result<u64> {
+    let key = Key::random().map_err(|error| Error::Invalid(error.to_string()))?;
+    let (listens, server) = mpsc::channel();
+    let of_server = key.clone();
+    let thread = std::thread::spawn(move || serve(device, of_server, &listens));
+    let server = server.recv().map_err(|_| Error::Invalid("the server has not begun".into()))?;
+    let mut end = connect(&host::real::host(), device, &key, server)?;
+    let value = |key: u64| vec![key as u8; (key * 97) as usize % VALUE_MAX];
+    let (mut requests, mut total) = (SlotTable::<(u64, u64), 255>::default(), 0);
+    for kind in [PUT, GET] {
+        for key in 0..count {
+            let request = requests.insert((kind, key)).number();
+            let put = if kind == PUT { value(key) } else { Vec::new() };
+            end.send(Message { kind, request, key }, &put)?;
+        }
+        while !requests.is_empty() {
+            let Some((answer, found)) = end.receive()? else {
+                if let Some(event) = end.nic.cm.poll_event() {
+                    return Err(Error::Invalid(format!("the server has gone: {event:?}")));
+                }
+                std::thread::yield_now();
+                continue;
+            };
+            let (kind, key) = requests.remove(SlotKey::from_number(answer.request)).expect("a request");
+            assert_eq!(found, if kind == GET { value(key) } else { Vec::new() });
+            total += found.len() as u64;
+        }
+    }
+    end.nic.cm.disconnect(end.queue.qp())?;
+    thread.join().expect("the server has not panicked")?;
+    Ok(total)
+}
+
+#[allow(dead_code)] // the test of this example has no use for it
+fn main() -> Result<()> {
+    let device = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
+    let total = run(device.leak(), 1000)?;
+    println!("1000 values came back, {total} bytes");
+    Ok(())
+}
