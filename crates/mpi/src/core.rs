@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
-use crate::context::{Context, SERIAL_MAX};
-use crate::doubt::PATIENCE;
-use crate::engine::{Begun, Engine, Stored};
+use crate::coll::check::PATIENCE;
+use crate::coll::shm::Retired;
+use crate::coll::tuning::Tuning;
+use crate::comm::context::{Context, SERIAL_MAX};
 use crate::error::{Class, Error, Result};
-use crate::exchange::Retired;
-use crate::one_sided::OneSided;
-use crate::operation::{Receive, Table};
-use crate::over_portals::Portals;
-use crate::special::Special;
+use crate::p2p::engine::{Begun, Engine, Stored};
+use crate::p2p::operation::{Receive, Table};
+use crate::p2p::over_portals::Portals;
+use crate::peers::transport::Transport;
+use crate::req::special::Special;
+use crate::rma::one_sided::OneSided;
 use crate::status::Status;
-use crate::transport::Transport;
-use crate::tuning::Tuning;
 
 /// How long a process that leaves waits for other processes.
 pub(crate) const LEAVING: Span = Span::from_secs(5);

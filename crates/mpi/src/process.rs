@@ -7,18 +7,18 @@ use host::Host;
 use portals::Matcher;
 
 use crate::bootstrap::Bootstrap;
-use crate::comm::Comm;
-use crate::context::Context;
+use crate::coll::tuning::Tuning;
+use crate::comm::communicator::Comm;
+use crate::comm::context::Context;
+use crate::comm::group::Group;
 use crate::core::{Core, LEAVING};
 use crate::error::{Class, Error, Result};
-use crate::group::Group;
-use crate::nic::Port;
-use crate::one_sided::OneSided;
-use crate::over_portals::Portals;
-use crate::request::{Request, Requests};
-use crate::special::Generalized;
-use crate::transport::Transport;
-use crate::tuning::Tuning;
+use crate::p2p::over_portals::Portals;
+use crate::peers::nic::Port;
+use crate::peers::transport::Transport;
+use crate::req::request::{Request, Requests};
+use crate::req::special::Generalized;
+use crate::rma::one_sided::OneSided;
 
 /// When connections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! [`Gauge`]: a number that a process can tell of itself.
 
-use crate::comm::Comm;
-use crate::engine::Engine;
+use crate::comm::communicator::Comm;
+use crate::p2p::engine::Engine;
 use crate::process::Process;
 use crate::tool::{Carried, Traffic};
 

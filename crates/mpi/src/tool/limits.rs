@@ -1,11 +1,11 @@
 //! [`Limits`]: from which size on which protocol carries messages, and those of them that can be set while a process runs.
 
+use crate::coll::shm;
 use crate::error::{Class, Error, Result};
-use crate::exchange;
-use crate::nic::{INLINE, Nic, Sizes};
+use crate::p2p::shm_copy::SHARED_MIN;
+use crate::p2p::wire::{HEAD, LINE_MAX};
+use crate::peers::nic::{INLINE, Nic, Sizes};
 use crate::process::Process;
-use crate::share::SHARED_MIN;
-use crate::wire::{HEAD, LINE_MAX};
 
 /// Sizes in bytes at which the protocol changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Process {
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
             parts_max,
-            shared_max: exchange::SHOWN_MAX as u64,
+            shared_max: shm::SHOWN_MAX as u64,
         }
     }
 

@@ -1,0 +1,213 @@
+//! [`Collective`]: collective operations with their arguments, and how a [`Comm`] carries them out: by a schedule of the crate
+//! `collectives`, which waits, goes on by itself, or is started over and over; short ones that wait, where memory is shared, by an
+//! [exchange](crate::coll::shm).
+
+use std::sync::Arc;
+
+use collectives::{Case, Task, plan_inter, plan_neighbours};
+use datatypes::Op;
+
+use crate::coll::args::{Call, Which};
+use crate::coll::sched::{Plan, Run};
+use crate::comm::communicator::Comm;
+use crate::comm::context::Plane;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine};
+use crate::p2p::wire::{Called, Label};
+use crate::req::request::Request;
+
+/// A collective operation, as one process calls it.
+///
+/// Where a buffer holds a block for each rank, or for each neighbour, it is a [`Buffer`] of all of them, one behind the other: its
+/// count is that of a block times their number. Where blocks lie anywhere, there is a buffer for each. `None` is `MPI_IN_PLACE`:
+/// the input is where the output goes, or for scatters the other way round. What MPI calls not significant at a process is not
+/// looked at: it may be [`Buffer::nothing`]. In an intercommunicator, blocks go by ranks of the other group, and `root` is
+/// [`crate::ROOT`] or [`crate::PROC_NULL`] in the root's group.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields of all variants are described at the enum")]
+pub enum Collective {
+    /// `MPI_Barrier`.
+    Barrier,
+    /// `MPI_Bcast`.
+    Bcast { buffer: Buffer, root: i32 },
+    /// `MPI_Gather`. `input` is one block, `output` has all.
+    Gather { input: Option<Buffer>, output: Buffer, root: i32 },
+    /// `MPI_Gatherv`.
+    Gatherv { input: Option<Buffer>, output: Vec<Buffer>, root: i32 },
+    /// `MPI_Scatter`. `input` has all blocks, `output` is one.
+    Scatter { input: Buffer, output: Option<Buffer>, root: i32 },
+    /// `MPI_Scatterv`.
+    Scatterv { input: Vec<Buffer>, output: Option<Buffer>, root: i32 },
+    /// `MPI_Allgather`.
+    Allgather { input: Option<Buffer>, output: Buffer },
+    /// `MPI_Allgatherv`.
+    Allgatherv { input: Option<Buffer>, output: Vec<Buffer> },
+    /// `MPI_Alltoall`. Both have all blocks.
+    Alltoall { input: Option<Buffer>, output: Buffer },
+    /// `MPI_Alltoallv` and `MPI_Alltoallw`.
+    Alltoallw { input: Option<Vec<Buffer>>, output: Vec<Buffer> },
+    /// `MPI_Reduce`.
+    Reduce { input: Option<Buffer>, output: Buffer, op: Op, root: i32 },
+    /// `MPI_Allreduce`.
+    Allreduce { input: Option<Buffer>, output: Buffer, op: Op },
+    /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`. `counts` are the elements of each block, by ranks of the own group. In
+    /// place, `output` has all blocks, else one.
+    ReduceScatter { input: Option<Buffer>, output: Buffer, counts: Vec<i64>, op: Op },
+    /// `MPI_Scan`.
+    Scan { input: Option<Buffer>, output: Buffer, op: Op },
+    /// `MPI_Exscan`.
+    Exscan { input: Option<Buffer>, output: Buffer, op: Op },
+    /// `MPI_Neighbor_allgather`. `input` is one block, `output` has one for each source.
+    NeighborAllgather { input: Buffer, output: Buffer },
+    /// `MPI_Neighbor_allgatherv`.
+    NeighborAllgatherv { input: Buffer, output: Vec<Buffer> },
+    /// `MPI_Neighbor_alltoall`. `input` has a block for each destination, `output` one for each source.
+    NeighborAlltoall { input: Buffer, output: Buffer },
+    /// `MPI_Neighbor_alltoallv` and `MPI_Neighbor_alltoallw`.
+    NeighborAlltoallw { input: Vec<Buffer>, output: Vec<Buffer> },
+}
+
+impl Collective {
+    /// The name of the call, for errors and traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Barrier => "MPI_Barrier",
+            Self::Bcast { .. } => "MPI_Bcast",
+            Self::Gather { .. } => "MPI_Gather",
+            Self::Gatherv { .. } => "MPI_Gatherv",
+            Self::Scatter { .. } => "MPI_Scatter",
+            Self::Scatterv { .. } => "MPI_Scatterv",
+            Self::Allgather { .. } => "MPI_Allgather",
+            Self::Allgatherv { .. } => "MPI_Allgatherv",
+            Self::Alltoall { .. } => "MPI_Alltoall",
+            Self::Alltoallw { .. } => "MPI_Alltoallw",
+            Self::Reduce { .. } => "MPI_Reduce",
+            Self::Allreduce { .. } => "MPI_Allreduce",
+            Self::ReduceScatter { .. } => "MPI_Reduce_scatter",
+            Self::Scan { .. } => "MPI_Scan",
+            Self::Exscan { .. } => "MPI_Exscan",
+            Self::NeighborAllgather { .. } => "MPI_Neighbor_allgather",
+            Self::NeighborAllgatherv { .. } => "MPI_Neighbor_allgatherv",
+            Self::NeighborAlltoall { .. } => "MPI_Neighbor_alltoall",
+            Self::NeighborAlltoallw { .. } => "MPI_Neighbor_alltoallw",
+        }
+    }
+
+    /// That no block that goes out lies in memory that comes in, as MPI asks. Of vectors, blocks are compared that have the same number.
+    ///
+    /// # Errors
+    /// [`Class::BUFFER`] if one does.
+    #[inline]
+    pub fn check_apart(&self) -> Result<()> {
+        let shares = match self {
+            Self::Barrier | Self::Bcast { .. } => false,
+            Self::Gather { input: Some(input), output, .. }
+            | Self::Scatter { input, output: Some(output), .. }
+            | Self::Allgather { input: Some(input), output }
+            | Self::Alltoall { input: Some(input), output }
+            | Self::Reduce { input: Some(input), output, .. }
+            | Self::Allreduce { input: Some(input), output, .. }
+            | Self::ReduceScatter { input: Some(input), output, .. }
+            | Self::Scan { input: Some(input), output, .. }
+            | Self::Exscan { input: Some(input), output, .. }
+            | Self::NeighborAllgather { input, output }
+            | Self::NeighborAlltoall { input, output } => input.overlaps(output),
+            Self::Gatherv { input: Some(one), output: all, .. }
+            | Self::Allgatherv { input: Some(one), output: all }
+            | Self::NeighborAllgatherv { input: one, output: all }
+            | Self::Scatterv { input: all, output: Some(one), .. } => {
+                all.iter().any(|block| one.overlaps(block))
+            }
+            Self::Alltoallw { input: Some(input), output } | Self::NeighborAlltoallw { input, output } => {
+                input.iter().zip(output).any(|(input, output)| input.overlaps(output))
+            }
+            _ => false, // in place
+        };
+        if shares { Err(shared_memory()) } else { Ok(()) }
+    }
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::new(
+        Class::BUFFER,
+        "sendbuf and recvbuf have bytes in common; MPI_IN_PLACE is for that, where there is it",
+    )
+}
+
+/// Begins what was planned.
+fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
+    engine.scheduled += 1;
+    if let Some(called) = plan.called {
+        engine.called(plan.label, called);
+    }
+    engine.begin(Box::new(Run::new(plan)))
+}
+
+impl Comm {
+    /// Carries out a collective operation, and returns when this process's part in it is over.
+    ///
+    /// # Errors
+    /// [`Class::ROOT`] for a root that there is not; [`Class::COUNT`] for counts that do not fit the number of ranks; [`Class::BUFFER`]
+    /// in place where that is not possible; [`Class::OP`] for an operator that does not reduce the type; [`Class::COMM`] for a
+    /// scan of an intercommunicator; [`Class::TOPOLOGY`] for neighbours of a communicator without a topology;
+    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] when members' arguments do not fit; [`Class::PROC_ABORTED`] when one is lost.
+    pub fn collective(&self, call: &Collective) -> Result<()> {
+        if let Some(done) = self.exchange(call) {
+            return done;
+        }
+        let plan = self.plan(call, Self::next_collective)?;
+        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
+        self.core().finish(call.name(), begun).ok().map(drop)
+    }
+
+    /// Begins a collective operation.
+    ///
+    /// # Errors
+    /// As [`Comm::collective`] for the arguments; the others are in the request's status.
+    pub fn icollective(&self, call: &Collective) -> Result<Request> {
+        let plan = self.plan(call, Self::next_background)?;
+        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
+        Ok(Request::new(self, begun))
+    }
+
+    /// A persistent request that carries out a collective operation each time it is started. Members may start several of them in
+    /// any order.
+    ///
+    /// # Errors
+    /// As [`Comm::icollective`].
+    pub fn collective_init(&self, call: &Collective) -> Result<Request> {
+        let (plan, core) = (Arc::new(self.plan(call, Self::next_background)?), self.core().clone());
+        let start = move || Ok(core.with(|engine| begin(engine, plan.clone())));
+        Ok(Request::persistent(self, Arc::new(start)))
+    }
+
+    fn plan(&self, collective: &Collective, tag: impl FnOnce(&Self) -> i32) -> Result<Plan> {
+        let Call { kind, root, input, output, places, op, even, bytes } = Call::of(self, collective)?;
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let remote = self.remote_group().map_or(0, |group| group.size() as usize);
+        let commutative = op.as_ref().is_none_or(Op::is_commutative);
+        let mut task = Task { rank, size, remote, root, input, output, commutative, segment: u64::MAX };
+        let mut called = None;
+        let schedule = match kind {
+            Which::Neighbours(neighbours) => plan_neighbours(&neighbours, &task.input, &task.output),
+            Which::All(kind) if self.is_inter() => {
+                let text = format!("{} needs an intracommunicator", collective.name());
+                called = Some(Called::new(kind, root, bytes));
+                plan_inter(kind, &task).ok_or_else(|| Error::new(Class::COMM, text))?
+            }
+            Which::All(kind) => {
+                called = Some(Called::new(kind, root, bytes));
+                let case = Case { kind, size, bytes, commutative, even, segment: 0, shared: 0 };
+                let choice = self.core().tuning().choose(case);
+                task.segment = choice.segment;
+                let none = || Error::new(Class::INTERN, "an algorithm without memory or schedule was chosen");
+                choice.algorithm.plan(&task).ok_or_else(none)?
+            }
+        };
+        let label = Label { context: self.context(Plane::Collective)?, tag: tag(self) };
+        let plan = places.plan(&schedule, (self.group(), self.peers()), label, op)?;
+        Ok(Plan { called, ..plan })
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Places`]: from the spans of a schedule to memory, and from its ranks to processes.
+
+use collectives::{Operands, Peer, Schedule, Span, Step, Type};
+use datatypes::{Basic, Datatype, Op};
+
+use crate::coll::sched::{Act, Plan};
+use crate::comm::group::Group;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::wire::Label;
+
+/// The buffers of a call. Where each block has a buffer of its own, spans have the block's number in their type.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// What is given, by number of block or the only one.
+    input: Vec<Buffer>,
+    /// What is got.
+    output: Vec<Buffer>,
+    scratch: Vec<Buffer>,
+}
+
+fn wrong() -> Error {
+    Error::new(Class::INTERN, "a schedule names what its call does not have")
+}
+
+impl Places {
+    /// Those of a call that gives and gets these.
+    pub(crate) fn new(input: Vec<Buffer>, output: Vec<Buffer>) -> Self {
+        Self { input, output, scratch: Vec::new() }
+    }
+
+    /// The plan that a schedule stands for, with scratch memory of its own.
+    pub(crate) fn plan(
+        mut self,
+        schedule: &Schedule,
+        (mine, others): (&Group, &Group),
+        label: Label,
+        op: Option<Op>,
+    ) -> Result<Plan> {
+        for scratch in schedule.scratch() {
+            let datatype = self.datatype(scratch.datatype)?;
+            self.scratch.push(Buffer::own_elements(datatype, scratch.count)?);
+        }
+        let process = |peer: &Peer| match peer {
+            Peer::Local(rank) => mine.process(*rank as i32).ok_or_else(wrong),
+            Peer::Remote(rank) => others.process(*rank as i32).ok_or_else(wrong),
+        };
+        let act = |step: &Step| {
+            Ok(match step {
+                Step::Send { peer, span } => Act::Send { to: process(peer)?, buffer: self.buffer(span)? },
+                Step::Receive { peer, span } => {
+                    Act::Receive { from: process(peer)?, buffer: self.buffer(span)? }
+                }
+                Step::Reduce { from, into, operands } => {
+                    let swapped = *operands == Operands::IntoFrom;
+                    Act::Reduce { from: self.buffer(from)?, into: self.buffer(into)?, swapped }
+                }
+                Step::Copy { from, to } => Act::Copy { from: self.buffer(from)?, to: self.buffer(to)? },
+            })
+        };
+        let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(act).collect());
+        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op, called: None })
+    }
+
+    fn datatype(&self, datatype: Type) -> Result<Datatype> {
+        match datatype {
+            Type::Bytes => Ok(Basic::Byte.into()),
+            Type::Send(at) => Ok(self.input.get(at).ok_or_else(wrong)?.datatype().clone()),
+            Type::Receive(at) => Ok(self.output.get(at).ok_or_else(wrong)?.datatype().clone()),
+        }
+    }
+
+    fn buffer(&self, span: &Span) -> Result<Buffer> {
+        if span.bytes == 0 {
+            return Ok(Buffer::nothing());
+        }
+        let (Type::Send(at) | Type::Receive(at)) = span.datatype else {
+            let collectives::Buffer::Scratch(at) = span.buffer else { return Err(wrong()) };
+            return self.part(self.scratch.get(at).ok_or_else(wrong)?, span);
+        };
+        let whole = match span.buffer {
+            collectives::Buffer::Input => self.input.get(at),
+            collectives::Buffer::Output => self.output.get(at),
+            collectives::Buffer::Scratch(at) => self.scratch.get(at),
+        };
+        self.part(whole.ok_or_else(wrong)?, span)
+    }
+
+    fn part(&self, whole: &Buffer, span: &Span) -> Result<Buffer> {
+        let datatype = self.datatype(span.datatype)?;
+        // SAFETY: schedules stay within the blocks that their call describes, which are the buffers of `input` and `output`, and
+        // within the scratch that they ask for. Test: collectives_do_what_plain_ones_do, and those of the crate `collectives`.
+        let elements = unsafe { whole.within(span.displacement, span.count, &datatype) }?;
+        Ok(elements.window(span.from, span.bytes))
+    }
+}

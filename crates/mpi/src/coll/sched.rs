@@ -1,0 +1,193 @@
+//! [`Run`]: a collective operation under way: the rounds of its plan, one after the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datatypes::Op;
+
+use host::SlotKey;
+
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine, Mode, Task};
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::{Called, Label, Message};
+use crate::status::{Status, UNDEFINED};
+
+/// A step of a schedule, with processes and memory in the place of ranks and spans.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// Sends to a process.
+    Send { to: u32, buffer: Buffer },
+    /// Receives from a process: exactly the buffer's bytes.
+    Receive { from: u32, buffer: Buffer },
+    /// `into = from op into`, or with `swapped` `into = into op from`.
+    Reduce { from: Buffer, into: Buffer, swapped: bool },
+    /// Copies all bytes.
+    Copy { from: Buffer, to: Buffer },
+}
+
+/// What this process does in a collective operation. It can be carried out any number of times.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: Vec<Vec<Act>>,
+    /// What all its messages match.
+    pub(crate) label: Label,
+    pub(crate) op: Option<Op>,
+    /// What the other members must have called, too; nothing is known of others' calls otherwise.
+    pub(crate) called: Option<Called>,
+}
+
+/// A plan that is being carried out.
+pub(crate) struct Run {
+    plan: Arc<Plan>,
+    /// Rounds begun.
+    begun: usize,
+    /// Sends and receives of the present round that are not over, with the bytes that a receive is to bring.
+    pending: Vec<(SlotKey, Option<u64>)>,
+    failed: Option<Error>,
+}
+
+impl Task for Run {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        loop {
+            let mut pending = std::mem::take(&mut self.pending);
+            pending.retain(|(key, bytes)| match engine.take(*key) {
+                Some(status) => {
+                    self.over(status, *bytes);
+                    false
+                }
+                None => true,
+            });
+            self.pending = pending;
+            if !self.pending.is_empty() {
+                return None;
+            }
+            if let Some(error) = self.failed.take() {
+                self.give_up(engine);
+                return Some(Status::failed(error));
+            }
+            if self.begun == self.plan.rounds.len() {
+                return Some(Status::empty());
+            }
+            self.begun += 1;
+            if let Err(error) = self.round(engine) {
+                self.failed = Some(error);
+            }
+        }
+    }
+
+    fn may_doubt(&self) -> bool {
+        self.plan.called.is_some()
+    }
+
+    fn doubt(&self, engine: &mut Engine) {
+        let Some(called) = self.plan.called else { return };
+        let awaited = self.pending.iter().filter_map(|(key, _)| engine.awaited(*key));
+        let awaited: BTreeSet<u32> = awaited.collect();
+        for process in awaited {
+            engine.tell_of(process, Message::Ask { label: self.plan.label, called });
+        }
+    }
+
+    fn refuse(&mut self, engine: &mut Engine, from: u32, label: Label, called: Called) {
+        let Some(own) = self.plan.called.filter(|_| label == self.plan.label) else { return };
+        if !self.pending.iter().any(|(key, _)| engine.awaited(*key) == Some(from)) {
+            return;
+        }
+        self.failed.get_or_insert_with(|| own.differs(from, called));
+        // What is being moved comes to its end.
+        self.pending.retain(|(key, _)| !engine.abandon(*key));
+    }
+}
+
+impl Run {
+    /// A plan, to be begun.
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { plan, begun: 0, pending: Vec::new(), failed: None }
+    }
+
+    /// The operation has failed: the others that this process would talk to wait for nothing.
+    fn give_up(&self, engine: &mut Engine) {
+        let Some(called) = self.plan.called else { return };
+        engine.gave_up(self.plan.label);
+        let peers = self.plan.rounds.iter().flatten().filter_map(|act| match act {
+            Act::Send { to, .. } => Some(*to),
+            Act::Receive { from, .. } => Some(*from),
+            Act::Reduce { .. } | Act::Copy { .. } => None,
+        });
+        for process in peers.collect::<BTreeSet<u32>>() {
+            engine.tell_of(process, Message::Differs { label: self.plan.label, called });
+        }
+    }
+
+    /// A send or a receive has ended.
+    fn over(&mut self, status: Status, bytes: Option<u64>) {
+        let few = bytes.filter(|bytes| status.bytes < *bytes);
+        let error = match (status.error, few) {
+            (Some(error), _) => Error::clone(&error),
+            (None, Some(bytes)) => {
+                let text = format!("a member has sent {} bytes, where {bytes} belong", status.bytes);
+                Error::new(Class::NOT_SAME, text)
+            }
+            (None, None) => return,
+        };
+        self.failed.get_or_insert(error);
+    }
+
+    /// Begins all steps of the present round: receives first, so that data find their place.
+    fn round(&mut self, engine: &mut Engine) -> Result<()> {
+        let plan = self.plan.clone();
+        let round = &plan.rounds[self.begun - 1];
+        for act in round {
+            if let Act::Receive { from, buffer } = act {
+                let Label { context, tag } = plan.label;
+                let wanted = Wanted { context, source: Some(*from), tag: Some(tag) };
+                // Nobody asks by what rank the source is known.
+                let begun =
+                    engine.receive(Receive { wanted, buffer: buffer.clone(), names: Names::One(UNDEFINED) });
+                self.began(begun, Some(buffer.len()));
+            }
+        }
+        for act in round {
+            match act {
+                Act::Receive { .. } => {}
+                Act::Send { to, buffer } => {
+                    let begun = engine.send(*to, plan.label, buffer, Mode::Standard)?;
+                    self.began(begun, None);
+                }
+                Act::Reduce { from, into, swapped } => {
+                    let op = plan.op.as_ref();
+                    let op =
+                        op.ok_or_else(|| Error::new(Class::INTERN, "a plan reduces without an operator"))?;
+                    engine.host().charge_copy(into.len());
+                    reduce(op, from, into, *swapped)?;
+                }
+                Act::Copy { from, to } => {
+                    engine.host().charge_copy(from.len());
+                    to.copy_of(from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn began(&mut self, begun: Begun, bytes: Option<u64>) {
+        match begun {
+            Begun::Over(status) => self.over(status, bytes),
+            Begun::Under(key) => self.pending.push((key, bytes)),
+        }
+    }
+}
+
+fn reduce(op: &Op, from: &Buffer, into: &Buffer, swapped: bool) -> Result<()> {
+    if !swapped || op.is_commutative() {
+        return into.reduce(from, op);
+    }
+    let right = Buffer::own_elements(into.datatype().clone(), into.count())?;
+    right.copy_of(from);
+    right.reduce(into, op)?;
+    into.copy_of(&right);
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! [`Exchange`]: the collective operations of members that map the same [`Desks`].
+
+use datatypes::{Basic, Datatype, Op};
+use verbs::Mr;
+
+use crate::coll::collective::Collective;
+use crate::coll::shm::desks::{Desks, Retired, SHOWN_MAX};
+use crate::coll::shm::setup::MEMBERS_MAX;
+use crate::comm::communicator::Comm;
+use crate::core::Core;
+use crate::error::Result;
+use crate::memory::{Buffer, Piece};
+use crate::p2p::shm_copy::SHARED_MIN;
+use transport::Registration;
+
+/// Of so many operations one makes progress for everything else, as those may never wait.
+const PROGRESS_EVERY: u64 = 64;
+
+/// A communicator's, as one member has it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) core: Core,
+    /// There until it is dropped.
+    desks: Option<Desks>,
+    /// The memory, at rank 0.
+    region: Option<Mr>,
+    pub(super) me: usize,
+    /// The members.
+    pub(super) processes: Vec<u32>,
+    /// Operations begun.
+    pub(super) number: u64,
+    /// In this one this member has shown something, has woken the others, and has met one that lends.
+    pub(super) has_shown: bool,
+    pub(super) has_rung: bool,
+    pub(super) meets_lender: bool,
+    /// Memory that it lends in this one, and what makes it reachable.
+    pub(super) lent: Vec<(Buffer, Registration)>,
+    /// Up to which operation each member is known to have passed.
+    pub(super) passed: Vec<u64>,
+    /// Room for an operand, and for a copy of this member's own.
+    rooms: [Buffer; 2],
+}
+
+/// What all members of a reduction have: the operator, the call's name, and whether all get the result.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction<'a> {
+    pub(super) op: &'a Op,
+    pub(super) call: &'static str,
+    pub(super) to_all: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(comm: &Comm, desks: Desks, region: Option<Mr>) -> Result<Self> {
+        let processes = comm.group().members().to_vec();
+        Ok(Self {
+            core: comm.core().clone(),
+            desks: Some(desks),
+            region,
+            me: comm.rank() as usize,
+            passed: vec![0; processes.len()],
+            processes,
+            number: 0,
+            has_shown: false,
+            has_rung: false,
+            meets_lender: false,
+            lent: Vec::new(),
+            rooms: [Buffer::own(&[0; SHOWN_MAX])?, Buffer::nothing()],
+        })
+    }
+
+    pub(super) fn desks(&self) -> &Desks {
+        self.desks.as_ref().expect("there until it is dropped")
+    }
+
+    /// Carries out an operation of those that [`super::choice`] lets through.
+    ///
+    /// # Errors
+    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] for members whose arguments do not fit; [`Class::PROC_ABORTED`] when one is lost
+    /// that something is wanted of; an operator's; that of a member which something is wanted of, and which has given up.
+    ///
+    /// [`Class::TRUNCATE`]: crate::error::Class::TRUNCATE
+    /// [`Class::NOT_SAME`]: crate::error::Class::NOT_SAME
+    /// [`Class::PROC_ABORTED`]: crate::error::Class::PROC_ABORTED
+    pub(super) fn carry_out(&mut self, call: &Collective) -> Result<()> {
+        self.begin();
+        let name = call.name();
+        let done = match call {
+            Collective::Bcast { buffer, root } => self.bcast(buffer, *root as usize),
+            Collective::Allgather { input, output } => self.allgather(input.as_ref(), output),
+            Collective::Alltoall { input, output } => self.alltoall(input.as_ref(), output),
+            Collective::Reduce { input, output, op, root } => {
+                let gets = *root as usize == self.me;
+                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name, to_all: false })
+            }
+            Collective::Allreduce { input, output, op } => {
+                self.reduce((input.as_ref(), output), true, Reduction { op, call: name, to_all: true })
+            }
+            _ => self.barrier(name),
+        };
+        self.finish(done, name)
+    }
+
+    /// Begins the next operation.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.number += 1;
+        (self.has_shown, self.has_rung, self.meets_lender) = (false, false, false);
+    }
+
+    /// Ends the operation.
+    #[inline]
+    pub(super) fn finish(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
+        let done = self.end(done, call);
+        if self.number.is_multiple_of(PROGRESS_EVERY) {
+            self.core.test(|_| None::<()>);
+        }
+        done
+    }
+
+    /// Nobody leaves before all have come.
+    pub(super) fn barrier(&mut self, call: &'static str) -> Result<()> {
+        self.give_piece(Piece::nothing(), call)?;
+        self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
+    }
+
+    /// The root lends, and the others read. Of two members, who have nothing else to do, both copy what is long: the other one lends
+    /// where the data go, and the root writes the second half there.
+    fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
+        const CALL: &str = "MPI_Bcast";
+        let len = buffer.len();
+        let half = len / 2;
+        let by_both = len >= SHARED_MIN && self.processes.len() == 2 && self.may_write(1 - self.me)?;
+        if root != self.me {
+            if !by_both {
+                return self.take(root, (0, len), buffer, CALL);
+            }
+            if buffer.is_scattered() {
+                self.give_piece(Piece::nothing(), CALL)?;
+                return self.take(root, (0, len), buffer, CALL);
+            }
+            self.give(buffer, CALL)?;
+            self.ring();
+            return self.take(root, (0, len), &buffer.clone().window(0, half), CALL);
+        }
+        self.give(buffer, CALL)?;
+        if by_both { self.put_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
+    }
+
+    fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
+        let len = output.len() / self.processes.len() as u64;
+        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        self.give(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
+        if let Some(input) = input {
+            self.keep(input, (0, len), &block(self.me))?;
+        }
+        self.each_other(|exchange, member| exchange.take(member, (0, len), &block(member), "MPI_Allgather"))
+    }
+
+    fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
+        let all = output.len();
+        let len = all / self.processes.len() as u64;
+        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        let mine = (self.me as u64 * len, all);
+        match input {
+            // What is lent lies there until all have read it.
+            None if all > SHOWN_MAX as u64 => self.give(&output.copied()?, "MPI_Alltoall")?,
+            None => self.give(output, "MPI_Alltoall")?,
+            Some(input) => {
+                self.give(input, "MPI_Alltoall")?;
+                self.keep(input, mine, &block(self.me))?;
+            }
+        }
+        self.each_other(|exchange, member| exchange.take(member, mine, &block(member), "MPI_Alltoall"))
+    }
+
+    /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones that lie in one piece
+    /// go piece by piece.
+    fn reduce(
+        &mut self,
+        (input, output): (Option<&Buffer>, &Buffer),
+        gets: bool,
+        reduction: Reduction<'_>,
+    ) -> Result<()> {
+        let (given, call) = (input.unwrap_or(output), reduction.call);
+        let (count, datatype) = (output.count(), output.datatype());
+        // This member's own operand need not be taken from where it gives it, unless the result begins to lie there.
+        let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
+        let is_alike = !gets || input.is_none() || own.is_some();
+        if given.len() > SHOWN_MAX as u64 && given.one_piece().is_some() && is_alike {
+            // In place nobody may read what another reduces.
+            let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
+            return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
+        }
+        self.give(given, call)?;
+        if !gets {
+            return Ok(());
+        }
+        let (last, len) = (self.processes.len() - 1, output.len());
+        match own {
+            Some(own) if last == self.me => output.copy_of(own),
+            None if last == self.me && input.is_none() => {}
+            _ => self.take(last, (0, len), output, call)?,
+        }
+        let operand = self.room(0, datatype, count)?;
+        for member in (0..last).rev() {
+            if let Some(own) = own.filter(|_| member == self.me) {
+                output.reduce(own, reduction.op)?;
+                continue;
+            }
+            self.take(member, (0, len), &operand, call)?;
+            output.reduce(&operand, reduction.op)?;
+        }
+        Ok(())
+    }
+
+    /// Makes both rooms so large.
+    pub(super) fn make_room(&mut self, bytes: i64) -> Result<()> {
+        for room in self.rooms.iter_mut().filter(|room| room.count() < bytes) {
+            *room = Buffer::own_elements(Basic::Byte.into(), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Room for elements of an operand: one of two.
+    pub(super) fn room(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
+        match self.rooms[which].seen_as(count, datatype) {
+            Some(room) => Ok(room),
+            None => Buffer::own_elements(datatype.clone(), count),
+        }
+    }
+
+    /// Takes what the other members give, from the next one around: first of those that have given it. Who waited for one of them could
+    /// have copied another's meanwhile, and where ranks share cores each wait is a change of process.
+    fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+        const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
+        let mut open: u32 = self.others().map(|member| 1 << member).sum();
+        loop {
+            let is_open = |member: &usize| open & (1 << member) != 0;
+            let is_ready = |member: &usize| is_open(member) && self.desks().has_shown(*member, self.number);
+            let Some(member) = self.others().find(is_ready).or_else(|| self.others().find(is_open)) else {
+                return Ok(());
+            };
+            open &= !(1 << member);
+            take(self, member)?;
+        }
+    }
+
+    /// The other members, from the next one around: no two begin with the same one.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, count) = (self.me, self.processes.len());
+        (1..count).map(move |distance| (me + distance) % count)
+    }
+}
+
+impl Drop for Exchange {
+    /// The memory stays until all members are done with it.
+    fn drop(&mut self) {
+        let Some(desks) = self.desks.take() else { return };
+        desks.leave(self.me);
+        if let Some(region) = self.region.take() {
+            self.core.retire(Retired { desks, _region: region });
+        }
+    }
+}

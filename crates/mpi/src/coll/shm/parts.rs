@@ -1,0 +1,136 @@
+//! Long reductions of an [`Exchange`]: each member reduces one part of all operands, which it reads where they lie, piece by piece; and
+//! whoever gets the result reads the others' parts of it. Of two members each reduces all of it: reading the half that another
+//! processor has just written takes longer than that. Operands come in the order of ranks, so that the operator need not be
+//! commutative, and all have the same bits.
+
+use std::ops::Range;
+
+use verbs::RemoteAddr;
+
+use crate::coll::shm::desks::Shown;
+use crate::coll::shm::giving::fits;
+use crate::coll::shm::operations::{Exchange, Reduction};
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+
+/// Bytes of the pieces: a call of the system for each, and they stay in a cache.
+const PIECE: i64 = 128 << 10;
+
+/// Where a member's operand lies, and its part of the result.
+type Places = (RemoteAddr, RemoteAddr);
+
+impl Exchange {
+    /// Reduces operands that lie in one piece, all of them or in parts; who gets the result has a place for it.
+    pub(super) fn reduce_long(
+        &mut self,
+        given: &Buffer,
+        result: Option<&Buffer>,
+        reduction: Reduction<'_>,
+        in_parts: bool,
+    ) -> Result<()> {
+        let call = reduction.call;
+        let part = match result {
+            _ if in_parts => self.part(self.me, given.count()),
+            Some(_) => 0..given.count(),
+            None => 0..0,
+        };
+        let mine = match result {
+            Some(result) => result.elements(part.start, part.end - part.start)?,
+            None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
+        };
+        self.make_room(PIECE)?;
+        self.await_place(0, call)?;
+        let at = self.lend(given)?;
+        let part_at = if in_parts { Some(self.lend(&mine)?) } else { None };
+        self.desks().lend(self.me, self.number, given.len(), at, part_at);
+        self.has_shown = true;
+        if !in_parts && result.is_none() {
+            return Ok(());
+        }
+        let places = self.await_places(given.len(), in_parts, call)?;
+        let step = (PIECE / given.datatype().size().max(1)).max(1);
+        for first in part.clone().step_by(step as usize) {
+            let piece = first..part.end.min(first + step);
+            let into = mine.elements(first - part.start, piece.end - first)?;
+            self.reduce_piece(piece, (given, &places), &into, reduction)?;
+        }
+        if !in_parts {
+            return Ok(());
+        }
+        self.desks().reduce(self.me, self.number);
+        self.ring();
+        let Some(result) = result else { return Ok(()) };
+        for member in self.others() {
+            let part = self.part(member, given.count());
+            self.await_part(member, call)?;
+            let into = result.elements(part.start, part.end - part.start)?;
+            self.fetch(member, places[member].1, &into, call)?;
+        }
+        Ok(())
+    }
+
+    /// The elements that a member reduces.
+    fn part(&self, member: usize, count: i64) -> Range<i64> {
+        let cut = |at: usize| (i128::from(count) * at as i128 / self.processes.len() as i128) as i64;
+        cut(member)..cut(member + 1)
+    }
+
+    /// Waits until all others lend as many bytes, and have a place for a part, if it goes in parts: where.
+    fn await_places(&mut self, len: u64, in_parts: bool, call: &'static str) -> Result<Vec<Places>> {
+        let mut places = vec![Places::default(); self.processes.len()];
+        for member in self.others() {
+            let shown = self.await_shown(member, call)?;
+            fits(format_args!("rank {member}"), shown.len(), len)?;
+            places[member] = match shown {
+                Shown::There { at, part, .. } if part.is_some() == in_parts => (at, part.unwrap_or_default()),
+                _ => {
+                    let text = format!("rank {member} reduces in place, or this one, and not both");
+                    return Err(Error::new(Class::NOT_SAME, text));
+                }
+            };
+        }
+        Ok(places)
+    }
+
+    /// Waits until a member's part of the result is there.
+    fn await_part(&mut self, member: usize, call: &'static str) -> Result<()> {
+        let number = self.number;
+        self.wait(member, call, |desks| desks.has_reduced(member, number))?;
+        if self.desks().has_reduced(member, number) { Ok(()) } else { Err(self.refusal(member)) }
+    }
+
+    /// Reduces some elements of all members, from the last rank to the first.
+    fn reduce_piece(
+        &self,
+        piece: Range<i64>,
+        (given, places): (&Buffer, &[Places]),
+        into: &Buffer,
+        Reduction { op, call, .. }: Reduction<'_>,
+    ) -> Result<()> {
+        let (count, datatype, last) = (piece.end - piece.start, given.datatype(), self.processes.len() - 1);
+        let mut own = given.elements(piece.start, count)?;
+        let is_in_place = own.overlaps(into);
+        if is_in_place && last != self.me {
+            // Another's operand comes to lie on it.
+            let copy = self.room(1, datatype, count)?;
+            copy.copy_of(&own);
+            own = copy;
+        }
+        let from = |member: usize| places[member].0.offset((piece.start * datatype.size()) as u64);
+        match last == self.me {
+            true if is_in_place => {}
+            true => into.copy_of(&own),
+            false => self.fetch(last, from(last), into, call)?,
+        }
+        let operand = self.room(0, datatype, count)?;
+        for member in (0..last).rev() {
+            if member == self.me {
+                into.reduce(&own, op)?;
+                continue;
+            }
+            self.fetch(member, from(member), &operand, call)?;
+            into.reduce(&operand, op)?;
+        }
+        Ok(())
+    }
+}

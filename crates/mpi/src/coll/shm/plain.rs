@@ -1,0 +1,139 @@
+//! Short operations on elements without gaps. Each does what [`Exchange::carry_out`] does, at the same desks and with the same words, so
+//! that a member may go either way; only that nothing is made of the arguments.
+
+use collectives::Kind;
+use datatypes::{Basic, Kind as BasicKind, Operator};
+
+use crate::coll::shm::desks::SHOWN_MAX;
+use crate::coll::shm::operations::Exchange;
+use crate::error::Result;
+use crate::memory::Piece;
+
+/// Bytes of the longest vector that is reduced so.
+const REDUCED_MAX: usize = 64;
+
+/// A collective operation on bytes in one piece, as one process calls it. What is not there is in place.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "as the fields of `Collective`")]
+pub enum PlainCall {
+    /// `MPI_Barrier`.
+    Barrier,
+    /// `MPI_Bcast`.
+    Bcast { piece: Piece, root: i32 },
+    /// `MPI_Allgather`. `input` is one block, `output` has all.
+    Allgather { input: Piece, output: Piece },
+    /// `MPI_Alltoall`. Both have all blocks.
+    Alltoall { input: Piece, output: Piece },
+    /// `MPI_Allreduce`.
+    Allreduce { input: Option<Piece>, output: Piece, basic: Basic, operator: Operator },
+}
+
+impl PlainCall {
+    #[inline]
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Barrier => Kind::Barrier,
+            Self::Bcast { .. } => Kind::Bcast,
+            Self::Allgather { .. } => Kind::Allgather,
+            Self::Alltoall { .. } => Kind::Alltoall,
+            Self::Allreduce { .. } => Kind::Allreduce,
+        }
+    }
+
+    /// Whether the arguments are those of a sound call, and short.
+    #[inline]
+    pub(super) fn is_possible(&self, exchange: &Exchange) -> bool {
+        let members = exchange.processes.len();
+        match self {
+            Self::Barrier => true,
+            Self::Bcast { piece, root } => {
+                usize::try_from(*root).is_ok_and(|root| root < members) && piece.len() <= SHOWN_MAX
+            }
+            Self::Allgather { input, output } => {
+                input.len() <= SHOWN_MAX && output.len() == input.len() * members && !input.overlaps(*output)
+            }
+            Self::Alltoall { input, output } => {
+                let is_even = input.len().is_multiple_of(members);
+                is_even && input.len() <= SHOWN_MAX && output.len() == input.len() && !input.overlaps(*output)
+            }
+            Self::Allreduce { input, output, basic, operator } => {
+                let is_apart =
+                    input.is_none_or(|input| input.len() == output.len() && !input.overlaps(*output));
+                let is_legal = basic.kind() != BasicKind::Pair && basic.is_reduced_by(*operator);
+                is_apart && is_legal && output.len() <= REDUCED_MAX
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Carries out a call that [is possible](PlainCall::is_possible).
+    ///
+    /// # Errors
+    /// As [`Exchange::carry_out`].
+    pub(super) fn carry_out_plain(&mut self, call: &PlainCall) -> Result<()> {
+        self.begin();
+        let (done, name) = match *call {
+            PlainCall::Barrier => (self.barrier("MPI_Barrier"), "MPI_Barrier"),
+            PlainCall::Bcast { piece, root } => (self.bcast_plain(piece, root as usize), "MPI_Bcast"),
+            PlainCall::Allgather { input, output } => (self.allgather_plain(input, output), "MPI_Allgather"),
+            PlainCall::Alltoall { input, output } => (self.alltoall_plain(input, output), "MPI_Alltoall"),
+            PlainCall::Allreduce { input, output, basic, operator } => {
+                (self.allreduce_plain(input.unwrap_or(output), output, (basic, operator)), "MPI_Allreduce")
+            }
+        };
+        self.finish(done, name)
+    }
+
+    fn bcast_plain(&mut self, piece: Piece, root: usize) -> Result<()> {
+        if root == self.me {
+            return self.give_piece(piece, "MPI_Bcast");
+        }
+        self.take_piece(root, (0, piece.len()), piece, "MPI_Bcast")
+    }
+
+    fn allgather_plain(&mut self, input: Piece, output: Piece) -> Result<()> {
+        let len = input.len();
+        self.give_piece(input, "MPI_Allgather")?;
+        output.part(self.me * len, len).copy_of(input);
+        self.others().try_for_each(|member| {
+            self.take_piece(member, (0, len), output.part(member * len, len), "MPI_Allgather")
+        })
+    }
+
+    fn alltoall_plain(&mut self, input: Piece, output: Piece) -> Result<()> {
+        let (all, len) = (input.len(), input.len() / self.processes.len());
+        let mine = self.me * len;
+        self.give_piece(input, "MPI_Alltoall")?;
+        output.part(mine, len).copy_of(input.part(mine, len));
+        self.others().try_for_each(|member| {
+            self.take_piece(member, (mine, all), output.part(member * len, len), "MPI_Alltoall")
+        })
+    }
+
+    /// From the last rank to the first, as by the long way, so that the bits are the same.
+    fn allreduce_plain(
+        &mut self,
+        input: Piece,
+        output: Piece,
+        (basic, operator): (Basic, Operator),
+    ) -> Result<()> {
+        let len = output.len();
+        self.give_piece(input, "MPI_Allreduce")?;
+        let (mut sum, mut operand) = ([0; REDUCED_MAX], [0; REDUCED_MAX]);
+        for member in (0..self.processes.len()).rev() {
+            let is_first = member + 1 == self.processes.len();
+            let into = if is_first { &mut sum } else { &mut operand };
+            if member == self.me {
+                input.load(into);
+            } else {
+                self.take_bytes(member, &mut into[..len], "MPI_Allreduce")?;
+            }
+            if !is_first {
+                basic.reduce(operator, &operand[..len], &mut sum[..len]);
+            }
+        }
+        output.store(&sum[..len]);
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! How members of a communicator come to have an [`Exchange`]: rank 0 takes memory of its NIC, and the others map it.
+
+use verbs::{Buf, Mr, RemoteAddr};
+
+use crate::coll::shm::desks::Desks;
+use crate::coll::shm::operations::Exchange;
+use crate::comm::communicator::Comm;
+use crate::error::Result;
+use crate::peers::nic::Nic;
+
+/// Members at most: each looks at all others.
+pub(super) const MEMBERS_MAX: usize = 16;
+
+/// What rank 0 tells of its memory: address and key. All zero if it has none.
+const TOLD: usize = 12;
+
+/// Whether the members can have an exchange: few, of one host, who reach each other by the first port of each, and that maps. All come
+/// to the same.
+pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
+    if comm.is_inter() || !(2..=MEMBERS_MAX as i32).contains(&comm.size()) {
+        return Ok(false);
+    }
+    comm.core().with(|engine| {
+        let me = comm.core().bootstrap().rank();
+        if !engine.transport.nics().first().is_some_and(Nic::maps_peers) {
+            return Ok(false);
+        }
+        let mut others = comm.group().members().iter().filter(|process| **process != me);
+        others.try_fold(true, |all, process| Ok(all && engine.transport.is_near(*process)?))
+    })
+}
+
+/// Makes it; nothing if a member cannot map the memory. Collective.
+pub(super) fn make(comm: &Comm) -> Result<Option<Exchange>> {
+    let (me, members) = (comm.rank() as usize, comm.size() as usize);
+    connect(comm)?;
+    let own = if me == 0 { new_memory(comm, members) } else { None };
+    let mut told = [0; TOLD];
+    if let Some(region) = &own {
+        let RemoteAddr { addr, rkey } = region.remote(0);
+        told[..8].copy_from_slice(&addr.to_le_bytes());
+        told[8..].copy_from_slice(&rkey.to_le_bytes());
+    }
+    let told = comm.talk()?.told_by_first(comm.rank(), &told)?;
+    let memory = match &own {
+        Some(region) => Some(region.buf().clone()),
+        None => map(comm, &told, members),
+    };
+    let desks = memory.and_then(|memory| Desks::new(memory, members).ok());
+    let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(desks.is_some())])?;
+    match desks.filter(|_| !all.contains(&0)) {
+        Some(desks) => Exchange::new(comm, desks, own).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Each is connected to all: so it can wake them, and learns when they are lost.
+fn connect(comm: &Comm) -> Result<()> {
+    let me = comm.core().bootstrap().rank();
+    let others = || comm.group().members().iter().filter(|process| **process != me);
+    comm.core().with(|engine| others().try_for_each(|process| engine.transport.connect(*process)))?;
+    comm.core().wait("a collective operation", |engine| {
+        if let Some(error) = others().find_map(|process| engine.transport.lost(*process)) {
+            return Some(Err(error.clone()));
+        }
+        others().all(|process| engine.transport.is_open(*process)).then_some(Ok(()))
+    })?
+}
+
+fn new_memory(comm: &Comm, members: usize) -> Option<Mr> {
+    let region = comm.core().with(|engine| engine.transport.nics()[0].mapped(Desks::len(members)))?;
+    Desks::new(region.buf().clone(), members).ok()?.clear();
+    Some(region)
+}
+
+fn map(comm: &Comm, told: &[u8], members: usize) -> Option<Buf> {
+    let (addr, rkey) = told.split_first_chunk()?;
+    let (addr, rkey) = (u64::from_le_bytes(*addr), u32::from_le_bytes(*rkey.first_chunk()?));
+    if told.iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    let (at, first) = (RemoteAddr { addr, rkey }, comm.group().process(0)?);
+    comm.core().with(|engine| engine.transport.map(first, at, Desks::len(members)))
+}

@@ -1,0 +1,352 @@
+//! How communicators are made of others: duplicated, split, of a part of the members, of two sides and of both.
+//!
+//! In all of it the first member names the new communicator ([`crate::comm::context`]) and tells the others.
+
+use crate::comm::communicator::Comm;
+use crate::comm::context::{Context, Plane};
+use crate::comm::group::Group;
+use crate::comm::members::Told;
+use crate::comm::oob::Talk;
+use crate::error::{Class, Error, Result};
+use crate::info::Info;
+use crate::status::UNDEFINED;
+use crate::topo::topology::Topology;
+
+/// What [`Comm::split_type`] splits by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitType {
+    /// Nothing: this process wants no communicator (`MPI_UNDEFINED`).
+    Undefined,
+    /// The processes of one host, which can share memory (`MPI_COMM_TYPE_SHARED`).
+    Shared,
+}
+
+impl Comm {
+    /// A name that all members learn: of both sides, if there are two.
+    pub(crate) fn agree(&self) -> Result<Context> {
+        let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let said = match self.remote_group() {
+            Some(_) => self.agree_with_other_side(&said)?,
+            None => said.to_vec(),
+        };
+        name_of(&self.talk()?.told_by_first(self.rank(), &said)?)
+    }
+
+    /// The name of the side whose first member has the lower number, at both first members.
+    fn agree_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
+        let heard = self.exchange_with_other_side(said)?;
+        let mine_counts = self.is_before(self.group().process(0), self.peers().process(0));
+        Ok(if mine_counts { said.to_vec() } else { heard })
+    }
+
+    /// Whether a process comes before another one, by an order on which both agree.
+    fn is_before(&self, process: Option<u32>, other: Option<u32>) -> bool {
+        let identity =
+            |process: u32| self.core().with(|engine| engine.transport.strangers().identity(process));
+        process.map(identity) < other.map(identity)
+    }
+
+    /// What the first members of both sides say to each other; nothing at others.
+    fn exchange_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
+        let tag = self.next_collective();
+        if self.rank() != 0 {
+            return Ok(Vec::new());
+        }
+        let talk = Talk::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
+        talk.send(0, said)?;
+        talk.receive(0)
+    }
+
+    /// Exchanges `group` for the other side's group, through the first members of both sides.
+    fn exchange_members(&self, group: &Group) -> Result<Told> {
+        let (core, none) = (self.core(), || Error::new(Class::INTERN, "a side has no first member"));
+        let (mine, other) =
+            (self.group().process(0).ok_or_else(none)?, self.peers().process(0).ok_or_else(none)?);
+        let heard = match self.rank() {
+            0 => self.exchange_with_other_side(&Told::of(core, group)?.bytes_for(core, other)?)?,
+            _ => self.exchange_with_other_side(&[])?,
+        };
+        let talk = self.talk()?;
+        if self.rank() != 0 {
+            return Told::parse_from(core, mine, &talk.receive(0)?);
+        }
+        let theirs = Told::parse_from(core, other, &heard);
+        for (rank, process) in (1..self.size()).zip(&self.group().members()[1..]) {
+            // No bytes are an error at their receiver, too.
+            let bytes = theirs.as_ref().map_or(Ok(Vec::new()), |theirs| theirs.bytes_for(core, *process));
+            talk.send(rank, &bytes?)?;
+        }
+        theirs
+    }
+
+    /// A copy in a context of its own, with this one's attributes as their copy functions say (`MPI_Comm_dup`). Collective.
+    ///
+    /// # Errors
+    /// A copy function's; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn dup(&self) -> Result<Self> {
+        self.dup_with(None)
+    }
+
+    /// As [`Comm::dup`], with other hints.
+    ///
+    /// # Errors
+    /// As [`Comm::dup`].
+    pub fn dup_with_info(&self, info: Info) -> Result<Self> {
+        self.dup_with(Some(info))
+    }
+
+    fn dup_with(&self, info: Option<Info>) -> Result<Self> {
+        let context = self.agree()?;
+        let copy = self.copy(Some(context))?;
+        self.inherit(&copy, info)?;
+        Ok(copy)
+    }
+
+    /// One communicator for each colour, its members in the order of their keys, then of their ranks; none for [`UNDEFINED`]. Of an
+    /// intercommunicator, each side is split, and colours that only one side has give none. Collective.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for another negative colour; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>> {
+        self.split_into(color, key, None)
+    }
+
+    /// As [`Comm::split`], with a topology of the part that this process is in.
+    pub(crate) fn split_into(
+        &self,
+        color: i32,
+        key: i32,
+        topology: Option<Topology>,
+    ) -> Result<Option<Self>> {
+        if color < 0 && color != UNDEFINED {
+            return Err(Error::new(
+                Class::ARG,
+                format_args!("colour {color} is negative, and not MPI_UNDEFINED"),
+            ));
+        }
+        let wish = [color.to_le_bytes(), key.to_le_bytes()].concat();
+        let wishes = self.talk()?.told_by_all(self.rank(), &wish)?;
+        let context = self.agree()?;
+        let group = of_color(self.group(), &wishes, color)?;
+        let remote = match self.remote_group() {
+            None => None,
+            Some(others) => {
+                let theirs = self.exchange_with_other_side(&wishes)?;
+                Some(of_color(others, &self.talk()?.told_by_first(self.rank(), &theirs)?, color)?)
+            }
+        };
+        let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
+        if color == UNDEFINED || nobody {
+            return Ok(None);
+        }
+        self.child(context, group, remote, topology).map(Some)
+    }
+
+    /// A communicator of some of this one's processes, with its error handler.
+    pub(crate) fn child(
+        &self,
+        context: Context,
+        group: Group,
+        remote: Option<Group>,
+        topology: Option<Topology>,
+    ) -> Result<Self> {
+        let child = Self::new(self.core(), Some(context), group, remote, topology)?;
+        child.set_errhandler(self.errhandler());
+        Ok(child)
+    }
+
+    /// As [`Comm::split`], by what processes have in common. Collective.
+    ///
+    /// # Errors
+    /// As [`Comm::split`].
+    pub fn split_type(&self, kind: &SplitType, key: i32) -> Result<Option<Self>> {
+        if *kind == SplitType::Undefined {
+            return self.split(UNDEFINED, key);
+        }
+        let node =
+            |process: u32| self.core().with(|engine| engine.transport.address_of(process)).map(|a| a.node);
+        let mine = node(self.core().bootstrap().rank())?;
+        let mut color = self.rank();
+        for (rank, process) in (0..self.rank()).zip(self.group().members()) {
+            if node(*process)? == mine {
+                color = rank;
+                break;
+            }
+        }
+        self.split(color, key)
+    }
+
+    /// What each member says, to all, by rank: all say as many bytes. Of an intercommunicator, each side for itself. Collective.
+    ///
+    /// # Errors
+    /// [`Class::NOT_SAME`] if they do not; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn told_by_all(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.talk()?.told_by_all(self.rank(), bytes)
+    }
+
+    /// A communicator of a part of the members: each calls it with the group that it belongs to, the others with any other
+    /// (`MPI_Comm_create`). Collective over this communicator.
+    ///
+    /// # Errors
+    /// [`Class::GROUP`] for a group with members that this communicator does not have; [`Class::PROC_ABORTED`].
+    pub fn create(&self, group: &Group) -> Result<Option<Self>> {
+        self.check_part(group)?;
+        let context = self.agree()?;
+        let remote = match self.remote_group() {
+            None => None,
+            Some(_) => {
+                let theirs = self.exchange_members(group)?;
+                Some(theirs.group(self.core())?)
+            }
+        };
+        let member = group.rank_of(self.core().bootstrap().rank()).is_some();
+        let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
+        if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote, None).map(Some) }
+    }
+
+    /// As [`Comm::create`], but collective over the group alone; `tag` tells calls apart that threads make at the same time.
+    ///
+    /// # Errors
+    /// As [`Comm::create`]; [`Class::COMM`] for an intercommunicator.
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
+        if self.is_inter() {
+            return Err(Error::new(Class::COMM, "this is not for intercommunicators"));
+        }
+        self.check_part(group)?;
+        let Some(me) = group.rank_of(self.core().bootstrap().rank()) else { return Ok(None) };
+        let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let talk = Talk::new(self.core(), self.context(Plane::Making)?, tag, group);
+        let context = name_of(&talk.told_by_first(me, &name)?)?;
+        self.child(context, group.clone(), None, None).map(Some)
+    }
+
+    fn check_part(&self, group: &Group) -> Result<()> {
+        match group.members().iter().find(|process| self.group().rank_of(**process).is_none()) {
+            None => Ok(()),
+            Some(_) => {
+                Err(Error::new(Class::GROUP, "the group has members that the communicator does not have"))
+            }
+        }
+    }
+
+    /// A communicator between this one's members and those of another one, whose leader is `remote_leader` of `peer`; these two have
+    /// a meaning at this side's leader only. `tag` tells apart what leaders agree on at the same time. Collective over both.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] for leaders that do not exist; [`Class::COMM`] for an intercommunicator, or without `peer` at the leader;
+    /// [`Class::GROUP`] for two sides with a common member; [`Class::PROC_ABORTED`].
+    pub fn intercomm_create(
+        &self,
+        leader: i32,
+        peer: Option<&Self>,
+        remote_leader: i32,
+        tag: i32,
+    ) -> Result<Self> {
+        if self.is_inter() {
+            return Err(Error::new(Class::COMM, "an intercommunicator is made of intracommunicators"));
+        }
+        if self.group().process(leader).is_none() {
+            return Err(Error::new(Class::RANK, format_args!("there is no rank {leader} to be the leader")));
+        }
+        let talk = self.talk()?;
+        let core = self.core();
+        let (context, members) = if self.rank() == leader {
+            let agreed = self.agree_as_leader(peer, remote_leader, tag);
+            for (rank, process) in
+                (0..self.size()).zip(self.group().members()).filter(|(rank, _)| *rank != leader)
+            {
+                // The others must hear of a failure, too: they get no bytes then.
+                let bytes = agreed.as_ref().map_or(Ok(Vec::new()), |(context, members)| {
+                    let context = context.number().to_le_bytes();
+                    members.bytes_for(core, *process).map(|members| [&context[..], &members].concat())
+                });
+                talk.send(rank, &bytes?)?;
+            }
+            agreed?
+        } else {
+            let none = || Error::new(Class::OTHER, "the leader could not agree with the other side's");
+            let (said, from) = (talk.receive(leader)?, self.group().process(leader).ok_or_else(none)?);
+            let (context, members) = said.split_at_checked(8).ok_or_else(none)?;
+            (name_of(context)?, Told::parse_from(core, from, members)?)
+        };
+        let remote = members.group(core)?;
+        if self.group().intersection(&remote).size() > 0 {
+            return Err(Error::new(Class::GROUP, "the two sides have a common member"));
+        }
+        self.child(context, self.group().clone(), Some(remote), None)
+    }
+
+    /// The name and the other side's members.
+    fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<(Context, Told)> {
+        let peer = peer.ok_or_else(|| {
+            Error::new(Class::COMM, "the leader needs a communicator with the other leader")
+        })?;
+        let none = || {
+            Error::new(Class::RANK, format_args!("there is no rank {remote_leader} to be the other leader"))
+        };
+        let other = peer.peers().process(remote_leader).ok_or_else(none)?;
+        let talk = Talk::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
+        let (core, name) = (self.core(), self.core().name_context()?);
+        let members = Told::of(core, self.group())?.bytes_for(core, other)?;
+        talk.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
+        let heard = talk.receive(remote_leader)?;
+        let Some((their_name, members)) = heard.split_at_checked(8) else {
+            return Err(Error::new(Class::OTHER, "the other leader has said nothing"));
+        };
+        let mine_counts = self.is_before(Some(core.bootstrap().rank()), Some(other));
+        let name = if mine_counts { name } else { name_of(their_name)? };
+        Ok((name, Told::parse_from(core, other, members)?))
+    }
+
+    /// One communicator of both sides: the side that says `high` comes behind; if both say the same, that whose first member has
+    /// the higher number. Collective.
+    ///
+    /// # Errors
+    /// [`Class::COMM`] for an intracommunicator; [`Class::PROC_ABORTED`].
+    pub fn intercomm_merge(&self, high: bool) -> Result<Self> {
+        let none = || Error::new(Class::COMM, "only an intercommunicator can be merged");
+        let remote = self.remote_group().ok_or_else(none)?;
+        let context = self.agree()?;
+        let theirs = self.exchange_with_other_side(&[u8::from(high)])?;
+        let theirs = self.talk()?.told_by_first(self.rank(), &theirs)?;
+        let other_high = theirs.first() == Some(&1);
+        let is_lower = self.is_before(self.group().process(0), remote.process(0));
+        let first = if high == other_high { is_lower } else { !high };
+        let (front, back) = if first { (self.group(), remote) } else { (remote, self.group()) };
+        self.child(context, front.union(back)?, None, None)
+    }
+}
+
+/// The name that bytes say.
+pub(crate) fn name_of(bytes: &[u8]) -> Result<Context> {
+    let wrong = |_| Error::new(Class::NOT_SAME, "the members have called different operations");
+    Ok(Context::from_number(u64::from_le_bytes(bytes.try_into().map_err(wrong)?)))
+}
+
+/// The members that wish this colour, in their order.
+fn of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
+    let int = |four: &[u8]| four.try_into().map(i32::from_le_bytes).unwrap_or(UNDEFINED);
+    let wishes = wishes.chunks_exact(8).map(|wish| (int(&wish[..4]), int(&wish[4..])));
+    let mut chosen: Vec<(i32, u32)> = wishes
+        .zip(group.members())
+        .filter(|((theirs, _), _)| *theirs == color)
+        .map(|((_, key), process)| (key, *process))
+        .collect();
+    // Stable: equal keys stay in the order of ranks.
+    chosen.sort_by_key(|(key, _)| *key);
+    Group::new(chosen.into_iter().map(|(_, process)| process).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_split_by_key_then_rank() {
+        let wish = |color: i32, key: i32| [color.to_le_bytes(), key.to_le_bytes()].concat();
+        let wishes = [wish(1, 5), wish(2, 0), wish(1, -3), wish(1, 5), wish(UNDEFINED, 0)].concat();
+        let group = Group::new(vec![10, 11, 12, 13, 14]).expect("distinct");
+        let of = |color| of_color(&group, &wishes, color).expect("distinct").members().to_vec();
+        assert_eq!((of(1), of(2), of(3)), (vec![12, 10, 13], vec![11], vec![]));
+    }
+}

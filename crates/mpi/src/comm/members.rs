@@ -1,0 +1,220 @@
+//! [`Told`]: a group as one process describes it to another: by numbers within a job, and with addresses where there are several.
+//!
+//! With addresses go the guest keys of the members' jobs (`trust`), encrypted under a key that the two processes share. So an eavesdropper
+//! learns no key. Each receiver needs bytes of its own.
+//!
+//! Bytes: a kind; with [`ADDRESSES`] a nonce (8), the number of jobs (2), for each its number (8) and its sealed key (16), then for each member
+//! its identity (12), the length of its address (2) and the address.
+
+use std::collections::BTreeMap;
+
+use auth::Key;
+
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::dpm::remote_jobs::{IDENTITY, Identity};
+use crate::error::{Class, Error, Result};
+use crate::peers::address::Address;
+
+const NUMBERS: u8 = 0;
+const ADDRESSES: u8 = 1;
+const NONCE: usize = auth::NONCE;
+/// Jobs that a group may have members of.
+const JOBS_MAX: usize = u16::MAX as usize;
+
+fn nonsense() -> Error {
+    Error::new(Class::OTHER, "a process tells of a group what no process of this version tells")
+}
+
+/// The members of a group.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Numbers in the job, in bytes.
+    Numbers(Vec<u8>),
+    /// Members of any job.
+    Apart {
+        /// Guest keys by job.
+        keys: BTreeMap<u64, Key>,
+        /// Identities and addresses, in bytes.
+        members: Vec<u8>,
+    },
+}
+
+impl Told {
+    /// A group, for a process that this one can talk to.
+    pub(crate) fn of(core: &Core, group: &Group) -> Result<Self> {
+        // A process that can talk to another job knows members of it.
+        if core.with(|engine| !engine.transport.strangers().is_empty()) {
+            return Self::apart(core, group);
+        }
+        Ok(Self::Numbers(group.members().iter().flat_map(|process| process.to_le_bytes()).collect()))
+    }
+
+    /// A group, for a process of any job.
+    pub(crate) fn apart(core: &Core, group: &Group) -> Result<Self> {
+        let (mut keys, mut members) = (BTreeMap::new(), Vec::new());
+        for process in group.members() {
+            let (identity, address, key) = core.with(|engine| {
+                let transport = &engine.transport;
+                let identity = transport.strangers().identity(*process);
+                let key = transport.members().guest(identity.job);
+                transport.address_of(*process).map(|address| (identity, address, key))
+            })?;
+            let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
+            keys.insert(identity.job, key.ok_or_else(none)?);
+            let note = address.note()?;
+            members.extend(identity.bytes());
+            members.extend((note.len() as u16).to_le_bytes());
+            members.extend(note.as_bytes());
+        }
+        if keys.len() > JOBS_MAX {
+            return Err(Error::new(
+                Class::OTHER,
+                format_args!("a group has members of {JOBS_MAX} jobs at most"),
+            ));
+        }
+        Ok(Self::Apart { keys, members })
+    }
+
+    /// The bytes for another process, which shares a key with this one.
+    pub(crate) fn bytes_for(&self, core: &Core, process: u32) -> Result<Vec<u8>> {
+        let key = core.with(|engine| engine.transport.shared_with(process))?;
+        Ok(self.bytes(core, Some(&key)))
+    }
+
+    /// The bytes, with keys encrypted under `shared`; in the clear if the two sides share none.
+    pub(crate) fn bytes(&self, core: &Core, shared: Option<&Key>) -> Vec<u8> {
+        match self {
+            Self::Numbers(numbers) => [&[NUMBERS][..], numbers].concat(),
+            Self::Apart { keys, members } => {
+                let nonce = core.with(|engine| engine.transport.next_nonce().to_bytes());
+                let mut bytes = vec![ADDRESSES];
+                bytes.extend(nonce);
+                bytes.extend((keys.len() as u16).to_le_bytes());
+                for (job, key) in keys {
+                    bytes.extend(job.to_le_bytes());
+                    bytes.extend(sealed(shared, nonce, *job, key).to_bytes());
+                }
+                bytes.extend(members);
+                bytes
+            }
+        }
+    }
+
+    /// Parses bytes that another process has sent to this one.
+    pub(crate) fn parse_from(core: &Core, process: u32, bytes: &[u8]) -> Result<Self> {
+        let key = core.with(|engine| engine.transport.shared_with(process))?;
+        Self::parse(bytes, Some(&key))
+    }
+
+    /// Parses bytes whose keys are encrypted under `shared`.
+    pub(crate) fn parse(bytes: &[u8], shared: Option<&Key>) -> Result<Self> {
+        let (kind, rest) = bytes.split_first().ok_or_else(nonsense)?;
+        match *kind {
+            NUMBERS => Ok(Self::Numbers(rest.to_vec())),
+            ADDRESSES => Self::parse_apart(rest, shared).ok_or_else(nonsense),
+            _ => Err(nonsense()),
+        }
+    }
+
+    fn parse_apart(bytes: &[u8], shared: Option<&Key>) -> Option<Self> {
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE>()?;
+        let (count, mut rest) = rest.split_first_chunk()?;
+        let mut keys = BTreeMap::new();
+        for _ in 0..u16::from_le_bytes(*count) {
+            let (job, behind) = rest.split_first_chunk()?;
+            let (key, behind) = behind.split_first_chunk()?;
+            let job = u64::from_le_bytes(*job);
+            keys.insert(job, sealed(shared, *nonce, job, &Key::from_bytes(*key)));
+            rest = behind;
+        }
+        Some(Self::Apart { keys, members: rest.to_vec() })
+    }
+
+    /// The first member; `None` for numbers.
+    pub(crate) fn first(&self) -> Option<Identity> {
+        match self {
+            Self::Numbers(_) => None,
+            Self::Apart { members, .. } => Identity::parse(members),
+        }
+    }
+
+    /// The group. This process knows its members, and the keys of their jobs, from now on.
+    pub(crate) fn group(&self, core: &Core) -> Result<Group> {
+        match self {
+            Self::Numbers(numbers) => {
+                let process = |four: &[u8]| four.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+                Group::new(numbers.chunks_exact(4).map(process).collect())
+            }
+            Self::Apart { keys, members } => {
+                for (job, key) in keys {
+                    core.with(|engine| engine.transport.members().learn(*job, key.clone()));
+                }
+                introduced(core, members)
+            }
+        }
+    }
+}
+
+/// A key encrypted under another one, or decrypted again.
+fn sealed(shared: Option<&Key>, nonce: [u8; NONCE], job: u64, key: &Key) -> Key {
+    shared.map_or_else(|| key.clone(), |shared| shared.seal(&[&nonce[..], &job.to_le_bytes()].concat(), key))
+}
+
+fn introduced(core: &Core, mut bytes: &[u8]) -> Result<Group> {
+    let mut members = Vec::new();
+    while !bytes.is_empty() {
+        let identity = Identity::parse(bytes).ok_or_else(nonsense)?;
+        let (len, rest) = bytes[IDENTITY..].split_first_chunk().ok_or_else(nonsense)?;
+        let (note, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or_else(nonsense)?;
+        let note = std::str::from_utf8(note).map_err(|_| nonsense())?;
+        let address = Address::parse(note)?;
+        members.push(core.with(|engine| engine.transport.introduce(identity, address))?);
+        bytes = rest;
+    }
+    Group::new(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(byte: u8) -> Key {
+        Key::from_bytes([byte; 16])
+    }
+
+    /// What [`Told::bytes`] makes of one job.
+    fn bytes(shared: Option<&Key>) -> Vec<u8> {
+        let nonce = [5; NONCE];
+        let sealed = sealed(shared, nonce, 7, &key(1)).to_bytes();
+        [&[ADDRESSES][..], &nonce, &1_u16.to_le_bytes(), &7_u64.to_le_bytes(), &sealed, b"members"].concat()
+    }
+
+    fn key_in(bytes: &[u8], shared: Option<&Key>) -> Option<Key> {
+        match Told::parse(bytes, shared) {
+            Ok(Told::Apart { keys, members }) if members == b"members" => keys.get(&7).cloned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn keys_are_readable_for_those_who_share_one() {
+        let told = bytes(Some(&key(2)));
+        assert!(!told.windows(16).any(|window| window == [1; 16]), "the key is in the clear");
+        assert_eq!(key_in(&told, Some(&key(2))), Some(key(1)));
+        assert_ne!(key_in(&told, Some(&key(3))), Some(key(1)));
+        assert_eq!(key_in(&bytes(None), None), Some(key(1)));
+    }
+
+    proptest! {
+        /// Goal: no bytes of a peer make this process panic, and truncated ones are refused.
+        #[test]
+        fn any_bytes_are_parsed_or_refused(noise in any::<Vec<u8>>(), len in 0..35_usize) {
+            let _ = Told::parse(&noise, Some(&key(2)));
+            let _ = Told::parse(&[&[ADDRESSES][..], &noise].concat(), Some(&key(2)));
+            prop_assert!(Told::parse(&bytes(None)[..len], None).is_err());
+        }
+    }
+}

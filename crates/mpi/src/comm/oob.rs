@@ -1,0 +1,95 @@
+//! [`Talk`]: bytes between the members of a group, for what communicators agree on when they are made.
+
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Mode};
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::Label;
+
+/// A conversation: whatever is said has the same context and tag, and ranks are those of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Talk<'a> {
+    core: &'a Core,
+    label: Label,
+    /// Whom this side speaks to.
+    others: &'a Group,
+}
+
+impl<'a> Talk<'a> {
+    /// A conversation with `others` in a context (with its plane) under a tag.
+    pub(crate) fn new(core: &'a Core, context: u64, tag: i32, others: &'a Group) -> Self {
+        Self { core, label: Label { context, tag }, others }
+    }
+
+    fn process(&self, rank: i32) -> Result<u32> {
+        let wrong = || Error::new(Class::RANK, format_args!("there is no rank {rank}"));
+        self.others.process(rank).ok_or_else(wrong)
+    }
+
+    /// Says something to one.
+    pub(crate) fn send(&self, to: i32, bytes: &[u8]) -> Result<()> {
+        let (to, buffer) = (self.process(to)?, Buffer::own(bytes)?);
+        match self.core.with(|engine| engine.send(to, self.label, &buffer, Mode::Standard))? {
+            Begun::Over(status) => status.ok().map(drop),
+            Begun::Under(key) => {
+                self.core.wait("making a communicator", |engine| engine.take(key))?.ok().map(drop)
+            }
+        }
+    }
+
+    /// Hears what one says.
+    pub(crate) fn receive(&self, from: i32) -> Result<Vec<u8>> {
+        let source = self.process(from)?;
+        let Label { context, tag } = self.label;
+        let wanted = Wanted { context, source: Some(source), tag: Some(tag) };
+        let call = "making a communicator";
+        let len = self.core.wait(call, |engine| {
+            if let Some(status) = engine.probe(&wanted, self.others) {
+                return Some(Ok(status.bytes));
+            }
+            engine.transport.lost(source).map(|error| Err(error.clone()))
+        })??;
+        let buffer = Buffer::own(&vec![0; len as usize])?;
+        let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from) };
+        let status = match self.core.with(|engine| engine.receive(receive)) {
+            Begun::Over(status) => status,
+            Begun::Under(key) => self.core.wait(call, |engine| engine.take(key))?,
+        };
+        status.ok().map(|_| buffer.to_vec())
+    }
+
+    /// What rank 0 says, to all. `me` is this process's rank among the others.
+    pub(crate) fn told_by_first(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        if me != 0 {
+            return self.receive(0);
+        }
+        (1..self.others.size()).try_for_each(|rank| self.send(rank, bytes))?;
+        Ok(bytes.to_vec())
+    }
+
+    /// What each says, to all, by rank: all say as many bytes.
+    pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let all = self.collected(me, bytes)?;
+        if all.len() != bytes.len() * self.others.size() as usize {
+            return Err(Error::new(Class::NOT_SAME, "the members have called different operations"));
+        }
+        Ok(all)
+    }
+
+    /// What each says, to all, one behind the other in the order of ranks.
+    pub(crate) fn collected(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        if me != 0 {
+            self.send(0, bytes)?;
+        }
+        let mut all = bytes.to_vec();
+        if me == 0 {
+            for rank in 1..self.others.size() {
+                all.extend(self.receive(rank)?);
+            }
+        }
+        self.told_by_first(me, &all)
+    }
+}

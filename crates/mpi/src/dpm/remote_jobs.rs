@@ -1,0 +1,137 @@
+//! [`Strangers`]: processes of other jobs that this one has been told of. They have numbers behind those of the own job, and these mean
+//! nothing elsewhere: between jobs a process is known by its [`Identity`].
+
+use std::collections::BTreeMap;
+
+use crate::error::{Class, Error, Result};
+use crate::peers::address::Address;
+
+/// Who a process is, for all jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    /// A number of its job's own.
+    pub(crate) job: u64,
+    /// Its number there.
+    pub(crate) rank: u32,
+}
+
+/// Bytes of an [`Identity`].
+pub(crate) const IDENTITY: usize = 12;
+
+impl Identity {
+    /// The bytes that are told of it.
+    pub(crate) fn bytes(self) -> [u8; IDENTITY] {
+        let mut bytes = [0; IDENTITY];
+        bytes[..8].copy_from_slice(&self.job.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.rank.to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes say; `None` for too few.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (job, rank) = bytes.get(..IDENTITY)?.split_first_chunk()?;
+        Some(Self { job: u64::from_le_bytes(*job), rank: u32::from_le_bytes(rank.try_into().ok()?) })
+    }
+}
+
+/// Those that this process knows, by number.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    /// Who this process is, and how many its job has.
+    own: Identity,
+    size: u32,
+    known: Vec<(Identity, Address)>,
+    numbers: BTreeMap<Identity, u32>,
+}
+
+impl Strangers {
+    /// A process that knows nobody outside of its job.
+    pub(crate) fn new(own: Identity, size: u32) -> Self {
+        Self { own, size, known: Vec::new(), numbers: BTreeMap::new() }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Whether a process belongs to this process's job.
+    pub(crate) fn is_of_job(&self, process: u32) -> bool {
+        process < self.size
+    }
+
+    /// Who a process is.
+    pub(crate) fn identity(&self, process: u32) -> Identity {
+        match self.of(process) {
+            Some((identity, _)) => *identity,
+            None => Identity { job: self.own.job, rank: process },
+        }
+    }
+
+    /// Where a stranger is reached; `None` for a process of the own job.
+    pub(crate) fn address(&self, process: u32) -> Option<&Address> {
+        self.of(process).map(|(_, address)| address)
+    }
+
+    fn of(&self, process: u32) -> Option<&(Identity, Address)> {
+        self.known.get(process.checked_sub(self.size)? as usize)
+    }
+
+    /// The number of a process that is known.
+    pub(crate) fn number(&self, identity: Identity) -> Option<u32> {
+        if identity.job == self.own.job {
+            return Some(identity.rank).filter(|rank| *rank < self.size);
+        }
+        self.numbers.get(&identity).copied()
+    }
+
+    /// Gets to know a process; its number.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for one of the own job that there is not, and beyond 2^31 processes.
+    pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
+        if let Some(number) = self.number(identity) {
+            return Ok(number);
+        }
+        let number = self.size + self.known.len() as u32;
+        if identity.job == self.own.job || number > i32::MAX as u32 {
+            return Err(Error::new(
+                Class::OTHER,
+                format_args!("there is no process {identity:?} to be known"),
+            ));
+        }
+        self.known.push((identity, address));
+        self.numbers.insert(identity, number);
+        Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::{Key, Seed};
+
+    use super::*;
+
+    #[test]
+    fn strangers_have_numbers_behind_those_of_the_job() {
+        let address = |node: &str| Address {
+            node: node.to_owned(),
+            ports: Vec::new(),
+            addresses: Vec::new(),
+            seed: Seed::from_key(Key::from_bytes([1; 16])),
+        };
+        let of = |job, rank| Identity { job, rank };
+        let mut strangers = Strangers::new(of(7, 1), 4);
+        assert!(strangers.is_empty() && strangers.number(of(8, 0)).is_none());
+        assert_eq!(strangers.introduce(of(8, 3), address("a")), Ok(4));
+        assert_eq!(strangers.introduce(of(6, 0), address("b")), Ok(5));
+        assert_eq!(strangers.introduce(of(8, 3), address("c")), Ok(4), "known already");
+        assert_eq!(strangers.introduce(of(7, 2), address("c")), Ok(2), "of the own job");
+        assert!(strangers.introduce(of(7, 4), address("c")).is_err());
+        assert_eq!((strangers.identity(5), strangers.identity(3)), (of(6, 0), of(7, 3)));
+        assert_eq!((strangers.address(4), strangers.address(3)), (Some(&address("a")), None));
+        assert_eq!((strangers.number(of(7, 3)), strangers.number(of(7, 9))), (Some(3), None));
+        assert_eq!(Identity::parse(&of(u64::MAX - 1, 5).bytes()), Some(of(u64::MAX - 1, 5)));
+        assert_eq!(Identity::parse(&[0; IDENTITY - 1]), None);
+    }
+}

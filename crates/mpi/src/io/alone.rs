@@ -1,0 +1,93 @@
+//! What a process does for itself, at once, in the calling thread.
+
+use crate::error::{Class, Error, Result};
+use crate::io::object::File;
+use crate::io::place::{Access, Direction};
+use crate::io::view::View;
+use crate::memory::Buffer;
+use crate::status::Status;
+
+/// Bytes that are moved between scattered memory and the file at a time.
+const CHUNK: u64 = 4 << 20;
+
+impl File {
+    /// Checks an access: the view, and how many etypes it has.
+    pub(super) fn etypes(&self, way: Direction, buffer: &Buffer) -> Result<(View, i64)> {
+        self.check_open()?;
+        match way {
+            Direction::Read => self.check_read()?,
+            Direction::Write => self.check_written()?,
+        }
+        let view = self.view();
+        let len = view.representation().len_in_file(buffer)?;
+        if !len.is_multiple_of(view.unit()) {
+            let text = format!("{len} bytes are no whole etypes of {}", view.unit());
+            return Err(Error::new(Class::ARG, text));
+        }
+        let etypes = (len / view.unit()) as i64;
+        Ok((view, etypes))
+    }
+
+    pub(super) fn located(&self, view: View, first: i64, etypes: i64) -> Result<Access> {
+        let from = view.bytes_of(first)?;
+        view.check(from, etypes as u64 * view.unit())?;
+        Ok(Access { view, from })
+    }
+
+    /// Reads without the others.
+    pub(super) fn read_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+        let representation = access.view.representation();
+        let bytes = match representation.raw(buffer)? {
+            None => self.in_turn(true, || self.read_pieces(access, buffer))?,
+            Some(raw) => {
+                let count = self.in_turn(true, || self.read_pieces(access, &raw))?;
+                representation.decode(&raw.to_vec()[..count as usize], buffer)?
+            }
+        };
+        Ok(Status { bytes, ..Status::empty() })
+    }
+
+    /// Writes without the others.
+    pub(super) fn write_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+        let raw = access.view.representation().encode(buffer)?;
+        self.in_turn(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
+        Ok(Status { bytes: buffer.len(), ..Status::empty() })
+    }
+
+    /// Does something while nobody else does, if operations are to be atomic.
+    fn in_turn<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.is_atomic() {
+            return act();
+        }
+        let _turn = self.0.turn.lock(self.core().host());
+        self.0.disk.locked(is_shared, act)
+    }
+
+    fn write_pieces(&self, access: &Access, buffer: &Buffer) -> Result<()> {
+        for (from, part) in parts(buffer) {
+            let pieces = access.view.pieces(access.from + from, part.len());
+            part.show(|bytes| self.0.disk.write(pieces, bytes))?;
+        }
+        Ok(())
+    }
+
+    fn read_pieces(&self, access: &Access, buffer: &Buffer) -> Result<u64> {
+        let mut done = 0;
+        for (from, part) in parts(buffer) {
+            let pieces = access.view.pieces(access.from + from, part.len());
+            let count = part.fill(|bytes| self.0.disk.read(pieces, bytes))? as u64;
+            done += count;
+            if count < part.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// A buffer as a whole if it is one piece, else in parts; with where each begins.
+fn parts(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
+    let step = if buffer.one_piece().is_some() { buffer.len() } else { CHUNK };
+    let starts = (0..buffer.len()).step_by(step.max(1) as usize);
+    starts.map(move |from| (from, buffer.clone().window(from, step)))
+}

@@ -1,0 +1,226 @@
+//! [`Disk`]: a file's descriptor: all input and output, and what errors of the file system are called.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::{Errno, preadv, pwritev};
+
+use crate::error::{Class, Error, Result};
+use crate::io::mode::FileMode;
+use crate::io::view::Piece;
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    file: fs::File,
+    path: PathBuf,
+}
+
+/// Pieces of memory that one call takes (`IOV_MAX`).
+const SLICES: usize = 1024;
+
+/// An error of the file system, with what was tried.
+fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
+    Error::new(class_of(error), format_args!("{what} {}: {error}", path.display()))
+}
+
+fn class_of(error: &io::Error) -> Class {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => Class::NO_SUCH_FILE,
+        Some(Errno::ACCESS | Errno::PERM) => Class::ACCESS,
+        Some(Errno::ROFS) => Class::READ_ONLY,
+        Some(Errno::EXIST) => Class::FILE_EXISTS,
+        Some(Errno::NOSPC | Errno::FBIG) => Class::NO_SPACE,
+        Some(Errno::DQUOT) => Class::QUOTA,
+        Some(Errno::NAMETOOLONG | Errno::ISDIR | Errno::NOTDIR | Errno::LOOP | Errno::INVAL) => {
+            Class::BAD_FILE
+        }
+        Some(Errno::TXTBSY | Errno::BUSY) => Class::FILE_IN_USE,
+        Some(Errno::NOMEM) => Class::NO_MEM,
+        Some(Errno::OPNOTSUPP | Errno::NOSYS) => Class::UNSUPPORTED_OPERATION,
+        _ => Class::IO,
+    }
+}
+
+/// Deletes a file that nobody needs to have open.
+///
+/// # Errors
+/// The file system's.
+pub(crate) fn delete(path: &Path) -> Result<()> {
+    fs::remove_file(path).map_err(|error| failed("deleting", path, &error))
+}
+
+impl Disk {
+    /// Opens a file, and makes it if `mode` says so.
+    pub(crate) fn open(path: &Path, mode: FileMode) -> Result<Self> {
+        let (is_read, is_written) = (!mode.has(FileMode::WRONLY), !mode.has(FileMode::RDONLY));
+        let mut options = OpenOptions::new();
+        options.read(is_read).write(is_written);
+        if mode.has(FileMode::EXCL) && mode.has(FileMode::CREATE) {
+            options.create_new(true);
+        } else if mode.has(FileMode::CREATE) {
+            options.create(true);
+        }
+        let error = |error| failed("opening", path, &error);
+        let file = options.open(path).map_err(error)?;
+        // A folder that is only read can be opened, and nothing can be done with it.
+        if file.metadata().map_err(error)?.is_dir() {
+            return Err(failed("opening", path, &Errno::ISDIR.into()));
+        }
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    fn told<T>(&self, what: &str, done: io::Result<T>) -> Result<T> {
+        done.map_err(|error| {
+            let error = failed(what, &self.path, &error);
+            // The name was good when it was opened.
+            if error.class == Class::BAD_FILE { Error { class: Class::IO, ..error } } else { error }
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes the file has.
+    pub(crate) fn size(&self) -> Result<u64> {
+        self.told("asking the size of", self.file.metadata()).map(|about| about.len())
+    }
+
+    pub(crate) fn set_size(&self, size: u64) -> Result<()> {
+        self.told("setting the size of", self.file.set_len(size))
+    }
+
+    /// Has room for so many bytes, all of which are there afterwards.
+    pub(crate) fn preallocate(&self, size: u64) -> Result<()> {
+        let done = match fallocate(&self.file, FallocateFlags::empty(), 0, size) {
+            // A file system that cannot promise room has the bytes all the same.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.size()? < size => self.file.set_len(size),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => done.map_err(io::Error::from),
+        };
+        self.told("preallocating", done)
+    }
+
+    /// Waits until all that this process has written is on the disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.told("synchronising", self.file.sync_all())
+    }
+
+    /// Does something while no other opener of the file does what it does under a lock, on this host or others; several may share it.
+    pub(crate) fn locked<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let operation = if is_shared { FlockOperation::LockShared } else { FlockOperation::LockExclusive };
+        self.told("locking", until_done(|| flock(&self.file, operation)))?;
+        let done = act();
+        let unlocked = self.told("unlocking", until_done(|| flock(&self.file, FlockOperation::Unlock)));
+        let done = done?;
+        unlocked.map(|()| done)
+    }
+
+    /// Writes bytes at these places.
+    pub(crate) fn write(&self, pieces: impl Iterator<Item = Piece>, mut bytes: &[u8]) -> Result<()> {
+        for piece in pieces {
+            let (now, later) = bytes.split_at(piece.len as usize);
+            self.told("writing", self.file.write_all_at(now, piece.offset))?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Reads what is at these places, ascending, until all is read or the file ends; how many bytes. Pieces that lie near each other are
+    /// read as one.
+    pub(crate) fn read(&self, pieces: impl Iterator<Item = Piece>, into: &mut [u8]) -> Result<usize> {
+        let (mut pieces, mut done, mut scratch) = (pieces.peekable(), 0, Vec::new());
+        while let Some(first) = pieces.next() {
+            let mut near = vec![first];
+            let reaches =
+                |end: u64, next: &Piece| next.offset <= end + GAP && next.end() <= first.offset + NEAR;
+            while let Some(next) = pieces.next_if(|next| reaches(near[near.len() - 1].end(), next)) {
+                near.push(next);
+            }
+            if let [only] = near[..] {
+                let len = only.len as usize;
+                let count = self.fill(only.offset, &mut into[done..done + len])?;
+                done += count;
+                if count < len {
+                    return Ok(done);
+                }
+                continue;
+            }
+            let span = (near[near.len() - 1].end() - first.offset) as usize;
+            scratch.resize(span.max(scratch.len()), 0);
+            let count = self.fill(first.offset, &mut scratch[..span])?;
+            for piece in &near {
+                let at = (piece.offset - first.offset) as usize;
+                let len = count.saturating_sub(at).min(piece.len as usize);
+                into[done..done + len].copy_from_slice(&scratch[at..at + len]);
+                done += len;
+            }
+            if count < span {
+                return Ok(done);
+            }
+        }
+        Ok(done)
+    }
+
+    fn fill(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.file.read_at(&mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.told("reading", Err(error)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes pieces of memory one behind the other.
+    pub(crate) fn gather(&self, mut offset: u64, slices: &[&[u8]]) -> Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let most = rest.len().min(SLICES);
+            let count = self.told("writing", until_done(|| pwritev(&self.file, &rest[..most], offset)))?;
+            if count == 0 {
+                return self.told("writing", Err(ErrorKind::WriteZero.into()));
+            }
+            offset += count as u64;
+            IoSlice::advance_slices(&mut rest, count);
+        }
+        Ok(())
+    }
+
+    /// Reads into pieces of memory one behind the other, until the file ends; how many bytes.
+    pub(crate) fn scatter(&self, offset: u64, slices: Vec<&mut [u8]>) -> Result<usize> {
+        let mut slices: Vec<IoSliceMut<'_>> = slices.into_iter().map(IoSliceMut::new).collect();
+        let (mut rest, mut done) = (&mut slices[..], 0);
+        while !rest.is_empty() {
+            let (most, at) = (rest.len().min(SLICES), offset + done as u64);
+            let count = self.told("reading", until_done(|| preadv(&self.file, &mut rest[..most], at)))?;
+            if count == 0 {
+                break;
+            }
+            done += count;
+            IoSliceMut::advance_slices(&mut rest, count);
+        }
+        Ok(done)
+    }
+}
+
+/// Bytes between two pieces below which reading them is cheaper than another call, and bytes of which one read consists at most then.
+const GAP: u64 = 4096;
+const NEAR: u64 = 1 << 20;
+
+fn until_done<T>(mut act: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match act() {
+            Err(Errno::INTR) => {}
+            done => return done.map_err(io::Error::from),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! [`File`]: what is asked of an open file, and said about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datatypes::{Basic, Datatype};
+use host::Lock;
+
+use crate::coll::collective::Collective;
+use crate::comm::communicator::Comm;
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::errhandler::Errhandler;
+use crate::error::{Class, Error, Result};
+use crate::info::Info;
+use crate::io::disk::Disk;
+use crate::io::hints::Hints;
+use crate::io::mode::FileMode;
+use crate::io::place::{Split, Whence};
+use crate::io::pointer::Pointer;
+use crate::io::representation::Representation;
+use crate::io::view::View;
+
+/// The displacement that stands for where the shared pointer of a sequential file is (`MPI_DISPLACEMENT_CURRENT`).
+const DISPLACEMENT_CURRENT: i64 = -1;
+
+/// A file that the processes of a communicator have open together (`MPI_File`); cheap to clone, and clones are the same object.
+#[derive(Clone)]
+pub struct File(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    /// Those who have it open, in a context of the file's own.
+    pub(super) comm: Comm,
+    pub(super) id: u64,
+    pub(super) mode: FileMode,
+    pub(super) disk: Disk,
+    pub(super) pointer: Pointer,
+    /// Held while this process reads or writes atomically: the file system tells openers apart, and not threads.
+    pub(super) turn: Lock<()>,
+    pub(super) state: Lock<State>,
+    pub(super) is_closed: AtomicBool,
+}
+
+pub(super) struct State {
+    pub(super) view: View,
+    /// The individual pointer, in etypes.
+    pub(super) position: i64,
+    pub(super) is_atomic: bool,
+    /// A split collective operation that has begun.
+    pub(super) split: Option<Split>,
+    pub(super) hints: Hints,
+    pub(super) errhandler: Errhandler,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let comm = &self.0.comm;
+        write!(f, "File({}, rank {} of {})", self.0.disk.path().display(), comm.rank(), comm.size())
+    }
+}
+
+impl State {
+    pub(super) fn new(view: View, hints: Hints, errhandler: Errhandler) -> Self {
+        Self { view, position: 0, is_atomic: false, split: None, hints, errhandler }
+    }
+}
+
+/// A view of all bytes.
+pub(super) fn bytes() -> Result<View> {
+    let byte = || Datatype::from(Basic::Byte);
+    View::new(0, byte(), byte(), Representation::Native)
+}
+
+impl File {
+    pub(super) fn core(&self) -> &Core {
+        self.0.comm.core()
+    }
+
+    /// Does something with the state. Nothing that waits may be called in it.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.state.lock(self.core().host()))
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.0.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::new(Class::FILE, "the file was closed"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn barrier(&self) -> Result<()> {
+        self.0.comm.collective(&Collective::Barrier)
+    }
+
+    /// Has the first process do something, and all hear whether it could.
+    pub(super) fn by_first(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.check_open()?;
+        let done = if self.0.comm.rank() == 0 { act() } else { Ok(()) };
+        agreed(&self.0.comm, done)
+    }
+
+    /// A number that no other object of this process ever has.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Who has it open.
+    pub fn group(&self) -> &Group {
+        self.0.comm.group()
+    }
+
+    /// How it was opened.
+    pub fn mode(&self) -> FileMode {
+        self.0.mode
+    }
+
+    /// The hints that are in force.
+    pub fn info(&self) -> Info {
+        self.with(|state| state.hints).info(self.0.comm.size())
+    }
+
+    /// Sets hints. Collective.
+    ///
+    /// # Errors
+    /// [`Class::FILE`] for a file that was closed.
+    pub fn set_info(&self, info: &Info) -> Result<()> {
+        self.check_open()?;
+        self.with(|state| state.hints.learn(info));
+        Ok(())
+    }
+
+    /// What is to happen with errors of its operations.
+    pub fn errhandler(&self) -> Errhandler {
+        self.with(|state| state.errhandler.clone())
+    }
+
+    /// Says what is to happen with errors of its operations.
+    pub fn set_errhandler(&self, errhandler: Errhandler) {
+        self.with(|state| state.errhandler = errhandler);
+    }
+
+    /// How many bytes the file has.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn size(&self) -> Result<i64> {
+        self.check_open()?;
+        self.0.disk.size().map(|bytes| bytes as i64)
+    }
+
+    /// Cuts or lengthens it (`MPI_File_set_size`). Collective.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for a negative size; [`Class::READ_ONLY`]; the file system's, at all.
+    pub fn set_size(&self, size: i64) -> Result<()> {
+        let size = self.size_to_be(size)?;
+        self.by_first(|| self.0.disk.set_size(size))
+    }
+
+    /// Has room on the disk for so many bytes; a shorter file has them afterwards. Collective.
+    ///
+    /// # Errors
+    /// As [`File::set_size`].
+    pub fn preallocate(&self, size: i64) -> Result<()> {
+        let size = self.size_to_be(size)?;
+        self.by_first(|| if size == 0 { Ok(()) } else { self.0.disk.preallocate(size) })
+    }
+
+    fn size_to_be(&self, size: i64) -> Result<u64> {
+        self.check_open()?;
+        self.check_written()?;
+        u64::try_from(size).map_err(|_| Error::new(Class::ARG, format_args!("a size of {size} is negative")))
+    }
+
+    /// Whether it may be written.
+    pub(super) fn check_written(&self) -> Result<()> {
+        if self.0.mode.has(FileMode::RDONLY) {
+            return Err(Error::new(Class::READ_ONLY, "the file was opened with MPI_MODE_RDONLY"));
+        }
+        Ok(())
+    }
+
+    /// Whether it may be read.
+    pub(super) fn check_read(&self) -> Result<()> {
+        if self.0.mode.has(FileMode::WRONLY) {
+            return Err(Error::new(Class::ACCESS, "the file was opened with MPI_MODE_WRONLY"));
+        }
+        Ok(())
+    }
+
+    /// Puts what this process has written on the disk, and waits until all have (`MPI_File_sync`). Collective.
+    ///
+    /// # Errors
+    /// The file system's, at all.
+    pub fn sync(&self) -> Result<()> {
+        self.check_open()?;
+        let done = if self.0.mode.has(FileMode::RDONLY) { Ok(()) } else { self.0.disk.sync() };
+        agreed(&self.0.comm, done)
+    }
+
+    /// Whether operations are atomic among those who have it open.
+    pub fn is_atomic(&self) -> bool {
+        self.with(|state| state.is_atomic)
+    }
+
+    /// Says whether they are to be. Collective.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`].
+    pub fn set_atomic(&self, is_atomic: bool) -> Result<()> {
+        self.check_open()?;
+        self.with(|state| state.is_atomic = is_atomic);
+        self.barrier()
+    }
+
+    /// What this process sees of it.
+    pub fn view(&self) -> View {
+        self.with(|state| state.view.clone())
+    }
+
+    /// Changes what this process sees; all pointers are 0 then (`MPI_File_set_view`). Collective.
+    ///
+    /// # Errors
+    /// Those of [`View::new`]; [`Class::UNSUPPORTED_OPERATION`] for a displacement that does not suit a sequential file, or is
+    /// its like of another.
+    pub fn set_view(
+        &self,
+        displacement: i64,
+        etype: Datatype,
+        filetype: Datatype,
+        representation: Representation,
+        info: &Info,
+    ) -> Result<()> {
+        self.check_open()?;
+        let is_sequential = self.0.mode.has(FileMode::SEQUENTIAL);
+        if is_sequential != (displacement == DISPLACEMENT_CURRENT) {
+            let text = "MPI_DISPLACEMENT_CURRENT is for sequential files, which know no other displacement";
+            return Err(Error::new(Class::UNSUPPORTED_OPERATION, text));
+        }
+        let displacement = match is_sequential {
+            true => self.byte_offset(self.0.pointer.get()?)?,
+            false => displacement,
+        };
+        let view = View::new(displacement, etype, filetype, representation);
+        let done = view.map(|view| {
+            self.with(|state| {
+                (state.view, state.position) = (view, 0);
+                state.hints.learn(info);
+            });
+        });
+        // Nobody uses the shared pointer between its last use before this and its first use behind.
+        agreed(&self.0.comm, done)?;
+        self.by_first(|| self.0.pointer.set(0))
+    }
+
+    /// The individual pointer, in etypes.
+    ///
+    /// # Errors
+    /// [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
+    pub fn position(&self) -> Result<i64> {
+        self.check_open()?;
+        self.check_random()?;
+        Ok(self.with(|state| state.position))
+    }
+
+    /// The shared pointer, in etypes.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] when the first process is lost.
+    pub fn shared_position(&self) -> Result<i64> {
+        self.check_open()?;
+        self.0.pointer.get()
+    }
+
+    /// Whether pointers of this process's own and explicit offsets are possible.
+    pub(super) fn check_random(&self) -> Result<()> {
+        if self.0.mode.has(FileMode::SEQUENTIAL) {
+            let text = "a file that was opened with MPI_MODE_SEQUENTIAL has a shared pointer alone";
+            return Err(Error::new(Class::UNSUPPORTED_OPERATION, text));
+        }
+        Ok(())
+    }
+
+    /// The byte of the file where an etype of the view begins.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for a negative number, or one that no file can have.
+    pub fn byte_offset(&self, etypes: i64) -> Result<i64> {
+        self.check_open()?;
+        self.view().byte_of(etypes).map(|byte| byte as i64)
+    }
+
+    /// Bytes from one element of a datatype to the next in the view's form.
+    ///
+    /// # Errors
+    /// A conversion's.
+    pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
+        self.check_open()?;
+        self.view().representation().in_file(datatype).map(|found| found.extent())
+    }
+
+    /// Where a pointer goes.
+    fn sought(&self, offset: i64, whence: Whence, current: impl FnOnce() -> Result<i64>) -> Result<i64> {
+        let from = match whence {
+            Whence::Set => 0,
+            Whence::Current => current()?,
+            Whence::End => self.end()?,
+        };
+        let wrong = || {
+            Error::new(Class::ARG, format_args!("{offset} from etype {from} is before the file's beginning"))
+        };
+        from.checked_add(offset).filter(|to| *to >= 0).ok_or_else(wrong)
+    }
+
+    /// The first etype of the view that lies behind the end of the file.
+    pub(super) fn end(&self) -> Result<i64> {
+        let (view, size) = (self.view(), self.0.disk.size()?);
+        Ok(view.bytes_before(size).div_ceil(view.unit()) as i64)
+    }
+
+    /// Moves the individual pointer.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for a place before the beginning; [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
+    pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
+        self.check_open()?;
+        self.check_random()?;
+        let to = self.sought(offset, whence, || Ok(self.with(|state| state.position)))?;
+        self.with(|state| state.position = to);
+        Ok(())
+    }
+
+    /// Moves the shared pointer. Collective.
+    ///
+    /// # Errors
+    /// As [`File::seek`], at all.
+    pub fn seek_shared(&self, offset: i64, whence: Whence) -> Result<()> {
+        self.check_open()?;
+        // Whatever used it before has been done by all.
+        self.barrier()?;
+        self.by_first(|| {
+            let to = self.sought(offset, whence, || self.0.pointer.get())?;
+            self.0.pointer.set(to)
+        })
+    }
+}
+
+/// Has all members hear whether one of them has failed: that one gets its own error, others one of its class.
+pub(super) fn agreed<T>(comm: &Comm, done: Result<T>) -> Result<T> {
+    let class = done.as_ref().err().map_or(Class::SUCCESS, |error| error.class);
+    let classes = comm.talk()?.told_by_all(comm.rank(), &class.0.to_le_bytes())?;
+    let done = done?;
+    let classes = classes.chunks_exact(4).map(|four| four.try_into().map_or(0, i32::from_le_bytes));
+    match (0..).zip(classes).find(|(_, class)| *class != Class::SUCCESS.0) {
+        None => Ok(done),
+        Some((rank, class)) => {
+            Err(Error::new(Class(class), format_args!("rank {rank} of the file has failed")))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How files are opened, closed and deleted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use host::Lock;
+
+use crate::comm::communicator::Comm;
+use crate::errhandler::Errhandler;
+use crate::error::{Class, Error, Result};
+use crate::info::Info;
+use crate::io::disk::{Disk, delete};
+use crate::io::hints::Hints;
+use crate::io::mode::FileMode;
+use crate::io::object::{File, Inner, State, agreed, bytes};
+use crate::io::place::Whence;
+use crate::io::pointer::Pointer;
+
+impl File {
+    /// Opens a file together with all members of a communicator (`MPI_File_open`). Collective.
+    ///
+    /// # Errors
+    /// [`Class::COMM`] for an intercommunicator; [`Class::NOT_SAME`] for members that pass different modes; the file system's, at all;
+    /// [`Class::PROC_ABORTED`].
+    pub fn open(
+        comm: &Comm,
+        path: &Path,
+        mode: FileMode,
+        info: &Info,
+        errhandler: Errhandler,
+    ) -> Result<Self> {
+        if comm.is_inter() {
+            return Err(Error::new(Class::COMM, "a file is opened by an intracommunicator"));
+        }
+        let comm = comm.copy(Some(comm.agree()?))?;
+        let modes = comm.talk()?.told_by_all(comm.rank(), &mode.number().to_le_bytes())?;
+        if modes.chunks_exact(4).any(|four| four != mode.number().to_le_bytes()) {
+            return Err(Error::new(
+                Class::NOT_SAME,
+                "amode: the members of the communicator pass different ones",
+            ));
+        }
+        let disk = open_by_all(&comm, path, mode)?;
+        let mut hints = Hints::default();
+        hints.learn(info);
+        let inner = Inner {
+            id: comm.core().next_id(),
+            mode,
+            disk,
+            pointer: Pointer::new(&comm)?,
+            turn: Lock::default(),
+            state: Lock::new(State::new(bytes()?, hints, errhandler)),
+            is_closed: AtomicBool::new(false),
+            comm,
+        };
+        let file = Self(Arc::new(inner));
+        if mode.has(FileMode::APPEND) {
+            let end = file.end()?;
+            file.with(|state| state.position = end);
+            file.seek_shared(0, Whence::End)?;
+        }
+        Ok(file)
+    }
+
+    /// Closes it (`MPI_File_close`). Collective.
+    ///
+    /// # Errors
+    /// The file system's when it is to be deleted; [`Class::IO`] while a split operation has not ended; [`Class::PROC_ABORTED`].
+    pub fn close(&self) -> Result<()> {
+        self.check_open()?;
+        if self.with(|state| state.split.is_some()) {
+            return Err(Error::new(Class::IO, "a split collective operation has begun and not ended"));
+        }
+        // Everybody has done what he does with it.
+        self.barrier()?;
+        self.0.is_closed.store(true, Ordering::Relaxed);
+        let freed = self.0.pointer.free();
+        let is_deleted = self.0.mode.has(FileMode::DELETE_ON_CLOSE) && self.0.comm.rank() == 0;
+        let done = if is_deleted { delete(self.0.disk.path()) } else { Ok(()) };
+        agreed(&self.0.comm, freed.and(done))?;
+        self.0.comm.free()
+    }
+
+    /// Deletes a file (`MPI_File_delete`).
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn delete(path: &Path) -> Result<()> {
+        delete(path)
+    }
+}
+
+/// The first makes it, and the others open what is there then.
+fn open_by_all(comm: &Comm, path: &Path, mode: FileMode) -> Result<Disk> {
+    let is_first = comm.rank() == 0;
+    let first = agreed(comm, if is_first { Disk::open(path, mode).map(Some) } else { Ok(None) })?;
+    let others = mode.without(FileMode::CREATE).without(FileMode::EXCL);
+    let disk = match first {
+        Some(disk) => Ok(disk),
+        None => Disk::open(path, others),
+    };
+    let is_made = is_first && mode.has(FileMode::CREATE) && mode.has(FileMode::EXCL);
+    agreed(comm, disk).inspect_err(|_| {
+        if is_made {
+            // What nobody can use is not left behind; why it failed counts for more than whether this does.
+            let _ = delete(path);
+        }
+    })
+}

@@ -1,0 +1,52 @@
+//! [`Pointer`]: the pointer that all who have a file open share: a word in a window at the first of them.
+
+use datatypes::{Basic, Datatype, Op, Operator};
+
+use crate::comm::communicator::Comm;
+use crate::error::Result;
+use crate::info::Info;
+use crate::memory::Buffer;
+use crate::rma::{Assert, At, Window};
+
+/// A number of etypes that all members of a communicator know and change.
+#[derive(Debug)]
+pub(crate) struct Pointer(Window);
+
+impl Pointer {
+    /// One that is 0. Collective.
+    pub(crate) fn new(comm: &Comm) -> Result<Self> {
+        let word = size_of::<i64>() as i64;
+        let window = Window::allocate(comm, if comm.rank() == 0 { word } else { 0 }, 1, Info::default())?;
+        window.lock_all(Assert::NOCHECK)?;
+        Ok(Self(window))
+    }
+
+    /// Changes it, and says what it was before.
+    fn change(&self, by: i64, operator: Operator) -> Result<i64> {
+        let datatype = || Datatype::from(Basic::Int64);
+        let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
+        value.store(&by.to_ne_bytes());
+        let at = At { rank: 0, displacement: 0, count: 1, datatype: datatype() };
+        self.0.get_accumulate(&value, &before, &at, &Op::Predefined(operator))?;
+        self.0.flush(0)?;
+        Ok(before.to_vec().try_into().map_or(0, i64::from_ne_bytes))
+    }
+
+    pub(crate) fn get(&self) -> Result<i64> {
+        self.change(0, Operator::NoOp)
+    }
+
+    /// Goes on by so many etypes; where it was.
+    pub(crate) fn add(&self, etypes: i64) -> Result<i64> {
+        self.change(etypes, Operator::Sum)
+    }
+
+    pub(crate) fn set(&self, etypes: i64) -> Result<()> {
+        self.change(etypes, Operator::Replace).map(drop)
+    }
+
+    /// Gives it up. Collective.
+    pub(crate) fn free(&self) -> Result<()> {
+        self.0.unlock_all().and(self.0.free())
+    }
+}

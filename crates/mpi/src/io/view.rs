@@ -1,0 +1,360 @@
+//! [`View`]: which bytes of a file a process sees, and in what order. No input or output.
+
+use datatypes::{Cursor, Datatype};
+
+use crate::error::{Class, Error, Result};
+use crate::io::representation::Representation;
+
+/// A run of bytes in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Piece {
+    /// The first byte behind it.
+    pub(crate) fn end(self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// What a process sees of a file: the data of one filetype behind the other, from a displacement on, in steps of an etype.
+#[derive(Clone, Debug)]
+pub struct View {
+    displacement: u64,
+    etype: Datatype,
+    filetype: Datatype,
+    representation: Representation,
+    /// Bytes of an etype in the file.
+    unit: u64,
+    tile: Tile,
+}
+
+/// One filetype as it lies in the file.
+#[derive(Clone, Debug)]
+enum Tile {
+    /// All bytes from this one on are seen.
+    Dense { first: u64 },
+    /// `bytes` of every `extent`, from `first` to `end`. If that is more than the extent, the next one begins before this one has ended.
+    Gaps { start: Cursor, bytes: u64, extent: u64, first: u64, end: u64 },
+}
+
+fn wrong(text: impl std::fmt::Display) -> Error {
+    Error::new(Class::ARG, text)
+}
+
+impl View {
+    /// A view from byte `displacement` on.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for a negative displacement, for a filetype that does not consist of whole etypes, and for one whose data have
+    /// negative or descending displacements; [`Class::TYPE`] for types that are not committed; [`Class::CONVERSION`].
+    pub fn new(
+        displacement: i64,
+        etype: Datatype,
+        filetype: Datatype,
+        representation: Representation,
+    ) -> Result<Self> {
+        let displacement = u64::try_from(displacement)
+            .map_err(|_| wrong(format_args!("a displacement of {displacement} is negative")))?;
+        if !etype.is_committed() || !filetype.is_committed() {
+            return Err(Error::new(Class::TYPE, "a datatype of the view is not committed"));
+        }
+        let unit = representation.in_file(&etype)?.size() as u64;
+        let layout = representation.in_file(&filetype)?;
+        if unit == 0 || layout.size() == 0 || !(layout.size() as u64).is_multiple_of(unit) {
+            let text = format!("a filetype of {} bytes does not consist of etypes of {unit}", layout.size());
+            return Err(wrong(text));
+        }
+        let tile = Tile::of(&layout)?;
+        Ok(Self { displacement, etype, filetype, representation, unit, tile })
+    }
+
+    /// Where it begins.
+    pub fn displacement(&self) -> i64 {
+        self.displacement as i64
+    }
+
+    /// In what steps offsets count.
+    pub fn etype(&self) -> &Datatype {
+        &self.etype
+    }
+
+    /// What is repeated.
+    pub fn filetype(&self) -> &Datatype {
+        &self.filetype
+    }
+
+    /// The form of the data in the file.
+    pub fn representation(&self) -> &Representation {
+        &self.representation
+    }
+
+    /// Bytes of an etype in the file.
+    pub(crate) fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// The byte of the file that is the first of the etype with this number.
+    ///
+    /// # Errors
+    /// As [`View::bytes_of`] and [`View::check`].
+    pub(crate) fn byte_of(&self, etypes: i64) -> Result<u64> {
+        let from = self.bytes_of(etypes)?;
+        self.check(from, 1)?;
+        Ok(self.pieces(from, 1).next().map_or(self.displacement, |piece| piece.offset))
+    }
+
+    /// Bytes of the view before the etype with this number.
+    pub(crate) fn bytes_of(&self, etypes: i64) -> Result<u64> {
+        let number =
+            u64::try_from(etypes).map_err(|_| wrong(format_args!("an offset of {etypes} is negative")))?;
+        number.checked_mul(self.unit).ok_or_else(|| wrong(format_args!("no file has an etype {etypes}")))
+    }
+
+    /// Whether so many bytes of the view, from one on, lie where a file can have them, each behind the one before.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] unless they do.
+    pub(crate) fn check(&self, from: u64, len: u64) -> Result<()> {
+        let beyond = || wrong(format_args!("{len} bytes from {from} of the view on are beyond any file"));
+        let end = from.checked_add(len).ok_or_else(beyond)?;
+        let end = match &self.tile {
+            Tile::Dense { first } => end.checked_add(*first),
+            Tile::Gaps { bytes, extent, first, end: of_tile, .. } => {
+                let last = end.saturating_sub(1) / bytes;
+                if first + extent < *of_tile && from / bytes < last {
+                    let text = format!("a filetype of {extent} bytes, whose data span {}", of_tile - first);
+                    return Err(wrong(format_args!("{text}, is read and written once in an access")));
+                }
+                last.checked_mul(*extent).and_then(|base| base.checked_add(*of_tile))
+            }
+        };
+        let end = end.and_then(|end| end.checked_add(self.displacement));
+        end.filter(|end| i64::try_from(*end).is_ok()).map(drop).ok_or_else(beyond)
+    }
+
+    /// Where so many bytes of the view lie, from one on, as far as [`View::check`] allows; merged, and ascending.
+    pub(crate) fn pieces(&self, from: u64, len: u64) -> Pieces {
+        match &self.tile {
+            Tile::Dense { first } => {
+                let offset = self.displacement + first + from;
+                Pieces { tiles: None, left: 0, open: (len > 0).then_some(Piece { offset, len }) }
+            }
+            Tile::Gaps { start, bytes, extent, .. } => {
+                let mut cursor = start.clone();
+                cursor.seek(from % bytes);
+                let base = self.displacement + from / bytes * extent;
+                let mut pieces =
+                    Pieces { tiles: Some(Tiles { cursor, base, extent: *extent }), left: len, open: None };
+                pieces.open = pieces.run();
+                pieces
+            }
+        }
+    }
+
+    /// How many bytes of the view lie before a byte of the file.
+    pub(crate) fn bytes_before(&self, end: u64) -> u64 {
+        let rest = end.saturating_sub(self.displacement);
+        match &self.tile {
+            Tile::Dense { first } => rest.saturating_sub(*first),
+            Tile::Gaps { start, bytes, extent, end, .. } => {
+                let whole = rest.checked_sub(*end).map_or(0, |behind| behind / extent + 1);
+                // The last whole one may end before its extent does.
+                let rest = rest.saturating_sub(whole * extent);
+                let (mut cursor, mut partly) = (start.clone(), 0);
+                while let Some(run) = cursor.next_run(u64::MAX) {
+                    partly += run.length.min(rest.saturating_sub(run.offset as u64));
+                }
+                whole * bytes + partly
+            }
+        }
+    }
+}
+
+impl Tile {
+    fn of(layout: &Datatype) -> Result<Self> {
+        let extent = u64::try_from(layout.extent()).map_err(|_| wrong("a filetype's extent is negative"))?;
+        let start = layout.cursor(1).map_err(|error| wrong(error.text))?;
+        let (mut runs, mut first, mut end) = (start.clone(), None, 0);
+        while let Some(run) = runs.next_run(u64::MAX) {
+            if run.offset < end {
+                return Err(wrong("displacements in a filetype must be neither negative nor descending"));
+            }
+            first = first.or(Some(run.offset as u64));
+            end = run.offset + run.length as i64;
+        }
+        let (first, end, bytes) = (first.unwrap_or(0), end as u64, start.total());
+        if extent == 0 {
+            return Err(wrong("a filetype's extent is 0"));
+        }
+        let is_dense = bytes == extent && bytes == end - first;
+        Ok(if is_dense { Self::Dense { first } } else { Self::Gaps { start, bytes, extent, first, end } })
+    }
+}
+
+/// Where bytes of a view lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Pieces {
+    tiles: Option<Tiles>,
+    /// Bytes that are not in `open` yet.
+    left: u64,
+    /// What the next run may belong to.
+    open: Option<Piece>,
+}
+
+#[derive(Clone, Debug)]
+struct Tiles {
+    cursor: Cursor,
+    /// What the runs of this filetype count from.
+    base: u64,
+    extent: u64,
+}
+
+impl Pieces {
+    fn run(&mut self) -> Option<Piece> {
+        let tiles = self.tiles.as_mut().filter(|_| self.left > 0)?;
+        if tiles.cursor.remaining() == 0 {
+            tiles.cursor.seek(0);
+            tiles.base += tiles.extent;
+        }
+        let run = tiles.cursor.next_run(self.left)?;
+        self.left -= run.length;
+        Some(Piece { offset: tiles.base + run.offset as u64, len: run.length })
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let mut whole = self.open.take()?;
+        while let Some(run) = self.run() {
+            if run.offset != whole.end() {
+                self.open = Some(run);
+                break;
+            }
+            whole.len += run.len;
+        }
+        Some(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatypes::{Basic, Order};
+    use proptest::prelude::*;
+
+    fn view(displacement: i64, etype: Basic, filetype: Datatype) -> Result<View> {
+        filetype.commit();
+        View::new(displacement, etype.into(), filetype, Representation::Native)
+    }
+
+    /// Goal: pieces, offsets and ends are what a list of all bytes says. Method: the list is made by walking the filetype's runs as
+    /// often as is needed, one byte at a time.
+    fn hold_to_bytes(displacement: i64, blocks: &[(i64, i64)], tail: i64, from: u64, len: u64) {
+        let (mut at, mut lengths, mut places) = (0, Vec::new(), Vec::new());
+        for (gap, length) in blocks {
+            places.push(4 * (at + gap));
+            lengths.push(*length);
+            at += gap + length;
+        }
+        let blocks = Datatype::hindexed(&lengths, &places, &Basic::Int.into()).expect("a type");
+        let filetype = Datatype::resized(&blocks, 0, 4 * (at + tail)).expect("a type");
+        let mut tile = vec![false; 4 * (at + tail) as usize];
+        for (place, length) in places.iter().zip(&lengths) {
+            tile[*place as usize..(place + 4 * length) as usize].fill(true);
+        }
+        let seen = |n: usize| tile[n % tile.len()];
+        let all: Vec<u64> =
+            (0..).filter(|n| seen(*n)).take((from + len) as usize + 1).map(|n| n as u64).collect();
+        let view = view(displacement, Basic::Int, filetype).expect("ascending");
+        let (start, want) = (displacement as u64, &all[from as usize..(from + len) as usize]);
+        let pieces: Vec<Piece> = view.pieces(from, len).collect();
+        let bytes: Vec<u64> = pieces.iter().flat_map(|piece| piece.offset..piece.end()).collect();
+        assert_eq!(bytes, want.iter().map(|byte| byte + start).collect::<Vec<_>>());
+        assert!(pieces.windows(2).all(|two| two[0].end() < two[1].offset), "merged: {pieces:?}");
+        for n in (0..all.len()).step_by(4) {
+            assert_eq!(view.byte_of(n as i64 / 4), Ok(all[n] + start));
+        }
+        for end in 0..all[all.len() - 1] {
+            let before = all.iter().take_while(|byte| **byte < end).count() as u64;
+            assert_eq!(view.bytes_before(start + end), before, "before {end}");
+        }
+        assert_eq!(view.bytes_before(start / 2), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn views_are_what_a_list_of_bytes_says(
+            displacement in 0_i64..9,
+            blocks in prop::collection::vec((0_i64..3, 1_i64..4), 1..5),
+            tail in 0_i64..3,
+            from in 0_u64..70,
+            len in 0_u64..90,
+        ) {
+            hold_to_bytes(displacement, &blocks, tail, from, len);
+        }
+    }
+
+    #[test]
+    fn wrong_views_are_refused() {
+        let int = || Datatype::from(Basic::Int);
+        let class = |view: Result<View>| view.map(drop).map_err(|error| error.class);
+        assert_eq!(class(view(-1, Basic::Int, int())), Err(Class::ARG));
+        assert_eq!(class(view(0, Basic::Double, int())), Err(Class::ARG));
+        let hindexed =
+            |places: &[i64]| Datatype::hindexed(&vec![1; places.len()], places, &int()).expect("a type");
+        assert_eq!(class(view(0, Basic::Int, hindexed(&[8, 0]))), Err(Class::ARG), "descending");
+        assert_eq!(class(view(0, Basic::Int, hindexed(&[-4]))), Err(Class::ARG), "negative");
+        assert_eq!(class(view(0, Basic::Int, hindexed(&[]))), Err(Class::ARG), "no data");
+        let none = Datatype::resized(&hindexed(&[0, 8]), 0, 0).expect("a type");
+        assert_eq!(class(view(0, Basic::Int, none)), Err(Class::ARG), "no extent");
+        let raw = Datatype::contiguous(2, &int()).expect("a type");
+        assert_eq!(class(View::new(0, int(), raw, Representation::Native)), Err(Class::TYPE));
+    }
+
+    #[test]
+    fn a_view_ends_where_files_do() {
+        let far = view(i64::MAX - 8, Basic::Int, Basic::Int.into()).expect("in a file");
+        assert!(far.check(0, 8).is_ok() && far.check(4, 4).is_ok());
+        assert_eq!(far.check(4, 5).map_err(|error| error.class), Err(Class::ARG));
+        assert_eq!(far.byte_of(2).map_err(|error| error.class), Err(Class::ARG));
+        assert_eq!(far.byte_of(-1).map_err(|error| error.class), Err(Class::ARG));
+        let gaps = Datatype::resized(&Basic::Int.into(), 0, 1 << 60).expect("a type");
+        let gaps = view(0, Basic::Int, gaps).expect("in a file");
+        assert!(gaps.check(0, 32).is_ok() && gaps.check(0, 33).is_err() && gaps.check(u64::MAX, 1).is_err());
+    }
+
+    /// Goal: a filetype whose bounds leave out some of its data is seen, one at a time. Method: as PnetCDF's first rank sees a file, its
+    /// header and a part of an array behind it, whose bounds alone are set, so that they are the whole's.
+    #[test]
+    fn bounds_may_leave_out_data() {
+        let part =
+            Datatype::subarray(&[2, 4], &[2, 1], &[0, 3], Order::C, &Basic::Int.into()).expect("a type");
+        let both = Datatype::structure(&[16, 1], &[0, 64], &[Basic::Byte.into(), part]).expect("a type");
+        assert_eq!(
+            (both.lb(), both.extent()),
+            (64, 32),
+            "so that the second begins before the first has ended"
+        );
+        let view = view(0, Basic::Byte, both).expect("ascending");
+        let pieces =
+            |from, len| view.pieces(from, len).map(|piece| (piece.offset, piece.len)).collect::<Vec<_>>();
+        assert_eq!(pieces(0, 24), [(0, 16), (76, 4), (92, 4)]);
+        assert_eq!(pieces(18, 4), [(78, 2), (92, 2)]);
+        assert_eq!(pieces(24, 17), [(32, 16), (108, 1)]);
+        assert!(view.check(0, 24).is_ok() && view.check(24, 24).is_ok() && view.check(24, 0).is_ok());
+        assert_eq!(view.check(23, 2).map_err(|error| error.class), Err(Class::ARG));
+        assert_eq!([0, 16, 78, 96].map(|end| view.bytes_before(end)), [0, 16, 18, 40]);
+    }
+
+    #[test]
+    fn data_with_gaps_may_be_as_long_as_the_extent() {
+        let places = Datatype::hindexed(&[1, 1], &[0, 8], &Basic::Int.into()).expect("a type");
+        let view = view(0, Basic::Int, Datatype::resized(&places, 0, 8).expect("a type")).expect("ascending");
+        assert_eq!(view.pieces(0, 8).map(|piece| piece.offset).collect::<Vec<_>>(), [0, 8]);
+    }
+}

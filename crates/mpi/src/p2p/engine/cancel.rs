@@ -1,0 +1,75 @@
+//! Cancelling: a receive that no message has matched ends at once, and a send when its receiver has given the message back. What has been
+//! matched completes, as does what needs nobody to match it.
+
+use host::SlotKey;
+
+use super::Engine;
+use crate::p2p::operation::{Answer, Body, Work};
+use crate::p2p::wire::Message;
+use crate::peers::connection::Payload;
+use crate::status::Status;
+
+impl Engine {
+    /// Cancels an operation, if it can be; it ends in either case.
+    pub(crate) fn cancel(&mut self, key: SlotKey) {
+        let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
+            Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
+            Some(Work::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
+            Some(Work::Send { to, answered: true, .. }) => {
+                let to = *to;
+                return self.withdraw(to, key);
+            }
+            Some(Work::Portals(name)) => {
+                let name = *name;
+                self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
+            }
+            _ => false,
+        };
+        if is_cancelled {
+            self.end(key, cancelled());
+        }
+    }
+
+    /// Takes back what this process has sent to itself; whether no receive has matched it.
+    fn take_from_self(&mut self, key: SlotKey) -> bool {
+        let is_it =
+            |body: &Body| matches!(body, Body::Here { answer: Some(Answer::Own(of)), .. } if *of == key);
+        self.matching.withdraw(self.rank, is_it).is_some()
+    }
+
+    /// Asks the receiver of a message to give it back.
+    fn withdraw(&mut self, to: u32, key: SlotKey) {
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        if !std::mem::replace(&mut operation.withdrawing, true) {
+            // A send to who is lost ends by that.
+            drop(self.transport.send(to, Message::Withdraw { id: key.number() }, Payload::None, None));
+        }
+    }
+
+    /// A peer wants a message back. Where a receive has matched it, the peer is told of that instead.
+    pub(super) fn give_back(&mut self, to: u32, id: u64) {
+        let is_it = |body: &Body| match body {
+            Body::Here { answer: Some(Answer::Peer(of)), .. } => *of == id,
+            Body::There(there) => there.id == id,
+            _ => false,
+        };
+        let Some(body) = self.matching.withdraw(to, is_it) else { return };
+        if let Body::There(there) = body {
+            self.parts.give_up(to, there.id);
+        }
+        // Who is lost need not be told.
+        drop(self.transport.send(to, Message::Withdrawn { id }, Payload::None, None));
+    }
+
+    /// A peer has given a message back, if it was asked to.
+    pub(super) fn given_back(&mut self, from: u32, key: SlotKey) {
+        let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
+        if is_asked && self.awaits(key, from) {
+            self.end(key, cancelled());
+        }
+    }
+}
+
+fn cancelled() -> Status {
+    Status { cancelled: true, ..Status::empty() }
+}

@@ -1,0 +1,120 @@
+//! Long messages that sender and receiver copy piece by piece, each what the other has not begun.
+
+use host::SlotKey;
+use verbs::Buf;
+
+use super::Engine;
+use crate::error::Result;
+use crate::p2p::operation::{Helping, Operation, Work};
+use crate::p2p::shm_copy::{Copying, Share};
+use crate::p2p::wire::{Exposed, Message};
+use crate::peers::connection::Payload;
+
+impl Engine {
+    /// Begins to copy messages of a process that both copy, for as long as there are words for them: to read one alone instead would
+    /// take longer than to wait for those before it.
+    pub(super) fn share_on(&mut self, from: u32) {
+        while let Some((key, share)) = self.transport.next_share(from) {
+            let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
+                self.transport.end_share(from, &share);
+                continue;
+            };
+            let id = reading.there.id;
+            let rkey = reading.reach.remote(reading.addr).rkey;
+            let into = Exposed { addr: reading.addr, rkey, length: share.length };
+            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.there.at));
+            reading.left = share.pieces();
+            let (place, turn) = (share.place, share.turn);
+            let message = Message::Share { id, key: key.number(), at: into, place, turn };
+            // An error is a loss, of which an event tells.
+            if self.transport.send(from, message, Payload::None, None).is_ok() {
+                drop(self.copy_on(key));
+            }
+        }
+    }
+
+    /// Goes on with a message that both copy, at the receiver.
+    pub(super) fn copy_on(&mut self, key: SlotKey) -> Result<()> {
+        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+            && let Some(copying) = &reading.copying
+        {
+            let (begun, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
+            reading.under_way += u64::from(begun);
+            if is_stalled {
+                self.stall(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies pieces of a message of this process's, as its receiver invites it to.
+    pub(super) fn help(&mut self, to: u32, id: SlotKey, key: u64, share: Share, at: Exposed) {
+        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let staged = sending.staging.as_ref().map(Buf::addr);
+        let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
+        let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
+        if sending.helping.is_some() {
+            // A receiver invites once.
+            return;
+        }
+        let copying = Copying::new(share, false, local, &sending.reach, at);
+        sending.helping = Some(Helping { copying, key, under_way: 0, copied: 0 });
+        self.help_on(id);
+    }
+
+    fn stall(&mut self, key: SlotKey) {
+        if !self.stalled.contains(&key) {
+            self.stalled.push(key);
+        }
+    }
+
+    /// Goes on with all messages that waited for room in a send queue, as there is some.
+    pub(super) fn resume(&mut self) {
+        for key in std::mem::take(&mut self.stalled) {
+            // An error is a loss, of which an event tells.
+            drop(self.copy_on(key));
+            self.help_on(key);
+        }
+    }
+
+    /// Goes on with a message that both copy, at the sender.
+    pub(super) fn help_on(&mut self, id: SlotKey) {
+        let Some(Operation { work: Work::Send { to, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let (to, Some(helping)) = (*to, &mut sending.helping) else { return };
+        // Who is lost need not be helped.
+        let (begun, is_stalled) = self.transport.copy(to, &helping.copying, id).unwrap_or_default();
+        helping.under_way += begun;
+        if is_stalled {
+            return self.stall(id);
+        }
+        if helping.under_way > 0 {
+            return;
+        }
+        let (key, pieces) = (helping.key, helping.copied);
+        sending.helping = None;
+        if pieces > 0 {
+            drop(self.transport.send(to, Message::Copied { key, pieces }, Payload::None, None));
+        }
+    }
+
+    /// The sender has copied pieces of a message that both copy.
+    pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
+        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+            && reading.envelope.source == from
+            && reading.copying.is_some()
+        {
+            reading.left = reading.left.saturating_sub(pieces.into());
+            if reading.is_whole() {
+                self.finish_reading(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Receives, probes, and what comes for them: which message meets which receive, and what is kept until one is posted.
+
+use std::ops::ControlFlow;
+
+use host::{SlotKey, Step};
+
+use super::{Begun, Engine};
+use crate::comm::group::Group;
+use crate::error::Result;
+use crate::memory::{Buffer, Piece};
+use crate::p2p::matching::{Envelope, Match, Wanted};
+use crate::p2p::operation::{Answer, Body, Brought, Names, Operation, Plain, Receive, Work, envelope_status};
+use crate::p2p::over_portals::Started;
+use crate::p2p::wire::Message;
+use crate::peers::connection::{Next, Payload, Short, Taken};
+use crate::peers::transport::STORED_MAX;
+use crate::status::Status;
+use crate::tool::Happening;
+
+/// Of so many of them one makes progress first.
+const HASTE_MAX: u32 = 256;
+
+/// Looks in a row for what a process may have stored by Portals, which takes more to ask.
+const PORTALS_LOOKS: u32 = 4;
+
+/// What [`Engine::receive_stored`] finds.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// The message, which the receive has got.
+    Received(Status),
+    /// Nothing from the source so far, whose connection this is, if it is not over Portals.
+    Nothing(Option<usize>),
+    /// Its message may come another way.
+    Unknown,
+}
+
+/// A message that was taken out of the order for one receive (`MPI_Mprobe`).
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    envelope: Envelope,
+    body: Body,
+    names: Group,
+}
+
+impl Engine {
+    /// Takes the message for a receive that has not begun, from a process, if nothing waits in its context and that is the next one
+    /// that the process has stored; looks for it `looks` times. Its tag and its length, or nothing, and then nothing has happened.
+    #[inline]
+    pub(crate) fn take_piece(
+        &mut self,
+        from: u32,
+        wanted: &Match,
+        into: Piece,
+        looks: u32,
+    ) -> Option<(i32, usize)> {
+        let stored = self.transport.stored_by(from);
+        if (stored.is_none() && self.portals.is_none()) || !self.matching.is_idle(wanted.context) {
+            return None;
+        }
+        self.hasty = self.hasty.wrapping_add(1);
+        if self.hasty.is_multiple_of(HASTE_MAX) {
+            // A program that is never kept waiting goes on with what else is under way, too.
+            self.progress(true);
+            return None;
+        }
+        if let Some(portals) = self.portals(wanted.context) {
+            let wanted = Wanted { context: wanted.context, source: Some(from), tag: wanted.tag };
+            return portals.take_piece(&wanted, into, looks);
+        }
+        let number = stored?;
+        for _ in 0..looks {
+            match self.transport.take_piece(number, wanted, into) {
+                Taken::Nothing => {}
+                Taken::Message { tag, len } => return Some((tag, len)),
+                Taken::Unknown => return None,
+            }
+        }
+        None
+    }
+
+    /// Begins a receive.
+    #[inline(always)] // it is put together where it waits, and not copied
+    pub(crate) fn receive(&mut self, receive: Receive) -> Begun {
+        self.host.charge_step(Step::Call, 1);
+        self.host.charge_step(Step::Request, 1);
+        let wanted = receive.wanted;
+        if self.portals.is_some() || self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+            return self.receive_early(receive);
+        }
+        self.await_message(receive)
+    }
+
+    /// Begins a receive of bytes in one piece, where nothing waits for it; nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<SlotKey> {
+        if self.portals.is_some() || self.lost(&wanted).is_some() {
+            return None;
+        }
+        let receives = self.matching.receives(wanted.context)?;
+        let key = self.operations.insert_with(|| Operation::of(Work::Plain(plain), comm));
+        receives.push_back((wanted, key));
+        Some(key)
+    }
+
+    /// Begins a receive whose message may be here, or can come no more.
+    fn receive_early(&mut self, receive: Receive) -> Begun {
+        if let Some(portals) = self.portals(receive.wanted.context) {
+            let started = portals.receive(receive);
+            return self.received_by_portals(started);
+        }
+        if let Some((envelope, body)) = self.matching.receive(&receive.wanted) {
+            return self.receive_kept(receive, envelope, body);
+        }
+        match self.lost(&receive.wanted) {
+            Some(error) => Begun::Over(Status::failed(error)),
+            None => self.await_message(receive),
+        }
+    }
+
+    /// How a receive over Portals has begun: what failed is its status.
+    fn received_by_portals(&mut self, started: Result<Started>) -> Begun {
+        if let Ok(Started::Over(status)) = started {
+            self.end_of_portals();
+            return Begun::Over(status);
+        }
+        self.begun_by_portals(started).unwrap_or_else(|error| Begun::Over(Status::failed(error)))
+    }
+
+    #[inline(always)]
+    fn await_message(&mut self, receive: Receive) -> Begun {
+        let wanted = receive.wanted;
+        let work = match receive.plain() {
+            Some(plain) => Work::Plain(plain),
+            None => Work::Receive(Box::new(receive)),
+        };
+        let key = self.operations.insert(Operation::new(work));
+        self.matching.post(wanted, key);
+        Begun::Under(key)
+    }
+
+    /// Takes the message for a receive that has not begun, as [`Engine::receive_stored`], and looks for it `looks` times.
+    #[inline]
+    pub(crate) fn await_stored(&mut self, receive: &Receive, looks: u32) -> Option<Status> {
+        if let Some(portals) = self.portals(receive.wanted.context) {
+            return portals.receive_stored(receive, looks).break_value().flatten();
+        }
+        let mut left = looks;
+        loop {
+            let number = match self.receive_stored(receive) {
+                Stored::Received(status) => return Some(status),
+                Stored::Nothing(number) => number?,
+                Stored::Unknown => return None,
+            };
+            while !self.transport.has_stored(number) {
+                left = left.checked_sub(1)?;
+            }
+        }
+    }
+
+    /// Takes the message for a receive that has not begun, if nothing waits in its context and that is the next one that its source
+    /// has stored; what the source has stored before goes the usual way. Nothing else makes progress.
+    #[inline]
+    pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
+        let wanted = &receive.wanted;
+        if let Some(portals) = self.portals(wanted.context) {
+            return match portals.receive_stored(receive, PORTALS_LOOKS) {
+                ControlFlow::Break(Some(status)) => Stored::Received(status),
+                ControlFlow::Break(None) => Stored::Unknown,
+                ControlFlow::Continue(()) => Stored::Nothing(None),
+            };
+        }
+        let Some(number) = wanted.source.and_then(|source| self.transport.stored_by(source)) else {
+            return Stored::Unknown;
+        };
+        while self.matching.is_idle(wanted.context) {
+            match self.transport.next(number) {
+                Next::Short(short) => {
+                    let (source, buf) = self.transport.origin(number, &short);
+                    let envelope = Envelope { source, label: short.label };
+                    if short.label.context == wanted.context && wanted.takes(&envelope) {
+                        let status = receive.take(&envelope, Brought::Slot(buf, short.at, short.len));
+                        self.transport.pass(number, &short);
+                        return Stored::Received(status);
+                    }
+                    self.received_short(number, &short);
+                }
+                Next::Other if self.received_other(number) => {}
+                Next::Other => return Stored::Unknown,
+                Next::Nothing => return Stored::Nothing(Some(number)),
+            }
+        }
+        Stored::Unknown
+    }
+
+    fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: Body) -> Begun {
+        match body {
+            Body::Here { bytes, answer } => {
+                let status = receive.take(&envelope, Brought::Bytes(&bytes));
+                self.host.charge_copy(status.bytes);
+                self.answer(envelope.source, answer);
+                Begun::Over(status)
+            }
+            Body::There(there) => {
+                let key = self.operations.insert(Operation::new(Work::Receive(Box::new(receive))));
+                self.fetch(key, envelope, there);
+                Begun::Under(key)
+            }
+            Body::Found(found) => match &mut self.portals {
+                Some(portals) => {
+                    let started = portals.receive_found(receive, &found);
+                    self.received_by_portals(started)
+                }
+                None => Begun::Over(receive.status(&envelope, 0)),
+            },
+        }
+    }
+
+    /// What a receive would get.
+    pub(crate) fn probe(&mut self, wanted: &Wanted, names: &Group) -> Option<Status> {
+        if let Some(portals) = self.portals(wanted.context) {
+            let found = portals.probe(wanted);
+            self.end_of_portals();
+            return found.map(|found| envelope_status(&found.envelope, found.len, names));
+        }
+        let (envelope, body) = self.matching.probe(wanted)?;
+        Some(envelope_status(envelope, body.len(), names))
+    }
+
+    /// Takes what a receive would get out of the order.
+    pub(crate) fn claim(&mut self, wanted: &Wanted, names: &Group) -> Option<(Claimed, Status)> {
+        let (envelope, body) = match self.portals(wanted.context) {
+            Some(portals) => {
+                let found = portals.claim(wanted);
+                self.end_of_portals();
+                let found = found?;
+                (found.envelope, Body::Found(found))
+            }
+            None => self.matching.receive(wanted)?,
+        };
+        let status = envelope_status(&envelope, body.len(), names);
+        Some((Claimed { envelope, body, names: names.clone() }, status))
+    }
+
+    /// Receives what was claimed.
+    pub(crate) fn receive_claimed(&mut self, claimed: Claimed, buffer: Buffer) -> Begun {
+        let Claimed { envelope, body, names } = claimed;
+        let label = envelope.label;
+        let wanted = Wanted { context: label.context, source: Some(envelope.source), tag: Some(label.tag) };
+        self.receive_kept(Receive { wanted, buffer, names: Names::Of(names) }, envelope, body)
+    }
+
+    /// Takes what a peer has stored, for as long as the receives that were posted first are plain ones for it: each message is the first
+    /// receive's then.
+    #[inline(never)] // where it has all registers for itself
+    fn take_posted(&mut self, number: usize) {
+        let Self { transport, matching, operations, host, .. } = self;
+        let mut count = 0;
+        transport.take_from(number, |connection| {
+            let (from, mut failed) = (connection.process, None);
+            matching.each_first(|wanted, key| {
+                let Some(Operation { work, free: false, .. }) = operations.get_mut(*key) else {
+                    return false;
+                };
+                let Work::Plain(plain) = work else { return false };
+                if count == STORED_MAX || wanted.source.is_some_and(|source| source != from) {
+                    return false;
+                }
+                let wanted = Match { context: wanted.context, tag: wanted.tag };
+                match connection.take_next(&wanted, plain.into) {
+                    Ok(Taken::Message { tag, len }) => {
+                        host.charge_copy(len as u64);
+                        let status = plain.status(from, tag, len);
+                        // A plain receive holds nothing: nobody need look what to drop.
+                        std::mem::forget(std::mem::replace(work, Work::Over(status)));
+                        count += 1;
+                        true
+                    }
+                    Ok(Taken::Nothing | Taken::Unknown) => false,
+                    Err(error) => {
+                        failed = Some(error);
+                        false
+                    }
+                }
+            });
+            failed.map_or(Ok(()), Err)
+        });
+        if count > 0 {
+            (self.news, self.stirred) = (true, true);
+        }
+    }
+
+    /// Takes what a peer has stored.
+    pub(super) fn take_stored(&mut self, number: usize) {
+        self.take_posted(number);
+        for _ in 0..STORED_MAX {
+            match self.transport.next(number) {
+                Next::Short(short) => self.received_short(number, &short),
+                Next::Other if self.received_other(number) => {}
+                Next::Other | Next::Nothing => return,
+            }
+        }
+    }
+
+    /// Receives the next message, of any kind; false if the connection ended instead.
+    fn received_other(&mut self, number: usize) -> bool {
+        let Some((from, what, place)) = self.transport.next_stored(number) else { return false };
+        self.host.charge_step(Step::Event, 1);
+        self.received(from, &what, place);
+        self.transport.release(place, &what.message);
+        true
+    }
+
+    #[inline(always)]
+    fn received_short(&mut self, number: usize, short: &Short) {
+        let (source, buf) = self.transport.origin(number, short);
+        let envelope = Envelope { source, label: short.label };
+        self.host.charge_copy(short.len as u64);
+        let brought = Brought::Slot(buf, short.at, short.len);
+        if let Some(key) = self.matching.arrive(&envelope) {
+            let status =
+                self.operations.get_mut(key).and_then(|operation| operation.take(&envelope, brought));
+            status.into_iter().for_each(|status| self.end(key, status));
+        } else if let Ok(bytes) = brought.to_vec() {
+            self.keep(envelope, Body::Here { bytes, answer: None });
+        }
+        self.transport.pass(number, short);
+    }
+
+    /// Keeps a message that no receive waits for.
+    pub(super) fn keep(&mut self, envelope: Envelope, body: Body) {
+        if self.watch.is_some() {
+            let (from, tag) = (envelope.source, envelope.label.tag);
+            self.note(Happening::Unexpected { from, tag, bytes: body.len() });
+        }
+        self.matching.keep(envelope, body);
+    }
+
+    /// Gives a receive its data.
+    pub(super) fn take_in(&mut self, key: SlotKey, envelope: &Envelope, data: Brought<'_>) {
+        let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
+        status.into_iter().for_each(|status| self.end(key, status));
+    }
+
+    /// Tells who wants to know that a message was matched.
+    pub(super) fn answer(&mut self, from: u32, answer: Option<Answer>) {
+        match answer {
+            Some(Answer::Peer(id)) => self.tell(from, id, true),
+            Some(Answer::Own(key)) => self.end(key, Status::empty()),
+            None => {}
+        }
+    }
+
+    pub(super) fn tell(&mut self, process: u32, id: u64, ok: bool) {
+        // Who is lost need not be told.
+        drop(self.transport.send(process, Message::Done { id, ok }, Payload::None, None));
+    }
+}

@@ -1,0 +1,445 @@
+//! Tests: a peer that says what the wire lets it say, and lies, and what must not come of it; and what a peer that does not lie says.
+//! Both processes are moved by hand, so that nothing comes between what is said.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use host::SlotKey;
+
+use crate::bootstrap::{Board, Seat};
+use crate::error::Class;
+use crate::memory::Buffer;
+use crate::p2p::engine::Mode;
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::{Exposed, Label, Message};
+use crate::peers::connection::Payload;
+use crate::peers::nic::Port;
+use crate::process::{Config, Process};
+
+const LEN: usize = 1 << 20;
+const LABEL: Label = Label { context: 77, tag: 1 };
+/// Into so many pieces messages of this length are cut.
+const PIECES: u32 = 8;
+
+/// Two processes that are connected by shared memory.
+fn pair() -> [Process; 2] {
+    job()
+}
+
+/// Processes of which the first one is connected to each other one by shared memory.
+fn job<const SIZE: usize>() -> [Process; SIZE] {
+    job_on("shm")
+}
+
+/// As [`job`], by another device.
+fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
+    let (host, board) = (host::real::host(), Board::new(SIZE as u32));
+    let start = |seat: Arc<Seat>| {
+        let device = fabric::open(name, &host).expect("a device");
+        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: name.into() }];
+        let config = Config { ports, node: "here".into(), ..Config::default() };
+        Process::start(&host, &config, seat).expect("a job")
+    };
+    let seats: [_; SIZE] = std::array::from_fn(|rank| board.seat(rank as u32, &host));
+    let all = std::thread::scope(|scope| {
+        seats.map(|seat| scope.spawn(|| start(seat))).map(|process| process.join().expect("started"))
+    });
+    let others = 1..SIZE as u32;
+    others.clone().for_each(|other| all[0].core().with(|e| e.transport.connect(other)).expect("reached"));
+    let is_open = |at: u32, to| all[at as usize].core().with(|e| e.transport.is_open(to));
+    move_until(&all, || others.clone().all(|other| is_open(0, other) && is_open(other, 0)));
+    all
+}
+
+/// Has all go on until there is what is wanted.
+fn move_until(all: &[Process], is_there: impl Fn() -> bool) {
+    let patience = std::time::Instant::now();
+    while !is_there() {
+        all.iter().for_each(Process::progress);
+        assert!(patience.elapsed().as_secs() < 60, "that never comes");
+    }
+}
+
+fn data() -> Vec<u8> {
+    (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// Begins a long send to the other process.
+fn begin_send(process: &Process, buffer: &Buffer) -> SlotKey {
+    begin_send_to(1 - process.world().rank() as u32, process, buffer)
+}
+
+fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> SlotKey {
+    process.core().with(|engine| {
+        let begun = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
+        engine.under(begun)
+    })
+}
+
+/// Begins a receive from the other process.
+fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
+    begin_receive_from(1 - process.world().rank() as u32, process, buffer)
+}
+
+fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey {
+    let wanted = Wanted { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
+    let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from as i32) };
+    process.core().with(|engine| {
+        let begun = engine.receive(receive);
+        engine.under(begun)
+    })
+}
+
+fn say(process: &Process, messages: &[Message]) {
+    let to = 1 - process.world().rank() as u32;
+    process.core().with(|engine| {
+        for message in messages {
+            engine.transport.send(to, *message, Payload::None, None).expect("reached");
+        }
+    });
+}
+
+fn is_over(process: &Process, key: SlotKey) -> bool {
+    process.core().with(|engine| engine.is_over(key))
+}
+
+/// Goal: a receive lasts as long as its own device writes to the memory. Method: the sender says at once that it has copied all pieces,
+/// or more than there are, while the receiver has begun with them.
+#[test]
+fn a_receive_lasts_until_its_own_pieces_are_there() {
+    for pieces in [PIECES, u32::MAX] {
+        let both = pair();
+        let (sent, got) =
+            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        let receive = Receive { wanted, buffer: got.clone(), names: Names::One(1) };
+        let receiving = both[0].core().with(|engine| {
+            let begun = engine.receive(receive);
+            engine.under(begun)
+        });
+        let sending = begin_send(&both[1], &sent);
+        say(&both[1], &[Message::Copied { key: receiving.number(), pieces }]);
+        both[0].progress();
+        assert!(!is_over(&both[0], receiving), "with its pieces under way");
+        move_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
+        assert_eq!(
+            both[0].core().with(|engine| engine.take(receiving)).map(|s| s.class()),
+            Some(Class::SUCCESS)
+        );
+        assert!(got.to_vec() == data());
+    }
+}
+
+/// Goal: a sender copies for one invitation, and its send lasts as long as its own device reads the memory. Method: the receiver invites
+/// it twice, and says in the same breath that it has all.
+#[test]
+fn a_send_lasts_until_its_own_pieces_are_there() {
+    let both = pair();
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let sending = begin_send(&both[0], &sent);
+    let (addr, _) = got.one_piece().expect("one");
+    let (invited, _reach) = both[1].core().with(|engine| {
+        let reach = engine.transport.reach(0, addr, LEN, false).expect("reached");
+        let remote = reach.remote(addr as u64);
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
+        let shares = [5, 6].map(|key| {
+            engine.transport.await_share(0, SlotKey::from_number(key), LEN as u64);
+            (key, engine.transport.next_share(0).expect("a word").1)
+        });
+        let id = sending.number();
+        (shares.map(|(key, s)| Message::Share { id, key, at, place: s.place, turn: s.turn }), reach)
+    });
+    let done = Message::Done { id: sending.number(), ok: true };
+    say(&both[1], &invited);
+    say(&both[1], &[done]);
+    both[0].progress();
+    assert!(!is_over(&both[0], sending), "with its pieces under way");
+    (0..4).for_each(|_| both[0].progress());
+    let said = all_said(&both[1]);
+    let [Message::Request { .. }, Message::Copied { key: 5, pieces: PIECES }] = said[..] else {
+        panic!("the sender has said {said:?}");
+    };
+    assert!(got.to_vec() == data());
+    say(&both[1], &[done]);
+    move_until(&both, || is_over(&both[0], sending));
+}
+
+/// Goal: of a long message that is sent in parts, what its sender or its receiver says wrong means nothing. Method: over iWARP, parts that
+/// are too long or nobody's, and places for more than there is, or for what is no send; behind each, what is right.
+#[test]
+fn lies_about_parts_mean_nothing() {
+    let both = job_on::<2>("iwarp");
+    let say_with = |message, bytes: &[u8]| {
+        let payload = Payload::Own(bytes.to_vec());
+        both[1].core().with(|engine| engine.transport.send(0, message, payload, None)).expect("reached");
+    };
+    let heard = |what: &str| {
+        let flush = Buffer::own(&[0; 20]).expect("memory");
+        let receiving = begin_receive(&both[0], &flush);
+        say_with(Message::Eager { label: LABEL, answer: None }, b"that is all of it ok");
+        move_until(&both, || is_over(&both[0], receiving));
+        assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
+    };
+    let got = Buffer::own(&[0; 8]).expect("memory");
+    let receiving = begin_receive(&both[0], &got);
+    let at = Exposed { addr: 0, rkey: 0, length: 8 };
+    say(&both[1], &[Message::Request { label: LABEL, id: 9, at, brings: 8, waits: false }]);
+    say_with(Message::Part { id: 9 }, &[1; 16]);
+    say_with(Message::Part { id: 10 }, &[1; 8]);
+    heard("wrong parts");
+    assert!(!is_over(&both[0], receiving), "its part has not come");
+    say_with(Message::Part { id: 9 }, b"the part");
+    move_until(&both, || is_over(&both[0], receiving));
+    assert_eq!(got.to_vec(), b"the part");
+
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let begun = |engine: &mut crate::p2p::engine::Engine| {
+        let begun = engine.send_for(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
+        engine.under(begun)
+    };
+    let sending = both[0].core().with(begun);
+    let id = sending.number();
+    let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
+    say(
+        &both[1],
+        &[
+            Message::Clear { id, at: long, place: 0 },
+            Message::Clear { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
+            Message::Clear { id, at: Exposed { length: 0, ..long }, place: 0 },
+        ],
+    );
+    heard("wrong places");
+    assert!(!is_over(&both[0], sending), "nobody has said where to write");
+    let receiving = begin_receive(&both[1], &got);
+    move_until(&both, || is_over(&both[0], sending) && is_over(&both[1], receiving));
+    assert!(got.to_vec() == data());
+}
+
+/// Goal: nothing is given back that was not asked for, and nothing is taken back that is not the peer's. Method: a peer gives back a send
+/// that nobody cancels, and takes back what it has not sent, and what another has.
+#[test]
+fn lies_about_taking_back_mean_nothing() {
+    let all = job::<3>();
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let sending = begin_send_to(1, &all[0], &sent);
+    let others = begin_send_to(0, &all[2], &sent);
+    let tell = |message: Message| {
+        all[1].core().with(|engine| engine.transport.send(0, message, Payload::None, None)).expect("reached");
+    };
+    (0..4).for_each(|_| all.iter().for_each(Process::progress));
+    [sending.number(), sending.number() + 1, u64::MAX]
+        .into_iter()
+        .for_each(|id| tell(Message::Withdrawn { id }));
+    [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::Withdraw { id }));
+    (0..4).for_each(|_| all.iter().for_each(Process::progress));
+    assert!(!is_over(&all[0], sending), "nobody has cancelled it");
+    let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
+    move_until(&all, || is_over(&all[1], receiving[0]) && is_over(&all[0], receiving[1]));
+    move_until(&all, || is_over(&all[0], sending) && is_over(&all[2], others));
+    let how = all[0].core().with(|engine| engine.take(sending)).expect("over");
+    assert!(!how.cancelled && got.to_vec() == data());
+}
+
+/// Goal: in an exchange each reads for itself. Method: what a receiver says that sends as well, and what one says that does not.
+#[test]
+fn who_sends_invites_nobody() {
+    for sends in [true, false] {
+        let both = pair();
+        let (sent, got) =
+            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        if sends {
+            begin_send(&both[0], &sent);
+        }
+        begin_send(&both[1], &sent);
+        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        both[0].core().with(|engine| engine.receive(Receive { wanted, buffer: got, names: Names::One(1) }));
+        (0..4).for_each(|_| both[0].progress());
+        let said = all_said(&both[1]);
+        let expected = match said[..] {
+            [Message::Request { .. }, Message::Done { ok: true, .. }] => sends,
+            [Message::Share { .. }, Message::Done { ok: true, .. }] => !sends,
+            _ => false,
+        };
+        assert!(expected, "a receiver has said {said:?}");
+    }
+}
+
+/// Goal: of many long messages at a time both copy each. Method: more than are copied at once, which all wait when the sender looks.
+#[test]
+fn both_copy_each_of_many() {
+    const MANY: usize = 20;
+    let both = pair();
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let receiving: Vec<SlotKey> = got.iter().map(|got| begin_receive(&both[0], got)).collect();
+    for sent in &sent {
+        begin_send(&both[1], sent);
+    }
+    let mut said = Vec::new();
+    for _ in 0..2 * MANY {
+        both[0].progress();
+        said.extend(all_said(&both[1]));
+    }
+    assert!(
+        receiving.iter().all(|key| is_over(&both[0], *key)) && got.iter().all(|got| got.to_vec() == data())
+    );
+    let invited = said.iter().filter(|message| matches!(message, Message::Share { .. })).count();
+    assert_eq!(invited, MANY);
+}
+
+/// Goal: long messages of one process do not hold up those of another, and a process that is lost while its messages stand in front takes
+/// nothing along but these. Method: two send more than are copied by both at a time; one of them does nothing more, and goes.
+#[test]
+fn messages_of_others_pass_those_of_a_lost_process() {
+    const MANY: usize = 12;
+    let mut all = job::<3>().map(Some);
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> = (0..2 * MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let from = |at: usize| 1 + at / MANY;
+    let receiver = all[0].take().expect("there");
+    let receives =
+        got.iter().enumerate().map(|(at, got)| begin_receive_from(from(at) as u32, &receiver, got));
+    let receiving: Vec<SlotKey> = receives.collect();
+    for sender in all[1..].iter().flatten() {
+        for sent in &sent {
+            begin_send_to(0, sender, sent);
+        }
+    }
+    receiver.progress();
+    let sender = all[2].take().expect("there");
+    let is_share = |message: &Message| matches!(message, Message::Share { .. });
+    let invited = |said: Vec<Message>| said.iter().filter(|message| is_share(message)).count();
+    let at_once = invited(all_said(&sender));
+    assert!(at_once > 0 && at_once < MANY, "{at_once} of the messages behind the other's");
+    all[1] = None;
+    let mut later = 0;
+    for _ in 0..4 * MANY {
+        receiver.progress();
+        later += invited(all_said(&sender));
+    }
+    assert_eq!(at_once + later, MANY);
+    move_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
+    let ended = |key: SlotKey| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
+    let ended: Vec<_> = receiving.into_iter().map(ended).collect();
+    assert_eq!(ended[MANY - 1], Some(Class::PROC_ABORTED), "{ended:?}");
+    assert!(ended[MANY..].iter().all(|class| *class == Some(Class::SUCCESS)), "{ended:?}");
+    assert!(got[MANY..].iter().all(|got| got.to_vec() == data()));
+}
+
+/// The result of a completed receive.
+fn ended(process: &Process, key: SlotKey) -> (Class, String) {
+    let status = process.core().with(|engine| engine.take(key)).expect("over");
+    (status.class(), status.error.map_or_else(String::new, |error| error.text.clone()))
+}
+
+/// Goal: [`Message::Leave`] can be sent while the peer receives nothing, and arrives after all earlier messages. Method: a process fills the
+/// peer's memory with messages, and leaves.
+#[test]
+fn leaving_needs_no_room_at_the_peer() {
+    for device in ["shm", "iwarp"] {
+        let both = job_on::<2>(device);
+        let message = Message::Eager { label: LABEL, answer: None };
+        let mut sent = 0;
+        let send = |engine: &mut crate::p2p::engine::Engine| {
+            engine.transport.send_now(0, &message, &Payload::Own(vec![5; 8])).expect("reached")
+        };
+        while both[1].core().with(send) {
+            sent += 1;
+        }
+        move_until(&both[1..], || both[1].core().with(|engine| engine.transport.leave(true)));
+        let got = Buffer::own(&[0; 8]).expect("memory");
+        for number in 0..sent {
+            let receiving = begin_receive(&both[0], &got);
+            move_until(&both[..1], || is_over(&both[0], receiving));
+            assert_eq!(ended(&both[0], receiving).0, Class::SUCCESS, "{number} of {sent} on {device}");
+        }
+        let receiving = begin_receive(&both[0], &got);
+        move_until(&both[..1], || is_over(&both[0], receiving));
+        let (class, text) = ended(&both[0], receiving);
+        assert!(class == Class::PROC_ABORTED && text.contains("has left"), "{text}");
+    }
+}
+
+/// Goal: messages after [`Message::Leave`] are ignored. Method: a process sends some.
+#[test]
+fn what_follows_a_farewell_is_ignored() {
+    for device in ["shm", "iwarp"] {
+        let both = job_on::<2>(device);
+        let got = Buffer::own(&[0; 8]).expect("memory");
+        let receiving = begin_receive(&both[0], &got);
+        let eager = Message::Eager { label: LABEL, answer: None };
+        say(&both[1], &[Message::Leave, Message::Leave, eager, Message::Done { id: 1, ok: true }]);
+        move_until(&both, || is_over(&both[0], receiving));
+        (0..100).for_each(|_| both.iter().for_each(Process::progress));
+        let how = ended(&both[0], receiving);
+        assert!(how.1.contains("has left"), "{device} {how:?}");
+        let receiving = begin_receive(&both[0], &got);
+        assert!(ended(&both[0], receiving).1.contains("has left"), "at once");
+    }
+}
+
+/// Takes the payload of the next message that the other process has stored, if there is one.
+fn take_stored(process: &Process) -> Option<Vec<u8>> {
+    process.core().with(|engine| {
+        let transport = &mut engine.transport;
+        transport.poll(false);
+        let number = transport.next_stored_to().expect("one that is connected");
+        let (_, what, place) = transport.next_stored(number)?;
+        let (buf, range) = transport.payload(&what, place);
+        let bytes = buf.to_vec(range).expect("inside");
+        transport.release(place, &what.message);
+        Some(bytes)
+    })
+}
+
+fn store(process: &Process, bytes: Vec<u8>) {
+    let to = 1 - process.world().rank() as u32;
+    let message = Message::Eager { label: LABEL, answer: None };
+    process
+        .core()
+        .with(|engine| engine.transport.send(to, message, Payload::Own(bytes), None))
+        .expect("reached");
+}
+
+/// Goal: records come whole and in order, whether they are taken at once or late. Method: random lengths up to the longest, and a receiver that lags behind by chance.
+#[test]
+fn records_come_in_order_however_late_they_are_taken() {
+    let both = pair();
+    let most = both[0].core().with(|engine| engine.transport.payload_max(1)).expect("reached");
+    assert_eq!(most, 16 << 10, "a record's, and not a slot's");
+    let (mut rng, mut waiting) = (host::Rng::new(5), std::collections::VecDeque::new());
+    for number in 0..4000_u32 {
+        let longest = [20, 100, 1000, most][rng.next_u64() as usize % 4];
+        let len = 17 + (rng.next_u64() % (longest as u64 - 16)) as usize;
+        let bytes: Vec<u8> = (0..len).map(|at| (number as usize + at * 7) as u8).collect();
+        waiting.push_back(bytes.clone());
+        store(&both[0], bytes);
+        while !waiting.is_empty() && (waiting.len() > 300 || rng.next_u64() % 5 > u64::from(number / 400 % 5))
+        {
+            // What had no room leaves when there is some.
+            both[0].progress();
+            let bytes = take_stored(&both[1]).expect("a message");
+            assert!(Some(bytes) == waiting.pop_front(), "around message {number}");
+        }
+    }
+    while let Some(next) = waiting.pop_front() {
+        both[0].progress();
+        assert!(take_stored(&both[1]) == Some(next));
+    }
+}
+
+/// What the other process has stored here, and nobody has looked at.
+fn all_said(process: &Process) -> Vec<Message> {
+    let mut all = Vec::new();
+    process.core().with(|engine| {
+        let transport = &mut engine.transport;
+        transport.poll(false);
+        let number = transport.next_stored_to().expect("one that is connected");
+        while let Some((_, what, place)) = transport.next_stored(number) {
+            all.push(what.message);
+            transport.release(place, &what.message);
+        }
+    });
+    all
+}

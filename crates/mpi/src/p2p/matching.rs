@@ -1,0 +1,403 @@
+//! [`Matching`]: which receive gets which message, by MPI's rules, and no more.
+//!
+//! For each context there are receives that wait and messages that wait. A message goes to the first receive that it matches, in
+//! the order in which receives were posted; a receive gets the first message that it matches, in the order in which messages came.
+//! Messages of one sender come in the order of sending, so that none overtakes another.
+
+use std::collections::VecDeque;
+
+use crate::p2p::wire::Label;
+
+/// What a receive or a probe is for. `None` is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The communicator's context.
+    pub(crate) context: u64,
+    /// The sender.
+    pub(crate) source: Option<u32>,
+    /// The tag.
+    pub(crate) tag: Option<i32>,
+}
+
+/// What a receive is for whose source is known. No tag is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) context: u64,
+    pub(crate) tag: Option<i32>,
+}
+
+impl Match {
+    /// Whether it is for such a message.
+    #[inline]
+    pub(crate) fn takes(&self, label: &Label) -> bool {
+        label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
+    }
+}
+
+/// Who sent a message, and what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// The sender.
+    pub(crate) source: u32,
+    /// What it is matched by.
+    pub(crate) label: Label,
+}
+
+impl Wanted {
+    /// Whether it is for such a message of its context.
+    #[inline]
+    pub(crate) fn takes(&self, envelope: &Envelope) -> bool {
+        self.source.is_none_or(|source| source == envelope.source)
+            && self.tag.is_none_or(|tag| tag == envelope.label.tag)
+    }
+}
+
+#[derive(Debug)]
+struct Queue<R, M> {
+    context: u64,
+    receives: VecDeque<(Wanted, R)>,
+    messages: VecDeque<(Envelope, M)>,
+}
+
+/// Receives `R` and messages `M` that wait for each other.
+#[derive(Debug)]
+pub(crate) struct Matching<R, M> {
+    /// In the order of contexts.
+    queues: Vec<Queue<R, M>>,
+    /// The one that was looked for last: most often the next one, too.
+    last: usize,
+    /// Entries that were looked at since somebody last asked.
+    looked: u64,
+    /// Messages that were kept, those of them that wait, and the most that did at a time.
+    kept: u64,
+    waiting: usize,
+    most: usize,
+}
+
+impl<R, M> Default for Matching<R, M> {
+    fn default() -> Self {
+        Self { queues: Vec::new(), last: 0, looked: 0, kept: 0, waiting: 0, most: 0 }
+    }
+}
+
+impl<R: PartialEq, M> Matching<R, M> {
+    /// The queue of a context, if there is one.
+    #[inline]
+    fn known(&mut self, context: u64) -> Option<&mut Queue<R, M>> {
+        if self.queues.get(self.last).is_none_or(|queue| queue.context != context) {
+            self.last = self.queues.binary_search_by_key(&context, |queue| queue.context).ok()?;
+        }
+        self.queues.get_mut(self.last)
+    }
+
+    #[inline]
+    fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
+        let last = self.last;
+        if self.queues.get(last).is_some_and(|queue| queue.context == context) {
+            return &mut self.queues[last];
+        }
+        self.another(context)
+    }
+
+    #[cold]
+    fn another(&mut self, context: u64) -> &mut Queue<R, M> {
+        if self.known(context).is_none() {
+            self.begin(context);
+        }
+        &mut self.queues[self.last]
+    }
+
+    fn begin(&mut self, context: u64) {
+        self.last = self.queues.partition_point(|queue| queue.context < context);
+        let queue = Queue { context, receives: VecDeque::new(), messages: VecDeque::new() };
+        self.queues.insert(self.last, queue);
+    }
+
+    /// The receive that takes a message that has come; it waits no more. With none, the message is to be [`Matching::keep`]t.
+    #[inline]
+    pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
+        let receives = &mut self.known(envelope.label.context)?.receives;
+        if receives.front().is_some_and(|(wanted, _)| wanted.takes(envelope)) {
+            let first = receives.pop_front();
+            self.looked += 1;
+            return first.map(|(_, receive)| receive);
+        }
+        let at = receives.iter().position(|(wanted, _)| wanted.takes(envelope));
+        let looked = at.map_or(receives.len(), |at| at + 1) as u64;
+        let found = at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive);
+        self.looked += looked;
+        found
+    }
+
+    /// Has receives of the context that was asked for last take what has come, in the order in which they were posted, until `take`
+    /// denies that there is something for one: that one waits on.
+    #[inline]
+    pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
+        let Some(queue) = self.queues.get_mut(self.last) else { return };
+        let mut taken = 0;
+        for (wanted, receive) in &queue.receives {
+            if !take(wanted, receive) {
+                break;
+            }
+            taken += 1;
+        }
+        queue.receives.drain(..taken);
+        self.looked += taken as u64;
+    }
+
+    /// Keeps a message that no receive waits for.
+    pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
+        self.queue(envelope.label.context).messages.push_back((envelope, message));
+        self.kept += 1;
+        self.waiting += 1;
+        self.most = self.most.max(self.waiting);
+    }
+
+    /// The message that a new receive gets; it waits no more. With none, the receive is to be [`Matching::post`]ed.
+    #[inline]
+    pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
+        let at = self.find(wanted)?;
+        self.waiting -= 1;
+        self.queues[self.last].messages.remove(at)
+    }
+
+    /// The message that a new receive would get.
+    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<&(Envelope, M)> {
+        let at = self.find(wanted)?;
+        self.queues[self.last].messages.get(at)
+    }
+
+    /// A place in the queue that was looked for last.
+    #[inline]
+    fn find(&mut self, wanted: &Wanted) -> Option<usize> {
+        let messages = &self.known(wanted.context)?.messages;
+        if messages.is_empty() {
+            return None;
+        }
+        let at = messages.iter().position(|(envelope, _)| wanted.takes(envelope));
+        self.looked += at.map_or(messages.len(), |at| at + 1) as u64;
+        at
+    }
+
+    /// Whether messages of a context wait.
+    #[inline]
+    pub(crate) fn keeps(&mut self, context: u64) -> bool {
+        self.known(context).is_some_and(|queue| !queue.messages.is_empty())
+    }
+
+    /// Whether neither receives nor messages of a context wait.
+    #[inline]
+    pub(crate) fn is_idle(&mut self, context: u64) -> bool {
+        self.known(context).is_none_or(|queue| queue.receives.is_empty() && queue.messages.is_empty())
+    }
+
+    /// Has a receive wait.
+    #[inline]
+    pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
+        self.queue(wanted.context).receives.push_back((wanted, receive));
+    }
+
+    /// Where receives of a context wait, unless messages of it wait.
+    #[inline]
+    pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(Wanted, R)>> {
+        let queue = self.queue(context);
+        if queue.messages.is_empty() { Some(&mut queue.receives) } else { None }
+    }
+
+    /// What a receive is for that waits.
+    pub(crate) fn wanted_by(&self, receive: &R) -> Option<&Wanted> {
+        let mut all = self.queues.iter().flat_map(|queue| &queue.receives);
+        all.find(|(_, waiting)| waiting == receive).map(|(wanted, _)| wanted)
+    }
+
+    /// Takes a receive back; false if it does not wait (any more).
+    pub(crate) fn cancel(&mut self, receive: &R) -> bool {
+        self.queues.iter_mut().any(|queue| {
+            let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
+            at.is_some_and(|at| queue.receives.remove(at).is_some())
+        })
+    }
+
+    /// Takes back a message of a sender's that `is` it says; `None` if it does not wait (any more).
+    pub(crate) fn withdraw(&mut self, source: u32, is: impl Fn(&M) -> bool) -> Option<M> {
+        let is = |(envelope, message): &(Envelope, M)| envelope.source == source && is(message);
+        let (_, message) = self.queues.iter_mut().find_map(|queue| {
+            let at = queue.messages.iter().position(is)?;
+            queue.messages.remove(at)
+        })?;
+        self.waiting -= 1;
+        Some(message)
+    }
+
+    /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
+    pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
+        let mut given_up = Vec::new();
+        for queue in &mut self.queues {
+            for (wanted, receive) in std::mem::take(&mut queue.receives) {
+                if lost(&wanted, &receive) {
+                    given_up.push(receive);
+                } else {
+                    queue.receives.push_back((wanted, receive));
+                }
+            }
+        }
+        given_up
+    }
+
+    /// Forgets a context of which nothing is expected any more; returns the messages that nobody received.
+    pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
+        match self.known(context) {
+            Some(queue) if queue.receives.is_empty() => {
+                let messages = self.queues.remove(self.last).messages;
+                self.waiting -= messages.len();
+                messages.into()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Receives and messages that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.queues.iter().map(|queue| queue.receives.len()).sum(), self.waiting)
+    }
+
+    /// How many messages were kept so far, and how many of them at most at a time.
+    pub(crate) fn kept(&self) -> (u64, usize) {
+        (self.kept, self.most)
+    }
+
+    /// How many entries were looked at since this was last asked.
+    pub(crate) fn looked(&mut self) -> u64 {
+        std::mem::take(&mut self.looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The rules of MPI as one would write them down: two lists in the order of events.
+    #[derive(Default)]
+    struct Plain {
+        receives: Vec<(Wanted, u32)>,
+        messages: Vec<(Envelope, u32)>,
+    }
+
+    impl Plain {
+        fn fits(wanted: &Wanted, envelope: &Envelope) -> bool {
+            wanted.context == envelope.label.context
+                && [None, Some(envelope.source)].contains(&wanted.source)
+                && [None, Some(envelope.label.tag)].contains(&wanted.tag)
+        }
+
+        fn arrive(&mut self, envelope: Envelope, number: u32) -> Option<u32> {
+            let at = self.receives.iter().position(|(wanted, _)| Self::fits(wanted, &envelope));
+            if at.is_none() {
+                self.messages.push((envelope, number));
+            }
+            at.map(|at| self.receives.remove(at).1)
+        }
+
+        fn receive(&mut self, wanted: Wanted, number: u32) -> Option<u32> {
+            let at = self.messages.iter().position(|(envelope, _)| Self::fits(&wanted, envelope));
+            if at.is_none() {
+                self.receives.push((wanted, number));
+            }
+            at.map(|at| self.messages.remove(at).1)
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Arrive(Envelope),
+        Receive(Wanted),
+        Probe(Wanted),
+        Cancel(u8),
+        Withdraw(u8),
+        Lose(u32),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let envelope = (0..3_u32, 0..2_u64, 0..3_i32)
+            .prop_map(|(source, context, tag)| Envelope { source, label: Label { context, tag } });
+        let wanted = (prop::option::of(0..3_u32), 0..2_u64, prop::option::of(0..3_i32))
+            .prop_map(|(source, context, tag)| Wanted { context, source, tag });
+        let event = prop_oneof![
+            5 => envelope.prop_map(Event::Arrive),
+            5 => wanted.clone().prop_map(Event::Receive),
+            2 => wanted.prop_map(Event::Probe),
+            1 => any::<u8>().prop_map(Event::Cancel),
+            1 => any::<u8>().prop_map(Event::Withdraw),
+            1 => (0..3_u32).prop_map(Event::Lose),
+        ];
+        prop::collection::vec(event, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_and_receives_meet_as_mpi_says(events in events()) {
+            let (mut matching, mut plain) = (Matching::<u32, u32>::default(), Plain::default());
+            for (number, event) in (0_u32..).zip(events) {
+                match event {
+                    Event::Arrive(envelope) => {
+                        let got = matching.arrive(&envelope);
+                        if got.is_none() {
+                            matching.keep(envelope, number);
+                        }
+                        prop_assert_eq!(got, plain.arrive(envelope, number));
+                    }
+                    Event::Receive(wanted) => {
+                        let got = matching.receive(&wanted).map(|(_, message)| message);
+                        if got.is_none() {
+                            matching.post(wanted, number);
+                        }
+                        prop_assert_eq!(got, plain.receive(wanted, number));
+                    }
+                    Event::Probe(wanted) => {
+                        let seen = plain.messages.iter().find(|(envelope, _)| Plain::fits(&wanted, envelope));
+                        prop_assert_eq!(matching.probe(&wanted), seen);
+                    }
+                    Event::Cancel(which) if !plain.receives.is_empty() => {
+                        let (wanted, receive) = plain.receives.remove(usize::from(which) % plain.receives.len());
+                        prop_assert_eq!(matching.wanted_by(&receive), Some(&wanted));
+                        prop_assert!(matching.cancel(&receive));
+                        prop_assert!(!matching.cancel(&receive));
+                    }
+                    Event::Cancel(_) => prop_assert!(!matching.cancel(&number)),
+                    Event::Withdraw(which) if !plain.messages.is_empty() => {
+                        let (envelope, message) = plain.messages.remove(usize::from(which) % plain.messages.len());
+                        prop_assert_eq!(matching.withdraw(envelope.source + 1, |one| *one == message), None);
+                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), Some(message));
+                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), None);
+                    }
+                    Event::Withdraw(_) => prop_assert_eq!(matching.withdraw(0, |_| true), None),
+                    Event::Lose(source) => {
+                        let mut lost = matching.give_up(|wanted, _| wanted.source == Some(source));
+                        let gone = plain.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));
+                        let mut gone: Vec<u32> = gone.map(|(_, receive)| receive).collect();
+                        lost.sort_unstable();
+                        gone.sort_unstable();
+                        prop_assert_eq!(lost, gone);
+                    }
+                }
+            }
+            for context in 0..2 {
+                let busy = plain.receives.iter().any(|(wanted, _)| wanted.context == context);
+                let left = plain.messages.iter().filter(|(e, _)| e.label.context == context && !busy);
+                prop_assert_eq!(matching.forget(context), left.copied().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn looks_are_counted() {
+        let mut matching = Matching::<u32, u32>::default();
+        let wanted = |tag| Wanted { context: 0, source: None, tag: Some(tag) };
+        (0..10).for_each(|tag| matching.post(wanted(tag), tag as u32));
+        let envelope = Envelope { source: 0, label: Label { context: 0, tag: 4 } };
+        assert_eq!(matching.arrive(&envelope), Some(4));
+        assert_eq!((matching.looked(), matching.looked()), (5, 0));
+    }
+}

@@ -1,0 +1,80 @@
+//! Contexts and tags as match bits: one bit for long messages, 32 for the context, 31 for the tag.
+//!
+//! A context is named by a process and its serial number, 32 bits and 29. Of these, 13 and 16 have room: all of most jobs. Messages in
+//! other contexts, as those between jobs, go by connections of the usual kind; both sides know that by the context alone.
+
+use crate::p2p::matching::Wanted;
+use crate::p2p::wire::Label;
+
+/// Bits of a tag.
+const TAG_BITS: u32 = 31;
+const TAG: u64 = (1 << TAG_BITS) - 1;
+/// Bits of the part of a context that counts on: its plane and its serial number.
+const SERIAL_BITS: u32 = 3 + 16;
+const PROCESS_BITS: u32 = 13;
+/// The message's data may have stayed with the sender.
+pub(super) const LONG: u64 = 1 << 63;
+
+/// Whether messages of a context have room in the bits.
+pub(crate) fn carries(context: u64) -> bool {
+    fold(context).is_some()
+}
+
+fn fold(context: u64) -> Option<u64> {
+    let (process, serial) = (context >> 32, context & u64::from(u32::MAX));
+    (process >> PROCESS_BITS == 0 && serial >> SERIAL_BITS == 0).then_some(process << SERIAL_BITS | serial)
+}
+
+/// The bits of a message, and those of a receive that wants nothing else; nothing fits those of a context that is not carried.
+pub(super) fn of_label(label: Label) -> Option<u64> {
+    Some(fold(label.context)? << TAG_BITS | label.tag as u64 & TAG)
+}
+
+/// The bits of a receive, and which of a message's do not count.
+pub(super) fn of_wanted(wanted: &Wanted) -> Option<(u64, u64)> {
+    let any = if wanted.tag.is_none() { TAG } else { 0 };
+    let label = Label { context: wanted.context, tag: wanted.tag.unwrap_or_default() };
+    Some((of_label(label)?, LONG | any))
+}
+
+/// The tag of a message.
+pub(super) fn tag(bits: u64) -> i32 {
+    (bits & TAG) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::comm::context::{Context, Plane};
+
+    fn context() -> impl Strategy<Value = u64> {
+        let planes = [Plane::Point, Plane::Collective, Plane::Making, Plane::Asking];
+        (0..1_u32 << PROCESS_BITS, 0..1_u32 << 16, prop::sample::select(planes.to_vec()))
+            .prop_map(|(process, serial, plane)| Context::new(process, serial).plane(plane))
+    }
+
+    proptest! {
+        /// A receive takes a message by its bits if and only if it does by MPI's rules.
+        #[test]
+        fn bits_match_as_labels_do(contexts in [context(), context()], tags in [0..=i32::MAX, 0..=i32::MAX], same in any::<(bool, bool)>(), is_any in any::<bool>(), is_long in any::<bool>()) {
+            let label = Label { context: contexts[0], tag: tags[0] };
+            let context = contexts[usize::from(!same.0)];
+            let tag = (!is_any).then_some(tags[usize::from(!same.1)]);
+            let wanted = Wanted { context, source: None, tag };
+            let bits = of_label(label).expect("carried") | if is_long { LONG } else { 0 };
+            let (wants, ignores) = of_wanted(&wanted).expect("carried");
+            let fits = context == label.context && tag.is_none_or(|tag| tag == label.tag);
+            prop_assert_eq!((bits ^ wants) & !ignores == 0, fits);
+            prop_assert_eq!(super::tag(bits), label.tag);
+        }
+    }
+
+    #[test]
+    fn names_beyond_the_bits_are_not_carried() {
+        let carried = |process, serial| carries(Context::new(process, serial).plane(Plane::Answering));
+        assert!(carried((1 << 13) - 1, (1 << 16) - 1));
+        assert!(!carried(1 << 13, 0) && !carried(0, 1 << 16) && !carried(1 << 31, 5));
+    }
+}

@@ -1,0 +1,650 @@
+//! [`Portals`]: sends, receives and probes as calls of Portals, and what their events mean.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use host::{Host, SlotKey};
+use portals::{
+    AckReq, Action, EAGER_MAX, Engine, Entry, EntryHandle, EntryOptions, EqHandle, Event, EventKind, Fail,
+    List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions,
+    Region, Search, Source, Taken, Transfer,
+};
+
+use super::bits::{self, LONG};
+use super::overflow::Overflow;
+use super::{MESSAGES, READS, failed, opening};
+use crate::bootstrap::Bootstrap;
+use crate::error::{Class, Error, Result};
+use crate::memory::{Buffer, Piece};
+use crate::p2p::matching::{Envelope, Wanted};
+use crate::p2p::operation::{Brought, Receive, Table};
+use crate::p2p::wire::Label;
+use crate::peers::nic::Port;
+use crate::status::Status;
+
+/// Events that the queue has room for: more than there can be operations under way.
+const EVENTS: usize = 1 << 24;
+/// What a search for one message gives as its name, and what is looked for to be forgotten.
+const CLAIM: u64 = u64::MAX;
+const NOBODY: u64 = 0;
+
+/// The name of a send or a receive here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Send(SlotKey),
+    Receive(SlotKey),
+}
+
+/// How something has begun.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// It is over already.
+    Over(Status),
+    /// It goes by this name, and [`Portals::next_over`] tells of its end, once it is [`Portals::belongs`]' what it is of.
+    Under(Name),
+}
+
+/// A message that no receive waited for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) envelope: Envelope,
+    /// Bytes of it.
+    pub(crate) len: u64,
+    /// Where the sender has opened it; 0 if nobody has to get it.
+    opened: u64,
+    is_long: bool,
+    /// Its data, where a short one was taken out.
+    bytes: Vec<u8>,
+}
+
+impl Found {
+    fn of(envelope: Envelope, event: &Event) -> Self {
+        let is_long = event.match_bits & LONG != 0;
+        Self { envelope, len: event.rlength, opened: event.hdr_data, is_long, bytes: Vec::new() }
+    }
+}
+
+/// A message that is being sent.
+#[derive(Debug)]
+struct Outgoing {
+    to: u32,
+    of: Option<SlotKey>,
+    /// Keeps the data.
+    data: Option<Buffer>,
+    /// By what a receive may get the data.
+    opened: Option<EntryHandle>,
+    /// What is still to be told: that it has left; which list took it; that a receive has got it.
+    awaits_send: bool,
+    awaits_ack: bool,
+    awaits_get: bool,
+    /// How it ended, before anybody knew it by a name.
+    status: Option<Status>,
+}
+
+impl Outgoing {
+    fn new(to: u32, is_opened: bool) -> Self {
+        let (of, data, opened, status) = (None, None, None, None);
+        Self { to, of, data, opened, awaits_send: true, awaits_ack: is_opened, awaits_get: is_opened, status }
+    }
+}
+
+/// A receive that waits for its message or its data.
+#[derive(Debug)]
+struct Incoming {
+    receive: Receive,
+    of: Option<SlotKey>,
+    entry: Option<EntryHandle>,
+    /// Where the data go first, if the program's memory is not in one piece.
+    staging: Option<Buffer>,
+    /// The message whose data are being got, and its length.
+    getting: Option<(Envelope, u64)>,
+    status: Option<Status>,
+}
+
+impl Incoming {
+    fn new(receive: Receive) -> Result<Self> {
+        let buffer = &receive.buffer;
+        let own = || Buffer::own(&vec![0; buffer.len() as usize]);
+        let staging = if buffer.is_scattered() { Some(own()?) } else { None };
+        Ok(Self { receive, of: None, entry: None, staging, getting: None, status: None })
+    }
+
+    /// Address and length of the memory that data go to first.
+    fn place(&self) -> (u64, u64) {
+        let buffer = self.staging.as_ref().unwrap_or(&self.receive.buffer);
+        buffer.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64))
+    }
+
+    /// So many bytes are there.
+    fn unpack(&self, len: u64) {
+        if let Some(staging) = &self.staging {
+            self.receive.buffer.store(&staging.to_vec()[..len as usize]);
+        }
+    }
+}
+
+/// A process's messages over Portals.
+#[derive(Debug)]
+pub(crate) struct Portals {
+    ni: Ni,
+    host: Host,
+    eq: EqHandle,
+    /// All memory, and all of which nothing is told that goes well.
+    all: MdHandle,
+    silent: MdHandle,
+    sends: Table<Outgoing>,
+    receives: Table<Incoming>,
+    under_way: usize,
+    overflow: Overflow,
+    events: VecDeque<Event>,
+    found: Option<Found>,
+    over: VecDeque<(SlotKey, Status)>,
+}
+
+impl Portals {
+    /// Opens an interface on a device, and meets the others there, which have the same key of the job. Collective.
+    pub(crate) fn open(
+        host: &Host,
+        port: &Port,
+        matcher: Matcher,
+        bootstrap: &dyn Bootstrap,
+        job: &auth::Key,
+    ) -> Result<Self> {
+        let ni = opening::open(host, port, matcher, &job.derive("portals", &[]))?;
+        let set_up = |engine: &mut Engine| {
+            engine.set_patient();
+            let eq = engine.eq_alloc(EVENTS)?;
+            engine.pt_alloc(PtOptions::empty(), Some(eq), Some(MESSAGES))?;
+            engine.pt_alloc(PtOptions::empty(), Some(eq), Some(READS))?;
+            let mut all = |options| {
+                let region = Region::new(0, u64::MAX);
+                engine.md_bind(MemoryDescriptor { region, options, eq: Some(eq), counter: None })
+            };
+            Ok((eq, all(MdOptions::empty())?, all(MdOptions::EVENT_SUCCESS_DISABLE)?))
+        };
+        let (eq, all, silent) = ni.call(set_up).ok_or_else(closed)?.map_err(failed)?;
+        let overflow = ni.call(Overflow::new).ok_or_else(closed)??;
+        opening::meet(&ni, bootstrap)?;
+        Ok(Self {
+            ni,
+            host: host.clone(),
+            eq,
+            all,
+            silent,
+            sends: Table::default(),
+            receives: Table::default(),
+            under_way: 0,
+            overflow,
+            events: VecDeque::new(),
+            found: None,
+            over: VecDeque::new(),
+        })
+    }
+
+    /// What one sleeps on for news.
+    pub(crate) fn source(&self) -> &Node {
+        self.ni.node()
+    }
+
+    /// Does something at the interface, and fetches what it tells; [`Portals::settle`] is to follow.
+    fn call<T>(&mut self, act: impl FnOnce(&mut Engine) -> portals::Result<T>) -> Result<T> {
+        let Self { ni, eq, events, .. } = self;
+        let done = ni.call_then(act, |engine, done| {
+            take_all(engine, *eq, events);
+            done
+        });
+        done.ok_or_else(closed)?.map_err(failed)
+    }
+
+    /// Sends bytes, if their message can leave at once; whether it has. Nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+        let Some(bits) = bits::of_label(label) else { return false };
+        let (offset, len) = piece.place();
+        let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), NOBODY);
+        let local = Local { md: self.silent, offset };
+        self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
+    }
+
+    /// Takes the message for a receive of bytes in one piece that has not begun, if it is the next one that its source stores, which is
+    /// looked for so often; its tag and its length. Nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
+        match self.take_at_once(wanted, into.place(), looks) {
+            Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
+            Taken::Nothing | Taken::Other => None,
+        }
+    }
+
+    /// As [`Portals::take_piece`], of a receive: its status, or whether it can be looked for so again.
+    #[inline]
+    pub(crate) fn receive_stored(&self, receive: &Receive, looks: u32) -> ControlFlow<Option<Status>> {
+        let wanted = &receive.wanted;
+        let (Some((addr, len)), Some(source)) = (receive.buffer.one_piece(), wanted.source) else {
+            return ControlFlow::Break(None);
+        };
+        match self.take_at_once(wanted, (addr as u64, len as u64), looks) {
+            Taken::Put(bits, len) => {
+                let label = Label { context: wanted.context, tag: bits::tag(bits) };
+                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, len)))
+            }
+            Taken::Nothing => ControlFlow::Continue(()),
+            Taken::Other => ControlFlow::Break(None),
+        }
+    }
+
+    #[inline]
+    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), looks: u32) -> Taken {
+        let Some((match_bits, ignore_bits)) = bits::of_wanted(wanted) else { return Taken::Other };
+        let source = source_of(wanted);
+        let options = ONCE | EntryOptions::NO_TRUNCATE;
+        let entry =
+            Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), options) };
+        self.ni.take_at_once(MESSAGES, &entry, looks)
+    }
+
+    /// Begins a send. With `answered` it is over when a receive has got the message.
+    ///
+    /// # Errors
+    /// Portals has no room for it, or cannot deliver it.
+    pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, answered: bool) -> Result<Started> {
+        let bits = bits::of_label(label).ok_or_else(uncarried)?;
+        let copy = if buffer.is_scattered() { Some(buffer.copied()?) } else { None };
+        let data = copy.as_ref().unwrap_or(buffer);
+        let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
+        let is_long = len > EAGER_MAX;
+        let is_opened = is_long || answered;
+        let target = Process::rank(to);
+        if !is_opened {
+            let local = Local { md: self.silent, offset: addr };
+            let put = transfer(Action::Put, len, (target, MESSAGES), NOBODY);
+            if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
+                return Ok(Started::Over(Status::empty()));
+            }
+        }
+        let key = self.sends.insert(Outgoing::new(to, is_opened));
+        let number = key.number();
+        let put = Transfer {
+            put: Some(Local { md: self.all, offset: addr }),
+            ack: if is_opened { AckReq::Full } else { AckReq::None },
+            match_bits: if is_long { bits | LONG } else { bits },
+            hdr_data: if is_opened { number } else { NOBODY },
+            ..transfer(Action::Put, len, (target, MESSAGES), number)
+        };
+        let entry = is_opened.then(|| opened(Region::new(addr, len), number, target));
+        let begun = self.call(|engine| {
+            let opened = entry.map(|entry| engine.append(READ_PLACE, entry, number)).transpose()?;
+            engine.transfer(&put).map(|()| opened)
+        });
+        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
+        match begun {
+            Ok(opened) => outgoing.opened = opened,
+            Err(error) => {
+                self.sends.remove(key);
+                return Err(error);
+            }
+        }
+        self.settle();
+        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
+        if let Some(status) = outgoing.status.take() {
+            self.sends.remove(key);
+            return Ok(Started::Over(status));
+        }
+        outgoing.data = Some(copy.unwrap_or_else(|| buffer.clone()));
+        self.under_way += 1;
+        Ok(Started::Under(Name::Send(key)))
+    }
+
+    /// Begins a receive.
+    ///
+    /// # Errors
+    /// Portals has no room for it.
+    pub(crate) fn receive(&mut self, receive: Receive) -> Result<Started> {
+        let (match_bits, ignore_bits) = bits::of_wanted(&receive.wanted).ok_or_else(uncarried)?;
+        let source = source_of(&receive.wanted);
+        let incoming = Incoming::new(receive)?;
+        let (addr, len) = incoming.place();
+        let entry =
+            Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), ONCE) };
+        let key = self.receives.insert(incoming);
+        let place = ListId { pt_index: MESSAGES, list: List::Priority };
+        let begun = self.call(|engine| engine.append(place, entry, key.number()));
+        match (begun, self.receives.get_mut(key)) {
+            (Ok(entry), Some(incoming)) => incoming.entry = Some(entry),
+            (Ok(_), None) => return Err(closed()),
+            (Err(error), _) => {
+                self.receives.remove(key);
+                return Err(error);
+            }
+        }
+        self.settle();
+        Ok(self.received(key))
+    }
+
+    /// How a receive has begun.
+    fn received(&mut self, key: SlotKey) -> Started {
+        let status = self.receives.get_mut(key).and_then(|incoming| incoming.status.take());
+        match status {
+            Some(status) => {
+                self.receives.remove(key);
+                Started::Over(status)
+            }
+            None => Started::Under(Name::Receive(key)),
+        }
+    }
+
+    /// Begins a receive of a message that was taken out.
+    ///
+    /// # Errors
+    /// As [`Portals::receive`].
+    pub(crate) fn receive_found(&mut self, receive: Receive, found: &Found) -> Result<Started> {
+        if !found.is_long {
+            let status = receive.take(&found.envelope, Brought::Bytes(&found.bytes));
+            self.get(found, (0, 0), NOBODY);
+            self.settle();
+            return Ok(Started::Over(status));
+        }
+        let key = self.receives.insert(Incoming::new(receive)?);
+        self.get_all(key, found);
+        self.settle();
+        Ok(self.received(key))
+    }
+
+    /// Says what a send or a receive is of; its end is told by that.
+    pub(crate) fn belongs(&mut self, name: Name, to: SlotKey) {
+        let of = match name {
+            Name::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.of),
+            Name::Receive(key) => self.receives.get_mut(key).map(|incoming| &mut incoming.of),
+        };
+        if let Some(of) = of {
+            *of = Some(to);
+        }
+    }
+
+    /// Takes back a receive that no message has matched; whether it could.
+    pub(crate) fn cancel(&mut self, name: Name) -> bool {
+        let Name::Receive(key) = name else { return false };
+        let Some(entry) = self.receives.get_mut(key).and_then(|incoming| incoming.entry) else {
+            return false;
+        };
+        let is_out = self.call(|engine| engine.unlink(entry)).is_ok();
+        if is_out {
+            self.receives.remove(key);
+        }
+        self.settle();
+        is_out
+    }
+
+    /// What a receive would get.
+    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<Found> {
+        self.search(wanted, Search::Only)
+    }
+
+    /// Takes what a receive would get out of the order.
+    pub(crate) fn claim(&mut self, wanted: &Wanted) -> Option<Found> {
+        self.search(wanted, Search::Delete)
+    }
+
+    fn search(&mut self, wanted: &Wanted, search: Search) -> Option<Found> {
+        let (match_bits, ignore_bits) = bits::of_wanted(wanted)?;
+        let entry = Entry {
+            source: source_of(wanted),
+            match_bits,
+            ignore_bits,
+            ..Entry::taking_all(Region::new(0, 0), ONCE)
+        };
+        self.found = None;
+        // All that it finds is there already: messages without receives are short, or have a header alone.
+        self.call(|engine| engine.search(MESSAGES, entry, search, CLAIM)).ok()?;
+        self.settle();
+        let mut found = self.found.take()?;
+        found.envelope.label.context = wanted.context;
+        Some(found)
+    }
+
+    /// Messages of a context are of no use any more.
+    pub(crate) fn forget(&mut self, context: u64) {
+        let wanted = Wanted { context, source: None, tag: None };
+        let Some((match_bits, ignore_bits)) = bits::of_wanted(&wanted) else { return };
+        let options = ONCE - EntryOptions::USE_ONCE;
+        let entry = Entry { match_bits, ignore_bits, ..Entry::taking_all(Region::new(0, 0), options) };
+        // A search fails only for an entry that cannot be.
+        self.call(|engine| engine.search(MESSAGES, entry, Search::Delete, NOBODY)).unwrap_or(());
+        self.settle();
+    }
+
+    /// Looks for news.
+    pub(crate) fn poll(&mut self) {
+        let Self { ni, eq, events, .. } = self;
+        ni.look(|engine| take_all(engine, *eq, events));
+        self.settle();
+    }
+
+    /// What has come to its end, and how.
+    pub(crate) fn next_over(&mut self) -> Option<(SlotKey, Status)> {
+        self.over.pop_front()
+    }
+
+    /// The interface that matches.
+    pub(crate) fn interface(&self) -> Ni {
+        self.ni.clone()
+    }
+
+    /// Whether all that was sent has left, and was got where it has to be, and nobody waits for data or an answer of this process's.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.under_way == 0 && self.ni.is_idle()
+    }
+
+    /// Does what events ask for, and what comes of that.
+    fn settle(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            self.told(&event);
+        }
+    }
+
+    fn told(&mut self, event: &Event) {
+        let key = SlotKey::from_number(event.user_ptr);
+        match event.kind {
+            EventKind::Send => self.sending(key, |outgoing| {
+                outgoing.awaits_send = false;
+                // What did not leave is told by nothing else.
+                event.fail != Fail::Ok
+            }),
+            EventKind::Ack => self.sending(key, |outgoing| {
+                outgoing.awaits_ack = false;
+                outgoing.awaits_get &= event.fail == Fail::Ok && event.list == List::Overflow;
+                event.fail != Fail::Ok
+            }),
+            EventKind::Get => self.sending(key, |outgoing| {
+                (outgoing.awaits_get, outgoing.opened) = (false, None);
+                event.fail != Fail::Ok
+            }),
+            EventKind::Put => {
+                let envelope = self.envelope(key, event);
+                self.arrived(key, event, envelope, event.rlength);
+            }
+            EventKind::Reply => {
+                let getting = self.receives.get_mut(key).and_then(|incoming| incoming.getting);
+                self.arrived(
+                    key,
+                    event,
+                    getting.map(|(envelope, _)| envelope),
+                    getting.map_or(0, |(_, len)| len),
+                );
+            }
+            EventKind::PutOverflow => self.came_before(key, event),
+            EventKind::Search if event.fail == Fail::Ok => self.found = self.find(event),
+            EventKind::AutoUnlink => {
+                let overflow = &mut self.overflow;
+                // Without memory for another one, messages wait with their senders until this process has received some.
+                let _ = self.ni.call(|engine| overflow.link(engine));
+            }
+            EventKind::AutoFree => self.overflow.emptied(event.user_ptr),
+            _ => {}
+        }
+    }
+
+    fn envelope(&mut self, key: SlotKey, event: &Event) -> Option<Envelope> {
+        let context = self.receives.get_mut(key)?.receive.wanted.context;
+        let label = Label { context, tag: bits::tag(event.match_bits) };
+        Some(Envelope { source: event.initiator.nid, label })
+    }
+
+    /// Something of a send is over; `now` says whether it failed.
+    fn sending(&mut self, key: SlotKey, now: impl FnOnce(&mut Outgoing) -> bool) {
+        let Some(outgoing) = self.sends.get_mut(key) else { return };
+        let has_failed = now(outgoing);
+        let awaits = outgoing.awaits_send || outgoing.awaits_ack || outgoing.awaits_get;
+        if awaits && !has_failed {
+            return;
+        }
+        let (to, of, opened) = (outgoing.to, outgoing.of, outgoing.opened.take());
+        if let Some(entry) = opened {
+            // A receive that gets the data just now makes the entry leave by itself.
+            self.ni.call(|engine| engine.unlink(entry).unwrap_or(()));
+        }
+        let lost = || Status::failed(Error::lost(to, "Portals could not deliver the message"));
+        let status = if has_failed { lost() } else { Status::empty() };
+        match of {
+            Some(of) => {
+                self.over.push_back((of, status));
+                self.sends.remove(key);
+                self.under_way -= 1;
+            }
+            None => {
+                if let Some(outgoing) = self.sends.get_mut(key) {
+                    outgoing.status = Some(status);
+                }
+            }
+        }
+    }
+
+    /// The data of a message are where a receive wants them.
+    fn arrived(&mut self, key: SlotKey, event: &Event, envelope: Option<Envelope>, len: u64) {
+        let (Some(incoming), Some(envelope)) = (self.receives.get_mut(key), envelope) else { return };
+        let status = if event.fail == Fail::Ok {
+            incoming.unpack(event.mlength);
+            incoming.receive.status(&envelope, len)
+        } else {
+            Status::failed(Error::lost(envelope.source, "Portals could not deliver its message"))
+        };
+        self.end_receive(key, status);
+    }
+
+    /// A message came before the receive that takes it.
+    fn came_before(&mut self, key: SlotKey, event: &Event) {
+        if event.user_ptr == CLAIM {
+            self.found = self.find(event);
+            return;
+        }
+        let Some(envelope) = self.envelope(key, event) else { return };
+        let found = Found::of(envelope, event);
+        if found.is_long {
+            return self.get_all(key, &found);
+        }
+        let Some(incoming) = self.receives.get_mut(key) else { return };
+        self.host.charge_copy(event.mlength);
+        let status = match self.overflow.find(event.start) {
+            Some((block, at)) => {
+                incoming.receive.take(&envelope, Brought::Slot(block, at, event.mlength as usize))
+            }
+            None => Status::failed(Error::new(Class::INTERN, "a message lies where no block is")),
+        };
+        self.get(&found, (0, 0), NOBODY);
+        self.end_receive(key, status);
+    }
+
+    /// What a search has found; with the data of a short message, which may be gone with the next event.
+    fn find(&self, event: &Event) -> Option<Found> {
+        let label = Label { context: 0, tag: bits::tag(event.match_bits) };
+        let found = Found::of(Envelope { source: event.initiator.nid, label }, event);
+        if event.kind == EventKind::Search || found.is_long {
+            return Some(found);
+        }
+        let (block, at) = self.overflow.find(event.start)?;
+        let bytes = block.to_vec(at..at + event.mlength as usize).ok()?;
+        Some(Found { bytes, ..found })
+    }
+
+    /// Gets the data of a long message from its sender.
+    fn get_all(&mut self, key: SlotKey, found: &Found) {
+        let Some(incoming) = self.receives.get_mut(key) else { return };
+        incoming.getting = Some((found.envelope, found.len));
+        let (addr, room) = incoming.place();
+        self.get(found, (addr, found.len.min(room)), key.number());
+    }
+
+    /// Gets so many bytes of what a sender has opened, if it has: it learns by that that they have a receive.
+    fn get(&mut self, found: &Found, (addr, len): (u64, u64), number: u64) {
+        if found.opened == NOBODY {
+            return;
+        }
+        let get = Transfer {
+            get: Some(Local { md: self.all, offset: addr }),
+            match_bits: found.opened,
+            ..transfer(Action::Get, len, (Process::rank(found.envelope.source), READS), number)
+        };
+        // A transfer is refused only if it cannot be.
+        self.call(|engine| engine.transfer(&get)).unwrap_or(());
+    }
+
+    fn end_receive(&mut self, key: SlotKey, status: Status) {
+        let Some(incoming) = self.receives.get_mut(key) else { return };
+        match incoming.of {
+            Some(of) => {
+                self.over.push_back((of, status));
+                self.receives.remove(key);
+            }
+            None => incoming.status = Some(status),
+        }
+    }
+}
+
+/// Takes an entry as one for a receive: it has one message, and nobody is told but of that.
+const ONCE: EntryOptions = EntryOptions::OP_PUT
+    .union(EntryOptions::USE_ONCE)
+    .union(EntryOptions::EVENT_LINK_DISABLE)
+    .union(EntryOptions::EVENT_UNLINK_DISABLE);
+/// Where data are opened that receives get.
+const READ_PLACE: ListId = ListId { pt_index: READS, list: List::Priority };
+
+/// Data for one get of one process, by a number.
+fn opened(region: Region, number: u64, process: Process) -> Entry {
+    let options = (ONCE - EntryOptions::OP_PUT) | EntryOptions::OP_GET;
+    let source = Source::of(process);
+    Entry { source, match_bits: number, ignore_bits: 0, ..Entry::taking_all(region, options) }
+}
+
+fn transfer(action: Action, length: u64, (target, pt_index): (Process, u32), user_ptr: u64) -> Transfer {
+    Transfer {
+        action,
+        put: None,
+        get: None,
+        length,
+        ack: AckReq::None,
+        target,
+        pt_index,
+        match_bits: 0,
+        remote_offset: 0,
+        user_ptr,
+        hdr_data: NOBODY,
+    }
+}
+
+fn source_of(wanted: &Wanted) -> Source {
+    wanted.source.map_or(Source::ANY, |source| Source::of(Process::rank(source)))
+}
+
+fn take_all(engine: &mut Engine, eq: EqHandle, into: &mut VecDeque<Event>) {
+    while let Ok(Some((event, _))) = engine.eq_get(eq) {
+        into.push_back(event);
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Class::INTERN, "the interface of Portals is closed")
+}
+
+fn uncarried() -> Error {
+    Error::new(Class::INTERN, "messages of this context do not go over Portals")
+}

@@ -1,0 +1,53 @@
+//! Bytes between a buffer of this process's and places in a peer's memory, by the device.
+
+use verbs::{Buf, RemoteAddr, SendOp};
+
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine};
+use crate::p2p::operation::Lent;
+use crate::status::Status;
+
+impl Engine {
+    /// Begins to write a buffer's bytes to places in a peer's memory, one behind the other, or to read them from there: as `op` says
+    /// of a place. There are as many bytes in both.
+    ///
+    /// # Errors
+    /// The process is lost, or cannot be reached; there is no memory for a copy.
+    pub(crate) fn move_bytes(
+        &mut self,
+        process: u32,
+        places: &[(RemoteAddr, u64)],
+        buffer: &Buffer,
+        op: fn(RemoteAddr) -> SendOp,
+    ) -> Result<Begun> {
+        let (len, is_read) = (buffer.len(), op(RemoteAddr::default()).fetches());
+        if len == 0 {
+            return Ok(Begun::Over(Status::empty()));
+        }
+        let (address, staging) = match buffer.one_piece() {
+            Some((address, _)) => (address as u64, None),
+            None => {
+                let staging = Buf::alloc(len as usize)?;
+                if !is_read {
+                    buffer.load_to(&staging, 0)?;
+                    self.host().charge_copy(len);
+                }
+                (staging.addr(), Some(staging))
+            }
+        };
+        let memory = if staging.is_none() { buffer.memory() } else { None };
+        let reach = self.transport.reach_in(process, (address as usize, len as usize), memory, false)?;
+        let step = self.transport.nic_of(process)?.shared.access_max();
+        let (mut requests, mut done) = (Vec::with_capacity(places.len()), 0);
+        for (place, length) in places {
+            for begin in (0..*length).step_by(step as usize) {
+                let length = (length - begin).min(step);
+                requests.push((op(place.offset(begin)), reach.sge(address + done, length as u32)));
+                done += length;
+            }
+        }
+        let lent = Lent { buffer: buffer.clone(), staging, is_read, _reach: reach };
+        self.access(process, &requests, Some(lent))
+    }
+}

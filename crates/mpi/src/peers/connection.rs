@@ -1,0 +1,806 @@
+//! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
+//!
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent. A side does one
+//! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
+//! instead of sent (`fast_path`).
+
+use std::borrow::Cow;
+
+use host::{Host, SlotKey};
+use transport::{
+    DuplexLine, Found, Inbox, LineMessage, MessageQueue, Offer, Outbox, Payload as _, Record, SHARED_LINE,
+    Signal, Slots, USER_LINE,
+};
+use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::{Buffer, Piece};
+use crate::p2p::matching::Match;
+use crate::p2p::shm_copy::{Copying, Share, Words};
+use crate::p2p::wire::{
+    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, is_eager, line_message, parse_eager,
+    parse_line,
+};
+use crate::peers::fast_path::FastPath;
+use crate::peers::nic::{INLINE, Nic, Sizes};
+use crate::tool::{Carrier, Traffic};
+
+/// Data that go with a message.
+#[derive(Debug)]
+pub(crate) enum Payload<'a> {
+    /// None.
+    None,
+    /// The program's, which stay as they are until the message has left.
+    User(Cow<'a, Buffer>),
+    /// A copy.
+    Own(Vec<u8>),
+    /// The program's, in one piece, which the device sends from. They stay as they are until that is done: a request says so that comes
+    /// behind it, or this one, of which the key comes back with its completion.
+    Lent { bytes: Piece, from: Sge, key: Option<SlotKey> },
+}
+
+impl Payload<'_> {
+    /// Whose key comes back when what is lent has left.
+    fn key(&self) -> Option<SlotKey> {
+        if let Self::Lent { key, .. } = self { *key } else { None }
+    }
+
+    /// All bytes of a short one, which fits; zeros behind them.
+    fn line_words(&self) -> [u64; 2] {
+        let mut bytes = [0; LINE_MAX];
+        self.load(&mut bytes[..self.len()]);
+        let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
+        [word(bytes.first_chunk()), word(bytes.last_chunk())]
+    }
+}
+
+impl transport::Payload for Payload<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::User(buffer) => buffer.len() as usize,
+            Self::Own(bytes) => bytes.len(),
+            Self::Lent { bytes, .. } => bytes.len(),
+        }
+    }
+
+    #[inline]
+    fn sge(&self) -> Option<Sge> {
+        if let Self::Lent { from, .. } = self { Some(*from) } else { None }
+    }
+
+    #[inline]
+    fn load(&self, into: &mut [u8]) {
+        match self {
+            Self::None => {}
+            Self::User(buffer) => buffer.load(into),
+            Self::Own(bytes) => into.copy_from_slice(bytes),
+            Self::Lent { bytes, .. } => bytes.buffer().load(into),
+        }
+    }
+
+    #[inline]
+    fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::User(buffer) => buffer.load_to(memory, at),
+            Self::Own(bytes) => memory.write(at, bytes),
+            Self::Lent { bytes, .. } => bytes.load_to(memory, at),
+        }
+    }
+}
+
+/// What a message that has come lies in, until that is given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held {
+    /// A slot.
+    Slot(u32),
+    /// The ring's lines up to this one.
+    Lines(u64),
+    /// The line that both sides write.
+    Line,
+}
+
+/// A message that has come, and where its payload lies until that is given back.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) message: Message,
+    /// Where the payload begins in the slots' buffer, or the ring's.
+    pub(crate) at: usize,
+    /// Its length in bytes.
+    pub(crate) len: usize,
+}
+
+/// A message that the peer has stored with its payload, and without asking for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    pub(crate) label: Label,
+    /// Where the payload begins, and its length.
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    /// The line after it, if it is in the ring.
+    upto: Option<u64>,
+}
+
+/// What a peer has stored next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    Nothing,
+    /// It stays the next one until [`Connection::pass`].
+    Short(Short),
+    /// A message for [`Connection::stored`].
+    Other,
+}
+
+/// What [`Connection::take_piece`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Nothing,
+    /// Something for another, or that goes another way.
+    Unknown,
+    /// The message, which has been taken.
+    Message {
+        tag: i32,
+        len: usize,
+    },
+}
+
+/// What [`Connection::copy`] has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Copied {
+    /// It copies a piece.
+    Piece,
+    /// There is none left.
+    Nothing,
+    /// The send queue has no room; a completion makes some.
+    NoRoom,
+}
+
+/// Takes the message that a line has, if it is wanted and there is room for all of it.
+#[inline(always)]
+fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into: Piece) -> Taken {
+    match parse_line(message) {
+        Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
+            into.put_words([message.words[LINE_PAYLOAD], message.words[LINE_PAYLOAD + 1]], len);
+            line.consume();
+            Taken::Message { tag: label.tag, len }
+        }
+        _ => Taken::Unknown,
+    }
+}
+
+/// Copies the payload of the next message of a ring, if it is a short one, and wanted, and there is room for all of it. Its tag, and
+/// the payload's length.
+#[inline(always)]
+fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Result<Option<(i32, usize)>> {
+    if !is_eager(found.first) {
+        return Ok(None);
+    }
+    let [first, second, one, two] = inbox.words(found);
+    let (label, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
+    let len = whole - HEAD;
+    if !wanted.takes(&label) || len > into.len() {
+        return Ok(None);
+    }
+    if len > LINE_MAX {
+        into.store_from(inbox.buf(), found.at + HEAD, len)?;
+    } else {
+        into.put_words([one, two], len);
+    }
+    Ok(Some((label.tag, len)))
+}
+
+#[cold]
+fn nonsense() -> Error {
+    Error::new(Class::OTHER, "the peer sent what no process of this version sends")
+}
+
+/// The progress of this side's [`Message::Leave`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// Not sent.
+    No,
+    /// Sent by the request at this place in the order of posting.
+    Said(u64),
+    /// Stored in the peer's memory.
+    Stored,
+}
+
+/// A connection to one process, as this side has it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The process at the other end.
+    pub(crate) process: u32,
+    /// The place of its device among the process's ports.
+    pub(crate) port: usize,
+    /// Messages may be sent.
+    pub(crate) open: bool,
+    /// It uses some of the room in its device's completion queue.
+    pub(crate) has_room: bool,
+    queue: MessageQueue<SlotKey, 1, INLINE>,
+    /// In jobs of thousands most devices have none of these four, which are the larger part of a connection.
+    inbox: Option<Box<Inbox>>,
+    outbox: Option<Box<Outbox>>,
+    /// Both boxes where messages are written; on an open connection only if the peer has them, too.
+    fast: Option<Box<FastPath>>,
+    /// Writes ring, where the fast path is and they do not without.
+    rings: bool,
+    /// There if both boxes are, which they are on an open connection only.
+    line: Option<Box<DuplexLine>>,
+    /// What this side's memory has for long messages that both copy.
+    words: Words,
+    /// Whether the line is in this side's memory.
+    is_lower: bool,
+    /// What the peer offers.
+    offered: Option<Offer>,
+    sizes: Sizes,
+    /// Bytes of payload of the longest message to the peer's slots.
+    slot_payload: usize,
+    /// Its messages are over when they have left: the peer tells of those that matter.
+    lends: bool,
+    leaving: Leaving,
+    /// What has left.
+    pub(crate) traffic: Traffic,
+}
+
+impl Connection {
+    /// A queue pair with its receives posted, to be connected to a process; `is_lower` says that this one comes before it. `number` names
+    /// it in completions.
+    pub(crate) fn new(
+        nic: &mut Nic,
+        port: usize,
+        number: u32,
+        (is_lower, process): (bool, u32),
+    ) -> Result<Self> {
+        // What is lent is a piece of its own behind the head.
+        let pieces = if nic.lends() { 2 } else { 1 };
+        let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
+        let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
+        let fast = nic.fast_path().map(Box::new);
+        let rings = fast.is_some() && nic.device.attr().write_ring;
+        Ok(Self {
+            process,
+            port,
+            open: false,
+            has_room: true,
+            queue,
+            inbox,
+            outbox: None,
+            fast,
+            rings,
+            line: None,
+            words: Words::default(),
+            is_lower,
+            offered: None,
+            sizes,
+            slot_payload: nic.slot_payload_to(process),
+            lends: nic.lends(),
+            leaving: Leaving::No,
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// Its queue pair.
+    pub(crate) fn qp(&self) -> &Qp {
+        self.queue.qp()
+    }
+
+    /// The memory that this side offers the peer to store messages in, in bytes for it; zeros if it offers none.
+    pub(crate) fn offer(&self) -> [u8; auth::OFFER] {
+        let written = || self.fast.as_deref().map(FastPath::offer);
+        let offer = self.inbox.as_deref().map(Inbox::offer).or_else(written);
+        offer.map_or([0; auth::OFFER], |offer| offer.bytes())
+    }
+
+    /// What the peer has said that it offers.
+    pub(crate) fn is_offered(&mut self, offer: Offer) {
+        self.offered = Some(offer);
+    }
+
+    /// Whether the peer may store messages here, or write them.
+    #[inline]
+    pub(crate) fn is_stored_to(&self) -> bool {
+        self.inbox.is_some() || self.fast.is_some()
+    }
+
+    /// Whether the peer may map memory here, and store messages there.
+    #[inline]
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.inbox.is_some()
+    }
+
+    /// Messages may be sent from now on; slots that were given back before are told of.
+    pub(crate) fn opened(&mut self) -> Result<()> {
+        self.open = true;
+        let offered = self.offered.take();
+        self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
+        let outbox = offered.and_then(|offer| Outbox::new(self.queue.qp(), offer, self.sizes.record_bytes));
+        self.outbox = outbox.map(Box::new);
+        if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
+            let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
+            self.line = Some(Box::new(DuplexLine::new(memory, SHARED_LINE, self.is_lower)?));
+        }
+        self.grant()
+    }
+
+    /// The memory that a message's payload lies in.
+    pub(crate) fn memory(&self, held: Held) -> &Buf {
+        if let (Held::Lines(_), Some(fast)) = (held, &self.fast) {
+            return fast.buf();
+        }
+        match (held, &self.inbox, &self.line) {
+            (Held::Lines(_), Some(inbox), _) => inbox.buf(),
+            (Held::Line, _, Some(line)) => line.memory(),
+            _ => self.queue.buf(),
+        }
+    }
+
+    /// Bytes of payload that a message may have beside its head.
+    #[inline]
+    pub(crate) fn payload_max(&self) -> usize {
+        if self.outbox.is_some() { self.sizes.record_payload() } else { self.slot_payload }
+    }
+
+    /// Whether long messages are lent to its device.
+    pub(crate) fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// Whether a message can be sent now.
+    #[inline]
+    pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+        let len = message.head_len() + payload.len();
+        // A record may come with a mark.
+        let rooms = self.queue.has_room_for(2);
+        match (&mut self.outbox, &mut self.fast) {
+            (Some(outbox), _) => self.open && outbox.has_room(len),
+            (None, Some(fast)) => self.open && rooms && fast.has_room(len),
+            (None, None) => self.open && self.queue.may_send(0),
+        }
+    }
+
+    /// Whether a request for the peer's memory can be posted now. One that the peer is told of takes a credit, as a message does.
+    pub(crate) fn may_access(&self, op: SendOp) -> bool {
+        self.open
+            && self.queue.has_room_for(1)
+            && (self.queue.has_credit(0) || !matches!(op, SendOp::WriteImm(..)))
+    }
+
+    /// Whether everything that was sent has left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_idle()
+    }
+
+    /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
+    ///
+    /// Of what is [lent](Payload::Lent) that is told otherwise.
+    pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        if let Some(outbox) = &mut self.outbox {
+            let len = payload.len();
+            if let (Message::Eager { label, answer: None }, Some(line)) = (message, &mut self.line)
+                && len <= LINE_MAX
+                && line.is_free()
+            {
+                line.put(&line_message(*label, payload.line_words(), len, outbox.records()));
+                self.traffic.count(Carrier::Line, len);
+            } else {
+                outbox.put(message, payload)?;
+                self.count(Carrier::Ring, message, len);
+            }
+            return Ok(self.queue.qp().ring()?);
+        }
+        if self.fast.is_some() {
+            self.count(Carrier::Written, message, payload.len());
+            return self.write(host, message, payload, Signal::Sometimes);
+        }
+        let is_inline = message.head_len() + payload.len() <= INLINE;
+        self.count(if is_inline { Carrier::Inline } else { Carrier::Slot }, message, payload.len());
+        let options = (self.flags(SendOp::Send), payload.key().map_or(Signal::Sometimes, Signal::Key));
+        Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
+    }
+
+    /// How a request is posted: messages whose payload the device may send from where it is complete when they have left, and writes ring.
+    fn flags(&self, op: SendOp) -> SendFlags {
+        match op {
+            SendOp::Send | SendOp::WriteImm(..) if self.lends => SendFlags::LOCAL,
+            // A message by the fast path, or word of its lines, wakes a peer that sleeps.
+            SendOp::Write(_) if self.rings => SendFlags::RING,
+            _ => SendFlags::empty(),
+        }
+    }
+
+    /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request asks for a
+    /// completion that proves arrival, also where other requests complete before they have arrived.
+    pub(crate) fn leave(&mut self, host: &Host) -> Result<bool> {
+        match self.leaving {
+            Leaving::Stored => return Ok(true),
+            Leaving::Said(place) => return Ok(self.queue.has_completed(place)),
+            Leaving::No if !(self.open && (self.outbox.is_some() || self.queue.has_room_for(1))) => {
+                return Ok(false);
+            }
+            Leaving::No => {}
+        }
+        // Nothing may follow it.
+        self.open = false;
+        if let Some(outbox) = &mut self.outbox {
+            outbox.put(&Message::Leave, &Payload::None)?;
+            self.leaving = Leaving::Stored;
+            return self.queue.qp().ring().map(|()| true).map_err(Error::from);
+        }
+        if self.fast.is_some() {
+            self.write(host, &Message::Leave, &Payload::None, Signal::Always)?;
+        } else {
+            self.queue.send_spare(Message::Leave.bytes(0), (SendFlags::empty(), Signal::Always))?;
+        }
+        self.leaving = Leaving::Said(self.queue.posted() - 1);
+        Ok(false)
+    }
+
+    /// The peer has sent [`Message::Leave`] and receives nothing any more. The line is acknowledged, since the peer may keep its memory until
+    /// then.
+    pub(crate) fn left(&mut self) {
+        (self.open, self.leaving) = (false, Leaving::No);
+        self.acknowledge_line();
+    }
+
+    fn acknowledge_line(&mut self) {
+        self.line.as_deref_mut().into_iter().for_each(DuplexLine::acknowledge);
+    }
+
+    /// Whether this side has left, and its memory may hold a message that the peer has not read. False if the peer has left as well.
+    pub(crate) fn is_needed(&mut self) -> bool {
+        let is_here = self.leaving == Leaving::Stored && self.is_lower;
+        let waits = is_here && self.line.as_ref().is_some_and(|line| line.is_unacknowledged());
+        while waits && let Ok(Some((what, _))) = self.stored() {
+            if what.message == Message::Leave {
+                self.left();
+                return false;
+            }
+        }
+        waits
+    }
+
+    /// Destroys the connection; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
+    pub(crate) fn into_memory(self) -> (Slots, Option<Inbox>) {
+        (self.queue.into_slots(), self.inbox.map(|inbox| *inbox))
+    }
+
+    /// Counts a message, if it brings data along, or the data that it announces.
+    fn count(&mut self, by: Carrier, message: &Message, len: usize) {
+        match message {
+            Message::Eager { .. } => self.traffic.count(by, len),
+            Message::Request { at, brings, .. } => {
+                let by = if u64::from(*brings) == at.length { by } else { Carrier::Rendezvous };
+                self.traffic.count(by, at.length as usize);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a short message of the program's, if it can be stored at once. Whether it has left.
+    #[inline]
+    pub(crate) fn send_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return Ok(false) };
+        let len = piece.len();
+        if let Some(line) = &mut self.line
+            && len <= LINE_MAX
+            && line.is_free()
+        {
+            line.put(&line_message(label, piece.words(), len, outbox.records()));
+            self.traffic.count(Carrier::Line, len);
+        } else {
+            return self.store_piece(label, piece);
+        }
+        self.queue.qp().ring()?;
+        Ok(true)
+    }
+
+    /// Stores a short message of the program's in the ring, if there is room. Whether it has left.
+    #[inline(never)] // so that sends by the line save no registers for it
+    fn store_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return Ok(false) };
+        if !outbox.has_room(HEAD + piece.len()) {
+            return Ok(false);
+        }
+        outbox.put(&Message::Eager { label, answer: None }, &piece)?;
+        self.traffic.count(Carrier::Ring, piece.len());
+        self.queue.qp().ring()?;
+        Ok(true)
+    }
+
+    /// Takes the next message that the peer has stored, if it is wanted and there is room for all of it.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline]
+    pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+        let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
+        if let Some(short) = line.poll(inbox.records()) {
+            return Ok(take_line(line, &short, wanted, into));
+        }
+        if !inbox.has_record() {
+            return Ok(Taken::Nothing);
+        }
+        self.take_next(wanted, into)
+    }
+
+    /// As [`Connection::take_piece`], for who expects several, which come by the ring.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn take_next(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+        let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
+        // As in `next`: what came by the line before a record of the ring is seen there when the record is.
+        let found = inbox.peek()?;
+        if line.has_message()
+            && let Some(short) = line.poll(inbox.records())
+        {
+            return Ok(take_line(line, &short, wanted, into));
+        }
+        let Some(found) = found else { return Ok(Taken::Nothing) };
+        let Some((tag, len)) = copy_record(inbox, &found, wanted, into)? else { return Ok(Taken::Unknown) };
+        if inbox.consume(found.upto) {
+            self.queue.qp().ring()?;
+        }
+        Ok(Taken::Message { tag, len })
+    }
+
+    /// Writes a message to the peer's memory.
+    fn write(
+        &mut self,
+        host: &Host,
+        message: &Message,
+        payload: &Payload<'_>,
+        signal: Signal<SlotKey>,
+    ) -> Result<()> {
+        let Some(fast) = &mut self.fast else { return Ok(()) };
+        let stores = fast.put(message, payload)?;
+        host.charge_copy(payload.len() as u64);
+        let (sge, mark) = ([fast.sge(stores)], stores.mark.and_then(|at| fast.remote(at)));
+        let Some(to) = fast.remote(stores.at) else { return Ok(()) };
+        let mut bytes = [0; INLINE];
+        let data = match bytes.get_mut(..stores.len) {
+            Some(into) => {
+                fast.load(stores, into)?;
+                Data::Inline(into)
+            }
+            None => Data::Sges(&sge),
+        };
+        let flags = self.flags(SendOp::Write(to));
+        if let Some(at) = mark {
+            self.queue.post(
+                SendOp::Write(at),
+                Data::Inline(&MARK.to_ne_bytes()),
+                flags,
+                Signal::Sometimes,
+            )?;
+        }
+        Ok(self.queue.post(SendOp::Write(to), data, flags, signal)?)
+    }
+
+    /// Tells the peer of lines that are free again, if it is to hear of them. Where the send queue is full, that waits for the next
+    /// completion.
+    fn tell(&mut self) -> Result<()> {
+        if self.queue.is_full() {
+            return Ok(());
+        }
+        let Some((to, lines)) = self.fast.as_deref_mut().and_then(FastPath::tell) else { return Ok(()) };
+        let flags = self.flags(SendOp::Write(to));
+        Ok(self.queue.post(SendOp::Write(to), Data::Inline(&lines), flags, Signal::Sometimes)?)
+    }
+
+    /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
+    pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
+        if let SendOp::WriteImm(..) = op {
+            self.queue.take_credit(0);
+        }
+        Ok(self.queue.post(op, Data::Sges(&[piece]), self.flags(op), Signal::Key(key))?)
+    }
+
+    /// Whether both sides can copy a message to this one: the peer maps this side's memory if this one maps its, as both are on one
+    /// host.
+    pub(crate) fn may_share(&self) -> bool {
+        self.inbox.is_some() && self.line.is_some()
+    }
+
+    /// Has a message to this side wait until both can copy it.
+    pub(crate) fn await_share(&mut self, key: SlotKey, length: u64) {
+        self.words.wait(key, length);
+    }
+
+    /// The message that has waited longest, and something by which both copy it; `None` while they copy enough.
+    pub(crate) fn next_share(&mut self) -> Option<(SlotKey, Share)> {
+        let inbox = self.inbox.as_ref()?;
+        self.words.next(inbox.buf(), USER_LINE)
+    }
+
+    /// All of a message is copied.
+    pub(crate) fn end_share(&mut self, share: &Share) {
+        self.words.end(share);
+    }
+
+    /// Claims a piece of a message that both copy and copies it, if there is one left and room for the request; `key` comes back with
+    /// its completion.
+    pub(crate) fn copy(&mut self, copying: &Copying, key: SlotKey) -> Result<Copied> {
+        let memory = match (copying.receives, &self.inbox, &self.outbox) {
+            (true, Some(inbox), _) => inbox.buf(),
+            (false, _, Some(outbox)) => outbox.buf(),
+            _ => return Ok(Copied::Nothing),
+        };
+        if !(self.open && self.queue.has_room_for(1)) {
+            return Ok(Copied::NoRoom);
+        }
+        let Some(piece) = copying.share.claim(memory, USER_LINE, copying.receives) else {
+            return Ok(Copied::Nothing);
+        };
+        let (here, there) = copying.ends(piece);
+        let remote = RemoteAddr { addr: there.addr, rkey: there.rkey };
+        let op = if copying.receives { SendOp::Read(remote) } else { SendOp::Write(remote) };
+        self.access(op, here, key)?;
+        Ok(Copied::Piece)
+    }
+
+    /// A request of the send queue is over; returns whose access it was.
+    pub(crate) fn sent(&mut self) -> Option<SlotKey> {
+        self.queue.sent()
+    }
+
+    /// A message has come into a slot, with so many bytes.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<Received> {
+        let (at, len) = (self.queue.received_at(slot), len as usize);
+        let mut head = [0; HEAD_MAX];
+        let known = len.min(HEAD_MAX);
+        self.queue.buf().read(at, &mut head[..known])?;
+        let (message, credits) = Message::parse(&head, len).ok_or_else(nonsense)?;
+        self.queue.take_credits(credits)?;
+        let head_len = message.head_len();
+        Ok(Received { message, at: at + head_len, len: len - head_len })
+    }
+
+    /// The peer has written the rest of a message, which took a slot's receive.
+    pub(crate) fn landed(&mut self, slot: u32) -> Result<()> {
+        self.queue.release(slot, 0)?;
+        self.grant()
+    }
+
+    /// Whether the peer may have stored another message, or nonsense.
+    #[inline]
+    pub(crate) fn has_stored(&mut self) -> bool {
+        self.inbox.as_deref().is_some_and(Inbox::has_record)
+            || self.fast.as_deref_mut().is_some_and(FastPath::has_news)
+            || self.line.as_deref().is_some_and(DuplexLine::has_message)
+    }
+
+    /// What the peer has stored next.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline(always)] // so that nothing of the kind is put together
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        let Some(inbox) = &mut self.inbox else {
+            let has_record = self.fast.as_deref_mut().is_some_and(FastPath::has_news);
+            return Ok(if has_record { Next::Other } else { Next::Nothing });
+        };
+        // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
+        let found = inbox.peek()?;
+        if let Some(line) = &self.line
+            && let Some(short) = line.poll(inbox.records())
+        {
+            let (label, len) = parse_line(&short).ok_or_else(nonsense)?;
+            let at = line.offset_of(LINE_PAYLOAD);
+            return Ok(Next::Short(Short { label, at, len, upto: None }));
+        }
+        let Some(found) = found else { return Ok(Next::Nothing) };
+        if !is_eager(found.first) {
+            return Ok(Next::Other);
+        }
+        let (label, whole) = parse_eager(inbox.words(&found)).ok_or_else(nonsense)?;
+        let (at, len) = (found.at + HEAD, whole - HEAD);
+        Ok(Next::Short(Short { label, at, len, upto: Some(found.upto) }))
+    }
+
+    /// Is done with a short message that [`Connection::next`] has found.
+    #[inline]
+    pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
+        let Some(upto) = short.upto else {
+            self.line.as_deref_mut().into_iter().for_each(DuplexLine::consume);
+            return Ok(());
+        };
+        if let Some(inbox) = &mut self.inbox
+            && inbox.consume(upto)
+        {
+            self.queue.qp().ring()?;
+        }
+        Ok(())
+    }
+
+    /// The memory that a short message's payload lies in.
+    #[inline]
+    pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
+        match (&self.line, &self.inbox) {
+            (Some(line), _) if short.upto.is_none() => line.memory(),
+            (_, Some(inbox)) => inbox.buf(),
+            _ => self.queue.buf(),
+        }
+    }
+
+    /// The next message that the peer has stored.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
+        let Some(inbox) = &mut self.inbox else {
+            let Some(fast) = &mut self.fast else { return Ok(None) };
+            let next = if fast.has_news() { Some(fast.take()?) } else { None };
+            return Ok(next.map(|(what, upto)| (what, Held::Lines(upto))));
+        };
+        let found = inbox.peek()?;
+        if let Some(line) = &mut self.line
+            && let Some(short) = line.poll(inbox.records())
+        {
+            let ((label, len), at) = (parse_line(&short).ok_or_else(nonsense)?, line.offset_of(LINE_PAYLOAD));
+            line.take();
+            let message = Message::Eager { label, answer: None };
+            return Ok(Some((Received { message, at, len }, Held::Line)));
+        }
+        let Some(found) = found else { return Ok(None) };
+        let mut message = Message::Credit;
+        let Record { at, len, upto } = inbox.decode(&found, &mut message)?;
+        inbox.take(upto);
+        Ok(Some((Received { message, at, len }, Held::Lines(upto))))
+    }
+
+    /// Gives back what a message lay in.
+    #[inline]
+    pub(crate) fn release(&mut self, held: Held, message: &Message) -> Result<()> {
+        match (held, &mut self.inbox) {
+            (Held::Slot(slot), _) => self.release_slot(slot, message),
+            (Held::Lines(upto), Some(inbox)) => {
+                if inbox.release(upto) {
+                    self.queue.qp().ring()?;
+                }
+                Ok(())
+            }
+            (Held::Line, _) => {
+                self.line.as_deref_mut().into_iter().for_each(DuplexLine::release);
+                if !self.open {
+                    self.acknowledge_line();
+                }
+                Ok(())
+            }
+            (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {
+                true => self.tell(),
+                false => Ok(()),
+            },
+        }
+    }
+
+    /// Gives a slot back to the peer; half of the slots are told of at once.
+    fn release_slot(&mut self, slot: u32, message: &Message) -> Result<()> {
+        if matches!(message, Message::Credit) {
+            return Ok(self.queue.post_receive(slot)?);
+        }
+        self.queue.release(slot, 0)?;
+        self.grant()
+    }
+
+    /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
+    pub(crate) fn grant(&mut self) -> Result<()> {
+        self.tell()?;
+        if self.open && self.queue.owes_grant() {
+            let options = (self.flags(SendOp::Send), Signal::Sometimes);
+            self.queue.send_spare(Message::Credit.bytes(0), options)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the queue pair has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.queue.qp().state() == QpState::Error
+    }
+}

@@ -1,0 +1,22 @@
+//! Connections to other processes, over whichever device reaches each of them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `transport` | ordered messages and reads between this process and each other one |
+//! | `links` | connections by their numbers |
+//! | `connection` | a queue pair with its flow control |
+//! | `nic` | a device with what all its connections share |
+//! | `fast_path` | messages by RDMA writes to memory that the receiver polls |
+//! | `fast_path` | messages by RDMA writes to memory that the receiver polls |
+//! | `address` | where each process listens |
+//! | `trust` | keys that processes share, and the check of connect requests |
+
+pub(crate) mod address;
+pub(crate) mod connection;
+pub(crate) mod fast_path;
+#[cfg(test)]
+pub(crate) mod intruders;
+pub(crate) mod links;
+pub(crate) mod nic;
+pub(crate) mod transport;
+pub(crate) mod trust;

@@ -1,0 +1,327 @@
+//! [`Nic`]: one device with what all its connections share: queues, a listener, and memory for messages in slabs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use transport::{NicConfig, QueueSizes, Registration};
+use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::{all_memory, register};
+use crate::p2p::wire::HEAD_MAX;
+use crate::peers::fast_path::FastPath;
+
+/// A device by which peers are reached.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// The device, opened.
+    pub device: Device,
+    /// Where to listen: an address of the device's, or of the host's where the device has none of its own. `0.0.0.0` and `::` are all addresses
+    /// of their kind in [`Config::addresses`](crate::Config::addresses), or of the host if that has none.
+    pub address: IpAddr,
+    /// Processes whose ports have the same text reach each other by them: `shm/HOST`, `iwarp`. 1 to 100 printable characters
+    /// without blank, comma, semicolon and backslash.
+    pub fabric: String,
+}
+
+/// Messages that a peer may send before it hears that some were taken, and how long each may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes of the ring that a peer may store messages in, where the device maps peers' memory.
+    pub(crate) ring: usize,
+    /// Slots of each direction of a connection.
+    pub(crate) slots: u32,
+    /// Bytes of a slot.
+    pub(crate) slot_bytes: usize,
+    /// Bytes of the longest message in such a ring.
+    pub(crate) record_bytes: usize,
+}
+
+/// Receives beyond the slots, for messages that need no credit: two grants of credits, and the peer's last message.
+const SPARE: u32 = 3;
+/// Reads that a connection may have under way beside its messages.
+const READS: u32 = 16;
+/// Bytes that go inline: two lines of a shared-memory receive ring with their header.
+pub(crate) const INLINE: usize = 96;
+/// Bytes that processors move at a time.
+const LINE: usize = 64;
+/// The longest message that is copied into a slot and out of it, where longer ones are lent. Of so much a copy costs less than another
+/// message.
+pub(crate) const COPIED_MAX: usize = 32 << 10;
+/// Bytes of a part of a long message. The receiver copies one out of its slot while the next one is on its way.
+const PART_MAX: usize = 32 << 10;
+/// Parts of the longest message that comes by itself. To agree on where to write takes as long as to copy so many.
+const WHOLE_PARTS: usize = 4;
+
+/// How long messages are cut where they are lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Bytes of a part.
+    pub(crate) part: usize,
+    /// The longest message all of which comes in parts.
+    pub(crate) whole: u64,
+}
+
+impl Cut {
+    /// For slots with room for so many bytes.
+    pub(crate) fn of(room: usize) -> Self {
+        let part = room.min(PART_MAX);
+        Self { part, whole: (WHOLE_PARTS * part) as u64 }
+    }
+}
+
+/// Connections that share a slab at most.
+const SLAB_CONNECTIONS: u32 = 32;
+
+impl Sizes {
+    /// What a job of `size` can afford: at 64 processes, 16 MiB each if all talk to all.
+    pub(crate) fn of_job(size: u32) -> Self {
+        match size {
+            0..=64 => {
+                Self { ring: 64 << 10, slots: 16, slot_bytes: 8 << 10, record_bytes: HEAD_MAX + (16 << 10) }
+            }
+            65..=1024 => Self { ring: 16 << 10, slots: 8, slot_bytes: 2 << 10, record_bytes: 2 << 10 },
+            _ => Self { ring: 4 << 10, slots: 4, slot_bytes: 256, record_bytes: 256 },
+        }
+    }
+
+    /// What a job of `size` can afford on real devices that do not map peers' memory: a long message that is copied through a slot is
+    /// there sooner than one that is announced and read. Half a round trip over TCP on one host of 8 KiB took 8 us one way and 29 the
+    /// other. With as many slots as [`Sizes::of_job`] gives, none of which is shorter: what jobs tell each other of holds here, too.
+    fn of_sent(size: u32) -> Self {
+        let payload = match size {
+            0..=8 => 64 << 10,
+            9..=64 => 8 << 10,
+            _ => return Self::of_job(size),
+        };
+        Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
+    }
+
+    /// What a job of `size` has on a device, to which messages are stored or sent.
+    pub(crate) fn of_device(is_stored: bool, is_model: bool, size: u32) -> Self {
+        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(size) }
+    }
+
+    /// Bytes of payload that a message may bring along in a slot, and in a record of a ring.
+    pub(crate) fn slot_payload(self) -> usize {
+        self.slot_bytes - HEAD_MAX
+    }
+
+    pub(crate) fn record_payload(self) -> usize {
+        self.record_bytes - HEAD_MAX
+    }
+
+    /// As it is told to another job, whose sizes must be the same.
+    pub(crate) fn bytes_told(self) -> [u8; 12] {
+        let [ring, slots, slot] =
+            [self.ring as u32, self.slots, self.slot_bytes as u32].map(u32::to_le_bytes);
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&ring);
+        bytes[4..8].copy_from_slice(&slots);
+        bytes[8..].copy_from_slice(&slot);
+        bytes
+    }
+
+    /// Those of queues and buffers.
+    pub(crate) fn queues(self) -> QueueSizes {
+        let Self { ring: ring_bytes, slots, slot_bytes, .. } = self;
+        QueueSizes { slots, spare: SPARE, accesses: READS, slot_bytes, ring_bytes }
+    }
+}
+
+/// An opened device, and how messages go by it.
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(crate) device: Device,
+    /// What all connections share.
+    pub(crate) shared: transport::Nic,
+    pub(crate) sizes: Sizes,
+    addr: SocketAddr,
+    /// Messages are written to peers' memory.
+    writes: bool,
+    /// The device sends from all memory, so that long messages may be [lent](Nic::lends) to it.
+    lends: bool,
+    /// Processes of the job.
+    size: u32,
+}
+
+/// The addresses to listen at for a port's: the address itself, or those that "all addresses" stands for.
+fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let all = addresses.iter().copied().filter(|own| own.is_ipv4() == address.is_ipv4());
+    let all: Vec<IpAddr> = all.filter(|_| address.is_unspecified()).collect();
+    if all.is_empty() { vec![address] } else { all }
+}
+
+impl Nic {
+    /// Sets a device up for a job of `size` that may meet up to `strangers` processes of other jobs, and listens for requests that pass the
+    /// `screen`, at the port's address; if that is all addresses, at each of `addresses`. With `fast_path` messages are written to peers' memory,
+    /// where that works.
+    pub(crate) fn open(
+        port: &Port,
+        addresses: &[IpAddr],
+        (size, strangers): (u32, u32),
+        fast_path: bool,
+        screen: Arc<dyn Screen>,
+    ) -> Result<Self> {
+        let (device, attr) = (port.device.clone(), port.device.attr());
+        if (attr.max_inline as usize) < INLINE {
+            let text =
+                format!("{} sends {} bytes inline, but {INLINE} are needed", device.name(), attr.max_inline);
+            return Err(Error::new(Class::OTHER, text));
+        }
+        // In virtual time a wait looks whenever memory changes; elsewhere a write must ring for a process that sleeps.
+        let is_model = device.host().node().is_some();
+        let (heard, in_order) = (is_model || attr.write_ring, attr.write_order == WriteOrder::LastByteLast);
+        let writes = fast_path && heard && in_order && !attr.maps_peers;
+        let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
+        let peers = size.saturating_sub(1).max(1);
+        let config = NicConfig {
+            sizes: sizes.queues(),
+            inline: INLINE as u32,
+            // While two connections cross, a peer has both.
+            cqe: (peers + 1 + strangers).saturating_mul(sizes.queues().completions()),
+            slab_connections: peers.min(SLAB_CONNECTIONS),
+            listen_at: (&listening_at(port.address, addresses), 0),
+            backlog: size.max(16),
+            register_all: all_memory,
+            // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
+            caches: is_model,
+        };
+        let shared = transport::Nic::open(&device, &config, &screen)?;
+        let addr = SocketAddr::new(port.address, shared.addr().port());
+        let lends = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
+        Ok(Self { device, shared, sizes, addr, writes, lends, size })
+    }
+
+    /// Where it listens. The address is unspecified if it listens at several.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Memory for a new connection's peer to write messages to; `None` where it sends them.
+    pub(crate) fn fast_path(&self) -> Option<FastPath> {
+        self.writes
+            .then(|| FastPath::new(self.shared.pd(), self.sizes.ring, self.sizes.slot_bytes).ok())
+            .flatten()
+    }
+
+    /// Bytes of payload that a message to a process may bring along in a slot. Of another job is known only what all of its kind have.
+    pub(crate) fn slot_payload_to(&self, process: u32) -> usize {
+        let sizes = if process < self.size { self.sizes } else { Sizes::of_job(self.size) };
+        sizes.slot_payload()
+    }
+
+    /// Whether messages come without a completion.
+    pub(crate) fn maps_peers(&self) -> bool {
+        self.shared.maps_peers()
+    }
+
+    /// Bytes of payload of the longest message that may bring its data along.
+    pub(crate) fn payload_max(&self) -> usize {
+        let whole = if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() };
+        whole.max(self.parts_max())
+    }
+
+    /// Bytes of the longest message that comes in parts; 0 where none does.
+    pub(crate) fn parts_max(&self) -> usize {
+        if self.lends { Cut::of(self.sizes.slot_payload()).whole as usize } else { 0 }
+    }
+
+    /// Whether long messages go from where the program has them, and are written where the receiver wants them: on devices that send
+    /// from all memory, and where a peer's memory cannot be mapped.
+    pub(crate) fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// Opens memory of the program's to a peer's writes, until that is dropped.
+    pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Registration> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        Ok(Registration::Own(Arc::new(register(self.shared.pd(), bytes, access, Arc::new(()))?)))
+    }
+
+    /// Makes bytes from an address on reachable: for the own NIC, or with `remote` for the peer to read. If they lie in `memory`, the
+    /// region may be kept for the next time. With whether it was registered for this.
+    pub(crate) fn reach(
+        &mut self,
+        (address, len): (usize, usize),
+        memory: Option<&Buf>,
+        remote: bool,
+    ) -> Result<(Registration, bool)> {
+        let access = if remote { Access::REMOTE_READ } else { Access::LOCAL_WRITE };
+        let (pd, bytes) = (self.shared.pd().clone(), address..address.saturating_add(len));
+        let register = |access, owner| register(&pd, (address, len), access, owner);
+        self.shared.registrations.get(bytes, access, memory, register)
+    }
+
+    /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region
+    /// is dropped.
+    pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
+        register(self.shared.pd(), (address, len), self.all_rights(), Arc::new(()))
+    }
+
+    /// Memory of this NIC, registered as by [`Nic::expose`]; `None` where peers cannot map it, or there is not so much.
+    pub(crate) fn mapped(&self, len: usize) -> Option<Mr> {
+        let memory = self.maps_peers().then(|| self.device.alloc_dm(len).ok())??;
+        self.shared.pd().reg_mr(&memory, self.all_rights()).ok()
+    }
+
+    fn all_rights(&self) -> Access {
+        match self.device.attr().atomic_cap {
+            AtomicCap::None => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
+            _ => Access::ALL,
+        }
+    }
+
+    /// Whether peers can change words of this process's memory by atomics.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.device.attr().atomic_cap != AtomicCap::None
+    }
+
+    /// Whether peers may read and write all memory by the region of it.
+    pub(crate) fn reaches_both_ways(&self) -> bool {
+        let wanted = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        self.shared.registrations.all(wanted).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_rank_is_bounded() {
+        let small = Sizes::of_job(64);
+        assert!(small.queues().slab_bytes() * 63 <= 20 << 20);
+        assert!(Sizes::of_job(65).queues().slab_bytes() * 1023 <= 48 << 20);
+        assert!(Sizes::of_job(4096).slot_bytes > crate::p2p::wire::HEAD_MAX);
+        assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
+        for size in [1, 8, 9, 64, 65, 1024, 1025] {
+            let (sent, told) = (Sizes::of_sent(size), Sizes::of_job(size));
+            assert!(
+                sent.queues().slab_bytes() * (size as usize - 1)
+                    <= (20 << 20).max(told.queues().slab_bytes() * (size as usize - 1))
+            );
+            assert!(sent.slots == told.slots && sent.slot_bytes >= told.slot_bytes);
+        }
+        assert_eq!(
+            [8, 64].map(|size| Sizes::of_sent(size).slot_payload()),
+            [(64 << 10) + 16, (8 << 10) + 16]
+        );
+    }
+
+    /// Goal: a port that stands for several addresses is reached at each of them, and at no other. Method: addresses of the loopback.
+    #[test]
+    fn a_port_of_all_addresses_listens_at_those_that_are_told() {
+        let device = fabric::open("iwarp", &host::real::host()).expect("a device");
+        let port = Port { device, address: [0, 0, 0, 0].into(), fabric: "iwarp".into() };
+        let told = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address"));
+        let nic = Nic::open(&port, &told, (2, 0), false, crate::peers::trust::door())
+            .expect("a device that listens");
+        assert!(nic.addr().ip().is_unspecified() && nic.addr().port() != 0);
+        let is_heard = |address: &str| std::net::TcpStream::connect((address, nic.addr().port())).is_ok();
+        assert_eq!(
+            ["127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.4"].map(is_heard),
+            [true, true, false, false]
+        );
+    }
+}

@@ -1,0 +1,1253 @@
+//! [`Transport`]: ordered messages and reads between this process and each other one, over whichever device reaches it; connections
+//! are made with the first message. What it learns comes out as [`Event`]s.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+
+use auth::{Key as Secret, Nonce, Proved, Seed};
+use host::{Host, SlotKey, Span};
+use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target, answer, of_completion};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
+
+use crate::bootstrap::Bootstrap;
+use crate::dpm::remote_jobs::{Identity, Strangers};
+use crate::error::{Class, Error, Result};
+use crate::memory::Piece;
+use crate::p2p::matching::Match;
+use crate::p2p::shm_copy::{Copying, Share};
+use crate::p2p::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
+use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
+use crate::peers::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken};
+use crate::peers::links::Links;
+use crate::peers::nic::{COPIED_MAX, Cut, Nic, Port};
+use crate::peers::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
+use crate::tool::{Chosen, Traffic};
+
+/// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
+/// ended is told of by the device.
+const AWAY: Span = Span::from_secs(24 * 60 * 60);
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A message has come. Its payload is at [`Transport::payload`] until [`Transport::release`].
+    Received {
+        /// Who sent it.
+        from: u32,
+        /// The message.
+        what: Received,
+        /// Where it lies.
+        place: HeldAt,
+    },
+    /// A message has left, and its payload may be used again.
+    Sent(SlotKey),
+    /// The rest of a message has been written where this process wants it.
+    Landed {
+        /// Who wrote it.
+        from: u32,
+        /// The number that this process has given for that.
+        place: u32,
+    },
+    /// A request that reads or changes a peer's memory is over.
+    Accessed(SlotKey),
+    /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
+    Lost {
+        /// Which.
+        process: u32,
+        /// Why.
+        error: Error,
+    },
+    /// A process has left in order. All its messages have been received before.
+    Left {
+        /// Which.
+        process: u32,
+        /// The error of operations that wait for it.
+        error: Error,
+    },
+}
+
+/// Where a connection keeps a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldAt {
+    connection: usize,
+    held: Held,
+}
+
+/// What waits for a connection, for credits, or for room.
+#[derive(Debug)]
+enum Task {
+    Send { message: Message, payload: Payload<'static>, told: Option<SlotKey> },
+    Access { op: SendOp, piece: Sge, key: SlotKey },
+}
+
+/// What there is between this process and another.
+#[derive(Debug)]
+enum PeerState {
+    None,
+    Asking(usize),
+    Answering(usize),
+    Open(usize),
+    Gone(Gone),
+}
+
+/// Why a process cannot be reached any more.
+#[derive(Clone, Debug)]
+struct Gone {
+    error: Error,
+    /// It has left in order.
+    has_left: bool,
+}
+
+#[derive(Debug)]
+struct Peer {
+    process: u32,
+    way: PeerState,
+    queue: VecDeque<Task>,
+}
+
+/// Completions that are taken at once.
+const BATCH: usize = 16;
+/// Messages that one peer may have stored and that are taken before others get their turn.
+pub(crate) const STORED_MAX: u32 = 256;
+/// Of so many polls one looks at the queues of a device where messages come without completions.
+const QUEUES_EVERY: u32 = 8;
+/// Of a process that has not been heard of.
+const UNKNOWN: u32 = u32::MAX;
+/// Processes whose places are in one part.
+const PART: usize = 64;
+
+/// The place among `peers` of each process of the job, in parts that are there when somebody of them is: most processes of a large
+/// job never talk to each other.
+struct Places(Vec<Option<Box<[u32; PART]>>>);
+
+impl Places {
+    fn of(size: u32) -> Self {
+        Self((0..size.div_ceil(PART as u32)).map(|_| None).collect())
+    }
+
+    #[inline]
+    fn get(&self, process: u32) -> usize {
+        let part = &self.0[process as usize / PART];
+        part.as_ref().map_or(UNKNOWN, |part| part[process as usize % PART]) as usize
+    }
+
+    /// Has room for so many processes.
+    fn grow(&mut self, size: u32) {
+        let parts = size.div_ceil(PART as u32) as usize;
+        self.0.resize_with(parts.max(self.0.len()), || None);
+    }
+
+    fn set(&mut self, process: u32, place: usize) {
+        let part = self.0[process as usize / PART].get_or_insert_with(|| Box::new([UNKNOWN; PART]));
+        part[process as usize % PART] = place as u32;
+    }
+}
+
+/// How a peer is reached: by which of the own ports, at which address, and the seed of its challenges.
+#[derive(Debug)]
+struct Way {
+    port: usize,
+    addr: SocketAddr,
+    seed: Seed,
+}
+
+/// All connections of a process.
+pub(crate) struct Transport {
+    host: Host,
+    bootstrap: Arc<dyn Bootstrap>,
+    rank: u32,
+    strangers: Strangers,
+    address: Address,
+    nics: Vec<Nic>,
+    known: Places,
+    peers: Vec<Peer>,
+    connections: Links,
+    /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers to their
+    /// slots.
+    ended: Vec<(usize, bool)>,
+    /// Connections that have not ended though the peers have left: the peer's device may still wait for an acknowledgement.
+    left: Vec<usize>,
+    /// Attempts that lost against the peer's own, until they are answered.
+    given_up: Vec<usize>,
+    /// The peer of each connection, in the order in which they began, and whether this process asked.
+    begun: Vec<(u32, bool)>,
+    /// The traffic of connections that have ended.
+    past: Vec<(u32, Traffic)>,
+    /// Connect requests of this process that have no answer yet, by the place of the connection.
+    attempts: Attempts,
+    /// Checks the requests of others; shared with the devices.
+    door: Arc<Door>,
+    members: Arc<Members>,
+    /// Those whose peers may store messages here.
+    stored_to: Vec<usize>,
+    /// The one of them that is looked at next in this poll.
+    turn: usize,
+    /// Polls until the next one that looks at all queues.
+    polls: u32,
+    events: VecDeque<Event>,
+    /// What [`Transport::is_near`] has found.
+    near: BTreeMap<u32, bool>,
+    /// At which sizes protocols change.
+    pub(crate) chosen: Chosen,
+    /// How often memory was reached by the region of all memory, and by one of its own.
+    pub(crate) reached: [u64; 2],
+    /// A process is lost or has left.
+    has_lost: bool,
+    /// This process leaves, and accepts no connection any more.
+    leaves: bool,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.len())
+    }
+}
+
+fn note_of(process: u32) -> String {
+    format!("mpi-{process}")
+}
+
+impl Transport {
+    /// Sets the devices up and tells the others where they listen. Collective.
+    pub(crate) fn new(
+        host: &Host,
+        ports: &[Port],
+        (node, addresses, fast_path): (&str, &[IpAddr], bool),
+        bootstrap: Arc<dyn Bootstrap>,
+    ) -> Result<Self> {
+        let (rank, size) = (bootstrap.rank(), bootstrap.size());
+        let sizes = (size, bootstrap.strangers());
+        let (door, own) = (trust::door(), bootstrap.random_key()?);
+        let seed = Seed::from_key(own.derive("seed", &[]));
+        let told = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+        let open = |port| Nic::open(port, told, sizes, fast_path, door.clone());
+        let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
+        let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
+        let ports = listens.collect();
+        let addresses = told.to_vec();
+        let address = Address { node: node.to_owned(), ports, addresses, seed: seed.clone() };
+        bootstrap.put(&note_of(rank), &address.note()?)?;
+        if rank == 0 {
+            let secret = JobSecret::new(bootstrap.random_key()?, &bootstrap.random_key()?);
+            bootstrap.put("mpi-job", &secret.note())?;
+        }
+        bootstrap.fence()?;
+        let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
+        let me = Identity { job: secret.job, rank };
+        let members = Arc::new(Members::new(me, size, Keyring::new(secret)));
+        door.open(auth::Identity(me.bytes()), seed, members.clone());
+        Ok(Self {
+            host: host.clone(),
+            rank,
+            strangers: Strangers::new(me, size),
+            address,
+            nics,
+            known: Places::of(size),
+            peers: Vec::new(),
+            connections: Links::default(),
+            ended: Vec::new(),
+            left: Vec::new(),
+            given_up: Vec::new(),
+            begun: Vec::new(),
+            past: Vec::new(),
+            attempts: Attempts::new(PROTOCOL, own.derive("nonces", &[])),
+            door,
+            members,
+            stored_to: Vec::new(),
+            turn: 0,
+            polls: 0,
+            events: VecDeque::new(),
+            near: BTreeMap::new(),
+            chosen: Chosen::default(),
+            reached: [0; 2],
+            has_lost: false,
+            leaves: false,
+            bootstrap,
+        })
+    }
+
+    /// The devices, in the order of the ports.
+    pub(crate) fn nics(&self) -> &[Nic] {
+        &self.nics
+    }
+
+    /// What a process has told of itself.
+    pub(crate) fn address_of(&self, process: u32) -> Result<Address> {
+        if process == self.rank {
+            return Ok(self.address.clone());
+        }
+        match self.strangers.address(process) {
+            Some(address) => Ok(address.clone()),
+            None => Address::parse(&self.bootstrap.get(&note_of(process))?),
+        }
+    }
+
+    /// Whether a process is on this host, and the first port of each reaches the other and maps its memory.
+    ///
+    /// # Errors
+    /// The process manager's.
+    pub(crate) fn is_near(&mut self, process: u32) -> Result<bool> {
+        if let Some(known) = self.near.get(&process) {
+            return Ok(*known);
+        }
+        let fabric = |address: &Address| address.ports.first().map(|(_, fabric)| fabric.clone());
+        let theirs = self.address_of(process)?;
+        let is_alike = theirs.node == self.address.node && fabric(&theirs) == fabric(&self.address);
+        let is_near = is_alike && self.nics.first().is_some_and(Nic::maps_peers);
+        self.near.insert(process, is_near);
+        Ok(is_near)
+    }
+
+    /// Wakes a process that sleeps, after stores in memory that it looks at.
+    #[inline]
+    pub(crate) fn ring(&mut self, process: u32) {
+        let at = self.known.get(process);
+        if let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(at)
+            && let Err(error) = self.connections[*number].qp().ring()
+        {
+            self.lose(at, error.into());
+        }
+    }
+
+    /// Processes of other jobs that this one knows.
+    pub(crate) fn strangers(&self) -> &Strangers {
+        &self.strangers
+    }
+
+    /// Checks the connect requests of others.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// Those that may connect to this process, and the keys that it shares with them.
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// A number that is used once.
+    pub(crate) fn next_nonce(&mut self) -> Nonce {
+        self.attempts.next_nonce()
+    }
+
+    /// The key that this process shares with another one.
+    ///
+    /// # Errors
+    /// [`Class::INTERN`] for a process whose job was not introduced.
+    pub(crate) fn shared_with(&self, process: u32) -> Result<Secret> {
+        let job = self.strangers.identity(process).job;
+        let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
+        self.members.shared_with(job).ok_or_else(none)
+    }
+
+    /// Gets to know a process, which may be of another job; its number. The job's guest key must be known by [`Members::learn`].
+    ///
+    /// # Errors
+    /// As [`Strangers::introduce`].
+    pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
+        let number = self.strangers.introduce(identity, address)?;
+        self.known.grow(number + 1);
+        Ok(number)
+    }
+
+    /// Whether this process comes before another one, by an order on which both agree.
+    fn is_before(&self, process: u32) -> bool {
+        self.strangers.identity(self.rank) < self.strangers.identity(process)
+    }
+
+    /// Where a message's payload is.
+    pub(crate) fn payload(&self, what: &Received, place: HeldAt) -> (&Buf, Range<usize>) {
+        (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
+    }
+
+    /// Bytes of payload that a message to a process may bring along.
+    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
+        let (most, lends) = self.room_at(to)?;
+        let most = if lends { most.min(COPIED_MAX) } else { most };
+        Ok(most.min(self.chosen.eager_max as usize))
+    }
+
+    /// Bytes of payload that a message to a process has room for, and whether long ones are [lent](Nic::lends).
+    fn room_at(&mut self, to: u32) -> Result<(usize, bool)> {
+        if let Some(connection) = self.open_to(to) {
+            return Ok((connection.payload_max(), connection.lends()));
+        }
+        let port = self.port_of(to)?;
+        let nic = &self.nics[port];
+        Ok((nic.slot_payload_to(to), nic.lends()))
+    }
+
+    /// How long messages to a process are cut, if they are [lent](Nic::lends).
+    pub(crate) fn cut_to(&mut self, process: u32) -> Result<Option<Cut>> {
+        let (room, lends) = self.room_at(process)?;
+        let cut = Cut::of(room);
+        Ok(lends.then(|| Cut { whole: cut.whole.min(self.chosen.eager_max), ..cut }))
+    }
+
+    /// Opens memory to a process's writes, until that is dropped.
+    pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Registration> {
+        let port = self.port_of(process)?;
+        self.reached[1] += 1;
+        self.nics[port].let_in(bytes)
+    }
+
+    /// The device by which a process is reached.
+    pub(crate) fn nic_of(&mut self, process: u32) -> Result<&Nic> {
+        let port = self.port_of(process)?;
+        Ok(&self.nics[port])
+    }
+
+    /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
+    pub(crate) fn reach(
+        &mut self,
+        process: u32,
+        address: usize,
+        len: usize,
+        remote: bool,
+    ) -> Result<Registration> {
+        self.reach_in(process, (address, len), None, remote)
+    }
+
+    /// As [`Transport::reach`], for bytes that may lie in memory whose regions are kept.
+    pub(crate) fn reach_in(
+        &mut self,
+        process: u32,
+        bytes: (usize, usize),
+        memory: Option<&Buf>,
+        remote: bool,
+    ) -> Result<Registration> {
+        let port = self.port_of(process)?;
+        let (reach, is_new) = self.nics[port].reach(bytes, memory, remote)?;
+        self.reached[usize::from(is_new)] += 1;
+        Ok(reach)
+    }
+
+    /// The error of operations that name a process, if it is lost or has left.
+    #[inline]
+    pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
+        self.gone(process).map(|gone| &gone.error)
+    }
+
+    /// As [`Transport::lost`], for a process that has not left in order: memory that it has shared may be invalid.
+    pub(crate) fn broken(&self, process: u32) -> Option<&Error> {
+        self.gone(process).filter(|gone| !gone.has_left).map(|gone| &gone.error)
+    }
+
+    #[inline]
+    fn gone(&self, process: u32) -> Option<&Gone> {
+        if !self.has_lost {
+            return None;
+        }
+        match &self.peers.get(self.known.get(process))?.way {
+            PeerState::Gone(gone) => Some(gone),
+            _ => None,
+        }
+    }
+
+    /// Sends a short message without ado: to a peer that is connected and stored to, and for which nothing waits. Whether it has left.
+    #[inline]
+    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+        let at = self.known.get(to);
+        let Some(Peer { way: PeerState::Open(number), queue, .. }) = self.peers.get(at) else { return false };
+        let connection = &mut self.connections[*number];
+        let most = self.chosen.eager_max.min(connection.payload_max() as u64);
+        if !queue.is_empty() || piece.len() as u64 > most {
+            return false;
+        }
+        match connection.send_piece(label, piece) {
+            Ok(has_left) => has_left,
+            Err(error) => {
+                self.lose(at, error);
+                false
+            }
+        }
+    }
+
+    /// Sends a message, if it can leave at once: the payload may then be used again. Otherwise nothing has happened but that a
+    /// connection is being made.
+    ///
+    /// # Errors
+    /// The process is lost, or cannot be reached.
+    pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
+        let at = self.peer(to)?;
+        let (PeerState::Open(number), true) = (&self.peers[at].way, self.peers[at].queue.is_empty()) else {
+            return Ok(false);
+        };
+        let connection = &mut self.connections[*number];
+        if !connection.may_send(message, payload) {
+            return Ok(false);
+        }
+        let sent = connection.send(&self.host, message, payload).map(|()| true);
+        sent.map_err(|error| self.lose(at, error))
+    }
+
+    /// Sends a message as soon as it goes; `told` comes out as [`Event::Sent`] when it has left.
+    ///
+    /// # Errors
+    /// As [`Transport::send_now`].
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        message: Message,
+        payload: Payload<'static>,
+        told: Option<SlotKey>,
+    ) -> Result<()> {
+        let at = self.peer(to)?;
+        self.peers[at].queue.push_back(Task::Send { message, payload, told });
+        self.pump(at);
+        Ok(())
+    }
+
+    /// Reads a peer's memory; `key` comes out as [`Event::Accessed`].
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: SlotKey) -> Result<()> {
+        self.access(process, SendOp::Read(RemoteAddr { addr: from.addr, rkey: from.rkey }), into, key)
+    }
+
+    /// Reads or changes a peer's memory, with a piece of this process's; `key` comes out as [`Event::Accessed`].
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
+        let at = self.peer(process)?;
+        self.peers[at].queue.push_back(Task::Access { op, piece, key });
+        self.pump(at);
+        Ok(())
+    }
+
+    /// The ports by which this process and a peer talk: its own, and the peer's.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] when there are none.
+    pub(crate) fn ports_to(&self, process: u32) -> Result<(usize, usize)> {
+        self.ports_between(process, &self.address_of(process)?)
+    }
+
+    /// As [`Transport::ports_to`], for a peer with this address.
+    fn ports_between(&self, process: u32, theirs: &Address) -> Result<(usize, usize)> {
+        let common = if self.is_before(process) {
+            common_ports(&self.address, theirs)
+        } else {
+            common_ports(theirs, &self.address).map(|(far, near)| (near, far))
+        };
+        common.ok_or_else(|| Error::lost(process, "it has no device that reaches it from here"))
+    }
+
+    /// Whether a process is connected.
+    pub(crate) fn is_open(&self, process: u32) -> bool {
+        self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, PeerState::Open(_)))
+    }
+
+    /// A peer's NIC memory, for load and store; `None` unless it is connected, and where that is not possible.
+    pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
+        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        self.connections[number].qp().map(at, len).ok()
+    }
+
+    /// Whether both processes can copy a message to this one.
+    pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
+        let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(self.known.get(from)) else {
+            return false;
+        };
+        let connection = &self.connections[*number];
+        let is_reached = self.nics[connection.port].reaches_both_ways();
+        is_reached && length >= self.chosen.both_sides_min && connection.may_share()
+    }
+
+    /// Has a message of so many bytes from a process wait until both can copy it.
+    pub(crate) fn await_share(&mut self, from: u32, key: SlotKey, length: u64) {
+        if let Some(connection) = self.open_to(from) {
+            connection.await_share(key, length);
+        }
+    }
+
+    /// The message from a process that has waited longest for that, and something by which both copy it; `None` while they copy enough
+    /// of its messages.
+    pub(crate) fn next_share(&mut self, from: u32) -> Option<(SlotKey, Share)> {
+        self.open_to(from)?.next_share()
+    }
+
+    /// All of a message from a process is copied.
+    pub(crate) fn end_share(&mut self, from: u32, share: &Share) {
+        if let Some(connection) = self.open_to(from) {
+            connection.end_share(share);
+        }
+    }
+
+    fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
+        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        Some(&mut self.connections[number])
+    }
+
+    /// Copies pieces of a message that both copy, as long as there are some that nobody has claimed, and room for requests. How many:
+    /// for each, `key` comes out as [`Event::Accessed`]; and whether there was no room for more.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
+        let at = self.peer(with)?;
+        let PeerState::Open(number) = self.peers[at].way else { return Ok((0, false)) };
+        let mut count = 0;
+        self.polls = 0;
+        loop {
+            match self.connections[number].copy(copying, key) {
+                Ok(Copied::Piece) => count += 1,
+                Ok(Copied::Nothing) => return Ok((count, false)),
+                Ok(Copied::NoRoom) => return Ok((count, true)),
+                Err(error) => return Err(self.lose(at, error)),
+            }
+        }
+    }
+
+    /// Connects to a process, if that has not begun.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn connect(&mut self, process: u32) -> Result<()> {
+        self.peer(process).map(drop)
+    }
+
+    /// What has left for each process that there is or was a connection to; one may come more than once.
+    pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
+        let present = self.connections.iter().map(|connection| (connection.process, &connection.traffic));
+        present.chain(self.past.iter().map(|(process, traffic)| (*process, traffic)))
+    }
+
+    /// Messages and accesses that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.peers.iter().map(|peer| peer.queue.len()).sum()
+    }
+
+    /// The connections that there are or were, in the order in which this side began them: to whom, and whether it asked.
+    pub(crate) fn begun(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.begun.iter().copied()
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.peers.iter().filter(|peer| matches!(peer.way, PeerState::Open(_))).count()
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.peers.iter().all(|peer| peer.queue.is_empty())
+            && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
+    }
+
+    /// Announces to connected processes, or with `all` false to those of other jobs, that this process leaves; returns whether the
+    /// announcement has arrived everywhere. From now on connect requests are rejected.
+    pub(crate) fn leave(&mut self, all: bool) -> bool {
+        self.leaves = true;
+        let mut have_heard = true;
+        for at in self.announced_to(all) {
+            match self.peers[at].way {
+                PeerState::Open(number) => match self.connections[number].leave(&self.host) {
+                    Ok(has_heard) => have_heard &= has_heard,
+                    Err(error) => drop(self.lose(at, error)),
+                },
+                // Neither state lasts: the peer answers, sends its first message, or is lost.
+                PeerState::Asking(_) | PeerState::Answering(_) => have_heard = false,
+                PeerState::None | PeerState::Gone(_) => {}
+            }
+        }
+        have_heard
+    }
+
+    /// Whether this process has begun to leave.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves
+    }
+
+    /// Ends the connections that [`Transport::leave`] has used. Their memory stays.
+    pub(crate) fn close(&mut self, all: bool) {
+        for at in self.announced_to(all) {
+            if let Some(number) = self.number_of(at) {
+                let error = Error::new(Class::OTHER, "this process has left the job");
+                self.end(number);
+                self.set_gone(at, Gone { error, has_left: true });
+            }
+        }
+    }
+
+    /// Whether this process has left, and its memory may hold messages that a peer has not read.
+    pub(crate) fn is_needed(&mut self) -> bool {
+        self.leaves && self.connections.iter_mut().any(Connection::is_needed)
+    }
+
+    fn announced_to(&self, all: bool) -> Vec<usize> {
+        let is_told = |process| all || !self.strangers.is_of_job(process);
+        (0..self.peers.len()).filter(|at| is_told(self.peers[*at].process)).collect()
+    }
+
+    /// The next event from the devices' queues, or about a peer that is lost or has left.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next connection, since the last poll, whose peer may have stored messages; at most [`STORED_MAX`] are to be taken.
+    #[inline]
+    pub(crate) fn next_stored_to(&mut self) -> Option<usize> {
+        let number = *self.stored_to.get(self.turn)?;
+        self.turn += 1;
+        Some(number)
+    }
+
+    /// What a peer has stored next.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, number: usize) -> Next {
+        self.connections[number].next().unwrap_or_else(|error| {
+            self.lose(self.known.get(self.connections[number].process), error);
+            Next::Nothing
+        })
+    }
+
+    /// Is done with a short message that [`Transport::next`] has found.
+    #[inline]
+    pub(crate) fn pass(&mut self, number: usize, short: &Short) {
+        if let Err(error) = self.connections[number].pass(short) {
+            self.lose(self.known.get(self.connections[number].process), error);
+        }
+    }
+
+    /// Who is at the other end of a connection, and the memory that a short message's payload lies in.
+    #[inline]
+    pub(crate) fn origin(&self, number: usize, short: &Short) -> (u32, &Buf) {
+        let connection = &self.connections[number];
+        (connection.process, connection.memory_of(short))
+    }
+
+    /// Gives a message's slot back.
+    pub(crate) fn release(&mut self, place: HeldAt, message: &Message) {
+        let connection = &mut self.connections[place.connection];
+        let process = connection.process;
+        if matches!(place.held, Held::Slot(_)) && connection.has_failed() {
+            return;
+        }
+        if let Err(error) = connection.release(place.held, message) {
+            let at = self.known.get(process);
+            self.lose(at, error);
+        }
+    }
+
+    /// Looks for messages; at all queues, or with `brief` also once in a while only where messages come without completions.
+    pub(crate) fn poll(&mut self, brief: bool) {
+        self.polls = if brief { self.polls.saturating_sub(1) } else { 0 };
+        if self.polls == 0 && !self.ended.is_empty() && self.events.is_empty() {
+            self.drop_ended();
+        }
+        for port in 0..self.nics.len() {
+            if self.polls > 0 && self.nics[port].maps_peers() {
+                continue;
+            }
+            self.poll_completions(port);
+            while let Some(event) = self.nics[port].shared.cm.poll_event() {
+                self.connection_event(port, event);
+            }
+        }
+        if self.polls == 0 {
+            self.polls = QUEUES_EVERY;
+        }
+        self.turn = 0;
+    }
+
+    /// The connection by which a process may store messages here.
+    #[inline]
+    pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
+        match self.peers.get(self.known.get(process))?.way {
+            PeerState::Open(number) if self.connections[number].is_mapped() => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether a peer may have stored another message, or nonsense.
+    #[inline]
+    pub(crate) fn has_stored(&mut self, number: usize) -> bool {
+        // The caller may have remembered this place before the connection ended.
+        self.connections.get_mut(number).is_some_and(Connection::has_stored)
+    }
+
+    /// The next message that a peer has stored, as [`Event::Received`] has it.
+    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, HeldAt)> {
+        let connection = &mut self.connections[number];
+        let from = connection.process;
+        match connection.stored() {
+            Ok(Some((what, _))) if what.message == Message::Leave => {
+                self.leaves_now(self.known.get(from), number);
+                None
+            }
+            Ok(Some((what, held))) => Some((from, what, HeldAt { connection: number, held })),
+            Ok(None) => None,
+            Err(error) => {
+                let at = self.known.get(from);
+                self.lose(at, error);
+                None
+            }
+        }
+    }
+
+    /// Takes the next message that a peer has stored, if it is wanted and there is room for all of it.
+    #[inline]
+    pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
+        self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
+            self.lose(self.known.get(self.connections[number].process), error);
+            Taken::Unknown
+        })
+    }
+
+    /// Takes what a peer has stored, message by message, for as long as they are what `take` wants from the peer's connection.
+    #[inline(always)]
+    pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
+        if let Err(error) = take(&mut self.connections[number]) {
+            self.lose(self.known.get(self.connections[number].process), error);
+        }
+    }
+
+    /// Sends what waited for room in a peer's memory, of which nothing tells.
+    #[inline]
+    pub(crate) fn pump_stored(&mut self, number: usize) {
+        let at = self.known.get(self.connections[number].process);
+        if !self.peers[at].queue.is_empty() {
+            self.pump(at);
+        }
+    }
+
+    fn poll_completions(&mut self, port: usize) {
+        let mut wcs = [Wc::default(); BATCH];
+        loop {
+            match self.nics[port].shared.cq.poll(&mut wcs) {
+                Ok(count) => {
+                    wcs[..count].iter().for_each(|wc| self.completed(wc));
+                    if count < BATCH {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let here = |peer: &usize| self.connection_of(*peer).is_some_and(|c| c.port == port);
+                    let lost: Vec<usize> = (0..self.peers.len()).filter(here).collect();
+                    lost.into_iter().for_each(|at| drop(self.lose(at, error.clone().into())));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connection_of(&self, peer: usize) -> Option<&Connection> {
+        self.number_of(peer).map(|number| &self.connections[number])
+    }
+
+    /// The place of the connection to a peer, or of the attempt to make one.
+    fn number_of(&self, peer: usize) -> Option<usize> {
+        match self.peers[peer].way {
+            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
+                Some(number)
+            }
+            PeerState::None | PeerState::Gone(_) => None,
+        }
+    }
+
+    fn completed(&mut self, wc: &Wc) {
+        let (number, slot) = of_completion(wc);
+        let Some(number) = self.connections.place_of(number) else { return };
+        let connection = &mut self.connections[number];
+        let (process, at) = (connection.process, self.known.get(connection.process));
+        if self.number_of(at) != Some(number) {
+            if !wc.is_ok() {
+                self.has_ended(number);
+            }
+            return;
+        }
+        let connection = &mut self.connections[number];
+        if !wc.is_ok() {
+            let why = format!("a request on its connection ended with {:?}", wc.status);
+            self.lose(at, Error::lost(process, why));
+            return;
+        }
+        match slot {
+            Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
+                self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
+                if let Err(error) = connection.landed(slot) {
+                    self.lose(at, error);
+                }
+            }
+            Some(slot) => match connection.received(slot, wc.byte_len) {
+                Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
+                Ok(what) => {
+                    let place = HeldAt { connection: number, held: Held::Slot(slot) };
+                    self.events.push_back(Event::Received { from: process, what, place });
+                }
+                Err(error) => drop(self.lose(at, error)),
+            },
+            None => {
+                self.events.extend(connection.sent().map(Event::Accessed));
+                if let Err(error) = connection.grant() {
+                    self.lose(at, error);
+                }
+            }
+        }
+        self.pump(at);
+    }
+
+    /// Sends what waits, as far as it goes.
+    fn pump(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        let PeerState::Open(number) = peer.way else { return };
+        let connection = &mut self.connections[number];
+        while let Some(task) = peer.queue.front() {
+            let done = match task {
+                Task::Send { message, payload, .. } if connection.may_send(message, payload) => {
+                    connection.send(&self.host, message, payload)
+                }
+                Task::Access { op, piece, key } if connection.may_access(*op) => {
+                    self.polls = 0;
+                    connection.access(*op, *piece, *key)
+                }
+                _ => return,
+            };
+            if let Err(error) = done {
+                self.lose(at, error);
+                return;
+            }
+            if let Some(Task::Send { told: Some(key), .. }) = peer.queue.pop_front() {
+                self.events.push_back(Event::Sent(key));
+            }
+        }
+    }
+
+    /// Gives a peer up; returns the error to report. A peer that has left in order is reported as such.
+    fn lose(&mut self, at: usize, error: Error) -> Error {
+        let process = self.peers[at].process;
+        let error = match error.class {
+            Class::PROC_ABORTED => error,
+            _ => Error::lost(process, error.text),
+        };
+        if let PeerState::Gone(_) = self.peers[at].way {
+            return error;
+        }
+        let number = self.number_of(at);
+        if let Some(number) = number {
+            // What it has stored before that counts, whatever the loss was learnt by.
+            while let Ok(Some((what, held))) = self.connections[number].stored() {
+                if what.message == Message::Leave {
+                    self.leaves_now(at, number);
+                    self.has_ended(number);
+                    return Error::left(process);
+                }
+                let place = HeldAt { connection: number, held };
+                self.events.push_back(Event::Received { from: process, what, place });
+            }
+        }
+        self.events.push_back(Event::Lost { process, error: error.clone() });
+        let gone = Gone { error: error.clone(), has_left: false };
+        if let Some(number) = number {
+            self.end(number);
+            self.ended.push((number, true));
+        }
+        self.set_gone(at, gone);
+        error
+    }
+
+    /// A peer has sent [`Message::Leave`]. The connection stays until the peer ends it: the peer's device may wait for an acknowledgement.
+    fn leaves_now(&mut self, at: usize, number: usize) {
+        let process = self.peers[at].process;
+        let gone = Gone { error: Error::left(process), has_left: true };
+        self.events.push_back(Event::Left { process, error: gone.error.clone() });
+        self.connections[number].left();
+        self.unlist(number);
+        self.left.push(number);
+        self.set_gone(at, gone);
+    }
+
+    /// Ends a connection.
+    fn end(&mut self, number: usize) {
+        self.attempts.forget(number);
+        self.connections[number].open = false;
+        self.connections[number].qp().to_error();
+        self.unlist(number);
+    }
+
+    /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks all of
+    /// them.
+    fn unlist(&mut self, number: usize) {
+        if let Some(place) = self.stored_to.iter().position(|other| *other == number) {
+            self.stored_to.remove(place);
+            self.turn -= usize::from(place < self.turn);
+        }
+    }
+
+    fn set_gone(&mut self, at: usize, gone: Gone) {
+        self.peers[at].way = PeerState::Gone(gone);
+        self.has_lost = true;
+        self.peers[at].queue.clear();
+    }
+
+    /// A connection whose peer has left, or an attempt that was given up, has ended.
+    fn has_ended(&mut self, number: usize) {
+        for list in [&mut self.left, &mut self.given_up] {
+            if let Some(place) = list.iter().position(|other| *other == number) {
+                list.swap_remove(place);
+                self.ended.push((number, false));
+            }
+        }
+    }
+
+    /// Drops connections that have ended. Completions that are still in a queue are ignored from now on.
+    fn drop_ended(&mut self) {
+        for (number, may_store) in std::mem::take(&mut self.ended) {
+            let Some(connection) = self.connections.remove(number) else { continue };
+            let nic = &mut self.nics[connection.port].shared;
+            if connection.has_room {
+                nic.give_room_back();
+            }
+            if connection.traffic != Traffic::default() {
+                self.past.push((connection.process, connection.traffic));
+            }
+            let (slots, inbox) = connection.into_memory();
+            nic.give_memory_back(slots, inbox, may_store);
+        }
+    }
+
+    /// The peer of this number, connecting to it if that has not begun.
+    fn peer(&mut self, process: u32) -> Result<usize> {
+        let at = self.acquaint(process);
+        if let PeerState::None = self.peers[at].way {
+            self.ask(at).map_err(|error| self.lose(at, error))?;
+        }
+        match &self.peers[at].way {
+            PeerState::Gone(gone) => Err(gone.error.clone()),
+            _ => Ok(at),
+        }
+    }
+
+    fn acquaint(&mut self, process: u32) -> usize {
+        let known = self.known.get(process);
+        if known < self.peers.len() {
+            return known;
+        }
+        self.known.set(process, self.peers.len());
+        self.peers.push(Peer { process, way: PeerState::None, queue: VecDeque::new() });
+        self.peers.len() - 1
+    }
+
+    fn port_of(&mut self, process: u32) -> Result<usize> {
+        let known = self.known.get(process);
+        if known < self.peers.len()
+            && let Some(connection) = self.connection_of(known)
+        {
+            return Ok(connection.port);
+        }
+        self.way_to(process).map(|way| way.port)
+    }
+
+    /// The way to a peer.
+    fn way_to(&self, process: u32) -> Result<Way> {
+        let theirs = self.address_of(process)?;
+        let (port, far) = self.ports_between(process, &theirs)?;
+        let reached = theirs.reached_from(&self.address, far);
+        let addr = reached.ok_or_else(|| Error::new(Class::INTERN, "a port of a peer's is not there"))?;
+        Ok(Way { port, addr, seed: theirs.seed })
+    }
+
+    fn ask(&mut self, at: usize) -> Result<()> {
+        let process = self.peers[at].process;
+        let way = self.way_to(process)?;
+        let connection = self.new_connection(way.port, process)?;
+        let number = self.connect_by(connection, true);
+        self.peers[at].way = PeerState::Asking(number);
+        self.ask_by(number, &way)
+    }
+
+    /// Makes a connection for the next place.
+    fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
+        let is_lower = self.is_before(process);
+        let full = || Error::new(Class::OTHER, "this process has as many connections as it can name");
+        let number = self.connections.vacancy().ok_or_else(full)?;
+        Connection::new(&mut self.nics[port], port, number, (is_lower, process))
+    }
+
+    /// Adds a new connection, for which this process (`asked`) or the peer asked; returns its place.
+    fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
+        self.begun.push((connection.process, asked));
+        let (process, is_stored_to) = (connection.process, connection.is_stored_to());
+        let number = self.connections.insert(connection);
+        debug_assert!(self.connections[number].process == process);
+        if is_stored_to {
+            self.stored_to.push(number);
+        }
+        number
+    }
+
+    fn ask_again(&mut self, number: usize) -> Result<()> {
+        let way = self.way_to(self.connections[number].process)?;
+        self.ask_by(number, &way)
+    }
+
+    /// Sends a connect request. Its first challenge follows from the peer's seed: this process has not connected to it before.
+    fn ask_by(&mut self, number: usize, way: &Way) -> Result<()> {
+        let process = self.connections[number].process;
+        let key = self.shared_with(process)?;
+        let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
+        let target = Target { key, from, to, challenge: way.seed.challenge(PROTOCOL, from, 0) };
+        let connection = &self.connections[number];
+        let said = self.attempts.request(number, target, connection.offer());
+        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
+        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), way.addr, &param)?)
+    }
+
+    fn connection_event(&mut self, port: usize, event: CmEvent) {
+        let (qp_num, outcome) = match event {
+            CmEvent::ConnectRequest(request) => return self.asked(port, request),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(private_data)),
+            CmEvent::Rejected { qp_num, private_data } => return self.rejected(port, qp_num, &private_data),
+            CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
+            CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
+        };
+        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
+        match outcome.and_then(|said| self.check_reply(at, number, &said)) {
+            Ok(()) => self.opened(at, number),
+            Err(why) => {
+                // What it sent before that counts.
+                self.poll_completions(port);
+                let process = self.peers[at].process;
+                self.lose(at, Error::lost(process, why));
+            }
+        }
+    }
+
+    /// Checks that the reply to a request of this process comes from the peer that was meant, and takes the peer's offer. The accepting side has
+    /// checked the request instead.
+    fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
+        if let PeerState::Answering(_) = self.peers[at].way {
+            return Ok(());
+        }
+        if !self.attempts.contains(number) {
+            return Err("it was not asked".to_owned());
+        }
+        let offer = self.attempts.check_reply(number, said);
+        let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
+        if let Some(offer) = Offer::parse(&offer) {
+            self.connections[number].is_offered(offer);
+        }
+        Ok(())
+    }
+
+    /// Why a peer that has not proved itself is given up.
+    fn unproved(&self, process: u32) -> String {
+        let at = self.way_to(process).map_or_else(|_| "there".to_owned(), |way| format!("at {}", way.addr));
+        format!(
+            "what listens {at} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
+             start all processes of a job by one command of one launcher"
+        )
+    }
+
+    /// The peer has refused a request of this process.
+    fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
+        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
+        if !self.attempts.contains(number) {
+            return;
+        }
+        if said.starts_with(LEFT) {
+            self.attempts.forget(number);
+            self.leaves_now(at, number);
+            return self.has_ended(number);
+        }
+        let process = self.peers[at].process;
+        let lost = |why| Err(Error::lost(process, why));
+        let asked = match self.attempts.rejected(number, said) {
+            // The peer has an attempt of its own that counts, or has just started. Asking again until its request is here costs little,
+            // and detects that a peer has ended meanwhile.
+            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.ask_again(number),
+            Some(Rejection::Again) => self.ask_again(number),
+            Some(Rejection::Unproved) => lost(self.unproved(process)),
+            Some(Rejection::Other) | None => lost("it refused the connection".to_owned()),
+        };
+        if let Err(error) = asked {
+            self.poll_completions(port);
+            self.lose(at, error);
+        }
+    }
+
+    /// The peer and the connection that a queue pair belongs to; `None` for an attempt that was given up.
+    fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
+        let mut numbers = (0..self.peers.len()).filter_map(|at| Some((at, self.number_of(at)?)));
+        numbers.find(|(_, number)| {
+            let connection = &self.connections[*number];
+            connection.port == port && connection.qp().num() == qp_num
+        })
+    }
+
+    fn opened(&mut self, at: usize, number: usize) {
+        self.peers[at].way = PeerState::Open(number);
+        if let Err(error) = self.connections[number].opened() {
+            self.lose(at, error);
+        }
+        self.pump(at);
+    }
+
+    /// Handles an event of a connection that was given up, or whose peer has left.
+    fn old_event(&mut self, port: usize, qp_num: u32) {
+        let old = self.left.iter().chain(&self.given_up).copied();
+        let is_it = |number: &usize| {
+            let connection = &self.connections[*number];
+            connection.port == port && connection.qp().num() == qp_num
+        };
+        if let Some(number) = old.clone().find(is_it) {
+            self.has_ended(number);
+        }
+    }
+
+    /// A request has passed the door.
+    fn asked(&mut self, port: usize, mut request: ConnectRequest) {
+        let me = self.strangers.identity(self.rank);
+        let proved: Option<Proved> = request.take_screened();
+        let from = |proved: &Proved| self.strangers.number(Identity::parse(&proved.from().0)?);
+        let known = proved.and_then(|proved| Some((from(&proved)?, proved)));
+        // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
+        let Some((from, proved)) = known else { return drop(request.reject(STRANGER)) };
+        if self.leaves {
+            return drop(request.reject(LEFT));
+        }
+        let at = self.acquaint(from);
+        let stage = match self.peers[at].way {
+            PeerState::None => Stage::None,
+            PeerState::Asking(_) => Stage::Asking,
+            PeerState::Answering(_) => Stage::Answering,
+            PeerState::Open(_) | PeerState::Gone(_) => Stage::Done,
+        };
+        match answer(stage, me, self.strangers.identity(from)) {
+            Answer::Crossed => drop(request.reject(CROSSED)),
+            Answer::Refuse => drop(request.reject(STRANGER)),
+            Answer::Accept => {
+                if let Err(error) = self.accept(at, port, request, &proved) {
+                    self.lose(at, error);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
+        let process = self.peers[at].process;
+        let mut connection = self.new_connection(port, process)?;
+        if let Some(offer) = Offer::parse(proved.offer()) {
+            connection.is_offered(offer);
+        }
+        // A peer that was accepted before is at another stage and was refused there, so this does not happen.
+        let replayed = || Error::lost(process, "its request to connect was sent twice");
+        let reply = self.door.accept(proved, connection.offer()).ok_or_else(replayed)?;
+        let param = ConnParam::with_private_data(reply);
+        let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
+        let number = self.connect_by(connection, false);
+        if let PeerState::Asking(given_up) = self.peers[at].way {
+            self.attempts.forget(given_up);
+            self.connections[given_up].has_room = false;
+            self.nics[self.connections[given_up].port].shared.give_room_back();
+            self.unlist(given_up);
+            self.given_up.push(given_up);
+        }
+        self.peers[at].way = PeerState::Answering(number);
+        Ok(accepted?)
+    }
+}

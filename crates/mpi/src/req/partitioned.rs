@@ -1,0 +1,251 @@
+//! Messages whose data are given and got in parts (`MPI_Psend_init`): each part goes as a message of its own when it is ready.
+//!
+//! The two sides of a request find each other once: the sender says, under the program's tag, how many parts there are and by which
+//! tags they come. The receiver may count in other parts.
+
+use std::sync::Arc;
+
+use host::{Host, Lock, SlotKey};
+
+use crate::comm::group::Group;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine, Mode, Task};
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::Label;
+use crate::status::Status;
+
+/// What the sender says beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    pub(crate) parts: u32,
+    /// The tag of the first part; the others follow.
+    pub(crate) first_tag: u32,
+    /// Bytes of all.
+    pub(crate) bytes: u64,
+}
+
+/// Bytes of an [`Announced`].
+pub(crate) const ANNOUNCED: usize = 16;
+
+impl Announced {
+    /// What goes to the receiver.
+    pub(crate) fn bytes(self) -> [u8; ANNOUNCED] {
+        let mut bytes = [0; ANNOUNCED];
+        bytes[..4].copy_from_slice(&self.parts.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.first_tag.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (parts, rest) = bytes.split_first_chunk()?;
+        let (first_tag, rest) = rest.split_first_chunk()?;
+        let bytes = u64::from_le_bytes(rest.try_into().ok()?);
+        let (parts, first_tag) = (u32::from_le_bytes(*parts), u32::from_le_bytes(*first_tag));
+        (parts > 0 && bytes % u64::from(parts) == 0).then_some(Self { parts, first_tag, bytes })
+    }
+}
+
+/// The tag of a part.
+fn tag_of(first: u32, part: u32) -> i32 {
+    (first.wrapping_add(part) & i32::MAX as u32) as i32
+}
+
+/// A message that is sent in parts, whenever it is started.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) to: u32,
+    /// Of the parts' messages.
+    pub(crate) context: u64,
+    pub(crate) buffer: Buffer,
+    pub(crate) announced: Announced,
+    pub(crate) state: Lock<Sent>,
+}
+
+/// How far a started one has come.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    ready: Vec<bool>,
+    left: u32,
+    under_way: Vec<SlotKey>,
+    failed: Option<Error>,
+}
+
+/// A message that is received in parts, whenever it is started.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) from: u32,
+    /// The program's tag.
+    pub(crate) tag: i32,
+    pub(crate) names: Group,
+    pub(crate) context: u64,
+    pub(crate) buffer: Buffer,
+    /// The parts in which the program asks.
+    pub(crate) parts: u32,
+    pub(crate) state: Lock<Got>,
+}
+
+/// How far a started one has come.
+#[derive(Debug)]
+pub(crate) struct Got {
+    /// The receive of what the sender announces, and where it goes.
+    announcing: Option<(SlotKey, Buffer)>,
+    announced: Option<Announced>,
+    /// Of each of the sender's parts, what receives it; none once it is there.
+    pending: Vec<Option<SlotKey>>,
+    posted: bool,
+}
+
+impl Got {
+    /// Nothing has come yet; what is announced comes here.
+    pub(crate) fn new(key: SlotKey, into: Buffer) -> Self {
+        Self { announcing: Some((key, into)), announced: None, pending: Vec::new(), posted: false }
+    }
+}
+
+/// The parts of a persistent request.
+#[derive(Clone, Debug)]
+pub(crate) enum Parts {
+    /// Of nobody: whatever is asked is over.
+    Nobody,
+    /// Of one that sends.
+    Send(Arc<Sending>),
+    /// Of one that receives.
+    Receive(Arc<Receiving>),
+}
+
+struct SendTask(Arc<Sending>, Host);
+struct ReceiveTask(Arc<Receiving>, Host);
+
+impl Sending {
+    /// Begins to wait for its parts.
+    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
+        let (host, parts) = (engine.host().clone(), self.announced.parts);
+        *self.state.lock(&host) = Sent { ready: vec![false; parts as usize], left: parts, ..Sent::default() };
+        engine.begin(Box::new(SendTask(self.clone(), host)))
+    }
+
+    /// Sends parts from `first` to `last`.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for parts that there are not, or that are sent already.
+    pub(crate) fn ready(&self, engine: &mut Engine, first: i32, last: i32) -> Result<()> {
+        let host = engine.host().clone();
+        let mut state = self.state.lock(&host);
+        let wrong =
+            |part: i32| Error::new(Class::ARG, format_args!("partition {part} is not one that waits"));
+        for part in first..=last {
+            let waits = usize::try_from(part).ok().and_then(|part| state.ready.get_mut(part));
+            let ready = waits.filter(|ready| !**ready).ok_or_else(|| wrong(part))?;
+            *ready = true;
+            state.left -= 1;
+            let len = self.buffer.len() / u64::from(self.announced.parts);
+            let buffer = self.buffer.clone().window(part as u64 * len, len);
+            let label = Label { context: self.context, tag: tag_of(self.announced.first_tag, part as u32) };
+            match engine.send(self.to, label, &buffer, Mode::Standard) {
+                Ok(Begun::Over(status)) => state.failed = state.failed.take().or(status.ok().err()),
+                Ok(Begun::Under(key)) => state.under_way.push(key),
+                Err(error) => state.failed = Some(error),
+            }
+        }
+        engine.stir();
+        Ok(())
+    }
+}
+
+impl Task for SendTask {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        let mut state = self.0.state.lock(&self.1);
+        let Sent { under_way, failed, .. } = &mut *state;
+        under_way.retain(|key| match engine.take(*key) {
+            Some(status) => {
+                *failed = failed.take().or(status.ok().err());
+                false
+            }
+            None => true,
+        });
+        let over = state.left == 0 && state.under_way.is_empty();
+        over.then(|| state.failed.take().map_or_else(Status::empty, Status::failed))
+    }
+}
+
+impl Receiving {
+    /// Begins to receive.
+    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
+        let host = engine.host().clone();
+        self.state.lock(&host).posted = false;
+        engine.begin(Box::new(ReceiveTask(self.clone(), host)))
+    }
+
+    /// Whether a part is there.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for a part that there is not.
+    pub(crate) fn has_arrived(&self, host: &Host, part: i32) -> Result<bool> {
+        let part = u32::try_from(part).ok().filter(|part| *part < self.parts);
+        let none = || Error::new(Class::ARG, format_args!("there are only {} partitions", self.parts));
+        let part = u64::from(part.ok_or_else(none)?);
+        let state = self.state.lock(host);
+        let Some(announced) = state.announced.filter(|_| state.posted) else { return Ok(false) };
+        // By numbers of parts, not by bytes: also parts of no bytes come one by one.
+        let (mine, theirs) = (u64::from(self.parts), u64::from(announced.parts));
+        let (first, end) = (part * theirs / mine, ((part + 1) * theirs).div_ceil(mine));
+        Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))
+    }
+
+    fn post(&self, engine: &mut Engine, state: &mut Got, announced: Announced) {
+        let len = announced.bytes / u64::from(announced.parts);
+        let receive = |part: u32| {
+            let tag = Some(tag_of(announced.first_tag, part));
+            let wanted = Wanted { context: self.context, source: Some(self.from), tag };
+            let buffer = self.buffer.clone().window(u64::from(part) * len, len);
+            let begun = engine.receive(Receive { wanted, buffer, names: Names::Of(self.names.clone()) });
+            Some(engine.under(begun))
+        };
+        state.pending = (0..announced.parts).map(receive).collect();
+        state.posted = true;
+    }
+
+    fn advance(&self, engine: &mut Engine, state: &mut Got) -> Result<bool> {
+        if let Some((key, into)) = &state.announcing {
+            let Some(status) = engine.take(*key) else { return Ok(false) };
+            status.ok()?;
+            let announced = Announced::parse(&into.to_vec());
+            let wrong =
+                || Error::new(Class::OTHER, "the sender has announced what no process of this version does");
+            state.announced = Some(announced.ok_or_else(wrong)?);
+            state.announcing = None;
+        }
+        let Some(announced) = state.announced else { return Ok(false) };
+        if !state.posted {
+            self.post(engine, state, announced);
+        }
+        for pending in &mut state.pending {
+            if let Some(status) = pending.and_then(|key| engine.take(key)) {
+                *pending = None;
+                status.ok()?;
+            }
+        }
+        Ok(state.pending.iter().all(Option::is_none))
+    }
+}
+
+impl Task for ReceiveTask {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        let Self(receiving, host) = self;
+        let mut state = receiving.state.lock(host);
+        match receiving.advance(engine, &mut state) {
+            Ok(false) => None,
+            Ok(true) => {
+                let bytes = state.announced.map_or(0, |announced| announced.bytes);
+                let source = receiving.names.rank_of(receiving.from);
+                let source = source.unwrap_or(crate::status::ANY_SOURCE);
+                let bytes = bytes.min(receiving.buffer.len());
+                Some(Status { source, tag: receiving.tag, bytes, ..Status::empty() })
+            }
+            Err(error) => Some(Status::failed(error)),
+        }
+    }
+}

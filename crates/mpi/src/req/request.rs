@@ -1,0 +1,904 @@
+//! [`Request`]: an operation under way, and how one waits for one or several; [`Requests`]: the same by numbers.
+//!
+//! A request is the number of an operation in the engine's table, so that beginning and ending one allocates nothing. Those that are
+//! more than an operation have a table of their own ([`Special`]); and what was over when it began, and has nothing to say, is one
+//! number for all.
+
+use std::sync::Arc;
+
+use host::SlotKey;
+
+use crate::comm::communicator::Comm;
+use crate::core::Core;
+use crate::error::{Class, Error, Result};
+use crate::p2p::engine::{Begun, Engine};
+use crate::req::partitioned::Parts;
+use crate::req::special::{Generalized, Special, Starter, State, What};
+use crate::status::{Ended, Status};
+
+/// The number of a request (`MPI_Request`), for faces whose programs hold numbers. [`Requests`] says what it names; a number whose
+/// request is over names nothing until 2^30 others had its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(u64);
+
+/// What a number says by itself.
+#[derive(Clone, Copy)]
+enum Named {
+    Null,
+    Over,
+    Operation(SlotKey),
+    Special(SlotKey),
+    Nothing,
+}
+
+impl RequestId {
+    /// The number of no request, which a program may wait for all the same.
+    pub const NULL: Self = Self(0);
+    /// What was over when it began, as a short message that has left, with an empty status.
+    pub const OVER: Self = Self(1);
+
+    /// As a program holds it: odd and more than 2^32, but for [`RequestId::NULL`] and [`RequestId::OVER`], which are 0 and 1.
+    #[inline]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// What a program holds, which may be nonsense.
+    #[inline]
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    #[inline]
+    pub(crate) fn operation(key: SlotKey) -> Self {
+        Self(key.number() << 2 | 1)
+    }
+
+    fn special(key: SlotKey) -> Self {
+        Self(key.number() << 2 | 3)
+    }
+
+    /// The operation that it is, if it is no more than that.
+    #[inline]
+    fn key(self) -> Option<SlotKey> {
+        (self.0 & 3 == 1 && self != Self::OVER).then(|| SlotKey::from_number(self.0 >> 2))
+    }
+
+    #[inline]
+    fn named(self) -> Named {
+        let key = SlotKey::from_number(self.0 >> 2);
+        match self.0 {
+            0 => Named::Null,
+            1 => Named::Over,
+            number if number & 3 == 1 => Named::Operation(key),
+            number if number & 3 == 3 => Named::Special(key),
+            _ => Named::Nothing,
+        }
+    }
+
+    /// Bits of a place and of a lap in an integer of C's, which has a mark above them so that it is more than 2^30.
+    const PLACE_BITS: u32 = 20;
+    const LAP_BITS: u32 = 9;
+    const MARK: u32 = 1 << 30;
+
+    fn integer_of(key: SlotKey, is_special: bool) -> Option<i32> {
+        let (place, lap) = (key.slot(), key.generation());
+        let lap = lap & ((1 << Self::LAP_BITS) - 1);
+        let integer = Self::MARK | lap << (Self::PLACE_BITS + 1) | place << 1 | u32::from(is_special);
+        (place < 1 << Self::PLACE_BITS).then_some(integer as i32)
+    }
+}
+
+/// What a request waits for now.
+#[derive(Clone, Copy)]
+enum Now {
+    Inactive,
+    Over,
+    Under(SlotKey),
+}
+
+impl Now {
+    #[inline]
+    fn is_over(self, engine: &mut Engine) -> bool {
+        match self {
+            Self::Under(key) => engine.is_over(key),
+            Self::Inactive | Self::Over => true,
+        }
+    }
+
+    fn is_active(self) -> bool {
+        !matches!(self, Self::Inactive)
+    }
+}
+
+/// What [`Requests::test_any`] finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Any<T = Status> {
+    /// No request is active.
+    Inactive,
+    /// None is over.
+    Pending,
+    /// This one is over.
+    Over(usize, T),
+}
+
+#[cold]
+fn nothing() -> Error {
+    Error::new(Class::REQUEST, "it is no request, or one that is over or was freed")
+}
+
+/// The requests of a process by their numbers. All that is said of one number is true of [`Request`], too. A number that names
+/// nothing is an error of class [`Class::REQUEST`].
+#[derive(Clone, Copy, Debug)]
+pub struct Requests<'a>(&'a Core);
+
+impl<'a> Requests<'a> {
+    /// Those of a process.
+    pub(crate) fn of(core: &'a Core) -> Self {
+        Self(core)
+    }
+
+    /// Takes in what has begun.
+    #[inline(always)]
+    pub(crate) fn begun(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
+        let key = match begun {
+            Begun::Under(key) => key,
+            Begun::Over(status) if status.is_empty() => return RequestId::OVER,
+            Begun::Over(_) => engine.under(begun),
+        };
+        if let Some(comm) = comm {
+            engine.belongs(key, comm);
+        }
+        RequestId::operation(key)
+    }
+
+    fn insert(self, special: Special) -> RequestId {
+        RequestId::special(self.0.specials().insert(special))
+    }
+
+    #[inline]
+    fn now(self, id: RequestId) -> Result<Now> {
+        match id.named() {
+            Named::Operation(key) => Ok(Now::Under(key)),
+            Named::Over => Ok(Now::Over),
+            Named::Null => Ok(Now::Inactive),
+            Named::Special(key) => self.special_now(key),
+            Named::Nothing => Err(nothing()),
+        }
+    }
+
+    fn special_now(self, key: SlotKey) -> Result<Now> {
+        Ok(match self.0.specials().get_mut(key).ok_or_else(nothing)?.state {
+            State::Inactive => Now::Inactive,
+            State::Over(_) => Now::Over,
+            State::Under(key) => Now::Under(key),
+        })
+    }
+
+    fn all_now(self, ids: &[RequestId]) -> Result<Vec<Now>> {
+        let mut all = Vec::with_capacity(ids.len());
+        for id in ids {
+            all.push(self.now(*id)?);
+        }
+        Ok(all)
+    }
+
+    /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn is_active(self, id: RequestId) -> Result<bool> {
+        self.now(id).map(Now::is_active)
+    }
+
+    /// Whether it can be started.
+    pub fn is_persistent(self, id: RequestId) -> bool {
+        let Named::Special(key) = id.named() else { return false };
+        let mut specials = self.0.specials();
+        specials.get_mut(key).is_some_and(|special| !matches!(special.what, What::Program(_)))
+    }
+
+    /// How requests ended that have: they are null from now on, or inactive if they can be started again. Nothing has changed when one
+    /// names nothing.
+    fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<Ended>> {
+        let is_there = |id: &RequestId| match id.named() {
+            Named::Operation(key) => engine.has(key),
+            _ => true,
+        };
+        if !ids.iter().all(is_there) {
+            return Err(nothing());
+        }
+        let mut ended = Vec::with_capacity(ids.len());
+        for id in ids {
+            ended.push(match id.named() {
+                Named::Operation(key) => engine.collect(key).ok_or_else(nothing)?,
+                // Of special ones more is to be asked than the engine.
+                _ => Ended::nothing(),
+            });
+        }
+        Ok(ended)
+    }
+
+    /// What of requests that [`Requests::gather`] has gathered only these know themselves.
+    fn ask_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
+        for (id, ended) in ids.iter().zip(&mut ended) {
+            if let Named::Special(key) = id.named() {
+                *ended = self.collect_special(key)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn collect(self, id: RequestId) -> Result<Ended> {
+        match id.named() {
+            Named::Special(key) => self.collect_special(key),
+            Named::Operation(key) => self.0.with(|engine| engine.collect(key)).ok_or_else(nothing),
+            _ => Ok(Ended::nothing()),
+        }
+    }
+
+    fn collect_special(self, key: SlotKey) -> Result<Ended> {
+        let (state, what, comm) = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            let state = std::mem::replace(&mut special.state, State::Inactive);
+            (state, special.what.clone(), special.comm)
+        };
+        let status = match state {
+            State::Inactive => Status::empty(),
+            State::Over(status) => status,
+            State::Under(key) => self.0.with(|engine| engine.take(key)).unwrap_or_else(Status::empty),
+        };
+        let What::Program(program) = what else { return Ok(Ended { status, comm, is_persistent: true }) };
+        self.remove(key);
+        let mut status = program.query();
+        if let Err(error) = program.free() {
+            status.error.get_or_insert(error.into());
+        }
+        Ok(Ended { status, comm, is_persistent: false })
+    }
+
+    /// Waits until the operation has ended. The request is then null, or inactive if it is persistent. Null and inactive requests are
+    /// over with an empty status.
+    ///
+    /// # Errors
+    /// As for all; [`Class::OTHER`] when the world of this process ends first.
+    #[inline]
+    pub fn wait(self, id: RequestId) -> Result<Ended> {
+        match id.named() {
+            Named::Operation(key) => {
+                let over = |engine: &mut Engine| engine.is_over(key).then(|| engine.collect(key));
+                self.0.wait("MPI_Wait", over)?.ok_or_else(nothing)
+            }
+            _ => {
+                if let Now::Under(key) = self.now(id)? {
+                    self.0.wait("MPI_Wait", |engine| engine.is_over(key).then_some(()))?;
+                }
+                self.collect(id)
+            }
+        }
+    }
+
+    /// How the operation ended, if it has; as [`Requests::wait`] then.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test(self, id: RequestId) -> Result<Option<Ended>> {
+        let now = self.now(id)?;
+        let is_over = self.0.test(|engine| now.is_over(engine).then_some(()));
+        is_over.map(|()| self.collect(id)).transpose()
+    }
+
+    /// How the operation ended, if it has; the request stays as it is (`MPI_Request_get_status`).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn peek(self, id: RequestId) -> Result<Option<Status>> {
+        let (over, what) = match id.named() {
+            Named::Special(key) => {
+                let mut specials = self.0.specials();
+                let special = specials.get_mut(key).ok_or_else(nothing)?;
+                (special.state.clone(), Some(special.what.clone()))
+            }
+            Named::Operation(key) => (State::Under(key), None),
+            Named::Null | Named::Over => (State::Inactive, None),
+            Named::Nothing => return Err(nothing()),
+        };
+        let look = |engine: &mut Engine| match &over {
+            State::Inactive => Some(Ok(Status::empty())),
+            State::Over(status) => Some(Ok(status.clone())),
+            State::Under(key) if engine.has(*key) => engine.peek(*key).map(Ok),
+            State::Under(_) => Some(Err(nothing())),
+        };
+        let Some(status) = self.0.test(look).transpose()? else { return Ok(None) };
+        Ok(Some(if let Some(What::Program(program)) = what { program.query() } else { status }))
+    }
+
+    /// Waits for all; how they ended is in their order.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`]; nothing has changed when one names nothing.
+    pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<Ended>> {
+        if ids.iter().all(|id| matches!(id.named(), Named::Null | Named::Over)) {
+            return Ok(vec![Ended::nothing(); ids.len()]);
+        }
+        let now = self.all_now(ids)?;
+        // What is over stays over.
+        let mut over = 0;
+        let all_over = |engine: &mut Engine| {
+            over += now[over..].iter().take_while(|now| now.is_over(engine)).count();
+            (over == now.len()).then(|| Self::gather(engine, ids))
+        };
+        let ended = self.0.wait("MPI_Waitall", all_over)??;
+        self.ask_specials(ids, ended)
+    }
+
+    /// Waits for so many, if each was over when it began or is an operation that ends well: `put` is given how each ended. Whether they
+    /// did; none has changed otherwise.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the world of this process ends first.
+    #[inline]
+    pub fn wait_all_well(
+        self,
+        count: usize,
+        id: impl Fn(usize) -> RequestId,
+        mut put: impl FnMut(usize, &Status),
+    ) -> Result<bool> {
+        let mut over =
+            (0..count).take_while(|at| matches!(id(*at).named(), Named::Null | Named::Over)).count();
+        let nothing = Status::empty();
+        if over == count {
+            (0..count).for_each(|at| put(at, &nothing));
+            return Ok(true);
+        }
+        self.0.wait("MPI_Waitall", |engine| {
+            while over < count {
+                let id = id(over);
+                let is_well = match id.key() {
+                    Some(key) => engine.has_ended_well(key)?,
+                    None => matches!(id.named(), Named::Null | Named::Over),
+                };
+                if !is_well {
+                    return Some(false);
+                }
+                over += 1;
+            }
+            for at in 0..count {
+                let is_given = id(at).key().is_some_and(|key| engine.hand_out(key, |status| put(at, status)));
+                if !is_given {
+                    // One that was over before, or that is there twice.
+                    put(at, &nothing);
+                }
+            }
+            Some(true)
+        })
+    }
+
+    /// How all ended, if they have; otherwise all stay as they are.
+    ///
+    /// # Errors
+    /// As [`Requests::wait_all`].
+    pub fn test_all(self, ids: &[RequestId]) -> Result<Option<Vec<Ended>>> {
+        let now = self.all_now(ids)?;
+        let all_over = |engine: &mut Engine| {
+            now.iter().all(|now| now.is_over(engine)).then(|| Self::gather(engine, ids))
+        };
+        let Some(ended) = self.0.test(all_over).transpose()? else { return Ok(None) };
+        self.ask_specials(ids, ended).map(Some)
+    }
+
+    /// Waits until one has ended: which, and how. `None` if none is active.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`].
+    pub fn wait_any(self, ids: &[RequestId]) -> Result<Option<(usize, Ended)>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let at = self.0.wait("MPI_Waitany", |engine| first_over(&now, engine))?;
+        self.collect(ids[at]).map(|ended| Some((at, ended)))
+    }
+
+    /// Looks whether one has ended.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test_any(self, ids: &[RequestId]) -> Result<Any<Ended>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(Any::Inactive);
+        }
+        match self.0.test(|engine| first_over(&now, engine)) {
+            Some(at) => self.collect(ids[at]).map(|ended| Any::Over(at, ended)),
+            None => Ok(Any::Pending),
+        }
+    }
+
+    /// Waits until at least one has ended: which, and how. `None` if none is active.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`].
+    pub fn wait_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let some = |engine: &mut Engine| Some(which_over(&now, engine)).filter(|which| !which.is_empty());
+        let which = self.0.wait("MPI_Waitsome", some)?;
+        which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
+    }
+
+    /// Those that have ended, and how: perhaps none. `None` if none is active.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let which = self.0.test(|engine| Some(which_over(&now, engine))).unwrap_or_default();
+        which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
+    }
+
+    /// Begins the operation of a persistent request.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for one that is not persistent, or has begun; the operation's.
+    pub fn start(self, id: RequestId) -> Result<()> {
+        let wrong = |why| Error::new(Class::REQUEST, why);
+        let key = match id.named() {
+            Named::Special(key) => key,
+            Named::Nothing => return Err(nothing()),
+            Named::Null => return Err(wrong("a null request cannot be started")),
+            _ => return Err(wrong("only a persistent request can be started")),
+        };
+        let starter = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            match (&special.what, &special.state) {
+                (What::Program(_), _) => return Err(wrong("only a persistent request can be started")),
+                (What::Persistent(starter) | What::Parts(starter, _), State::Inactive) => starter.clone(),
+                _ => return Err(wrong("the request is active already; wait for it first")),
+            }
+        };
+        let begun = starter()?;
+        if let Some(special) = self.0.specials().get_mut(key) {
+            special.state = begun.into();
+        }
+        Ok(())
+    }
+
+    /// Asks that the operation end without effect. A receive that has no message yet is cancelled, and so is a send that waits to be
+    /// matched, once its receiver makes progress; all else completes as if nothing had been asked. The request must be waited for in either case.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a null or inactive request.
+    pub fn cancel(self, id: RequestId) -> Result<()> {
+        let program = self.what(id).and_then(|what| match what {
+            What::Program(program) => Some(program),
+            _ => None,
+        });
+        match (self.now(id)?, program) {
+            (Now::Under(key), Some(program)) => {
+                program.cancel(self.0.with(|engine| engine.peek(key)).is_some())
+            }
+            (Now::Under(key), None) => self.0.with(|engine| {
+                engine.cancel(key);
+                engine.has(key).then_some(()).ok_or_else(nothing)
+            }),
+            (Now::Over, _) => Ok(()),
+            (Now::Inactive, _) => Err(Error::new(Class::REQUEST, "only an active request can be cancelled")),
+        }
+    }
+
+    /// Forgets a request, whose operation goes on by itself (`MPI_Request_free`).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn free(self, id: RequestId) -> Result<()> {
+        match id.named() {
+            Named::Null | Named::Over => Ok(()),
+            Named::Nothing => Err(nothing()),
+            Named::Operation(key) => self.0.with(|engine| {
+                let is_there = engine.has(key);
+                engine.free(key);
+                is_there.then_some(()).ok_or_else(nothing)
+            }),
+            Named::Special(key) => self.free_special(key),
+        }
+    }
+
+    fn free_special(self, key: SlotKey) -> Result<()> {
+        let (state, what) = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            (special.state.clone(), special.what.clone())
+        };
+        let has_ended = match state {
+            State::Under(operation) => self.0.with(|engine| {
+                let has_ended = engine.is_over(operation);
+                engine.free(operation);
+                has_ended
+            }),
+            State::Inactive | State::Over(_) => true,
+        };
+        let is_programs = matches!(what, What::Program(_));
+        // What stands for something of the program's is found until that is over.
+        if has_ended || !is_programs {
+            self.remove(key);
+        }
+        match what {
+            // Nobody hears of an error any more.
+            What::Program(program) if has_ended => program.free().or(Ok(())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a special request up, and what it holds when the lock is free again.
+    fn remove(self, key: SlotKey) {
+        let removed = self.0.specials().remove(key);
+        drop(removed);
+    }
+
+    /// The [`Comm::id`] of its communicator, if it has one: whose error handler hears of an error.
+    pub fn comm(self, id: RequestId) -> Option<u64> {
+        match id.named() {
+            Named::Operation(key) => self.0.with(|engine| engine.comm(key)),
+            Named::Special(key) => self.0.specials().get_mut(key)?.comm,
+            _ => None,
+        }
+    }
+
+    fn what(self, id: RequestId) -> Option<What> {
+        let Named::Special(key) = id.named() else { return None };
+        self.0.specials().get_mut(key).map(|special| special.what.clone())
+    }
+
+    /// What a generalized request stands for is over.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for another request; the program's, if the request is gone already and its function is called.
+    pub fn complete(self, id: RequestId) -> Result<()> {
+        let (Some(What::Program(program)), Now::Under(key)) = (self.what(id), self.now(id)?) else {
+            return Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program"));
+        };
+        if !self.0.with(|engine| engine.complete(key)) {
+            return Ok(());
+        }
+        if let Named::Special(key) = id.named() {
+            self.remove(key);
+        }
+        program.free()
+    }
+
+    /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not send in parts; [`Class::ARG`] for parts that there are not, or that do not
+    /// wait: the request is not started, or they were ready before.
+    pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
+        match self.what(id) {
+            Some(What::Parts(_, Parts::Nobody)) => Ok(()),
+            Some(What::Parts(_, Parts::Send(sending))) => {
+                self.0.with(|engine| sending.ready(engine, first, last))
+            }
+            _ => Err(Error::new(Class::REQUEST, "only a request that sends in partitions has some ready")),
+        }
+    }
+
+    /// Whether a part of a message that is received in parts is there (`MPI_Parrived`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
+    pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
+        let is_inactive = matches!(self.now(id)?, Now::Inactive);
+        match self.what(id) {
+            None if is_inactive => Ok(true),
+            Some(What::Parts(_, Parts::Nobody)) => Ok(true),
+            Some(What::Parts(_, Parts::Receive(receiving))) => {
+                self.0.test(|_| None::<()>);
+                Ok(receiving.has_arrived(self.0.host(), part)? || is_inactive)
+            }
+            _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
+        }
+    }
+
+    /// A number as an integer of C's, above 2^30; `None` for one that names nothing, and for more than 2^20 requests at a time.
+    pub fn integer(self, id: RequestId) -> Option<i32> {
+        match id.named() {
+            Named::Operation(key) => RequestId::integer_of(key, false),
+            Named::Special(key) => RequestId::integer_of(key, true),
+            _ => None,
+        }
+    }
+
+    /// The number that [`Requests::integer`] has made an integer of, if it still names something.
+    pub fn from_integer(self, integer: i32) -> Option<RequestId> {
+        let place = (integer as u32 >> 1) & ((1 << RequestId::PLACE_BITS) - 1);
+        let id = if integer & 1 == 0 {
+            RequestId::operation(self.0.with(|engine| engine.at(place))?)
+        } else {
+            RequestId::special(self.0.specials().key_at(place)?)
+        };
+        (self.integer(id) == Some(integer)).then_some(id)
+    }
+}
+
+fn first_over(now: &[Now], engine: &mut Engine) -> Option<usize> {
+    now.iter().position(|now| now.is_active() && now.is_over(engine))
+}
+
+fn which_over(now: &[Now], engine: &mut Engine) -> Vec<usize> {
+    let over = |at: &usize| now[*at].is_active() && now[*at].is_over(engine);
+    (0..now.len()).filter(over).collect()
+}
+
+/// An operation under way, a persistent one, or null (`MPI_Request`). One that is dropped goes on by itself.
+#[derive(Default)]
+pub struct Request(Option<(Core, RequestId)>);
+
+/// A hold on a request, for threads that do not wait for it; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Remote(Core, RequestId);
+
+impl Remote {
+    /// As [`Requests::complete`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn complete(&self) -> Result<()> {
+        Requests(&self.0).complete(self.1)
+    }
+
+    /// As [`Requests::parts_ready`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
+        Requests(&self.0).parts_ready(self.1, first, last)
+    }
+
+    /// As [`Requests::part_arrived`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn part_arrived(&self, part: i32) -> Result<bool> {
+        Requests(&self.0).part_arrived(self.1, part)
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Request({:#x})", self.id().number())
+    }
+}
+
+impl Request {
+    /// A request of this number.
+    pub(crate) fn of(core: &Core, id: RequestId) -> Self {
+        Self(Some((core.clone(), id)))
+    }
+
+    /// A request for an operation of a communicator that has begun.
+    pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
+        let id = comm.core().with(|engine| Requests::begun(engine, begun, Some(comm.id())));
+        Self::of(comm.core(), id)
+    }
+
+    fn special(core: &Core, comm: Option<&Comm>, what: What, state: State) -> Self {
+        let special = Special { state, what, comm: comm.map(Comm::id) };
+        Self::of(core, Requests(core).insert(special))
+    }
+
+    /// A persistent request, not started.
+    pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
+        Self::special(comm.core(), Some(comm), What::Persistent(starter), State::Inactive)
+    }
+
+    /// A persistent request for a message in parts, not started.
+    pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
+        Self::special(comm.core(), Some(comm), What::Parts(starter, parts), State::Inactive)
+    }
+
+    /// A request for something of the process as a whole.
+    pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
+        Self::of(core, core.with(|engine| Requests::begun(engine, begun, None)))
+    }
+
+    /// A request for something of the program's, which is over with [`Requests::complete`].
+    pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
+        let begun = core.with(Engine::open);
+        Self::special(core, None, What::Program(program), begun.into())
+    }
+
+    /// What other threads may do about it, if anything, while one waits for it.
+    pub fn remote(&self) -> Option<Remote> {
+        let (core, id) = self.0.as_ref()?;
+        let is_for_others = matches!(Requests(core).what(*id)?, What::Parts(..) | What::Program(_));
+        is_for_others.then(|| Remote(core.clone(), *id))
+    }
+
+    /// No request (`MPI_REQUEST_NULL`).
+    pub fn null() -> Self {
+        Self(None)
+    }
+
+    /// Whether it is none.
+    pub fn is_null(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Its number, by which [`Requests`] knows it as well.
+    pub fn id(&self) -> RequestId {
+        self.0.as_ref().map_or(RequestId::NULL, |(_, id)| *id)
+    }
+
+    /// Its number, by which somebody else waits for it.
+    pub fn into_id(mut self) -> RequestId {
+        self.0.take().map_or(RequestId::NULL, |(_, id)| id)
+    }
+
+    /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
+    pub fn is_active(&self) -> bool {
+        let is_active = |(core, id): &(Core, RequestId)| Requests(core).is_active(*id).unwrap_or(false);
+        self.0.as_ref().is_some_and(is_active)
+    }
+
+    /// Whether it can be started.
+    pub fn is_persistent(&self) -> bool {
+        self.0.as_ref().is_some_and(|(core, id)| Requests(core).is_persistent(*id))
+    }
+
+    /// Makes the request what it is after its operation has ended so.
+    fn left(&mut self, ended: Result<Ended>) -> Status {
+        match ended {
+            Ok(Ended { status, is_persistent, .. }) => {
+                if !is_persistent {
+                    self.0 = None;
+                }
+                status
+            }
+            Err(error) => Status::failed(error),
+        }
+    }
+
+    /// As [`Requests::test`].
+    pub fn test(&mut self) -> Option<Status> {
+        let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
+        let ended = Requests(core).test(*id).transpose()?;
+        Some(self.left(ended))
+    }
+
+    /// As [`Requests::peek`].
+    pub fn peek(&self) -> Option<Status> {
+        let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
+        Requests(core).peek(*id).unwrap_or_else(|error| Some(Status::failed(error)))
+    }
+
+    /// As [`Requests::wait`].
+    pub fn wait(&mut self) -> Status {
+        let Some((core, id)) = &self.0 else { return Status::empty() };
+        let ended = Requests(core).wait(*id);
+        self.left(ended)
+    }
+
+    /// As [`Requests::start`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn start(&mut self) -> Result<()> {
+        let null = || Error::new(Class::REQUEST, "a null request cannot be started");
+        let (core, id) = self.0.as_ref().ok_or_else(null)?;
+        Requests(core).start(*id)
+    }
+
+    /// As [`Requests::cancel`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn cancel(&self) -> Result<()> {
+        let null = || Error::new(Class::REQUEST, "only an active request can be cancelled");
+        let (core, id) = self.0.as_ref().ok_or_else(null)?;
+        Requests(core).cancel(*id)
+    }
+
+    /// Waits for all; the statuses are in their order.
+    pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
+        let Some((core, ids)) = several(requests) else { return empty(requests) };
+        match Requests(&core).wait_all(&ids) {
+            Ok(ended) => all_left(requests, ended),
+            Err(error) => requests.iter().map(|_| Status::failed(error.clone())).collect(),
+        }
+    }
+
+    /// How all ended, if they have; otherwise all stay as they are.
+    pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
+        let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
+        match Requests(&core).test_all(&ids) {
+            Ok(ended) => ended.map(|ended| all_left(requests, ended)),
+            Err(error) => Some(requests.iter().map(|_| Status::failed(error.clone())).collect()),
+        }
+    }
+
+    /// Waits until one has ended: which, and how. `None` if none is active.
+    pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
+        let (core, ids) = several(requests)?;
+        match Requests(&core).wait_any(&ids) {
+            Ok(found) => found.map(|(at, ended)| (at, requests[at].left(Ok(ended)))),
+            Err(error) => Some((0, Status::failed(error))),
+        }
+    }
+
+    /// Looks whether one has ended.
+    pub fn test_any(requests: &mut [&mut Self]) -> Any {
+        let Some((core, ids)) = several(requests) else { return Any::Inactive };
+        match Requests(&core).test_any(&ids) {
+            Ok(Any::Over(at, ended)) => Any::Over(at, requests[at].left(Ok(ended))),
+            Ok(Any::Inactive) => Any::Inactive,
+            Ok(Any::Pending) => Any::Pending,
+            Err(error) => Any::Over(0, Status::failed(error)),
+        }
+    }
+
+    /// Waits until at least one has ended: which, and how. `None` if none is active.
+    pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
+        let (core, ids) = several(requests)?;
+        some_left(requests, Requests(&core).wait_some(&ids))
+    }
+
+    /// Those that have ended, and how: perhaps none. `None` if none is active.
+    pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
+        let (core, ids) = several(requests)?;
+        some_left(requests, Requests(&core).test_some(&ids))
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some((core, id)) = &self.0 {
+            // It is there; only a program's function could fail, of which nobody hears any more.
+            let _ = Requests(core).free(*id);
+        }
+    }
+}
+
+/// The numbers of requests, and the process of those that are not null.
+fn several(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
+    let (core, _) = requests.iter().find_map(|request| request.0.as_ref())?;
+    Some((core.clone(), requests.iter().map(|request| request.id()).collect()))
+}
+
+fn empty(requests: &[&mut Request]) -> Vec<Status> {
+    requests.iter().map(|_| Status::empty()).collect()
+}
+
+fn all_left(requests: &mut [&mut Request], ended: Vec<Ended>) -> Vec<Status> {
+    requests.iter_mut().zip(ended).map(|(request, ended)| request.left(Ok(ended))).collect()
+}
+
+fn some_left(
+    requests: &mut [&mut Request],
+    ended: Result<Option<Vec<(usize, Ended)>>>,
+) -> Option<Vec<(usize, Status)>> {
+    match ended {
+        Ok(ended) => {
+            let ended = ended?.into_iter();
+            Some(ended.map(|(at, ended)| (at, requests[at].left(Ok(ended)))).collect())
+        }
+        Err(error) => Some(vec![(0, Status::failed(error))]),
+    }
+}
+
+impl Comm {
+    /// Begins something, for whoever holds the number.
+    #[inline(always)]
+    pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Begun>) -> Result<RequestId> {
+        self.core().with(|engine| {
+            let begun = act(engine)?;
+            Ok(Requests::begun(engine, begun, Some(self.id())))
+        })
+    }
+}

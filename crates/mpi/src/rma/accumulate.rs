@@ -1,0 +1,300 @@
+//! Operations that change a member's memory by what is there: each reads, computes and writes while no other does so in that member's
+//! memory, so that all of them are atomic, of whatever type and operator, and those of one process come about in their order.
+
+use datatypes::{Basic, Combiner, Datatype, Op, Operator};
+use verbs::{RemoteAddr, SendOp};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::Begun;
+use crate::req::request::Request;
+use crate::rma::object::Window;
+use crate::rma::target::{At, Elements, Target};
+use crate::rma::transfer::Form;
+use crate::status::{PROC_NULL, Status};
+
+impl Window {
+    /// Reduces a buffer's elements into a member's (`MPI_Accumulate`).
+    ///
+    /// # Errors
+    /// As [`Window::put`]; [`Class::OP`] for an operator of the program's, for one that does not reduce the type, and for `MPI_NO_OP`;
+    /// [`Class::TYPE`] for elements of several types, or of another type than the target's.
+    pub fn accumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<()> {
+        self.accumulate_as(origin, at, op, Form::Plain)
+    }
+
+    /// As [`Window::accumulate`], with a request. In epochs of locks alone.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`].
+    pub fn raccumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<Request> {
+        self.accumulate_as(origin, at, op, Form::Requested)?;
+        Ok(self.request(Begun::Over(Status::empty())))
+    }
+
+    fn accumulate_as(&self, origin: &Buffer, at: &At, op: &Op, form: Form) -> Result<()> {
+        if matches!(op, Op::Predefined(Operator::NoOp)) {
+            return Err(Error::new(Class::OP, "MPI_NO_OP only makes sense where something is fetched"));
+        }
+        if form == Form::Plain && self.change_near(origin, None, at, op).is_some() {
+            return Ok(());
+        }
+        let reduction = Reduction::of(op, origin, at)?;
+        let Some(found) = self.reach(origin, at, form)? else { return Ok(()) };
+        self.change(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
+    }
+
+    /// Reduces a buffer's elements into a member's, and reads what was there (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for one
+    /// element). With `MPI_NO_OP` the origin is not looked at.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`]; [`Class::TRUNCATE`] for a result that has not as many bytes.
+    pub fn get_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<()> {
+        self.get_accumulate_as(origin, result, at, op, Form::Plain)
+    }
+
+    /// As [`Window::get_accumulate`], with a request. In epochs of locks alone.
+    ///
+    /// # Errors
+    /// As [`Window::get_accumulate`].
+    pub fn rget_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<Request> {
+        self.get_accumulate_as(origin, result, at, op, Form::Requested)?;
+        Ok(self.request(Begun::Over(Status::empty())))
+    }
+
+    fn get_accumulate_as(
+        &self,
+        origin: &Buffer,
+        result: &Buffer,
+        at: &At,
+        op: &Op,
+        form: Form,
+    ) -> Result<()> {
+        if form == Form::Plain && self.change_near(origin, Some(result), at, op).is_some() {
+            return Ok(());
+        }
+        let is_read = matches!(op, Op::Predefined(Operator::NoOp));
+        let reduction = if is_read { Reduction::None } else { Reduction::of(op, origin, at)? };
+        let Some(found) = self.reach(result, at, form)? else { return Ok(()) };
+        if !is_read && origin.len() != result.len() {
+            let text = format!("the origin has {} bytes, but the result {}", origin.len(), result.len());
+            return Err(Error::new(Class::TRUNCATE, text));
+        }
+        self.change(found, result.len(), (origin, Some(result)), |there| reduction.apply(origin, there))
+    }
+
+    /// Replaces an element of a member's if it is equal to another one, and reads what was there (`MPI_Compare_and_swap`).
+    ///
+    /// # Errors
+    /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical, byte or character.
+    pub fn compare_and_swap(
+        &self,
+        origin: &Buffer,
+        compare: &Buffer,
+        result: &Buffer,
+        at: &At,
+    ) -> Result<()> {
+        if !at.datatype.basic().is_some_and(is_comparable) {
+            let text = format!("{:?} is no integer, logical, byte or character", at.datatype);
+            return Err(Error::new(Class::TYPE, text));
+        }
+        if origin.len() != result.len() || compare.len() != result.len() {
+            return Err(Error::new(Class::TRUNCATE, "the three elements have not as many bytes"));
+        }
+        let Some(found) = self.reach(result, at, Form::Plain)? else { return Ok(()) };
+        self.change(found, result.len(), (origin, Some(result)), |there| {
+            with_bytes(compare.len(), |expected| {
+                compare.load(expected);
+                let is_equal = there == expected;
+                if is_equal {
+                    origin.load(there);
+                }
+                Ok(is_equal)
+            })
+        })
+    }
+
+    /// Changes elements of a member's while nobody else does, with those of `origin`. There are `len` bytes, in the order of the type
+    /// map, which go into `result` as they were; `change` says whether it has changed them.
+    fn change(
+        &self,
+        (target, elements): (&Target, Elements),
+        len: u64,
+        (origin, result): (&Buffer, Option<&Buffer>),
+        change: impl FnOnce(&mut [u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let core = self.core();
+        let words = &target.way(&self.0.comm)?.words;
+        core.host().charge_copy(len);
+        let change = |bytes: &mut [u8]| {
+            result.iter().for_each(|result| result.store(bytes));
+            change(bytes)
+        };
+        let is_apart = |there: &Buffer| {
+            there.one_piece().is_some()
+                && !there.overlaps(origin)
+                && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
+        };
+        words.take_turn(core)?;
+        let done = match elements {
+            // What is long and lies in one piece is changed where it is.
+            Elements::Near(there) if len > FEW as u64 && is_apart(&there) => {
+                there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
+            }
+            Elements::Near(there) => with_bytes(len, |bytes| {
+                there.load(bytes);
+                if change(bytes)? {
+                    there.store(bytes);
+                }
+                Ok(())
+            }),
+            Elements::Far(places) => self.change_far((target, &places), len, change, words.is_behind()),
+        };
+        let ended = words.end_turn(core)?;
+        self.pend(target.rank(), ended, Form::Plain);
+        done
+    }
+
+    /// Reads what is in a peer's memory, and writes it back if it has changed; waits for that unless others are kept away until then.
+    fn change_far(
+        &self,
+        (target, places): (&Target, &[(RemoteAddr, u64)]),
+        len: u64,
+        change: impl FnOnce(&mut [u8]) -> Result<bool>,
+        is_kept_away: bool,
+    ) -> Result<()> {
+        let core = self.core();
+        let copy = Buffer::own(&vec![0; len as usize])?;
+        let transfer = |op| core.with(|engine| engine.move_bytes(target.process, places, &copy, op));
+        core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
+        let mut bytes = copy.to_vec();
+        if !change(&mut bytes)? {
+            return Ok(());
+        }
+        copy.store(&bytes);
+        let begun = transfer(SendOp::Write)?;
+        if is_kept_away {
+            self.pend(target.rank(), begun, Form::Plain);
+            return Ok(());
+        }
+        core.finish("accumulating", begun).ok().map(drop)
+    }
+}
+
+/// Bytes of few elements, which need no allocation.
+const FEW: usize = 64;
+
+/// Lends so many bytes, which are zero.
+fn with_bytes<T>(len: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
+    match usize::try_from(len).ok().filter(|len| *len <= FEW) {
+        Some(len) => act(&mut [0; FEW][..len]),
+        None => act(&mut vec![0; len as usize]),
+    }
+}
+
+/// What becomes of elements that are there.
+enum Reduction<'a> {
+    /// They stay.
+    None,
+    /// Others come in their place.
+    Replace,
+    /// Elements of this type are reduced.
+    By(&'a Op, Datatype),
+}
+
+impl<'a> Reduction<'a> {
+    /// What an operator does to elements of a member's with those of a buffer.
+    fn of(op: &'a Op, origin: &Buffer, at: &At) -> Result<Self> {
+        if let Op::User { .. } = op {
+            return Err(Error::new(Class::OP, "only predefined operators accumulate"));
+        }
+        // What moves nothing is right with any type.
+        if at.rank == PROC_NULL || (origin.len() == 0 && at.count == 0) {
+            return Ok(Self::None);
+        }
+        let element = element_of(&at.datatype).ok_or_else(|| {
+            Error::new(Class::TYPE, format_args!("{:?} has elements of several types", at.datatype))
+        })?;
+        op.check(&element).map_err(|error| Error::new(Class::OP, error.text))?;
+        let is_same = origin.count() == at.count && origin.datatype().same(&at.datatype);
+        let signature = || origin.datatype().signature(origin.count());
+        if !is_same && signature() != at.datatype.signature(at.count) {
+            return Err(Error::new(Class::TYPE, "the origin's elements have other types than the target's"));
+        }
+        let replaces = matches!(op, Op::Predefined(Operator::Replace));
+        Ok(if replaces { Self::Replace } else { Self::By(op, element) })
+    }
+
+    /// Changes bytes that were there, of which the buffer has as many; whether it does.
+    fn apply(&self, origin: &Buffer, there: &mut [u8]) -> Result<bool> {
+        match self {
+            Self::None => return Ok(false),
+            Self::Replace => origin.load(there),
+            Self::By(op, element) => {
+                let (len, count) = (there.len() as u64, there.len() as i64 / element.size());
+                origin.show(|with| {
+                    if element.single_run(count).is_some_and(|run| run.length == len) {
+                        let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
+                        return op.apply(with, there, count, element).map_err(wrong);
+                    }
+                    // Elements with gaps are reduced as they lie in memory.
+                    let left = Buffer::own_elements(element.clone(), count)?;
+                    let right = Buffer::own_elements(element.clone(), count)?;
+                    left.store(with);
+                    right.store(there);
+                    right.reduce(&left, op)?;
+                    right.load(there);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The one type that all elements of a datatype have, predefined or a pair; `None` if they have several.
+fn element_of(datatype: &Datatype) -> Option<Datatype> {
+    if datatype.basic().is_some() {
+        return Some(datatype.clone());
+    }
+    let mut element = datatype.clone();
+    while !matches!(element.combiner(), Combiner::ValueIndex | Combiner::Named)
+        && let Ok(contents) = element.contents()
+        && let Some(first) = contents.datatypes.first().cloned()
+    {
+        element = first;
+    }
+    let count = datatype.size().checked_div(element.size())?;
+    (element.signature(count) == datatype.signature(1)).then_some(element)
+}
+
+/// Whether elements of a type are compared by their bytes.
+fn is_comparable(basic: Basic) -> bool {
+    use datatypes::Kind as K;
+    let kind = basic.kind();
+    // MPI leaves characters out (5.0, 12.3.4); other implementations do not.
+    matches!(kind, K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte | K::Character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_one_type_are_found() {
+        let int = Datatype::from(Basic::Int);
+        let vector = Datatype::vector(3, 2, 5, &int).expect("a vector");
+        let nested = Datatype::hindexed(&[2, 1], &[100, 0], &vector).expect("blocks");
+        for datatype in [&int, &vector, &nested, &Datatype::duplicate(&nested)] {
+            assert!(element_of(datatype).expect("of one type").same(&int), "{datatype:?}");
+        }
+        let mixed =
+            Datatype::structure(&[1, 1], &[0, 8], &[int.clone(), Basic::Double.into()]).expect("a struct");
+        assert!(element_of(&mixed).is_none());
+        let pair = Datatype::from(Basic::DoubleInt);
+        let pairs = Datatype::contiguous(4, &pair).expect("pairs");
+        assert!(element_of(&pairs).expect("pairs").same(&pair));
+        let empty = Datatype::contiguous(0, &int).expect("nothing");
+        assert!(element_of(&empty).is_some());
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Card`]: what a member of a window tells the others of its memory, in bytes of one length.
+
+use verbs::RemoteAddr;
+
+use crate::peers::address::PORTS_MAX;
+
+/// One member's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Card {
+    /// Bytes of its part, and of a unit of displacement.
+    pub(super) size: u64,
+    pub(super) unit: u64,
+    /// The port whose memory its part is, and the one whose memory its control block is: there it may be mapped. [`NO_PORT`] for
+    /// memory of the host.
+    pub(super) data_port: u8,
+    pub(super) control_port: u8,
+    /// By port: its part, and its control block.
+    pub(super) data: [RemoteAddr; PORTS_MAX],
+    pub(super) control: [RemoteAddr; PORTS_MAX],
+}
+
+/// Of memory of the host.
+pub(super) const NO_PORT: u8 = u8::MAX;
+/// Bytes of a [`RemoteAddr`], and of a [`Card`].
+const REMOTE: usize = 12;
+pub(super) const CARD: usize = 24 + 2 * PORTS_MAX * REMOTE;
+
+impl Card {
+    /// Of a part of so many bytes, with units of so many, which no port reaches yet.
+    pub(super) fn of(size: u64, unit: u64) -> Self {
+        Self { size, unit, data_port: NO_PORT, control_port: NO_PORT, ..Self::default() }
+    }
+
+    /// The bytes that are told.
+    pub(super) fn bytes(&self) -> [u8; CARD] {
+        let mut bytes = [0; CARD];
+        bytes[..8].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.unit.to_le_bytes());
+        (bytes[16], bytes[17]) = (self.data_port, self.control_port);
+        for (place, at) in self.data.iter().chain(&self.control).zip((24..).step_by(REMOTE)) {
+            bytes[at..at + 8].copy_from_slice(&place.addr.to_le_bytes());
+            bytes[at + 8..at + REMOTE].copy_from_slice(&place.rkey.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What bytes say that a member told; `None` for too few, or for a part that no addresses are left for.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; CARD] = bytes.try_into().ok()?;
+        let u64_at = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
+        let place = |number: usize| {
+            let at = 24 + number * REMOTE;
+            let rkey = bytes[at + 8..at + REMOTE].first_chunk().map_or(0, |part| u32::from_le_bytes(*part));
+            RemoteAddr { addr: u64_at(at), rkey }
+        };
+        let card = Self {
+            size: u64_at(0),
+            unit: u64_at(8),
+            data_port: bytes[16],
+            control_port: bytes[17],
+            data: std::array::from_fn(place),
+            control: std::array::from_fn(|number| place(PORTS_MAX + number)),
+        };
+        let fits = card.size <= i64::MAX as u64
+            && (1..=i64::MAX as u64).contains(&card.unit)
+            && card.data.iter().all(|place| place.addr.checked_add(card.size).is_some());
+        fits.then_some(card)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_as_they_were_written() {
+        let place = |n: u64| RemoteAddr { addr: n << 40 | n, rkey: n as u32 };
+        let card = Card {
+            size: 12345,
+            unit: 8,
+            data_port: 1,
+            control_port: NO_PORT,
+            data: std::array::from_fn(|n| place(n as u64 + 1)),
+            control: std::array::from_fn(|n| place(n as u64 + 100)),
+        };
+        assert_eq!(Card::parse(&card.bytes()), Some(card));
+        assert_eq!(Card::parse(&card.bytes()[1..]), None);
+        for lie in [Card { size: u64::MAX, ..card }, Card { unit: 0, ..card }, Card { unit: 1 << 63, ..card }]
+        {
+            assert_eq!(Card::parse(&lie.bytes()), None, "{lie:?}");
+        }
+        let mut wraps = Card { size: 2, ..card };
+        wraps.data[2].addr = u64::MAX;
+        assert_eq!(Card::parse(&wraps.bytes()), None);
+    }
+}

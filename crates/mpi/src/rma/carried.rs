@@ -1,0 +1,382 @@
+//! [`Carrier`]: puts and gets as messages, which the target carries out when it makes progress. So they go where [`OneSided`] says so,
+//! between a start and its completion, in memory that is not mapped, and of one run of bytes; all others go by the device.
+//!
+//! They leave when the epoch is completed, and the last one to each target says so: no message more is needed to end the epoch. A
+//! short put brings its data along; a long one is announced, and its data are received where they go. A get is a request, and its
+//! answer is received by the origin's buffer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datatypes::{Basic, Datatype};
+use host::{Host, Lock, SlotKey, Step};
+
+use crate::comm::communicator::Comm;
+use crate::comm::context::Plane;
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine, Mode, Task};
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::Label;
+use crate::rma::one_sided::OneSided;
+use crate::rma::served::Stop;
+use crate::rma::target::{At, Elements, Target};
+use crate::status::Status;
+
+/// The tag of operations; those of data that follow begin behind it.
+const OPERATION: i32 = 2;
+const DATA: i32 = 16;
+/// Bytes before a short put's data.
+const HEADER: usize = 32;
+/// Bytes that come along at most, in a job with the largest slots.
+const SHORT_MAX: usize = 8 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Nothing,
+    Put,
+    LongPut,
+    Get,
+}
+
+/// What a target is told of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    what: What,
+    /// It ends the epoch.
+    is_last: bool,
+    /// Of the data, if they come or go by themselves.
+    tag: i32,
+    offset: u64,
+    length: u64,
+    /// Operations of this origin so far, with this one.
+    total: u64,
+}
+
+impl Header {
+    fn bytes(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        (bytes[0], bytes[1]) = (self.what as u8, u8::from(self.is_last));
+        bytes[4..8].copy_from_slice(&self.tag.to_le_bytes());
+        for (at, number) in [(8, self.offset), (16, self.length), (24, self.total)] {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let u64_at = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|part| u64::from_le_bytes(*part));
+        let what = [What::Nothing, What::Put, What::LongPut, What::Get];
+        let what = *what.get(usize::from(*bytes.first()?))?;
+        let tag = bytes.get(4..8)?.first_chunk().map(|part| i32::from_le_bytes(*part))?;
+        let (is_last, offset) = (bytes[1] != 0, u64_at(8)?);
+        Some(Self { what, is_last, tag, offset, length: u64_at(16)?, total: u64_at(24)? })
+    }
+}
+
+/// What a synchronisation costs the libraries that carry operations as messages, before its messages leave: MPICH2 1.0.5's
+/// `ch3u_rma_sync.c`, on which MVAPICH2 builds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    /// Calls of MPI within the call, that of the message itself left out.
+    calls: u64,
+    /// Pieces of memory that it takes, which are charged as requests.
+    pieces: u64,
+}
+
+impl Within {
+    /// `MPI_Win_post`: `MPI_Comm_group`, `MPI_Group_translate_ranks`, `MPI_Comm_rank`; ranks in two groups.
+    pub(super) const POST: Self = Self { calls: 3, pieces: 2 };
+    /// `MPI_Win_complete`: the same calls; ranks in two groups, operations of each rank twice, and for all of them requests, datatypes
+    /// and their loops.
+    pub(super) const COMPLETE: Self = Self { calls: 3, pieces: 7 };
+}
+
+/// An operation that waits for its epoch's end.
+struct Waiting {
+    rank: i32,
+    is_put: bool,
+    offset: u64,
+    buffer: Buffer,
+}
+
+/// What this process has begun as an origin.
+#[derive(Default)]
+struct Sent {
+    waiting: Vec<Waiting>,
+    /// By rank.
+    totals: BTreeMap<i32, u64>,
+    tags: i32,
+}
+
+/// What this process has heard as a target, of each origin.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    done: u64,
+    /// Operations after which the epoch is over.
+    ends: Option<u64>,
+}
+
+/// The operations of one window that go as messages.
+pub(super) struct Carrier {
+    limits: OneSided,
+    context: u64,
+    names: Group,
+    sent: Lock<Sent>,
+    heard: Arc<Lock<Vec<Heard>>>,
+    /// Those whom the last post was for.
+    posted: Lock<Vec<i32>>,
+}
+
+impl Carrier {
+    /// Begins to hear of operations on this process's part; what stops that.
+    pub(super) fn begin(comm: &Comm, limits: OneSided, own: &Target) -> Result<(Self, Stop)> {
+        let (core, context, names) = (comm.core(), comm.context(Plane::Point)?, comm.group().clone());
+        let heard = Arc::new(Lock::new(vec![Heard::default(); names.size() as usize]));
+        let next = Arc::new(AtomicU64::new(0));
+        let task = Carrying {
+            memory: all_of(comm, own)?,
+            context,
+            names: names.clone(),
+            question: Buffer::own(&[0; HEADER + SHORT_MAX])?,
+            next: next.clone(),
+            heard: heard.clone(),
+            under_way: Vec::new(),
+        };
+        core.with(|engine| {
+            task.hear(engine);
+            let begun = engine.begin(Box::new(task));
+            let key = engine.under(begun);
+            engine.free(key);
+        });
+        let (sent, posted) = (Lock::default(), Lock::default());
+        Ok((Self { limits, context, names, sent, heard, posted }, Stop::new(core, next)))
+    }
+
+    /// Charges what a synchronisation costs before its messages leave.
+    pub(super) fn charge(&self, host: &Host, within: Within) {
+        host.charge_step(Step::Call, within.calls);
+        host.charge_step(Step::Request, within.pieces);
+    }
+
+    /// Whether an operation of so many bytes goes so.
+    pub(super) fn takes(&self, is_put: bool, bytes: u64) -> bool {
+        bytes <= if is_put { self.limits.put_max } else { self.limits.get_max }
+    }
+
+    /// Keeps an operation on a rank until the epoch is completed.
+    pub(super) fn keep(&self, host: &Host, rank: i32, is_put: bool, offset: u64, buffer: &Buffer) {
+        host.charge_step(Step::Request, 1);
+        self.sent.lock(host).waiting.push(Waiting { rank, is_put, offset, buffer: buffer.clone() });
+    }
+
+    /// Sends all that waits, and tells each of these ranks that the epoch is over; what has begun, by rank.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] when one is lost.
+    pub(super) fn deliver(&self, core: &Core, ranks: &[i32]) -> Result<Vec<(i32, Begun)>> {
+        let waiting = std::mem::take(&mut self.sent.lock(core.host()).waiting);
+        let mut begun = Vec::new();
+        for rank in ranks {
+            let process = self.process(*rank)?;
+            let own: Vec<&Waiting> = waiting.iter().filter(|one| one.rank == *rank).collect();
+            for (number, one) in own.iter().enumerate() {
+                let is_last = number + 1 == own.len();
+                begun.extend(self.send(core, process, one, is_last)?.map(|begun| (*rank, begun)));
+            }
+            if own.is_empty() {
+                let header = self.header(core.host(), *rank, What::Nothing, true);
+                begun.push((*rank, core.with(|engine| self.tell(engine, process, &header, &[]))?));
+            }
+        }
+        Ok(begun)
+    }
+
+    fn process(&self, rank: i32) -> Result<u32> {
+        let nobody = || Error::new(Class::RANK, format_args!("there is no rank {rank} in the window"));
+        self.names.process(rank).ok_or_else(nobody)
+    }
+
+    fn header(&self, host: &Host, rank: i32, what: What, is_last: bool) -> Header {
+        let mut sent = self.sent.lock(host);
+        sent.tags = (sent.tags + 1) % (1 << 20);
+        let tag = DATA + sent.tags;
+        let total = sent.totals.entry(rank).or_default();
+        *total += 1;
+        Header { what, is_last, tag, offset: 0, length: 0, total: *total }
+    }
+
+    fn tell(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Begun> {
+        let bytes = Buffer::own(&[&header.bytes(), data].concat())?;
+        let label = Label { context: self.context, tag: OPERATION };
+        engine.send(to, label, &bytes, Mode::Standard)
+    }
+
+    /// Sends one operation: what has begun by that, the message that tells of it among it.
+    fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<[Begun; 2]> {
+        let (length, host) = (one.buffer.len(), core.host());
+        let room = core.with(|engine| engine.transport.payload_max(to))?.min(HEADER + SHORT_MAX);
+        let what = match one.is_put {
+            true if length as usize + HEADER <= room => What::Put,
+            true => What::LongPut,
+            false => What::Get,
+        };
+        let header = Header { offset: one.offset, length, ..self.header(host, one.rank, what, is_last) };
+        let label = Label { context: self.context, tag: header.tag };
+        core.with(|engine| match what {
+            What::Get => {
+                let begun = engine.receive(self.receive(to, header.tag, one.buffer.clone()));
+                Ok([begun, self.tell(engine, to, &header, &[])?])
+            }
+            What::LongPut => {
+                let told = self.tell(engine, to, &header, &[])?;
+                Ok([told, engine.send(to, label, &one.buffer, Mode::Standard)?])
+            }
+            _ => {
+                let told = self.tell(engine, to, &header, &one.buffer.to_vec())?;
+                Ok([told, Begun::Over(Status::empty())])
+            }
+        })
+    }
+
+    fn receive(&self, from: u32, tag: i32, buffer: Buffer) -> Receive {
+        let wanted = Wanted { context: self.context, source: Some(from), tag: Some(tag) };
+        Receive { wanted, buffer, names: Names::Of(self.names.clone()) }
+    }
+
+    /// These ranks may operate on this process's memory.
+    pub(super) fn post(&self, host: &Host, ranks: Vec<i32>) {
+        *self.posted.lock(host) = ranks;
+    }
+
+    /// Whether all whom the last post was for are done; they are then forgotten. What lost one of them is an error.
+    pub(super) fn look(&self, engine: &mut Engine) -> Option<Result<()>> {
+        let host = engine.host().clone();
+        let (posted, mut heard) = (self.posted.lock(&host), self.heard.lock(&host));
+        let mut all = posted.iter().map(|rank| *rank as usize);
+        let is_done = |of: &Heard| of.ends.is_some_and(|ends| of.done >= ends);
+        if all.clone().all(|rank| is_done(&heard[rank])) {
+            all.for_each(|rank| heard[rank].ends = None);
+            return Some(Ok(()));
+        }
+        let missing =
+            all.find(|rank| !is_done(&heard[*rank])).and_then(|rank| self.names.process(rank as i32));
+        missing.and_then(|process| engine.transport.lost(process).cloned()).map(Err)
+    }
+}
+
+/// All of this process's part of a window.
+fn all_of(comm: &Comm, own: &Target) -> Result<Buffer> {
+    let (rank, count) = (own.rank(), own.card.size as i64);
+    let at = At { rank, displacement: 0, count, datatype: Datatype::from(Basic::Byte) };
+    match own.elements(comm, &at, 0)? {
+        Elements::Near(all) if count > 0 => Ok(all),
+        _ => Ok(Buffer::nothing()),
+    }
+}
+
+/// What carries out others' operations, from within progress, until it is stopped.
+struct Carrying {
+    memory: Buffer,
+    context: u64,
+    names: Group,
+    question: Buffer,
+    /// The receive for the next operation.
+    next: Arc<AtomicU64>,
+    heard: Arc<Lock<Vec<Heard>>>,
+    /// Data that come or go by themselves, with their origin's rank.
+    under_way: Vec<(usize, SlotKey)>,
+}
+
+impl Carrying {
+    fn hear(&self, engine: &mut Engine) {
+        let wanted = Wanted { context: self.context, source: None, tag: Some(OPERATION) };
+        let names = Names::Of(self.names.clone());
+        let begun = engine.receive(Receive { wanted, buffer: self.question.clone(), names });
+        self.next.store(engine.under(begun).number(), Ordering::Relaxed);
+    }
+
+    fn note(&self, engine: &Engine, rank: usize, act: impl FnOnce(&mut Heard)) {
+        act(&mut self.heard.lock(engine.host())[rank]);
+    }
+
+    /// Carries out what a message asks for; what no process of this version asks for is not done, and its epoch does not end.
+    fn carry_out(&mut self, engine: &mut Engine, status: &Status) {
+        let bytes = self.question.clone().window(0, status.bytes).to_vec();
+        let process = self.names.process(status.source).filter(|_| status.error.is_none());
+        let (Some(process), Some(header)) = (process, Header::parse(&bytes)) else { return };
+        let rank = status.source as usize;
+        let is_inside = header.offset.checked_add(header.length).is_some_and(|end| end <= self.memory.len());
+        if !is_inside && header.what != What::Nothing {
+            return;
+        }
+        if header.is_last {
+            self.note(engine, rank, |heard| heard.ends = Some(header.total));
+        }
+        let place = self.memory.clone().window(header.offset, header.length);
+        let begun = match header.what {
+            What::Nothing => None,
+            What::Put if bytes.len() - HEADER == header.length as usize => {
+                // The receive has charged the copy, which a library makes straight to this place.
+                place.store(&bytes[HEADER..]);
+                None
+            }
+            What::Put => return,
+            What::LongPut => {
+                let wanted = Wanted { context: self.context, source: Some(process), tag: Some(header.tag) };
+                let names = Names::Of(self.names.clone());
+                Some(Ok(engine.receive(Receive { wanted, buffer: place, names })))
+            }
+            What::Get => {
+                let label = Label { context: self.context, tag: header.tag };
+                Some(engine.send(process, label, &place, Mode::Standard))
+            }
+        };
+        match begun {
+            Some(Ok(Begun::Under(key))) => self.under_way.push((rank, key)),
+            // A peer that is lost is found out by who waits for it.
+            Some(Err(_)) => {}
+            None | Some(Ok(Begun::Over(_))) => self.note(engine, rank, |heard| heard.done += 1),
+        }
+    }
+}
+
+impl Task for Carrying {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
+            if status.cancelled {
+                return Some(status);
+            }
+            self.carry_out(engine, &status);
+            self.hear(engine);
+        }
+        for (rank, key) in std::mem::take(&mut self.under_way) {
+            match engine.take(key) {
+                Some(_) => self.note(engine, rank, |heard| heard.done += 1),
+                None => self.under_way.push((rank, key)),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        for what in [What::Nothing, What::Put, What::LongPut, What::Get] {
+            let header =
+                Header { what, is_last: what == What::Get, tag: 77, offset: 1 << 40, length: 3, total: 9 };
+            assert_eq!(Header::parse(&header.bytes()), Some(header));
+            assert_eq!(Header::parse(&header.bytes()[..HEADER - 1]), None);
+        }
+        assert_eq!(Header::parse(&[9; HEADER]), None, "no such operation");
+        assert_eq!(Header::parse(&[]), None);
+    }
+}

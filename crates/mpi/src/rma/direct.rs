@@ -1,0 +1,303 @@
+//! Operations that go at once: on elements without gaps in memory that is mapped here, at a member on which one was allowed before in
+//! the same epoch. Whatever is not so goes the long way, which also says what is wrong.
+
+use std::sync::atomic::{Ordering, fence};
+
+use datatypes::{Basic, Kind, Op, Operator};
+
+use crate::memory::{Buffer, Piece};
+use crate::rma::object::Window;
+use crate::rma::target::At;
+use crate::rma::words::{Turn, Words};
+
+/// So many flushes with nothing to wait for make progress once: who waits for others' stores in a loop of its own flushes in it, and
+/// others may wait for its answers.
+const FLUSHES_WITHOUT_PROGRESS: u32 = 64;
+
+/// Bytes of the largest element that is changed at once.
+const ELEMENT: usize = 16;
+
+impl Window {
+    /// Whether a put was done.
+    #[inline]
+    pub(super) fn put_near(&self, origin: &Buffer, at: &At) -> bool {
+        let Some(there) = self.near(origin.len(), at) else { return false };
+        self.0.is_ordered.store(false, Ordering::Relaxed);
+        // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
+        let is_done = unsafe { origin.copy_to(there.address) };
+        self.charge_done(origin, is_done);
+        // Behind it a program may store a flag that another process looks at.
+        fence(Ordering::Release);
+        is_done
+    }
+
+    /// Whether a get was done.
+    #[inline]
+    pub(super) fn get_near(&self, origin: &Buffer, at: &At) -> bool {
+        let Some(there) = self.near(origin.len(), at) else { return false };
+        // SAFETY: as above.
+        let is_done = unsafe { origin.copy_from(there.address) };
+        self.charge_done(origin, is_done);
+        is_done
+    }
+
+    /// What the long way does it charges for itself.
+    #[inline]
+    fn charge_done(&self, origin: &Buffer, is_done: bool) {
+        if is_done {
+            self.core().host().charge_copy(origin.len());
+        }
+    }
+
+    /// Whether one element of a member's was changed by a predefined operator, and brought as it was to where that is wanted.
+    pub(super) fn change_near(
+        &self,
+        origin: &Buffer,
+        result: Option<&Buffer>,
+        at: &At,
+        op: &Op,
+    ) -> Option<()> {
+        let is_read = matches!(op, Op::Predefined(Operator::NoOp));
+        let len = result.unwrap_or(origin).len();
+        let near = self.near(len, at)?;
+        let is_one = at.count == 1 && at.datatype.basic().is_some() && len as usize <= ELEMENT;
+        let is_fitting = origin.count() == 1 && origin.datatype().same(&at.datatype);
+        let is_legal = matches!(op, Op::Predefined(_)) && op.check(&at.datatype).is_ok();
+        if !is_one || !(is_read || is_fitting && is_legal) {
+            return None;
+        }
+        // SAFETY: within the member's part, which is mapped here until the window is freed. Test: accumulating_is_atomic.
+        let there = unsafe { Buffer::new(near.address, 1, at.datatype.clone()) }.ok()?;
+        let (mut with, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
+        let (with, bytes) = (&mut with[..len as usize], &mut bytes[..len as usize]);
+        self.core().host().charge_copy(len);
+        self.0.is_ordered.store(false, Ordering::Relaxed);
+        let _turn = near.words.turn_at_once(self.0.mark)?;
+        there.load(bytes);
+        result.iter().for_each(|result| result.store(bytes));
+        if !is_read {
+            origin.load(with);
+            op.apply(with, bytes, 1, &at.datatype).ok()?;
+            there.store(bytes);
+        }
+        Some(())
+    }
+
+    /// Whether a rank's operations are over, both here and there, without a look at anything: then there is nothing to do in a flush.
+    #[inline]
+    pub fn is_flushed(&self, rank: i32) -> bool {
+        if !self.is_idle(rank) {
+            return false;
+        }
+        if self.order().is_multiple_of(FLUSHES_WITHOUT_PROGRESS) {
+            return false;
+        }
+        self.core().host().glance();
+        true
+    }
+
+    /// As [`Window::is_flushed`], for faces in real time of programs whose calls come one behind the other: nothing is ordered twice.
+    #[inline(always)]
+    pub fn is_flushed_at_once(&self, rank: i32) -> bool {
+        if !self.is_idle(rank) {
+            return false;
+        }
+        let flushes = if self.0.is_ordered.load(Ordering::Relaxed) {
+            let flushes = self.0.flushes.load(Ordering::Relaxed);
+            self.0.flushes.store(flushes.wrapping_add(1), Ordering::Relaxed);
+            flushes
+        } else {
+            self.0.is_ordered.store(true, Ordering::Relaxed);
+            self.order()
+        };
+        !flushes.is_multiple_of(FLUSHES_WITHOUT_PROGRESS)
+    }
+
+    /// Whether this process may flush a rank, and nothing is under way.
+    #[inline(always)]
+    fn is_idle(&self, rank: i32) -> bool {
+        let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
+        let is_granted = target.is_some_and(|target| self.0.epoch.has_passively(&target.grant));
+        is_granted && !self.0.is_pending.load(Ordering::Relaxed)
+    }
+
+    /// What was put before is there before anything is loaded behind this. Where a changed word orders all memory, that costs half of
+    /// what a fence does. How many flushes there were before this one.
+    #[inline(always)]
+    fn order(&self) -> u32 {
+        let flushes = self.0.flushes.fetch_add(1, Ordering::SeqCst);
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
+        flushes
+    }
+
+    /// Elements of so many bytes that may be reached at once.
+    #[inline]
+    pub(super) fn near(&self, bytes: u64, at: &At) -> Option<Near<'_>> {
+        let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
+        if size == bytes { self.near_bytes(size, at.rank, at.displacement) } else { None }
+    }
+
+    /// So many bytes that may be reached at once.
+    #[inline(always)]
+    fn near_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<Near<'_>> {
+        let target = self.0.targets.get(usize::try_from(rank).ok()?)?;
+        if !self.0.epoch.has(&target.grant) {
+            return None;
+        }
+        let begin = u64::try_from(displacement).ok()?.checked_mul(target.card.unit)?;
+        let is_inside = begin.checked_add(bytes)? <= target.card.size;
+        if bytes == 0 || !is_inside {
+            return None;
+        }
+        let (address, words) = target.known_near()?;
+        Some(Near { address: address + begin as usize, words })
+    }
+
+    /// Writes bytes into a member's memory as [`Window::put`] does, if that is possible at once. Whether it was; nothing has happened
+    /// otherwise. For faces in real time: nothing is charged.
+    #[inline(always)]
+    pub fn put_at_once(&self, from: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.near_bytes(from.len() as u64, rank, displacement) else { return false };
+        self.0.is_ordered.store(false, Ordering::Relaxed);
+        // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
+        unsafe { from.copy_to(there.address) };
+        // Behind it a program may store a flag that another process looks at.
+        fence(Ordering::Release);
+        true
+    }
+
+    /// Reads bytes of a member's memory as [`Window::get`] does; likewise.
+    #[inline(always)]
+    pub fn get_at_once(&self, into: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.near_bytes(into.len() as u64, rank, displacement) else { return false };
+        // SAFETY: as above.
+        unsafe { into.copy_from(there.address) };
+        true
+    }
+
+    /// Changes an integer of a member's with one of this process's, and reads what it was if that is wanted, as
+    /// [`Window::get_accumulate`] and [`Window::accumulate`] do; likewise. All have `len` bytes, 4 or 8.
+    #[inline(always)]
+    pub fn change_at_once(
+        &self,
+        change: Change,
+        (from, into): (Option<Piece>, Option<Piece>),
+        len: usize,
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        self.in_turn(len, rank, displacement, |there| {
+            let was = there.words();
+            let with = from.map_or(0, |from| from.words()[0]);
+            if let Some(into) = into {
+                into.put_words(was, len);
+            }
+            if let Some(now) = change.of(was[0], with) {
+                there.put_words([now, 0], len);
+            }
+            true
+        })
+    }
+
+    /// Reduces elements of a predefined type into a member's, where they lie, and reads what they were if that is wanted, as
+    /// [`Window::accumulate`] and [`Window::get_accumulate`] do; likewise. All have as many bytes; without an origin nothing changes.
+    pub fn reduce_at_once(
+        &self,
+        (operator, basic): (Operator, Basic),
+        (from, into): (Option<Piece>, Option<Piece>),
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        let Some(len) = into.or(from).map(Piece::len) else { return false };
+        let is_legal = basic.kind() != Kind::Pair && basic.is_reduced_by(operator);
+        if !is_legal || from.is_some_and(|from| from.len() != len) {
+            return false;
+        }
+        self.in_turn(len, rank, displacement, |there| {
+            let pairs = [(from, into), (from, Some(there)), (into, Some(there))];
+            if pairs.iter().any(|pair| matches!(pair, (Some(one), Some(other)) if one.overlaps(*other))) {
+                return false;
+            }
+            if let Some(into) = into {
+                into.copy_of(there);
+            }
+            if let Some(from) = from {
+                there.reduce(from, operator, basic);
+            }
+            true
+        })
+    }
+
+    /// Puts an integer of this process's in the place of a member's that is equal to another one, and reads what it was, as
+    /// [`Window::compare_and_swap`] does; likewise.
+    #[inline(always)]
+    pub fn swap_at_once(
+        &self,
+        (from, compare, into): (Piece, Piece, Piece),
+        rank: i32,
+        displacement: i64,
+    ) -> bool {
+        let len = into.len();
+        self.in_turn(len, rank, displacement, |there| {
+            let (was, expected, with) = (there.words(), compare.words(), from.words());
+            into.put_words(was, len);
+            if was == expected {
+                there.put_words(with, len);
+            }
+            true
+        })
+    }
+
+    /// Does something with so many bytes of a member's at once while nobody else accumulates there, if it can be done. Whether it was.
+    #[inline(always)]
+    fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece) -> bool) -> bool {
+        let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
+        let Some(turn) = near.words.turn_at_once(self.0.mark) else { return false };
+        // SAFETY: within the member's part, which is mapped here until the window is freed; for as long as this call takes. Test:
+        // accumulating_is_atomic.
+        let is_done = act(unsafe { Piece::new(near.address, len) });
+        drop(turn);
+        self.0.is_ordered.store(Turn::ORDERS, Ordering::Relaxed);
+        is_done
+    }
+}
+
+/// What may become of an integer at once, whatever its sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays (`MPI_NO_OP`).
+    None,
+    /// The other one comes in its place.
+    Replace,
+    /// Both are added.
+    Add,
+    /// Bits of both.
+    And,
+    /// Bits of either.
+    Or,
+    /// Bits of one of them alone.
+    Xor,
+}
+
+impl Change {
+    /// What becomes of it. Of a shorter one the lower bytes count, which come first where this runs.
+    #[inline(always)]
+    fn of(self, was: u64, with: u64) -> Option<u64> {
+        Some(match self {
+            Self::None => return None,
+            Self::Replace => with,
+            Self::Add => was.wrapping_add(with),
+            Self::And => was & with,
+            Self::Or => was | with,
+            Self::Xor => was ^ with,
+        })
+    }
+}
+
+/// Elements in memory of this process.
+pub(super) struct Near<'a> {
+    pub(super) address: usize,
+    pub(super) words: &'a Words,
+}

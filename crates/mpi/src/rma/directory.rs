@@ -1,0 +1,233 @@
+//! [`Attached`], the memory that a member of a dynamic window has attached, as its owner keeps it; and the directory of it in the
+//! member's control block, by which others know it. They keep what they have read as long as its version stays.
+
+use std::sync::atomic::{Ordering, fence};
+
+use host::{Bell, Lock, Span};
+use verbs::{Buf, Mr, RemoteAddr, SendOp};
+
+use crate::core::Core;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::peers::address::PORTS_MAX;
+use crate::rma::control::DIRECTORY;
+use crate::rma::words::Words;
+
+/// Regions that a member may have attached at a time.
+pub(super) const REGIONS_MAX: usize = 1024;
+
+/// Where the directory's words are: its version, odd while it is being written, how many regions there are, and the regions.
+const VERSION: usize = DIRECTORY;
+const COUNT: usize = DIRECTORY + 8;
+const FIRST: usize = DIRECTORY + 16;
+/// Bytes of a region: its address, its length, and a key for each port in a word.
+const REGION: usize = 16 + 8 * PORTS_MAX;
+
+/// What was attached.
+#[derive(Default)]
+pub(super) struct Attached {
+    pub(super) regions: Vec<Region>,
+}
+
+/// Memory that was attached, with a key for each port.
+pub(super) struct Region {
+    pub(super) address: usize,
+    pub(super) size: u64,
+    pub(super) keys: Vec<Mr>,
+}
+
+impl Attached {
+    /// Bytes of the directory.
+    pub(super) const BYTES: usize = 16 + REGIONS_MAX * REGION;
+
+    /// Writes the directory anew.
+    pub(super) fn publish(&self, block: &Buf) -> Result<()> {
+        let store = |at: usize, value: u64| -> Result<()> {
+            block.word(at)?.store(value, Ordering::Relaxed);
+            Ok(())
+        };
+        let version = block.word(VERSION)?;
+        let was = version.load(Ordering::Relaxed);
+        version.store(was + 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        store(COUNT, self.regions.len() as u64)?;
+        for (region, at) in self.regions.iter().zip((FIRST..).step_by(REGION)) {
+            store(at, region.address as u64)?;
+            store(at + 8, region.size)?;
+            for (key, at) in region.keys.iter().zip((at + 16..).step_by(8)) {
+                store(at, key.rkey().into())?;
+            }
+        }
+        fence(Ordering::SeqCst);
+        version.store(was + 2, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether bytes are within one region.
+    pub(super) fn covers(&self, begin: u64, end: u64) -> bool {
+        self.regions.iter().any(|region| {
+            let first = region.address as u64;
+            first <= begin && end <= first + region.size
+        })
+    }
+}
+
+/// A member's directory, as another one has read it.
+pub(super) struct Directory {
+    version: u64,
+    /// Address, length, and the key of the port by which the member is reached.
+    regions: Vec<(u64, u64, u32)>,
+}
+
+impl Directory {
+    /// From the bytes of one, as its words lie in memory.
+    fn parse(bytes: &[u8], port: usize) -> Option<Self> {
+        let word = |at: usize| {
+            bytes.get(at - DIRECTORY..at - DIRECTORY + 8)?.first_chunk().map(|w| u64::from_ne_bytes(*w))
+        };
+        let count = word(COUNT)? as usize;
+        let region = |at: usize| Some((word(at)?, word(at + 8)?, word(at + 16 + 8 * port)? as u32));
+        let regions = (FIRST..).step_by(REGION).take(count.min(REGIONS_MAX)).map(region);
+        Some(Self { version: word(VERSION)?, regions: regions.collect::<Option<_>>()? })
+    }
+
+    fn key(&self, begin: u64, end: u64) -> Option<u32> {
+        let covers = |(first, len, _): &&(u64, u64, u32)| {
+            *first <= begin && first.checked_add(*len).is_some_and(|last| end <= last)
+        };
+        self.regions.iter().find(covers).map(|(_, _, rkey)| *rkey)
+    }
+}
+
+/// How long a directory may change while it is read: its member may not have a processor for a while.
+const PATIENCE: Span = Span::from_secs(60);
+/// Reads of it without a rest, and the rest before each further one.
+const READS: usize = 100;
+const REST: Span = Span::from_us(50);
+
+/// What is known of a member's directory.
+#[derive(Default)]
+pub(super) struct Known(Lock<Option<Directory>>);
+
+/// A member's control block, and how it is reached.
+pub(super) struct Block<'a> {
+    pub(super) process: u32,
+    pub(super) words: &'a Words,
+    pub(super) at: RemoteAddr,
+    /// The member's port.
+    pub(super) port: usize,
+}
+
+impl Known {
+    /// The key of the region that holds all bytes from one address to another; `None` if there is none now.
+    pub(super) fn key(&self, core: &Core, block: &Block<'_>, begin: u64, end: u64) -> Result<Option<u32>> {
+        let (host, mut reads) = (core.host(), 0);
+        let end_of_patience = host.after(PATIENCE);
+        while reads < READS || end_of_patience.is_none_or(|end| host.now() < end) {
+            reads += 1;
+            if reads > READS {
+                host.wait("a member that attaches memory", &Bell::new(), host.after(REST), || None::<()>);
+            }
+            let head = block.read(core, VERSION, FIRST - VERSION)?;
+            let word = |at: usize| head.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+            let version = word(0).unwrap_or(1);
+            if let Some(directory) = &*self.0.lock(core.host())
+                && directory.version == version
+            {
+                return Ok(directory.key(begin, end));
+            }
+            if version % 2 == 1 {
+                continue;
+            }
+            let count = word(COUNT - VERSION).map_or(0, |count| count.min(REGIONS_MAX as u64));
+            let bytes = block.read(core, DIRECTORY, FIRST - DIRECTORY + count as usize * REGION)?;
+            if block.read(core, VERSION, 8)? != version.to_ne_bytes() {
+                continue;
+            }
+            let nonsense = || Error::new(Class::OTHER, "a member's directory is no directory");
+            let directory = Directory::parse(&bytes, block.port).ok_or_else(nonsense)?;
+            *self.0.lock(core.host()) = Some(directory);
+        }
+        let text = format!("the directory of process {} does not come to rest", block.process);
+        Err(Error::new(Class::OTHER, text))
+    }
+}
+
+impl Block<'_> {
+    fn read(&self, core: &Core, at: usize, len: usize) -> Result<Vec<u8>> {
+        if let Words::Near(block, _) = self.words {
+            let load = |at| Ok(block.word(at)?.load(Ordering::Acquire).to_ne_bytes());
+            let words = (at..at + len).step_by(8).map(load);
+            return words.collect::<Result<Vec<_>>>().map(|words| words.concat());
+        }
+        let into = Buffer::own(&vec![0; len])?;
+        let from = [(self.at.offset(at as u64), len as u64)];
+        let begun = core.with(|engine| engine.move_bytes(self.process, &from, &into, SendOp::Read))?;
+        core.finish("reading a member's directory", begun).ok()?;
+        Ok(into.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::{Board, Config, Port, Process};
+
+    #[test]
+    fn regions_are_found_by_their_bytes() {
+        let block = Buf::alloc(DIRECTORY + Attached::BYTES).expect("memory");
+        let word = |at: usize, value: u64| block.word(at).expect("inside").store(value, Ordering::Relaxed);
+        word(VERSION, 6);
+        word(COUNT, 2);
+        for (number, (address, size)) in [(1000_u64, 100_u64), (u64::MAX - 10, 100)].into_iter().enumerate() {
+            let at = FIRST + number * REGION;
+            word(at, address);
+            word(at + 8, size);
+            word(at + 16 + 8, 70 + number as u64);
+        }
+        let bytes = block.to_vec(DIRECTORY..DIRECTORY + Attached::BYTES).expect("inside");
+        let directory = Directory::parse(&bytes, 1).expect("whole");
+        assert_eq!(directory.key(1000, 1100), Some(70));
+        for (begin, end) in [(999, 1001), (1099, 1101), (0, 1), (u64::MAX - 10, u64::MAX)] {
+            assert_eq!(directory.key(begin, end), None, "{begin} to {end}");
+        }
+        assert!(Directory::parse(&bytes[..20], 1).is_none());
+        word(COUNT, u64::MAX);
+        let bytes = block.to_vec(DIRECTORY..DIRECTORY + Attached::BYTES).expect("inside");
+        assert_eq!(Directory::parse(&bytes, 0).expect("cut").regions.len(), REGIONS_MAX);
+    }
+
+    /// A member may be without a processor while it writes; who reads waits for it.
+    #[test]
+    fn a_directory_that_is_being_written_is_waited_for() {
+        let host = host::real::host();
+        let device = fabric::open("shm", &host).expect("a device");
+        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+        let config = Config { ports, node: "here".into(), ..Config::default() };
+        let process = Process::start(&host, &config, Board::new(1).seat(0, &host)).expect("a job");
+        let memory = Buf::alloc(DIRECTORY + Attached::BYTES).expect("memory");
+        let word = |at: usize, value: u64| memory.word(at).expect("inside").store(value, Ordering::SeqCst);
+        for (at, value) in [(VERSION, 7), (COUNT, 1), (FIRST, 1000), (FIRST + 8, 100), (FIRST + 16, 70)] {
+            word(at, value);
+        }
+        let is_looked_at = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_looked_at.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                // Longer than all reads without a rest take.
+                host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+                word(VERSION, 8);
+            });
+            let words = Words::near(memory.clone()).expect("words");
+            let block = Block { process: 0, words: &words, at: RemoteAddr { addr: 0, rkey: 0 }, port: 0 };
+            is_looked_at.store(true, Ordering::SeqCst);
+            assert_eq!(Known::default().key(process.core(), &block, 1000, 1100), Ok(Some(70)));
+        });
+        process.finalize().expect("an end");
+    }
+}

@@ -1,0 +1,292 @@
+//! [`Window`]: what a window is at one of its members, and what hangs on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use host::{Lock, SlotKey, Step};
+use verbs::Mr;
+
+use crate::attribute::{Attributes, Keyval};
+use crate::comm::communicator::{Comm, NAME_MAX};
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::errhandler::Errhandler;
+use crate::error::{Class, Error, Result};
+use crate::info::Info;
+use crate::req::request::Request;
+use crate::rma::carried::Carrier;
+use crate::rma::control::Control;
+use crate::rma::directory::Attached;
+use crate::rma::epoch::{EpochNumber, Epochs};
+use crate::rma::served::Stop;
+use crate::rma::target::Target;
+use crate::rma::words::Mark;
+use crate::status::PROC_NULL;
+
+/// How a window got its memory (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Flavor {
+    /// The program gave it.
+    Create = 311,
+    /// The window has it.
+    Allocate = 312,
+    /// It is attached and detached.
+    Dynamic = 313,
+    /// The window has it, and all members load and store in it.
+    Shared = 314,
+}
+
+/// A window (`MPI_Win`); cheap to clone, and clones are the same object. One that is dropped without [`Window::free`] stays as long
+/// as its last clone: peers' operations fail from then on.
+#[derive(Clone)]
+pub struct Window(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    /// The members, in a context of the window's own.
+    pub(super) comm: Comm,
+    pub(super) id: u64,
+    pub(super) flavor: Flavor,
+    /// This process's part: its address, its length in bytes, and bytes of a unit of displacement.
+    pub(super) base: usize,
+    pub(super) size: u64,
+    pub(super) unit: i64,
+    /// By rank.
+    pub(super) targets: Vec<Target>,
+    pub(super) control: Arc<Control>,
+    /// What goes as messages, if anything does.
+    pub(super) carrier: Option<Carrier>,
+    /// Keeps the memory, where it is the window's, and its keys; empty when the window was freed.
+    pub(super) kept: Lock<Option<Kept>>,
+    pub(super) is_freed: AtomicBool,
+    pub(super) attached: Lock<Attached>,
+    /// What tells that those are done who may operate on this process's memory since a post.
+    pub(super) posted: Lock<Vec<Request>>,
+    pub(super) state: Lock<State>,
+    pub(super) epoch: EpochNumber,
+    /// Whether something is pending, as far as whoever asks has begun it.
+    pub(super) is_pending: AtomicBool,
+    /// Flushes that had nothing to wait for.
+    pub(super) flushes: AtomicU32,
+    /// Whether all that was stored in members' memory is there before whatever is loaded next, so that a flush needs no fence. It says
+    /// so to callers whose calls come one behind the other.
+    pub(super) is_ordered: AtomicBool,
+    /// What this process writes into words that it has alone.
+    pub(super) mark: Mark,
+    pub(super) belongings: Lock<Belongings>,
+}
+
+/// What makes a member's memory reachable, and answers others' questions.
+pub(super) struct Kept {
+    pub(super) _regions: Vec<Mr>,
+    pub(super) _memory: Option<verbs::Buf>,
+    pub(super) _services: Vec<Stop>,
+}
+
+/// What is under way at this process.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) epochs: Epochs,
+    /// Operations on others' memory that may not be over.
+    pub(super) pending: Vec<Pending>,
+}
+
+/// An operation by its target's rank.
+pub(super) struct Pending {
+    pub(super) rank: i32,
+    pub(super) key: SlotKey,
+    /// Somebody holds a request for it, and is told how it ended.
+    pub(super) is_requested: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Belongings {
+    pub(super) name: String,
+    pub(super) info: Info,
+    pub(super) errhandler: Errhandler,
+    pub(super) attributes: Attributes<Window>,
+}
+
+impl std::fmt::Debug for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Window({:?}, rank {} of {})", self.0.flavor, self.0.comm.rank(), self.0.comm.size())
+    }
+}
+
+impl Window {
+    pub(super) fn core(&self) -> &Core {
+        self.0.comm.core()
+    }
+
+    /// Does something with what is under way. Nothing that waits may be called in it.
+    pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.core().hold(&self.0.state))
+    }
+
+    /// Changes what has begun: what was granted before is granted no more.
+    pub(super) fn change_epochs<T>(&self, act: impl FnOnce(&mut Epochs) -> T) -> T {
+        self.with_state(|state| {
+            let done = act(&mut state.epochs);
+            self.0.epoch.next(&state.epochs);
+            done
+        })
+    }
+
+    fn with_belongings<T>(&self, act: impl FnOnce(&mut Belongings) -> T) -> T {
+        act(&mut self.0.belongings.lock(self.core().host()))
+    }
+
+    /// A call on it begins, which it must not have been freed for.
+    pub(super) fn enter(&self) -> Result<()> {
+        self.core().host().charge_step(Step::Call, 1);
+        if self.0.is_freed.load(Ordering::Relaxed) {
+            return Err(Error::new(Class::WIN, "the window was freed"));
+        }
+        Ok(())
+    }
+
+    /// The member of a rank.
+    pub(super) fn target(&self, rank: i32) -> Result<&Target> {
+        let found = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
+        let size = self.0.targets.len();
+        found.ok_or_else(|| {
+            Error::new(Class::RANK, format_args!("there is no rank {rank} in a window of {size}"))
+        })
+    }
+
+    /// A number that no other object of this process ever has.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// How it got its memory.
+    pub fn flavor(&self) -> Flavor {
+        self.0.flavor
+    }
+
+    /// Where this process's part begins; 0 for a dynamic window, and for no memory.
+    pub fn base(&self) -> usize {
+        self.0.base
+    }
+
+    /// Bytes of this process's part.
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Bytes of a unit of displacement in this process's part.
+    pub fn unit(&self) -> i64 {
+        self.0.unit
+    }
+
+    /// Its members, by rank.
+    pub fn group(&self) -> &Group {
+        self.0.comm.group()
+    }
+
+    /// Its name; empty if it has none.
+    pub fn name(&self) -> String {
+        self.with_belongings(|belongings| belongings.name.clone())
+    }
+
+    /// Gives it a name for people.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for more than [`NAME_MAX`] bytes.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        if name.len() > NAME_MAX {
+            let text = format!("the name has {} bytes, but at most {NAME_MAX} are possible", name.len());
+            return Err(Error::new(Class::ARG, text));
+        }
+        self.with_belongings(|belongings| belongings.name = name.to_owned());
+        Ok(())
+    }
+
+    /// The hints that it was made with, or got since.
+    pub fn info(&self) -> Info {
+        self.with_belongings(|belongings| belongings.info.clone())
+    }
+
+    /// Sets its hints.
+    pub fn set_info(&self, info: Info) {
+        self.with_belongings(|belongings| belongings.info = info);
+    }
+
+    /// What is to happen with errors of its operations.
+    pub fn errhandler(&self) -> Errhandler {
+        self.with_belongings(|belongings| belongings.errhandler.clone())
+    }
+
+    /// Says what is to happen with errors of its operations.
+    pub fn set_errhandler(&self, errhandler: Errhandler) {
+        self.with_belongings(|belongings| belongings.errhandler = errhandler);
+    }
+
+    /// The value of an attribute, if it is set.
+    pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
+        self.with_belongings(|belongings| belongings.attributes.get(key))
+    }
+
+    /// Sets an attribute. The delete function is called with an old value.
+    ///
+    /// # Errors
+    /// The delete function's; the old value stays then.
+    pub fn set_attribute(&self, key: &Keyval<Self>, value: usize) -> Result<()> {
+        self.delete_attribute(key)?;
+        self.with_belongings(|belongings| belongings.attributes.set(key.clone(), value));
+        Ok(())
+    }
+
+    /// Deletes an attribute, if it is set, after its delete function was called.
+    ///
+    /// # Errors
+    /// The delete function's; the value stays then.
+    pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
+        if let Some(value) = self.attribute(key) {
+            key.delete(self, value)?;
+            self.with_belongings(|belongings| belongings.attributes.take(key));
+        }
+        Ok(())
+    }
+
+    /// Calls the delete functions of all attributes, the last one that was set first.
+    pub(super) fn delete_attributes(&self) -> Result<()> {
+        while let Some((key, _)) = self.with_belongings(|belongings| belongings.attributes.all().pop()) {
+            self.delete_attribute(&key)?;
+        }
+        Ok(())
+    }
+}
+
+/// A member's part of a window, as this process loads and stores there (`MPI_Win_shared_query`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Where it begins.
+    pub address: usize,
+    /// Its bytes.
+    pub size: u64,
+    /// Bytes of a unit of displacement.
+    pub unit: i64,
+}
+
+impl Window {
+    /// A rank's part, for load and store; of [`PROC_NULL`], the first that has any bytes. Where this process cannot reach it so, it
+    /// has address 0 and no bytes.
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_FLAVOR`] for a dynamic window.
+    pub fn shared(&self, rank: i32) -> Result<Shared> {
+        self.enter()?;
+        if self.0.flavor == Flavor::Dynamic {
+            return Err(Error::new(Class::RMA_FLAVOR, "a dynamic window has no part at a member"));
+        }
+        let first = || self.0.targets.iter().find(|target| target.card.size > 0).or(self.0.targets.first());
+        let nobody = || Error::new(Class::RANK, "the window has no members");
+        let target = if rank == PROC_NULL { first().ok_or_else(nobody)? } else { self.target(rank)? };
+        let unit = target.card.unit as i64;
+        Ok(match target.near() {
+            Some(address) if target.card.size > 0 => Shared { address, size: target.card.size, unit },
+            _ => Shared { address: 0, size: 0, unit },
+        })
+    }
+}

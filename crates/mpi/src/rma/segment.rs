@@ -1,0 +1,146 @@
+//! [`Segment`]: memory that the members of a shared window map: an anonymous file that rank 0 makes, and that the others open by its
+//! place under /proc. Its size is sealed, so that no member can cut it short under the others; they take nothing for it but the file
+//! that rank 0 has named.
+
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use verbs::{Buf, MemoryKind};
+
+use crate::comm::communicator::Comm;
+use crate::error::{Class, Error, Result};
+
+const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
+
+/// The memory, mapped here; none of no bytes.
+pub(super) struct Segment(Option<Buf>);
+
+/// What rank 0 tells of its file: process, descriptor, and the file's number. All zero if there is none.
+const TOLD: usize = 16;
+
+impl Segment {
+    /// So many bytes, zero, for all members. Collective.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SHARED`] for members that do not share a host, and where one of them cannot map it; at all members.
+    pub(super) fn of_members(comm: &Comm, len: usize) -> Result<Self> {
+        let not_shared =
+            |why: &str| Error::new(Class::RMA_SHARED, format_args!("no memory can be shared: {why}"));
+        if !is_one_host(comm)? {
+            return Err(not_shared("the members are on several hosts"));
+        }
+        if len == 0 {
+            return Ok(Self(None));
+        }
+        let file = if comm.rank() == 0 { create(len).ok() } else { None };
+        let mut told = [0; TOLD];
+        if let Some(file) = &file {
+            told[..4].copy_from_slice(&std::process::id().to_le_bytes());
+            told[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
+            told[8..].copy_from_slice(&number_of(file.as_fd()).unwrap_or(0).to_le_bytes());
+        }
+        let told = comm.talk()?.told_by_first(comm.rank(), &told)?;
+        let memory = match &file {
+            Some(file) => map(file.as_fd(), len),
+            None => open(&told, len).and_then(|file| map(file.as_fd(), len)),
+        };
+        let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(memory.is_ok())])?;
+        if all.contains(&0) {
+            return Err(memory.err().unwrap_or_else(|| not_shared("another member could not map it")));
+        }
+        memory.map(|memory| Self(Some(memory)))
+    }
+
+    /// Where it begins; 0 for no bytes.
+    pub(super) fn address(&self) -> usize {
+        self.0.as_ref().map_or(0, |memory| memory.as_ptr().expose_provenance())
+    }
+
+    pub(super) fn into_memory(self) -> Option<Buf> {
+        self.0
+    }
+}
+
+/// Whether all members are on this host.
+fn is_one_host(comm: &Comm) -> Result<bool> {
+    comm.core().with(|engine| {
+        let node = |process: &u32| engine.transport.address_of(*process).map(|address| address.node);
+        let mut nodes = comm.group().members().iter().map(node);
+        let first = nodes.next().transpose()?;
+        nodes.try_fold(true, |same, node| Ok(same && Some(node?) == first))
+    })
+}
+
+fn failed(what: &str, error: impl Into<std::io::Error>) -> Error {
+    Error::new(Class::RMA_SHARED, format_args!("{what} failed: {}", error.into()))
+}
+
+fn create(len: usize) -> Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("nicety-window", flags).map_err(|error| failed("memfd_create", error))?;
+    ftruncate(&file, len as u64).map_err(|error| failed("ftruncate", error))?;
+    fcntl_add_seals(&file, SEALS).map_err(|error| failed("sealing", error))?;
+    Ok(file)
+}
+
+fn number_of(file: BorrowedFd<'_>) -> Result<u64> {
+    fstat(file).map(|stat| stat.st_ino).map_err(|error| failed("fstat", error))
+}
+
+/// Opens the file that another process has told of.
+fn open(told: &[u8], len: usize) -> Result<OwnedFd> {
+    let none = || Error::new(Class::RMA_SHARED, "rank 0 has no memory to share");
+    let told: &[u8; TOLD] = told.try_into().map_err(|_| none())?;
+    let [process, descriptor] =
+        [0, 4].map(|at: usize| told[at..at + 4].first_chunk().map_or(0, |part| i32::from_le_bytes(*part)));
+    let number = told[8..].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
+    if process <= 0 || descriptor < 0 {
+        return Err(none());
+    }
+    let path = format!("/proc/{process}/fd/{descriptor}");
+    let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| failed(&path, error))?;
+    let file = OwnedFd::from(file);
+    let stat = fstat(&file).map_err(|error| failed("fstat", error))?;
+    // Only files in memory have seals.
+    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
+    if !is_sealed || stat.st_ino != number || stat.st_size as u64 != len as u64 {
+        return Err(Error::new(Class::RMA_SHARED, format_args!("{path} is not what rank 0 shares")));
+    }
+    Ok(file)
+}
+
+/// A mapping, until dropped.
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address range, which may be unmapped by any thread. Test: members_share_memory.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and no handle is left. Test: members_share_memory.
+        let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
+    }
+}
+
+fn map(file: BorrowedFd<'_>, len: usize) -> Result<Buf> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; the file is as long and stays so, as it is
+    // sealed. Test: members_share_memory.
+    let base = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
+    let base = base.map_err(|error| failed("mmap", error))?;
+    let base = NonNull::new(base.cast::<u8>())
+        .ok_or_else(|| Error::new(Class::RMA_SHARED, "the memory was mapped at address 0"))?;
+    let owner = Arc::new(Mapping { base, len });
+    // SAFETY: mapped until the owner is dropped, and reached by copies and atomics alone. Test: members_share_memory.
+    Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, owner) })
+}

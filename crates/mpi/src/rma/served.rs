@@ -1,0 +1,147 @@
+//! [`Service`]: changing words of control blocks where the device has no atomics: the member is asked by a message, and changes the
+//! word itself, when it makes progress. So there, and only there, a member must call MPI for others to get on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use host::SlotKey;
+
+use crate::comm::communicator::Comm;
+use crate::comm::context::Plane;
+use crate::comm::group::Group;
+use crate::core::Core;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::p2p::engine::{Begun, Engine, Mode, Task};
+use crate::p2p::matching::Wanted;
+use crate::p2p::operation::{Names, Receive};
+use crate::p2p::wire::Label;
+use crate::rma::control::{CHANGE, Change, Control};
+use crate::status::Status;
+
+/// The contexts of questions and of answers.
+#[derive(Clone, Copy)]
+struct Planes {
+    asking: u64,
+    answering: u64,
+}
+
+impl Planes {
+    fn of(comm: &Comm) -> Result<Self> {
+        Ok(Self { asking: comm.context(Plane::Asking)?, answering: comm.context(Plane::Answering)? })
+    }
+}
+
+/// How one member asks another.
+pub(super) struct Asking {
+    process: u32,
+    planes: Planes,
+    names: Group,
+    tags: AtomicU32,
+}
+
+impl Asking {
+    /// Of a process of a window's communicator.
+    pub(super) fn new(comm: &Comm, process: u32) -> Result<Self> {
+        Ok(Self { process, planes: Planes::of(comm)?, names: comm.group().clone(), tags: AtomicU32::new(0) })
+    }
+
+    /// Has the member change a word, and waits for what it was.
+    pub(super) fn ask(&self, core: &Core, change: &Change) -> Result<u64> {
+        let tag = (self.tags.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32;
+        let (question, answer) = (Buffer::own(&change.bytes())?, Buffer::own(&[0; 8])?);
+        let wanted = Wanted { context: self.planes.answering, source: Some(self.process), tag: Some(tag) };
+        let receive = Receive { wanted, buffer: answer.clone(), names: Names::Of(self.names.clone()) };
+        let begun = core.with(|engine| -> Result<Begun> {
+            let begun = engine.receive(receive);
+            let label = Label { context: self.planes.asking, tag };
+            if let Begun::Under(key) = engine.send(self.process, label, &question, Mode::Standard)? {
+                engine.free(key);
+            }
+            Ok(begun)
+        })?;
+        core.finish("a word of a window", begun).ok()?;
+        Ok(answer.to_vec().first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
+    }
+}
+
+/// What answers others' questions at a member, from within its progress, until it is stopped.
+pub(super) struct Service {
+    control: Arc<Control>,
+    planes: Planes,
+    names: Group,
+    question: Buffer,
+    /// The receive for the next question.
+    next: Arc<AtomicU64>,
+}
+
+impl Service {
+    /// Begins to answer; what stops it.
+    pub(super) fn begin(comm: &Comm, control: &Arc<Control>) -> Result<Stop> {
+        let (planes, names, next) = (Planes::of(comm)?, comm.group().clone(), Arc::default());
+        let question = Buffer::own(&[0; CHANGE])?;
+        let stop = Stop::new(comm.core(), Arc::clone(&next));
+        let service = Self { control: control.clone(), planes, names, question, next };
+        comm.core().with(|engine| {
+            service.hear(engine);
+            let begun = engine.begin(Box::new(service));
+            let key = engine.under(begun);
+            engine.free(key);
+        });
+        Ok(stop)
+    }
+
+    fn hear(&self, engine: &mut Engine) {
+        let wanted = Wanted { context: self.planes.asking, source: None, tag: None };
+        let names = Names::Of(self.names.clone());
+        let begun = engine.receive(Receive { wanted, buffer: self.question.clone(), names });
+        self.next.store(engine.under(begun).number(), Ordering::Relaxed);
+    }
+
+    /// Answers a question; one that nobody asks, and one by somebody who is lost, is answered by nothing.
+    fn answer(&self, engine: &mut Engine, status: &Status) {
+        let asker = self.names.process(status.source).filter(|_| status.error.is_none());
+        let change = Change::parse(&self.question.to_vec());
+        let (Some(asker), Some(change)) = (asker, change) else { return };
+        let was = change.carry_out(self.control.buf());
+        let Ok(answer) = was.and_then(|was| Buffer::own(&was.to_le_bytes())) else {
+            return;
+        };
+        let label = Label { context: self.planes.answering, tag: status.tag };
+        if let Ok(Begun::Under(key)) = engine.send(asker, label, &answer, Mode::Standard) {
+            engine.free(key);
+        }
+    }
+}
+
+impl Task for Service {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
+            if status.cancelled {
+                return Some(status);
+            }
+            self.answer(engine, &status);
+            self.hear(engine);
+        }
+        None
+    }
+}
+
+/// Ends a [`Service`], or what hears in the same manner, when dropped.
+pub(super) struct Stop {
+    core: Core,
+    next: Arc<AtomicU64>,
+}
+
+impl Stop {
+    /// Of who hears by the receive of this number.
+    pub(super) fn new(core: &Core, next: Arc<AtomicU64>) -> Self {
+        Self { core: core.clone(), next }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.core.with(|engine| engine.cancel(SlotKey::from_number(self.next.load(Ordering::Relaxed))));
+    }
+}

@@ -1,0 +1,341 @@
+//! Synchronisation: when operations are over, and who may operate when.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::coll::collective::Collective;
+use crate::comm::group::Group;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::p2p::calls::With;
+use crate::p2p::engine::{Begun, Engine, Mode};
+use crate::req::request::Request;
+use crate::rma::carried::{Carrier, Within};
+use crate::rma::epoch::{Assert, Epochs, LockKind};
+use crate::rma::object::{Pending, Window};
+use crate::rma::transfer::Form;
+use crate::status::{PROC_NULL, Status};
+
+/// What members say to each other: that one may operate on the other's memory, and that it has.
+const POSTED: i32 = 0;
+const COMPLETED: i32 = 1;
+
+impl Pending {
+    /// Whether it is over, and nobody is to hear of an error.
+    pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
+        if self.is_requested {
+            return engine.is_over(self.key);
+        }
+        let is_good = engine.peek(self.key).is_some_and(|status| status.error.is_none());
+        is_good && engine.take(self.key).is_some()
+    }
+}
+
+impl Window {
+    /// Waits until this process's operations on a rank, or on all, are over.
+    fn finish(&self, call: &'static str, rank: Option<i32>) -> Result<()> {
+        fence(Ordering::SeqCst);
+        if self.with_state(|state| state.pending.is_empty()) {
+            // Whoever waits for others' stores in a loop of its own waits here, and others may wait for its answers.
+            self.core().host().glance();
+            self.core().with(|engine| engine.progress(true));
+            return Ok(());
+        }
+        let mut failed = None;
+        let done = self.core().wait(call, |engine| {
+            self.with_state(|state| {
+                state.pending.retain(|pending| {
+                    if rank.is_some_and(|rank| rank != pending.rank) {
+                        return true;
+                    }
+                    if pending.is_requested {
+                        return !engine.is_over(pending.key);
+                    }
+                    match engine.take(pending.key) {
+                        Some(status) => {
+                            failed = failed.take().or(status.error);
+                            false
+                        }
+                        None => true,
+                    }
+                });
+                let is_left = |pending: &Pending| rank.is_none_or(|rank| rank == pending.rank);
+                (!state.pending.iter().any(is_left)).then_some(())
+            })
+        });
+        self.with_state(|state| self.0.is_pending.store(!state.pending.is_empty(), Ordering::Relaxed));
+        done?;
+        failed.map_or(Ok(()), |error| Err(Error::clone(&error)))
+    }
+
+    /// Waits until all of this process's operations are over.
+    pub(super) fn finish_all(&self, call: &'static str) -> Result<()> {
+        self.finish(call, None)
+    }
+
+    /// Waits for all members.
+    pub(super) fn meet(&self) -> Result<()> {
+        self.0.comm.collective(&Collective::Barrier)
+    }
+
+    /// Ends all operations of all members, and lets them operate on each other (`MPI_Win_fence`), unless they assert that nothing
+    /// succeeds. Collective.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn fence(&self, assert: Assert) -> Result<()> {
+        self.enter()?;
+        self.change_epochs(|epochs| epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
+        let done = self.finish_all("MPI_Win_fence");
+        let met = self.meet();
+        fence(Ordering::SeqCst);
+        done.and(met)
+    }
+
+    /// The ranks of a group's members.
+    fn ranks_of(&self, group: &Group) -> Result<Vec<i32>> {
+        let rank = |process: &u32| {
+            let none = || Error::new(Class::GROUP, "the group has members that the window does not have");
+            self.group().rank_of(*process).ok_or_else(none)
+        };
+        group.members().iter().map(rank).collect()
+    }
+
+    fn say(&self, rank: i32, tag: i32) -> Result<()> {
+        // Nobody waits for it: it goes on by itself.
+        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), With { rank, tag }).map(drop)
+    }
+
+    /// Lets the members of a group operate on this process's memory (`MPI_Win_post`).
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] before the end of the post before; [`Class::GROUP`] for members that the window does not have;
+    /// [`Class::PROC_ABORTED`].
+    pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
+        self.enter()?;
+        let ranks = self.ranks_of(group)?;
+        self.with_state(|state| state.epochs.post())?;
+        fence(Ordering::SeqCst);
+        match &self.0.carrier {
+            Some(carrier) => carrier.post(self.core().host(), ranks.clone()),
+            None => self.hear_of_ends(&ranks)?,
+        }
+        if assert.has(Assert::NOCHECK) {
+            return Ok(());
+        }
+        if let Some(carrier) = &self.0.carrier {
+            carrier.charge(self.core().host(), Within::POST);
+        }
+        ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
+    }
+
+    /// Begins to hear that these ranks are done.
+    fn hear_of_ends(&self, ranks: &[i32]) -> Result<()> {
+        let hear = |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED });
+        *self.0.posted.lock(self.core().host()) = ranks.iter().map(hear).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Begins an epoch on a group's memory, when all of them have posted (`MPI_Win_start`).
+    ///
+    /// # Errors
+    /// As [`Window::post`].
+    pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
+        self.enter()?;
+        let ranks = self.ranks_of(group)?;
+        self.change_epochs(|epochs| epochs.start(ranks.clone()))?;
+        if assert.has(Assert::NOCHECK) {
+            return Ok(());
+        }
+        for rank in ranks {
+            self.0.comm.receive(Buffer::nothing(), With { rank, tag: POSTED })?.ok()?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Ends what [`Window::start`] began, when its operations are over.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn complete(&self) -> Result<()> {
+        self.enter()?;
+        let ranks = self.change_epochs(Epochs::complete)?;
+        if let Some(carrier) = &self.0.carrier {
+            return self.complete_by(carrier, &ranks);
+        }
+        let done = self.finish_all("MPI_Win_complete");
+        ranks.iter().try_for_each(|rank| self.say(*rank, COMPLETED))?;
+        done
+    }
+
+    /// As [`Window::complete`], where operations go as messages: behind those that do not.
+    fn complete_by(&self, carrier: &Carrier, ranks: &[i32]) -> Result<()> {
+        carrier.charge(self.core().host(), Within::COMPLETE);
+        let is_pending = || self.with_state(|state| !state.pending.is_empty());
+        let done = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
+        for (rank, begun) in carrier.deliver(self.core(), ranks)? {
+            match begun {
+                Begun::Over(status) => status.ok().map(drop)?,
+                under => drop(self.pend(rank, under, Form::Plain)),
+            }
+        }
+        let sent = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
+        done.and(sent)
+    }
+
+    /// Waits until all to whom [`Window::post`] was for have completed.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
+    pub fn wait(&self) -> Result<()> {
+        self.enter()?;
+        self.with_state(|state| state.epochs.check_posted())?;
+        if let Some(carrier) = &self.0.carrier {
+            let done = self.core().wait("MPI_Win_wait", |engine| carrier.look(engine))?;
+            return done.and(self.exposed_no_more(Vec::new()));
+        }
+        let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
+        let statuses = Request::wait_all(&mut posted.iter_mut().collect::<Vec<_>>());
+        self.exposed_no_more(statuses)
+    }
+
+    /// As [`Window::wait`], without waiting: whether all have.
+    ///
+    /// # Errors
+    /// As [`Window::wait`].
+    pub fn test(&self) -> Result<bool> {
+        self.enter()?;
+        self.with_state(|state| state.epochs.check_posted())?;
+        if let Some(carrier) = &self.0.carrier {
+            let done = self.core().test(|engine| carrier.look(engine)).transpose()?;
+            return done.map_or(Ok(false), |()| self.exposed_no_more(Vec::new()).map(|()| true));
+        }
+        let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
+        match Request::test_all(&mut posted.iter_mut().collect::<Vec<_>>()) {
+            Some(statuses) => self.exposed_no_more(statuses).map(|()| true),
+            None => {
+                *self.0.posted.lock(self.core().host()) = posted;
+                Ok(false)
+            }
+        }
+    }
+
+    fn exposed_no_more(&self, statuses: Vec<Status>) -> Result<()> {
+        self.with_state(|state| state.epochs.withdraw());
+        fence(Ordering::SeqCst);
+        statuses.into_iter().try_for_each(|status| status.ok().map(drop))
+    }
+
+    /// Locks a rank's memory, when nobody has it locked in a way that this forbids (`MPI_Win_lock`).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target is lost,
+    /// or who has it locked.
+    pub fn lock(&self, kind: LockKind, rank: i32, assert: Assert) -> Result<()> {
+        self.enter()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        let target = self.target(rank)?;
+        self.with_state(|state| state.epochs.check_lock(rank))?;
+        let is_checked = !assert.has(Assert::NOCHECK);
+        if is_checked {
+            target.way(&self.0.comm)?.words.lock(self.core(), kind, self.group())?;
+        }
+        self.change_epochs(|epochs| epochs.locked(rank, is_checked.then_some(kind)));
+        Ok(())
+    }
+
+    /// Ends the operations on a rank that is locked, and unlocks it (`MPI_Win_unlock`).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn unlock(&self, rank: i32) -> Result<()> {
+        self.enter()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        let target = self.target(rank)?;
+        self.with_state(|state| state.epochs.check_unlock(rank))?;
+        let done = self.finish("MPI_Win_unlock", Some(rank));
+        if let Some(kind) = self.change_epochs(|epochs| epochs.unlock(rank)) {
+            let begun = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
+            self.pend(rank, begun, Form::Plain);
+        }
+        done
+    }
+
+    /// Begins an epoch in which this process shares the locks of all members' memory (`MPI_Win_lock_all`): it takes each before its
+    /// first operation on that member.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] in another epoch.
+    pub fn lock_all(&self, assert: Assert) -> Result<()> {
+        self.enter()?;
+        self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
+    }
+
+    /// Ends what [`Window::lock_all`] began, when its operations are over.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn unlock_all(&self) -> Result<()> {
+        self.enter()?;
+        self.with_state(|state| state.epochs.check_unlock_all())?;
+        let mut done = self.finish_all("MPI_Win_unlock_all");
+        for (rank, times) in self.change_epochs(Epochs::unlock_all) {
+            let unlock = || {
+                let words = &self.target(rank)?.way(&self.0.comm)?.words;
+                let begun = words.unlock(self.core(), LockKind::Shared, times)?;
+                self.pend(rank, begun, Form::Plain);
+                Ok(())
+            };
+            done = done.and(unlock());
+        }
+        done
+    }
+
+    /// Waits until this process's operations on a rank are over, at both sides (`MPI_Win_flush`, and the local form, which waits for no
+    /// less here).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; those of operations.
+    #[inline]
+    pub fn flush(&self, rank: i32) -> Result<()> {
+        if self.is_flushed(rank) {
+            return Ok(());
+        }
+        self.flush_pending(rank)
+    }
+
+    fn flush_pending(&self, rank: i32) -> Result<()> {
+        self.enter()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        self.target(rank)?;
+        self.with_state(|state| state.epochs.flush(Some(rank)))?;
+        self.finish("MPI_Win_flush", Some(rank))
+    }
+
+    /// As [`Window::flush`], of all ranks.
+    ///
+    /// # Errors
+    /// As [`Window::flush`].
+    pub fn flush_all(&self) -> Result<()> {
+        self.enter()?;
+        self.with_state(|state| state.epochs.flush(None))?;
+        self.finish_all("MPI_Win_flush_all")
+    }
+
+    /// Orders what this process has loaded and stored in its memory with what others do there (`MPI_Win_sync`).
+    ///
+    /// # Errors
+    /// [`Class::WIN`] for a window that was freed.
+    pub fn sync(&self) -> Result<()> {
+        self.enter()?;
+        fence(Ordering::SeqCst);
+        self.core().test(|_| None::<()>);
+        Ok(())
+    }
+}

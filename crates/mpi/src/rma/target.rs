@@ -1,0 +1,197 @@
+//! [`Target`]: a member of a window and its memory, as this process reaches it; and elements there, by rank and displacement.
+
+use std::sync::OnceLock;
+
+use datatypes::Datatype;
+use verbs::{Buf, RemoteAddr};
+
+use crate::comm::communicator::Comm;
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::rma::card::Card;
+use crate::rma::directory::Known;
+use crate::rma::epoch::Grant;
+use crate::rma::served::Asking;
+use crate::rma::words::Words;
+
+/// Elements in a member's memory (`target_rank`, `target_disp`, `target_count`, `target_datatype`).
+#[derive(Clone, Debug)]
+pub struct At {
+    /// The member's rank.
+    pub rank: i32,
+    /// Where they begin, in units of the member's; in a dynamic window, their address there.
+    pub displacement: i64,
+    /// How many they are.
+    pub count: i64,
+    /// Their type.
+    pub datatype: Datatype,
+}
+
+/// Where a member's part of the window is.
+pub(super) enum Data {
+    /// At an address of this process: its own, or mapped here.
+    Near { address: usize, _mapped: Option<Buf> },
+    /// Where the device reaches it.
+    Far(RemoteAddr),
+}
+
+/// How a member's memory is reached, known after the first operation on it.
+pub(super) struct Reach {
+    pub(super) data: Data,
+    pub(super) words: Words,
+    /// The member's port by which it is.
+    pub(super) port: usize,
+}
+
+/// A member of a window, as another process knows it.
+pub(super) struct Target {
+    rank: i32,
+    pub(super) process: u32,
+    pub(super) card: Card,
+    /// Bytes of its control block.
+    block: usize,
+    /// Where its part is mapped here, if that is known from the start.
+    near: Option<usize>,
+    way: OnceLock<Reach>,
+    /// That operations on its part may go at once.
+    pub(super) grant: Grant,
+    /// What it has attached, as far as this process knows.
+    pub(super) attached: Known,
+}
+
+/// Elements of a member's, found.
+pub(super) enum Elements {
+    /// In memory of this process.
+    Near(Buffer),
+    /// In a peer's: runs of bytes in the order of the type map.
+    Far(Vec<(RemoteAddr, u64)>),
+}
+
+impl Target {
+    /// A member, by rank and process, with a control block of so many bytes, whose part may be mapped here.
+    pub(super) fn new((rank, process): (i32, u32), card: Card, block: usize, near: Option<usize>) -> Self {
+        let (way, grant, attached) = (OnceLock::new(), Grant::default(), Known::default());
+        Self { rank, process, card, block, near, way, grant, attached }
+    }
+
+    /// This process itself.
+    pub(super) fn own(who: (i32, u32), card: Card, address: usize, words: Words) -> Self {
+        let target = Self::new(who, card, 0, Some(address));
+        let way = Reach { data: Data::Near { address, _mapped: None }, words, port: 0 };
+        Self { way: OnceLock::from(way), ..target }
+    }
+
+    /// Its rank in the window.
+    pub(super) fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    /// Where its part is mapped here, if that is known without asking it.
+    pub(super) fn near(&self) -> Option<usize> {
+        self.near
+    }
+
+    /// How it is reached by a member of the window's communicator; the first time, it is connected to.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] when it is lost.
+    pub(super) fn way(&self, comm: &Comm) -> Result<&Reach> {
+        if let Some(way) = self.way.get() {
+            return Ok(way);
+        }
+        let found = self.find_way(comm)?;
+        // Another thread may have been faster.
+        Ok(self.way.get_or_init(|| found))
+    }
+
+    /// Where its part is mapped here, and its words, if its way is known already.
+    #[inline(always)]
+    pub(super) fn known_near(&self) -> Option<(usize, &Words)> {
+        let way = self.way.get()?;
+        match way.data {
+            Data::Near { address, .. } => Some((address, &way.words)),
+            Data::Far(_) => None,
+        }
+    }
+
+    fn find_way(&self, comm: &Comm) -> Result<Reach> {
+        let (core, process) = (comm.core(), self.process);
+        core.with(|engine| engine.transport.connect(process))?;
+        core.wait("connecting to a member of a window", |engine| match engine.transport.lost(process) {
+            Some(error) => Some(Err(error.clone())),
+            None => engine.transport.is_open(process).then_some(Ok(())),
+        })??;
+        core.with(|engine| {
+            let (near, port) = engine.transport.ports_to(process)?;
+            let (data, control) = (self.card.data[port], self.card.control[port]);
+            let mapped = |of: u8, at: RemoteAddr, len: usize| {
+                (usize::from(of) == port && len > 0).then(|| engine.transport.map(process, at, len)).flatten()
+            };
+            let map_data = || mapped(self.card.data_port, data, self.card.size as usize);
+            let data = match self
+                .near
+                .map(|address| (address, None))
+                .or_else(|| map_data().map(|memory| (memory.as_ptr().expose_provenance(), Some(memory))))
+            {
+                Some((address, _mapped)) => Data::Near { address, _mapped },
+                None => Data::Far(data),
+            };
+            let words = match mapped(self.card.control_port, control, self.block) {
+                Some(block) => Words::near(block)?,
+                None if engine.transport.nics()[near].has_atomics() => Words::far(process, control),
+                None => Words::Asked(Asking::new(comm, process)?),
+            };
+            Ok(Reach { data, words, port })
+        })
+    }
+
+    /// Where elements begin in this member's part, in bytes, if all of them are in it.
+    ///
+    /// # Errors
+    /// [`Class::DISP`] for a negative displacement; [`Class::RMA_RANGE`] for elements that are not in it.
+    pub(super) fn offset(&self, at: &At) -> Result<i64> {
+        if at.displacement < 0 {
+            let text = format!("the target's displacement {} is negative", at.displacement);
+            return Err(Error::new(Class::DISP, text));
+        }
+        let span = match at.datatype.single_run(at.count) {
+            Some(run) => run.offset..run.offset.saturating_add_unsigned(run.length),
+            None => at.datatype.span(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?,
+        };
+        let (begin, size) = (at.displacement.checked_mul(self.card.unit as i64), self.card.size);
+        let inside = |begin: &i64| {
+            let (first, end) = (begin.checked_add(span.start), begin.checked_add(span.end));
+            span.is_empty()
+                || (first.is_some_and(|first| first >= 0) && end.is_some_and(|end| end as u64 <= size))
+        };
+        begin.filter(inside).ok_or_else(|| {
+            let text = format!(
+                "bytes {} to {} from displacement {} on, in units of {}, are not in the {size} bytes of rank {}",
+                span.start, span.end, at.displacement, self.card.unit, at.rank
+            );
+            Error::new(Class::RMA_RANGE, text)
+        })
+    }
+
+    /// The elements that begin at an [`Target::offset`] in this member's part.
+    pub(super) fn elements(&self, comm: &Comm, at: &At, offset: i64) -> Result<Elements> {
+        match &self.way(comm)?.data {
+            Data::Near { address, .. } => {
+                let begin = address.wrapping_add_signed(offset as isize);
+                // SAFETY: within the member's part, which was checked, and which is mapped here until the window is freed.
+                // Test: puts_and_gets_move_elements.
+                unsafe { Buffer::new(begin, at.count, at.datatype.clone()) }.map(Elements::Near)
+            }
+            Data::Far(part) => runs(*part, offset, at).map(Elements::Far),
+        }
+    }
+}
+
+/// The runs of elements that begin so many bytes behind a place.
+pub(super) fn runs(part: RemoteAddr, offset: i64, at: &At) -> Result<Vec<(RemoteAddr, u64)>> {
+    if let Some(run) = at.datatype.single_run(at.count) {
+        return Ok(vec![(part.offset((offset + run.offset) as u64), run.length)]);
+    }
+    let runs = at.datatype.runs(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+    Ok(runs.map(|run| (part.offset((offset + run.offset) as u64), run.length)).collect())
+}

@@ -1,0 +1,173 @@
+//! Communicators with a [`Topology`]. Where the program lets ranks be changed, and there are several hosts, members take places whose
+//! neighbours are on their host ([`crate::topo::map`]).
+
+use crate::comm::communicator::Comm;
+use crate::comm::group::Group;
+use crate::error::{Class, Error, Result};
+use crate::topo::map::{Edge, placed};
+use crate::topo::topology::{Distributed, Graph, Grid, Topology};
+
+/// Edges of a distributed graph, from whoever knows them: of each the source, the destination and the weight.
+type Edges = Vec<[i32; 3]>;
+
+impl Comm {
+    /// A communicator of the first members in a grid; none for the others. With `reorder`, ranks may be others than here. Collective.
+    ///
+    /// # Errors
+    /// [`Class::DIMS`] for a grid of more members than there are; [`Class::COMM`] for an intercommunicator;
+    /// [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn cart_create(&self, grid: Grid, reorder: bool) -> Result<Option<Self>> {
+        let size = grid.size();
+        self.arrange(size, Topology::Grid(grid), reorder, Class::DIMS)
+    }
+
+    /// A communicator of the first members in a graph; none for the others. With `reorder`, ranks may be others than here. Collective.
+    ///
+    /// # Errors
+    /// As [`Comm::cart_create`], but [`Class::ARG`] for too many.
+    pub fn graph_create(&self, graph: Graph, reorder: bool) -> Result<Option<Self>> {
+        let size = graph.index().len() as i32;
+        self.arrange(size, Topology::Graph(graph), reorder, Class::ARG)
+    }
+
+    fn arrange(&self, size: i32, topology: Topology, reorder: bool, too_many: Class) -> Result<Option<Self>> {
+        self.check_intra()?;
+        if size > self.size() {
+            let text = format!("the topology has {size} processes, but the communicator {}", self.size());
+            return Err(Error::new(too_many, text));
+        }
+        let context = self.agree()?;
+        if self.rank() >= size {
+            return Ok(None);
+        }
+        let mut members = self.group().members()[..size as usize].to_vec();
+        if let Some(hosts) = self.hosts(size as usize, reorder)? {
+            let edges = (0..size).flat_map(|rank| {
+                let to = topology.neighbours(rank).destinations.into_iter().flatten();
+                to.map(move |to| (rank as usize, to, 1))
+            });
+            if let Some(order) = placed(&hosts, &edges.collect::<Vec<_>>()) {
+                members = order.iter().map(|at| members[*at]).collect();
+            }
+        }
+        self.child(context, Group::new(members)?, None, Some(topology)).map(Some)
+    }
+
+    /// The host of each of the first members, by number, if ranks may be changed and there is more than one.
+    fn hosts(&self, size: usize, reorder: bool) -> Result<Option<Vec<usize>>> {
+        if !reorder {
+            return Ok(None);
+        }
+        let mut names = Vec::new();
+        let mut hosts = Vec::with_capacity(size);
+        for process in &self.group().members()[..size] {
+            let node = self.core().with(|engine| engine.transport.address_of(*process))?.node;
+            hosts.push(names.iter().position(|name| *name == node).unwrap_or(names.len()));
+            if hosts.last() == Some(&names.len()) {
+                names.push(node);
+            }
+        }
+        Ok((names.len() > 1).then_some(hosts))
+    }
+
+    fn check_intra(&self) -> Result<()> {
+        if self.is_inter() {
+            return Err(Error::new(Class::COMM, "an intercommunicator has no topology"));
+        }
+        Ok(())
+    }
+
+    /// A communicator of those that differ in the remaining dimensions of the grid only. Collective.
+    ///
+    /// # Errors
+    /// [`Class::TOPOLOGY`] if this is no grid; [`Class::DIMS`] for flags of other dimensions; [`Class::PROC_ABORTED`].
+    pub fn cart_sub(&self, remain: &[bool]) -> Result<Self> {
+        let Some(Topology::Grid(grid)) = self.topology() else {
+            return Err(Error::new(Class::TOPOLOGY, "the communicator is no grid"));
+        };
+        let (part, number) = grid.part(self.rank(), remain)?;
+        let split = self.split_into(number, self.rank(), Some(Topology::Grid(part)))?;
+        split.ok_or_else(|| Error::new(Class::INTERN, "a part of a grid has no member"))
+    }
+
+    /// A communicator of all members, of which each says who its neighbours are. With `reorder`, ranks may be others than here, and each
+    /// has the neighbours that were said by whoever had its rank. Collective.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] for neighbours that there are not; [`Class::ARG`] for other weights than edges; [`Class::COMM`];
+    /// [`Class::PROC_ABORTED`].
+    pub fn dist_graph_create_adjacent(&self, neighbours: Distributed, reorder: bool) -> Result<Self> {
+        self.check_intra()?;
+        self.check_members(neighbours.sources.iter().chain(&neighbours.destinations))?;
+        if let Some([sources, destinations]) = &neighbours.weights
+            && (sources.len() != neighbours.sources.len()
+                || destinations.len() != neighbours.destinations.len())
+        {
+            return Err(Error::new(Class::ARG, "there must be a weight for each edge"));
+        }
+        if let Some(hosts) = self.hosts(self.size() as usize, reorder)? {
+            return self.dist_graph_reordered(&neighbours, &hosts);
+        }
+        let context = self.agree()?;
+        self.child(context, self.group().clone(), None, Some(Topology::Distributed(neighbours)))
+    }
+
+    /// As [`Comm::dist_graph_create_adjacent`], where members take places: all tell all.
+    fn dist_graph_reordered(&self, neighbours: &Distributed, hosts: &[usize]) -> Result<Self> {
+        let weights = neighbours.weights.as_ref();
+        let ends = [&neighbours.sources, &neighbours.destinations];
+        let said = ends.into_iter().enumerate().flat_map(|(end, ranks)| {
+            let weight =
+                move |at: usize| weights.and_then(|all| all[end].get(at)).map_or(1, |weight| *weight);
+            let one = move |(at, rank): (usize, &i32)| [self.rank(), end as i32, *rank, weight(at)];
+            ranks.iter().enumerate().flat_map(one)
+        });
+        let all =
+            self.talk()?.collected(self.rank(), &said.flat_map(i32::to_le_bytes).collect::<Vec<_>>())?;
+        let numbers: Vec<i32> =
+            all.chunks_exact(4).map(|four| four.try_into().map_or(-1, i32::from_le_bytes)).collect();
+        let edges = numbers.chunks_exact(4);
+        let to = edges.clone().filter(|edge| edge[1] == 1);
+        let to = to.map(|edge| (edge[0] as usize, edge[2] as usize, edge[3].max(0) as u64));
+        let order = placed(hosts, &to.collect::<Vec<Edge>>());
+        let context = self.agree()?;
+        let order = order.unwrap_or_else(|| (0..hosts.len()).collect());
+        let members = order.iter().map(|at| self.group().members()[*at]).collect();
+        let mine = order.iter().position(|at| *at == self.rank() as usize).map_or(-1, |rank| rank as i32);
+        let of = |end: i32, field: usize| {
+            edges.clone().filter(|edge| edge[0] == mine && edge[1] == end).map(|edge| edge[field]).collect()
+        };
+        let weights = weights.map(|_| [of(0, 3), of(1, 3)]);
+        let own = Distributed { sources: of(0, 2), destinations: of(1, 2), weights };
+        self.child(context, Group::new(members)?, None, Some(Topology::Distributed(own)))
+    }
+
+    /// A communicator of all members, of which each says some edges of the whole: source, destination, weight. With `reorder`, ranks may
+    /// be others than here. Collective.
+    ///
+    /// # Errors
+    /// As [`Comm::dist_graph_create_adjacent`].
+    pub fn dist_graph_create(&self, edges: &Edges, is_weighted: bool, reorder: bool) -> Result<Self> {
+        self.check_intra()?;
+        self.check_members(edges.iter().flat_map(|[source, destination, _]| [source, destination]))?;
+        let said: Vec<u8> = edges.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+        let all = self.talk()?.collected(self.rank(), &said)?;
+        let number = |at: usize| all[at..at + 4].try_into().map(i32::from_le_bytes).unwrap_or(-1);
+        let all = (0..all.len() / 12).map(|edge| [12 * edge, 12 * edge + 4, 12 * edge + 8].map(number));
+        let of = |end: usize| all.clone().filter(move |edge| edge[end] == self.rank());
+        let weights = [1, 0].map(|end| of(end).map(|edge| edge[2]).collect());
+        let neighbours = Distributed {
+            sources: of(1).map(|edge| edge[0]).collect(),
+            destinations: of(0).map(|edge| edge[1]).collect(),
+            weights: is_weighted.then_some(weights),
+        };
+        self.dist_graph_create_adjacent(neighbours, reorder)
+    }
+
+    fn check_members<'a>(&self, mut ranks: impl Iterator<Item = &'a i32>) -> Result<()> {
+        match ranks.find(|rank| !(0..self.size()).contains(*rank)) {
+            None => Ok(()),
+            Some(rank) => Err(Error::new(Class::RANK, format_args!("neighbour {rank} is not a rank"))),
+        }
+    }
+}
