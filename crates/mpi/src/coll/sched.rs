@@ -87,7 +87,7 @@ impl Task for Run {
         let awaited = self.pending.iter().filter_map(|(key, _)| engine.awaited(*key));
         let awaited: BTreeSet<u32> = awaited.collect();
         for process in awaited {
-            engine.tell_of(process, Message::Ask { label: self.plan.label, called });
+            engine.tell_of(process, Message::CollCheck { label: self.plan.label, called });
         }
     }
 
@@ -118,7 +118,7 @@ impl Run {
             Act::Reduce { .. } | Act::Copy { .. } => None,
         });
         for process in peers.collect::<BTreeSet<u32>>() {
-            engine.tell_of(process, Message::Differs { label: self.plan.label, called });
+            engine.tell_of(process, Message::CollMismatch { label: self.plan.label, called });
         }
     }
 

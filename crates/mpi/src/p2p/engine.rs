@@ -15,9 +15,9 @@ use verbs::{SendOp, Sge};
 use crate::coll::check::Ledger;
 use crate::error::{Error, Result};
 use crate::p2p::bsend_space::Spaces;
-use crate::p2p::fragments::Parts;
+use crate::p2p::fragments::Fragments;
 use crate::p2p::matching::{Envelope, Matching, Wanted};
-use crate::p2p::operation::{Access, Answer, Body, Brought, Lent, Names, Operation, Table, There, Work};
+use crate::p2p::operation::{Access, Announced, Answer, Body, Brought, Lent, Names, Operation, Table, Work};
 use crate::p2p::over_portals::{self, Portals, Started};
 use crate::p2p::shm_copy::Share;
 use crate::p2p::wire::Message;
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     rank: u32,
     matching: Matching<SlotKey, Body>,
     /// The first parts of long messages, which come by themselves.
-    parts: Parts,
+    fragments: Fragments,
     operations: Table<Operation>,
     tasks: Vec<(SlotKey, Box<dyn Task>)>,
     /// A task may be able to go on.
@@ -92,7 +92,7 @@ impl Engine {
             host: host.clone(),
             rank,
             matching: Matching::default(),
-            parts: Parts::default(),
+            fragments: Fragments::default(),
             operations: Table::default(),
             tasks: Vec::new(),
             stirred: false,
@@ -185,8 +185,8 @@ impl Engine {
             Some(portals) => portals.forget(context),
             None => {
                 for (envelope, body) in self.matching.forget(context) {
-                    if let Body::There(there) = body {
-                        self.parts.give_up(envelope.source, there.id);
+                    if let Body::Announced(rts) = body {
+                        self.fragments.give_up(envelope.source, rts.id);
                     }
                 }
             }
@@ -266,37 +266,38 @@ impl Engine {
                     self.keep(envelope, Body::Here { bytes, answer });
                 }
             }
-            Message::Request { label, id, at, brings, waits } => {
-                let (envelope, there) = (Envelope { source: from, label }, There { id, at, brings, waits });
-                if brings > 0 {
-                    self.parts.expect(from, id, brings);
+            Message::Rts { label, id, at, frag_bytes, put } => {
+                let (envelope, rts) =
+                    (Envelope { source: from, label }, Announced { id, at, frag_bytes, put });
+                if frag_bytes > 0 {
+                    self.fragments.expect(from, id, frag_bytes);
                 }
                 match self.matching.arrive(&envelope) {
-                    Some(key) => self.fetch(key, envelope, there),
-                    None => self.keep(envelope, Body::There(there)),
+                    Some(key) => self.fetch(key, envelope, rts),
+                    None => self.keep(envelope, Body::Announced(rts)),
                 }
                 if what.len > 0 {
                     self.part(from, id, what, place);
                 }
             }
-            Message::Part { id } => self.part(from, id, what, place),
-            Message::Clear { id, at, place } => self.write(from, SlotKey::from_number(id), at, place),
-            Message::Done { id, ok } => {
+            Message::Frag { id } => self.part(from, id, what, place),
+            Message::Cts { id, at, place } => self.write(from, SlotKey::from_number(id), at, place),
+            Message::Fin { id, ok } => {
                 let key = SlotKey::from_number(id);
                 if self.awaits(key, from) {
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
             }
-            Message::Withdraw { id } => self.give_back(from, id),
-            Message::Withdrawn { id } => self.given_back(from, SlotKey::from_number(id)),
-            Message::Share { id, key, at, place, turn } => {
+            Message::CancelReq { id } => self.give_back(from, id),
+            Message::CancelRsp { id } => self.given_back(from, SlotKey::from_number(id)),
+            Message::ShmCts { id, key, at, place, turn } => {
                 let share = Share { place, turn, length: at.length };
                 self.help(from, SlotKey::from_number(id), key, share, at);
             }
-            Message::Copied { key, pieces } => self.copied(from, SlotKey::from_number(key), pieces),
-            Message::Ask { label, called } => self.asked(from, label, called),
-            Message::Differs { label, called } => self.refused(from, label, called),
+            Message::ShmFin { key, pieces } => self.copied(from, SlotKey::from_number(key), pieces),
+            Message::CollCheck { label, called } => self.asked(from, label, called),
+            Message::CollMismatch { label, called } => self.refused(from, label, called),
             // The transport handles these.
             Message::Credit | Message::Leave => {}
         }
@@ -372,7 +373,7 @@ impl Engine {
 
     /// Ends operations that name a process, and receives from any source whose group is `hopeless`.
     fn give_up(&mut self, process: u32, error: &Error, hopeless: impl Fn(&Self, &Names) -> bool) {
-        self.parts.lose(process);
+        self.fragments.lose(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
         let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);

@@ -1,94 +1,93 @@
-//! [`Parts`]: those parts of long messages that come by themselves. They follow their message's request, whether a receive has matched
-//! that or not.
+//! [`Fragments`]: fragments of long messages, which follow their RTS without a CTS, whether a receive has matched the RTS or not.
 
 use host::SlotKey;
 
 use crate::p2p::operation::Brought;
 
-/// Whose parts are.
+/// Where fragments go.
 #[derive(Debug)]
-enum Whose {
-    /// No receive has matched their message; what has come of them is here.
-    Nobodys(Vec<u8>),
-    /// This receive's.
-    Of(SlotKey),
-    /// Nobody wants them any more.
-    Unwanted,
+enum Sink {
+    /// No receive has matched the message; these bytes of it have arrived.
+    Unexpected(Vec<u8>),
+    /// To this receive.
+    Receive(SlotKey),
+    /// They are dropped: the message was cancelled, or its communicator is freed.
+    Dropped,
 }
 
-/// The parts of one message.
+/// The fragments of one message.
 #[derive(Debug)]
 struct Message {
     from: u32,
-    /// The sender's name for its request.
+    /// The sender's number for its request.
     id: u64,
-    /// Bytes that have not come.
+    /// Bytes that have not arrived.
     left: usize,
-    whose: Whose,
+    sink: Sink,
 }
 
-/// Messages of which parts are to come, or that wait with theirs for a receive.
+/// Messages of which fragments are to arrive, or wait for a receive.
 #[derive(Debug, Default)]
-pub(crate) struct Parts(Vec<Message>);
+pub(crate) struct Fragments(Vec<Message>);
 
-impl Parts {
-    /// The latest first: parts come behind their request, which may stand behind many that no receive has matched.
+impl Fragments {
+    /// The latest first: many before it may wait for a receive.
     fn find(&self, from: u32, id: u64) -> Option<usize> {
         self.0.iter().rposition(|message| (message.from, message.id) == (from, id))
     }
 
-    /// A request says that so many bytes come by themselves.
+    /// An RTS announces so many bytes in fragments.
     pub(crate) fn expect(&mut self, from: u32, id: u64, bytes: u32) {
-        self.0.push(Message { from, id, left: bytes as usize, whose: Whose::Nobodys(Vec::new()) });
+        self.0.push(Message { from, id, left: bytes as usize, sink: Sink::Unexpected(Vec::new()) });
     }
 
-    /// A receive has matched a request: what has come of its parts. The others are the receive's when they come.
+    /// A receive has matched an RTS: returns the bytes that have arrived. The others go to the receive when they arrive.
     pub(crate) fn take(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
         let Some(at) = self.find(from, id) else { return Vec::new() };
-        let whose = std::mem::replace(&mut self.0[at].whose, Whose::Of(key));
+        let sink = std::mem::replace(&mut self.0[at].sink, Sink::Receive(key));
         self.end_of(at);
-        match whose {
-            Whose::Nobodys(bytes) => bytes,
-            Whose::Of(_) | Whose::Unwanted => Vec::new(),
+        match sink {
+            Sink::Unexpected(bytes) => bytes,
+            Sink::Receive(_) | Sink::Dropped => Vec::new(),
         }
     }
 
-    /// A part has come: the receive that it is for, if one has matched its message.
+    /// A fragment has arrived: returns the receive that it is for, if one has matched its message.
     pub(crate) fn arrive(&mut self, from: u32, id: u64, part: Brought<'_>) -> Option<SlotKey> {
         let at = self.find(from, id)?;
         let message = &mut self.0[at];
-        // More than was told of is a lie, and means nothing.
+        // A peer that sends more than it has announced lies: the fragment is dropped.
         message.left = message.left.checked_sub(part.len())?;
-        let key = match &mut message.whose {
-            Whose::Nobodys(bytes) => {
+        let key = match &mut message.sink {
+            Sink::Unexpected(bytes) => {
                 bytes.extend(part.to_vec().ok()?);
                 return None;
             }
-            Whose::Of(key) => Some(*key),
-            Whose::Unwanted => None,
+            Sink::Receive(key) => Some(*key),
+            Sink::Dropped => None,
         };
         self.end_of(at);
         key
     }
 
-    /// Forgets a message that somebody has seen to, if all of it has come.
+    /// Forgets a message of which all fragments have arrived.
     fn end_of(&mut self, at: usize) {
         if self.0[at].left == 0 {
             self.0.swap_remove(at);
         }
     }
 
-    /// Nobody wants a message any more.
+    /// Drops the fragments of a message, now and later.
     pub(crate) fn give_up(&mut self, from: u32, id: u64) {
         if let Some(at) = self.find(from, id) {
-            self.0[at].whose = Whose::Unwanted;
+            self.0[at].sink = Sink::Dropped;
             self.end_of(at);
         }
     }
 
-    /// From a process that is lost nothing comes any more; what has come may still be received.
+    /// Nothing arrives from a lost process any more. Fragments that have arrived can still be received.
     pub(crate) fn lose(&mut self, process: u32) {
-        self.0.retain(|message| message.from != process || matches!(message.whose, Whose::Nobodys(_)));
+        self.0.retain(|message| message.from != process || matches!(message.sink, Sink::Unexpected(_)));
     }
 }
 
@@ -98,7 +97,7 @@ mod tests {
 
     #[test]
     fn parts_wait_for_a_receive_or_go_to_it() {
-        let (mut parts, key) = (Parts::default(), SlotKey::from_number(1 << 32));
+        let (mut parts, key) = (Fragments::default(), SlotKey::from_number(1 << 32));
         for (from, id) in [(3, 7), (3, 8), (4, 7)] {
             parts.expect(from, id, 6);
         }

@@ -119,7 +119,7 @@ fn a_receive_lasts_until_its_own_pieces_are_there() {
             engine.under(begun)
         });
         let sending = begin_send(&both[1], &sent);
-        say(&both[1], &[Message::Copied { key: receiving.number(), pieces }]);
+        say(&both[1], &[Message::ShmFin { key: receiving.number(), pieces }]);
         both[0].progress();
         assert!(!is_over(&both[0], receiving), "with its pieces under way");
         move_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
@@ -148,16 +148,16 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
             (key, engine.transport.next_share(0).expect("a word").1)
         });
         let id = sending.number();
-        (shares.map(|(key, s)| Message::Share { id, key, at, place: s.place, turn: s.turn }), reach)
+        (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), reach)
     });
-    let done = Message::Done { id: sending.number(), ok: true };
+    let done = Message::Fin { id: sending.number(), ok: true };
     say(&both[1], &invited);
     say(&both[1], &[done]);
     both[0].progress();
     assert!(!is_over(&both[0], sending), "with its pieces under way");
     (0..4).for_each(|_| both[0].progress());
     let said = all_said(&both[1]);
-    let [Message::Request { .. }, Message::Copied { key: 5, pieces: PIECES }] = said[..] else {
+    let [Message::Rts { .. }, Message::ShmFin { key: 5, pieces: PIECES }] = said[..] else {
         panic!("the sender has said {said:?}");
     };
     assert!(got.to_vec() == data());
@@ -184,12 +184,12 @@ fn lies_about_parts_mean_nothing() {
     let got = Buffer::own(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
     let at = Exposed { addr: 0, rkey: 0, length: 8 };
-    say(&both[1], &[Message::Request { label: LABEL, id: 9, at, brings: 8, waits: false }]);
-    say_with(Message::Part { id: 9 }, &[1; 16]);
-    say_with(Message::Part { id: 10 }, &[1; 8]);
+    say(&both[1], &[Message::Rts { label: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
+    say_with(Message::Frag { id: 9 }, &[1; 16]);
+    say_with(Message::Frag { id: 10 }, &[1; 8]);
     heard("wrong parts");
     assert!(!is_over(&both[0], receiving), "its part has not come");
-    say_with(Message::Part { id: 9 }, b"the part");
+    say_with(Message::Frag { id: 9 }, b"the part");
     move_until(&both, || is_over(&both[0], receiving));
     assert_eq!(got.to_vec(), b"the part");
 
@@ -204,9 +204,9 @@ fn lies_about_parts_mean_nothing() {
     say(
         &both[1],
         &[
-            Message::Clear { id, at: long, place: 0 },
-            Message::Clear { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
-            Message::Clear { id, at: Exposed { length: 0, ..long }, place: 0 },
+            Message::Cts { id, at: long, place: 0 },
+            Message::Cts { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
+            Message::Cts { id, at: Exposed { length: 0, ..long }, place: 0 },
         ],
     );
     heard("wrong places");
@@ -230,8 +230,8 @@ fn lies_about_taking_back_mean_nothing() {
     (0..4).for_each(|_| all.iter().for_each(Process::progress));
     [sending.number(), sending.number() + 1, u64::MAX]
         .into_iter()
-        .for_each(|id| tell(Message::Withdrawn { id }));
-    [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::Withdraw { id }));
+        .for_each(|id| tell(Message::CancelRsp { id }));
+    [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::CancelReq { id }));
     (0..4).for_each(|_| all.iter().for_each(Process::progress));
     assert!(!is_over(&all[0], sending), "nobody has cancelled it");
     let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
@@ -257,8 +257,8 @@ fn who_sends_invites_nobody() {
         (0..4).for_each(|_| both[0].progress());
         let said = all_said(&both[1]);
         let expected = match said[..] {
-            [Message::Request { .. }, Message::Done { ok: true, .. }] => sends,
-            [Message::Share { .. }, Message::Done { ok: true, .. }] => !sends,
+            [Message::Rts { .. }, Message::Fin { ok: true, .. }] => sends,
+            [Message::ShmCts { .. }, Message::Fin { ok: true, .. }] => !sends,
             _ => false,
         };
         assert!(expected, "a receiver has said {said:?}");
@@ -284,7 +284,7 @@ fn both_copy_each_of_many() {
     assert!(
         receiving.iter().all(|key| is_over(&both[0], *key)) && got.iter().all(|got| got.to_vec() == data())
     );
-    let invited = said.iter().filter(|message| matches!(message, Message::Share { .. })).count();
+    let invited = said.iter().filter(|message| matches!(message, Message::ShmCts { .. })).count();
     assert_eq!(invited, MANY);
 }
 
@@ -308,7 +308,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     }
     receiver.progress();
     let sender = all[2].take().expect("there");
-    let is_share = |message: &Message| matches!(message, Message::Share { .. });
+    let is_share = |message: &Message| matches!(message, Message::ShmCts { .. });
     let invited = |said: Vec<Message>| said.iter().filter(|message| is_share(message)).count();
     let at_once = invited(all_said(&sender));
     assert!(at_once > 0 && at_once < MANY, "{at_once} of the messages behind the other's");
@@ -369,7 +369,7 @@ fn what_follows_a_farewell_is_ignored() {
         let got = Buffer::own(&[0; 8]).expect("memory");
         let receiving = begin_receive(&both[0], &got);
         let eager = Message::Eager { label: LABEL, answer: None };
-        say(&both[1], &[Message::Leave, Message::Leave, eager, Message::Done { id: 1, ok: true }]);
+        say(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);
         move_until(&both, || is_over(&both[0], receiving));
         (0..100).for_each(|_| both.iter().for_each(Process::progress));
         let how = ended(&both[0], receiving);

@@ -77,23 +77,23 @@ pub(crate) enum Answer {
     Own(SlotKey),
 }
 
-/// A long message, as its sender has announced it.
+/// A long message as its RTS announces it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct There {
-    /// The sender's name for its request.
+pub(crate) struct Announced {
+    /// The sender's number for its request.
     pub(crate) id: u64,
-    /// Where the data lie.
+    /// The payload in the sender's memory; with `put` its length alone.
     pub(crate) at: Exposed,
-    /// How many of the first bytes come by themselves.
-    pub(crate) brings: u32,
-    /// The sender writes the others where it is told to.
-    pub(crate) waits: bool,
+    /// The first so many bytes come without a CTS.
+    pub(crate) frag_bytes: u32,
+    /// The sender writes the rest to where a CTS says.
+    pub(crate) put: bool,
 }
 
-impl There {
-    /// Bytes behind those that come by themselves, of as many as are wanted.
+impl Announced {
+    /// Bytes of the first `wanted` that do not come without a CTS.
     pub(crate) fn rest(&self, wanted: u64) -> u64 {
-        wanted.saturating_sub(self.brings.into())
+        wanted.saturating_sub(self.frag_bytes.into())
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Body {
     /// Its data.
     Here { bytes: Vec<u8>, answer: Option<Answer> },
     /// Where its data are.
-    There(There),
+    Announced(Announced),
     /// What Portals has found.
     Found(Found),
 }
@@ -113,7 +113,7 @@ impl Body {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Here { bytes, .. } => bytes.len() as u64,
-            Self::There(there) => there.at.length,
+            Self::Announced(rts) => rts.at.length,
             Self::Found(found) => found.len,
         }
     }
@@ -250,11 +250,11 @@ pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> S
 
 /// A message whose data are being read from the sender's memory.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LongReceive {
     pub(crate) receive: Receive,
     pub(crate) envelope: Envelope,
     /// The whole message.
-    pub(crate) there: There,
+    pub(crate) rts: Announced,
     /// The sender is to write the rest of it, and has not yet.
     pub(crate) is_open: bool,
     /// How many of the bytes that come by themselves are there.
@@ -272,16 +272,16 @@ pub(crate) struct Reading {
     pub(crate) staging: Option<Buf>,
 }
 
-impl Reading {
+impl LongReceive {
     /// Of a message into memory at `addr`, of which nothing is there or under way.
     pub(crate) fn new(
         receive: Receive,
-        (envelope, there): (Envelope, There),
+        (envelope, rts): (Envelope, Announced),
         reach: Registration,
         (addr, staging): (u64, Option<Buf>),
     ) -> Self {
         let (is_open, brought, left, under_way, copying) = (false, 0, 0, 0, None);
-        Self { receive, envelope, there, is_open, brought, left, under_way, copying, reach, addr, staging }
+        Self { receive, envelope, rts, is_open, brought, left, under_way, copying, reach, addr, staging }
     }
 
     /// Whether all pieces are there, whoever says so, and nothing is written to the memory any more.
@@ -313,18 +313,18 @@ pub(crate) struct Access {
 
 /// A long message whose data the receiver can reach.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct LongSend {
     pub(crate) reach: Registration,
     /// Where the data are, if not in the program's memory.
     pub(crate) staging: Option<Buf>,
     pub(crate) buffer: Buffer,
     /// This side's part in copying them, if it has one.
-    pub(crate) helping: Option<Helping>,
+    pub(crate) helping: Option<ShmHelp>,
     /// What this side writes to the receiver, if it does.
-    pub(crate) writing: Option<Writing>,
+    pub(crate) writing: Option<PutSend>,
 }
 
-impl Sending {
+impl LongSend {
     /// Whether this process's device copies pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
         self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)
@@ -334,7 +334,7 @@ impl Sending {
 
 /// How the sender of a message writes the rest of it.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub(crate) struct PutSend {
     /// The rest.
     pub(crate) rest: Piece,
     /// Writes that are not over.
@@ -343,7 +343,7 @@ pub(crate) struct Writing {
 
 /// How the sender of a message copies pieces of it.
 #[derive(Debug)]
-pub(crate) struct Helping {
+pub(crate) struct ShmHelp {
     pub(crate) copying: Copying,
     /// The receiver's name for its request.
     pub(crate) key: u64,
@@ -384,13 +384,13 @@ impl Plain {
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
-    Send { to: u32, answered: bool, held: Option<Box<Sending>> },
+    Send { to: u32, answered: bool, held: Option<Box<LongSend>> },
     /// A receive waits for its message. Those that are not plain are few, and large.
     Receive(Box<Receive>),
     /// Likewise.
     Plain(Plain),
     /// A receive has its message, and reads the data.
-    Reading(Box<Reading>),
+    LongReceive(Box<LongReceive>),
     /// A peer's memory is read or changed.
     Access(Box<Access>),
     /// A send or a receive goes over Portals.
@@ -482,7 +482,7 @@ impl Operation {
     /// # Errors
     /// The memory's.
     pub(crate) fn take_part(&mut self, data: Brought<'_>) -> verbs::Result<bool> {
-        let Work::Reading(reading) = &mut self.work else { return Ok(false) };
+        let Work::LongReceive(reading) = &mut self.work else { return Ok(false) };
         let at = reading.brought as usize;
         match (&reading.staging, reading.receive.buffer.piece()) {
             (None, Some(all)) => {
@@ -498,7 +498,7 @@ impl Operation {
         }
         let before = reading.brought;
         reading.brought += data.len() as u64;
-        let all = u64::from(reading.there.brings);
+        let all = u64::from(reading.rts.frag_bytes);
         if before < all && all <= reading.brought {
             reading.left = reading.left.saturating_sub(1);
         }
@@ -509,7 +509,7 @@ impl Operation {
     pub(crate) fn needs(&self, process: u32) -> bool {
         match &self.work {
             Work::Send { to, .. } => *to == process,
-            Work::Reading(reading) => reading.envelope.source == process,
+            Work::LongReceive(reading) => reading.envelope.source == process,
             Work::Access(access) => access.process == process,
             Work::Receive(_) | Work::Plain(_) | Work::Portals(_) | Work::Task | Work::Over(_) => false,
         }

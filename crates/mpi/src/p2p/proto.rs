@@ -35,7 +35,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
         eager + 1,
         "rendezvous, read",
         format!(
-            "more than a message of a job of {ranks} brings along: the sender says where the data are, and the receiver reads \
+            "more than a message of a job of {ranks} frag_bytes along: the sender says where the data are, and the receiver reads \
              them by RDMA through {reached}"
         ),
     );

@@ -41,116 +41,117 @@ pub(crate) struct Exposed {
     pub(crate) length: u64,
 }
 
-/// A message, but for its payload.
+/// A message without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The payload follows. With an answer, the sender wants to know when a receive has matched.
+    /// The payload follows.
     Eager {
         /// What it matches.
         label: Label,
-        /// The sender's name for its request, if it wants an acknowledgement.
+        /// The sender's number for its request, if it waits for a [`Message::Fin`] when a receive has matched (`MPI_Ssend`).
         answer: Option<u64>,
     },
-    /// The payload lies in the sender's memory, for the receiver to read, or to have it written.
-    Request {
+    /// Ready to send: announces a long message.
+    Rts {
         /// What it matches.
         label: Label,
-        /// The sender's name for its request.
+        /// The sender's number for its request.
         id: u64,
-        /// Where the payload lies.
+        /// The payload in the sender's memory, which the receiver reads, unless `put`.
         at: Exposed,
-        /// Bytes of it that come by themselves, with this and in [`Message::Part`]s behind it.
-        brings: u32,
-        /// The sender waits: it writes the rest where the receiver says by a [`Message::Clear`], and there is nothing to read.
-        waits: bool,
+        /// The first so many bytes of the payload follow without a CTS, in this message and in [`Message::Frag`]s.
+        frag_bytes: u32,
+        /// The sender writes the rest to where a [`Message::Cts`] says, and exposes no memory.
+        put: bool,
     },
-    /// The next of the bytes that come by themselves.
-    Part {
-        /// The sender's name for its request.
+    /// A fragment: the next bytes of a message that a [`Message::Rts`] has announced.
+    Frag {
+        /// The sender's number for its request.
         id: u64,
     },
-    /// The rest of the payload of such a request is to be written.
-    Clear {
-        /// The sender's name for its request.
+    /// Clear to send: the sender writes the rest of the payload by RDMA.
+    Cts {
+        /// The sender's number for its request.
         id: u64,
         /// Where the rest goes.
         at: Exposed,
-        /// The number by which the sender tells that all is written.
+        /// The immediate value of the last write.
         place: u32,
     },
-    /// The receiver copies the payload of such a request, and the sender may copy pieces of it, too (`share`).
-    Share {
-        /// The sender's name for its request.
+    /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has begun, and the sender may copy pieces, too.
+    ShmCts {
+        /// The sender's number for its request.
         id: u64,
-        /// The receiver's name for its own.
+        /// The receiver's number for its own.
         key: u64,
         /// Where the payload goes.
         at: Exposed,
-        /// The word by which pieces are claimed, and which of its messages this is.
+        /// The word by which both claim pieces.
         place: u32,
+        /// The number of this message among those that have used that word.
         turn: u32,
     },
-    /// The sender has copied pieces of a payload that both copy.
-    Copied {
-        /// The receiver's name for its request.
+    /// The sender has copied its pieces of a message that both sides copy.
+    ShmFin {
+        /// The receiver's number for its request.
         key: u64,
-        /// How many.
+        /// How many pieces.
         pieces: u32,
     },
-    /// A receive has matched a message, or has read one: the sender's request is over.
-    Done {
-        /// The sender's name for its request.
+    /// A receive has matched a message, or has read all of it: the sender's request is complete.
+    Fin {
+        /// The sender's number for its request.
         id: u64,
-        /// Whether all went well.
+        /// False if the receiver could not read it.
         ok: bool,
     },
-    /// The sender takes a message back, if no receive has matched it.
-    Withdraw {
-        /// Its name for its request.
+    /// The sender cancels a message, if no receive has matched it.
+    CancelReq {
+        /// The sender's number for its request.
         id: u64,
     },
-    /// None has, and none will.
-    Withdrawn {
-        /// The sender's name for its request.
+    /// The receiver has dropped a cancelled message.
+    CancelRsp {
+        /// The sender's number for its request.
         id: u64,
     },
-    /// The sender waits for the receiver in a collective operation: has that called the same?
-    Ask {
+    /// The sender waits for the receiver in a collective operation, and asks whether the receiver has called the same.
+    CollCheck {
         /// The operation's.
         label: Label,
         /// What the sender has called.
         called: Called,
     },
-    /// It has called something else, or has given up.
-    Differs {
+    /// The receiver of a [`Message::CollCheck`] has called something else, or has given up.
+    CollMismatch {
         /// The operation's.
         label: Label,
-        /// What the sender of this has called.
+        /// What the sender of this message has called.
         called: Called,
     },
     /// Nothing but credits.
     Credit,
-    /// The sender leaves: this is its last message, it needs nothing from the receiver any more, and will end the connection.
+    /// The sender's last message: it needs nothing from the receiver any more, and will end the connection.
     Leave,
 }
 
 const EAGER: u8 = 1;
-const EAGER_ANSWERED: u8 = 2;
-const REQUEST: u8 = 3;
-const DONE: u8 = 4;
+const EAGER_SYNC: u8 = 2;
+const RTS: u8 = 3;
+const FIN: u8 = 4;
 const CREDIT: u8 = 5;
-const SHARE: u8 = 7;
-const COPIED: u8 = 8;
-const ASK: u8 = 9;
-const DIFFERS: u8 = 10;
-const PART: u8 = 11;
-const CLEAR: u8 = 12;
-const WITHDRAW: u8 = 13;
-const WITHDRAWN: u8 = 14;
+const SHM_CTS: u8 = 7;
+const SHM_FIN: u8 = 8;
+const COLL_CHECK: u8 = 9;
+const COLL_MISMATCH: u8 = 10;
+const FRAG: u8 = 11;
+const CTS: u8 = 12;
+const CANCEL_REQ: u8 = 13;
+const CANCEL_RSP: u8 = 14;
 const LEAVE: u8 = 15;
 
-/// The bit that says that the sender of a request waits; the others are the bytes that it brings.
-const WAITS: u32 = 1 << 31;
+/// The bit of the last word of an RTS that stands for `put`; the others are `frag_bytes`.
+const PUT: u32 = 1 << 31;
 
 /// Where messages are written by RDMA, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
@@ -183,13 +184,13 @@ impl Message {
         match self {
             Self::Eager { answer: None, .. } | Self::Credit | Self::Leave => HEAD,
             Self::Eager { answer: Some(_), .. }
-            | Self::Done { .. }
-            | Self::Copied { .. }
-            | Self::Part { .. }
-            | Self::Withdraw { .. }
-            | Self::Withdrawn { .. } => HEAD + 8,
-            Self::Ask { .. } | Self::Differs { .. } => HEAD + 16,
-            Self::Request { .. } | Self::Share { .. } | Self::Clear { .. } => HEAD_MAX,
+            | Self::Fin { .. }
+            | Self::ShmFin { .. }
+            | Self::Frag { .. }
+            | Self::CancelReq { .. }
+            | Self::CancelRsp { .. } => HEAD + 8,
+            Self::CollCheck { .. } | Self::CollMismatch { .. } => HEAD + 16,
+            Self::Rts { .. } | Self::ShmCts { .. } | Self::Cts { .. } => HEAD_MAX,
         }
     }
 
@@ -197,68 +198,68 @@ impl Message {
     #[inline]
     pub(crate) fn bytes(&self, credits: u16) -> HeaderBytes {
         let mut bytes = [0; HEADER_MAX];
-        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        let mut store = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         let (kind, label) = match *self {
             Self::Eager { label, answer: None } => (EAGER, label),
             Self::Eager { label, answer: Some(id) } => {
-                put(HEAD, &id.to_le_bytes());
-                (EAGER_ANSWERED, label)
+                store(HEAD, &id.to_le_bytes());
+                (EAGER_SYNC, label)
             }
-            Self::Request { label, id, at, brings, waits } => {
-                let more = brings | if waits { WAITS } else { 0 };
-                put(HEAD, &id.to_le_bytes());
-                put(HEAD + 8, &at.length.to_le_bytes());
-                put(HEAD + 16, &at.addr.to_le_bytes());
-                put(HEAD + 24, &at.rkey.to_le_bytes());
-                put(HEAD + 28, &more.to_le_bytes());
-                (REQUEST, label)
+            Self::Rts { label, id, at, frag_bytes, put } => {
+                let more = frag_bytes | if put { PUT } else { 0 };
+                store(HEAD, &id.to_le_bytes());
+                store(HEAD + 8, &at.length.to_le_bytes());
+                store(HEAD + 16, &at.addr.to_le_bytes());
+                store(HEAD + 24, &at.rkey.to_le_bytes());
+                store(HEAD + 28, &more.to_le_bytes());
+                (RTS, label)
             }
-            Self::Part { id } | Self::Withdraw { id } | Self::Withdrawn { id } => {
-                put(HEAD, &id.to_le_bytes());
+            Self::Frag { id } | Self::CancelReq { id } | Self::CancelRsp { id } => {
+                store(HEAD, &id.to_le_bytes());
                 let kind = match self {
-                    Self::Withdraw { .. } => WITHDRAW,
-                    Self::Withdrawn { .. } => WITHDRAWN,
-                    _ => PART,
+                    Self::CancelReq { .. } => CANCEL_REQ,
+                    Self::CancelRsp { .. } => CANCEL_RSP,
+                    _ => FRAG,
                 };
                 (kind, Label::default())
             }
-            Self::Clear { id, at, place } => {
-                put(HEAD, &id.to_le_bytes());
-                put(HEAD + 8, &at.length.to_le_bytes());
-                put(HEAD + 16, &at.addr.to_le_bytes());
-                put(HEAD + 24, &at.rkey.to_le_bytes());
-                put(HEAD + 28, &place.to_le_bytes());
-                (CLEAR, Label::default())
+            Self::Cts { id, at, place } => {
+                store(HEAD, &id.to_le_bytes());
+                store(HEAD + 8, &at.length.to_le_bytes());
+                store(HEAD + 16, &at.addr.to_le_bytes());
+                store(HEAD + 24, &at.rkey.to_le_bytes());
+                store(HEAD + 28, &place.to_le_bytes());
+                (CTS, Label::default())
             }
-            Self::Share { id, key, at, place, turn } => {
-                put(HEAD, &id.to_le_bytes());
-                put(HEAD + 8, &at.length.to_le_bytes());
-                put(HEAD + 16, &at.addr.to_le_bytes());
-                put(HEAD + 24, &at.rkey.to_le_bytes());
-                put(HEAD + 28, &turn.to_le_bytes());
-                (SHARE, Label { context: key, tag: place as i32 })
+            Self::ShmCts { id, key, at, place, turn } => {
+                store(HEAD, &id.to_le_bytes());
+                store(HEAD + 8, &at.length.to_le_bytes());
+                store(HEAD + 16, &at.addr.to_le_bytes());
+                store(HEAD + 24, &at.rkey.to_le_bytes());
+                store(HEAD + 28, &turn.to_le_bytes());
+                (SHM_CTS, Label { context: key, tag: place as i32 })
             }
-            Self::Copied { key, pieces } => {
-                put(HEAD, &key.to_le_bytes());
-                (COPIED, Label { context: 0, tag: pieces as i32 })
+            Self::ShmFin { key, pieces } => {
+                store(HEAD, &key.to_le_bytes());
+                (SHM_FIN, Label { context: 0, tag: pieces as i32 })
             }
-            Self::Done { id, ok } => {
-                put(HEAD, &id.to_le_bytes());
-                (DONE, Label { context: 0, tag: i32::from(!ok) })
+            Self::Fin { id, ok } => {
+                store(HEAD, &id.to_le_bytes());
+                (FIN, Label { context: 0, tag: i32::from(!ok) })
             }
-            Self::Ask { label, called } | Self::Differs { label, called } => {
-                put(HEAD, &called.bytes.to_le_bytes());
-                put(HEAD + 8, &called.root.to_le_bytes());
-                put(HEAD + 12, &[called.kind]);
-                (if matches!(self, Self::Ask { .. }) { ASK } else { DIFFERS }, label)
+            Self::CollCheck { label, called } | Self::CollMismatch { label, called } => {
+                store(HEAD, &called.bytes.to_le_bytes());
+                store(HEAD + 8, &called.root.to_le_bytes());
+                store(HEAD + 12, &[called.kind]);
+                (if matches!(self, Self::CollCheck { .. }) { COLL_CHECK } else { COLL_MISMATCH }, label)
             }
             Self::Credit => (CREDIT, Label::default()),
             Self::Leave => (LEAVE, Label::default()),
         };
-        put(0, &[kind]);
-        put(2, &credits.to_le_bytes());
-        put(4, &label.tag.to_le_bytes());
-        put(8, &label.context.to_le_bytes());
+        store(0, &[kind]);
+        store(2, &credits.to_le_bytes());
+        store(4, &label.tag.to_le_bytes());
+        store(8, &label.context.to_le_bytes());
         HeaderBytes::new(bytes, self.head_len())
     }
 
@@ -268,31 +269,33 @@ impl Message {
         let id = u64_at(bytes, HEAD);
         let message = match bytes[0] {
             EAGER => Self::Eager { label, answer: None },
-            EAGER_ANSWERED => Self::Eager { label, answer: Some(id) },
-            REQUEST => {
+            EAGER_SYNC => Self::Eager { label, answer: Some(id) },
+            RTS => {
                 let more = u32::from_le_bytes(part(bytes, HEAD + 28));
-                let (at, brings, waits) = (exposed(bytes)?, more & !WAITS, more & WAITS != 0);
-                if u64::from(brings) > at.length {
+                let (at, frag_bytes, put) = (exposed(bytes)?, more & !PUT, more & PUT != 0);
+                if u64::from(frag_bytes) > at.length {
                     return None;
                 }
-                Self::Request { label, id, at, brings, waits }
+                Self::Rts { label, id, at, frag_bytes, put }
             }
-            PART => Self::Part { id },
-            CLEAR => {
-                Self::Clear { id, at: exposed(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) }
-            }
-            SHARE => {
+            FRAG => Self::Frag { id },
+            CTS => Self::Cts { id, at: exposed(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) },
+            SHM_CTS => {
                 let turn = u32::from_le_bytes(part(bytes, HEAD + 28));
-                Self::Share { id, key: label.context, at: exposed(bytes)?, place: label.tag as u32, turn }
+                Self::ShmCts { id, key: label.context, at: exposed(bytes)?, place: label.tag as u32, turn }
             }
-            COPIED => Self::Copied { key: id, pieces: label.tag as u32 },
-            DONE => Self::Done { id, ok: label.tag == 0 },
-            WITHDRAW => Self::Withdraw { id },
-            WITHDRAWN => Self::Withdrawn { id },
-            ASK | DIFFERS => {
+            SHM_FIN => Self::ShmFin { key: id, pieces: label.tag as u32 },
+            FIN => Self::Fin { id, ok: label.tag == 0 },
+            CANCEL_REQ => Self::CancelReq { id },
+            CANCEL_RSP => Self::CancelRsp { id },
+            COLL_CHECK | COLL_MISMATCH => {
                 let (kind, root) = (bytes[HEAD + 12], i32::from_le_bytes(part(bytes, HEAD + 8)));
                 let called = Called { kind, root, bytes: id };
-                if bytes[0] == ASK { Self::Ask { label, called } } else { Self::Differs { label, called } }
+                if bytes[0] == COLL_CHECK {
+                    Self::CollCheck { label, called }
+                } else {
+                    Self::CollMismatch { label, called }
+                }
             }
             CREDIT => Self::Credit,
             LEAVE => Self::Leave,
@@ -300,11 +303,11 @@ impl Message {
         };
         let payload = len.checked_sub(message.head_len())?;
         let whole = match message {
-            Self::Eager { .. } | Self::Part { .. } => true,
-            Self::Request { brings, .. } => payload <= brings as usize,
+            Self::Eager { .. } | Self::Frag { .. } => true,
+            Self::Rts { frag_bytes, .. } => payload <= frag_bytes as usize,
             _ => payload == 0,
         };
-        let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Request { .. });
+        let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Rts { .. });
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
     }
 }
@@ -408,32 +411,36 @@ mod tests {
             (label.clone(), any::<Option<u64>>())
                 .prop_map(|(label, answer)| Message::Eager { label, answer }),
             (label, any::<u64>(), at.clone(), any::<u32>(), any::<bool>()).prop_map(
-                |(label, id, at, brings, waits)| {
-                    let brings = (u64::from(brings & !WAITS)).min(at.length) as u32;
-                    Message::Request { label, id, at, brings, waits }
+                |(label, id, at, frag_bytes, put)| {
+                    let frag_bytes = (u64::from(frag_bytes & !PUT)).min(at.length) as u32;
+                    Message::Rts { label, id, at, frag_bytes, put }
                 }
             ),
-            any::<u64>().prop_map(|id| Message::Part { id }),
-            (any::<u64>(), at.clone(), any::<u32>()).prop_map(|(id, at, place)| Message::Clear {
+            any::<u64>().prop_map(|id| Message::Frag { id }),
+            (any::<u64>(), at.clone(), any::<u32>()).prop_map(|(id, at, place)| Message::Cts {
                 id,
                 at,
                 place
             }),
-            (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, place, turn), at)| Message::Share {
+            (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, place, turn), at)| Message::ShmCts {
                 id,
                 key,
                 at,
                 place,
                 turn
             }),
-            any::<(u64, u32)>().prop_map(|(key, pieces)| Message::Copied { key, pieces }),
-            any::<(u64, bool)>().prop_map(|(id, ok)| Message::Done { id, ok }),
-            any::<u64>().prop_map(|id| Message::Withdraw { id }),
-            any::<u64>().prop_map(|id| Message::Withdrawn { id }),
+            any::<(u64, u32)>().prop_map(|(key, pieces)| Message::ShmFin { key, pieces }),
+            any::<(u64, bool)>().prop_map(|(id, ok)| Message::Fin { id, ok }),
+            any::<u64>().prop_map(|id| Message::CancelReq { id }),
+            any::<u64>().prop_map(|id| Message::CancelRsp { id }),
             (any::<(u64, i32, u64, u8)>(), any::<(i32, bool)>()).prop_map(
                 |((context, tag, bytes, kind), (root, asks))| {
                     let (label, called) = (Label { context, tag }, Called { kind, root, bytes });
-                    if asks { Message::Ask { label, called } } else { Message::Differs { label, called } }
+                    if asks {
+                        Message::CollCheck { label, called }
+                    } else {
+                        Message::CollMismatch { label, called }
+                    }
                 }
             ),
             Just(Message::Credit),
@@ -456,8 +463,8 @@ mod tests {
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len - 1), None);
             let longer = Message::parse(&padded(bytes.as_slice()), len + 1);
             let carries = match message {
-                Message::Eager { .. } | Message::Part { .. } => true,
-                Message::Request { brings, .. } => brings > 0,
+                Message::Eager { .. } | Message::Frag { .. } => true,
+                Message::Rts { frag_bytes, .. } => frag_bytes > 0,
                 _ => false,
             };
             prop_assert_eq!(longer.is_some(), carries);
@@ -515,7 +522,7 @@ mod tests {
     #[test]
     fn exposed_memory_does_not_wrap() {
         let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };
-        let bytes = Message::Request { label: Label::default(), id: 1, at, brings: 0, waits: false }.bytes(0);
+        let bytes = Message::Rts { label: Label::default(), id: 1, at, frag_bytes: 0, put: false }.bytes(0);
         assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);
     }
 }

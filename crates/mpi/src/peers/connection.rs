@@ -226,7 +226,7 @@ pub(crate) struct Connection {
     fast: Option<Box<FastPath>>,
     /// Writes ring, where the fast path is and they do not without.
     rings: bool,
-    /// There if both boxes are, which they are on an open connection only.
+    /// Announced if both boxes are, which they are on an open connection only.
     line: Option<Box<DuplexLine>>,
     /// What this side's memory has for long messages that both copy.
     words: Words,
@@ -470,8 +470,8 @@ impl Connection {
     fn count(&mut self, by: Carrier, message: &Message, len: usize) {
         match message {
             Message::Eager { .. } => self.traffic.count(by, len),
-            Message::Request { at, brings, .. } => {
-                let by = if u64::from(*brings) == at.length { by } else { Carrier::Rendezvous };
+            Message::Rts { at, frag_bytes, .. } => {
+                let by = if u64::from(*frag_bytes) == at.length { by } else { Carrier::Rendezvous };
                 self.traffic.count(by, at.length as usize);
             }
             _ => {}

@@ -42,7 +42,7 @@ impl Engine {
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.withdrawing, true) {
             // A send to who is lost ends by that.
-            drop(self.transport.send(to, Message::Withdraw { id: key.number() }, Payload::None, None));
+            drop(self.transport.send(to, Message::CancelReq { id: key.number() }, Payload::None, None));
         }
     }
 
@@ -50,15 +50,15 @@ impl Engine {
     pub(super) fn give_back(&mut self, to: u32, id: u64) {
         let is_it = |body: &Body| match body {
             Body::Here { answer: Some(Answer::Peer(of)), .. } => *of == id,
-            Body::There(there) => there.id == id,
+            Body::Announced(rts) => rts.id == id,
             _ => false,
         };
         let Some(body) = self.matching.withdraw(to, is_it) else { return };
-        if let Body::There(there) = body {
-            self.parts.give_up(to, there.id);
+        if let Body::Announced(rts) = body {
+            self.fragments.give_up(to, rts.id);
         }
         // Who is lost need not be told.
-        drop(self.transport.send(to, Message::Withdrawn { id }, Payload::None, None));
+        drop(self.transport.send(to, Message::CancelRsp { id }, Payload::None, None));
     }
 
     /// A peer has given a message back, if it was asked to.

@@ -5,7 +5,7 @@ use verbs::Buf;
 
 use super::Engine;
 use crate::error::Result;
-use crate::p2p::operation::{Helping, Operation, Work};
+use crate::p2p::operation::{Operation, ShmHelp, Work};
 use crate::p2p::shm_copy::{Copying, Share};
 use crate::p2p::wire::{Exposed, Message};
 use crate::peers::connection::Payload;
@@ -15,17 +15,18 @@ impl Engine {
     /// take longer than to wait for those before it.
     pub(super) fn share_on(&mut self, from: u32) {
         while let Some((key, share)) = self.transport.next_share(from) {
-            let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
+            let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+            else {
                 self.transport.end_share(from, &share);
                 continue;
             };
-            let id = reading.there.id;
+            let id = reading.rts.id;
             let rkey = reading.reach.remote(reading.addr).rkey;
             let into = Exposed { addr: reading.addr, rkey, length: share.length };
-            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.there.at));
+            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.rts.at));
             reading.left = share.pieces();
             let (place, turn) = (share.place, share.turn);
-            let message = Message::Share { id, key: key.number(), at: into, place, turn };
+            let message = Message::ShmCts { id, key: key.number(), at: into, place, turn };
             // An error is a loss, of which an event tells.
             if self.transport.send(from, message, Payload::None, None).is_ok() {
                 drop(self.copy_on(key));
@@ -35,7 +36,7 @@ impl Engine {
 
     /// Goes on with a message that both copy, at the receiver.
     pub(super) fn copy_on(&mut self, key: SlotKey) -> Result<()> {
-        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && let Some(copying) = &reading.copying
         {
             let (begun, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
@@ -62,7 +63,7 @@ impl Engine {
             return;
         }
         let copying = Copying::new(share, false, local, &sending.reach, at);
-        sending.helping = Some(Helping { copying, key, under_way: 0, copied: 0 });
+        sending.helping = Some(ShmHelp { copying, key, under_way: 0, copied: 0 });
         self.help_on(id);
     }
 
@@ -101,13 +102,13 @@ impl Engine {
         let (key, pieces) = (helping.key, helping.copied);
         sending.helping = None;
         if pieces > 0 {
-            drop(self.transport.send(to, Message::Copied { key, pieces }, Payload::None, None));
+            drop(self.transport.send(to, Message::ShmFin { key, pieces }, Payload::None, None));
         }
     }
 
     /// The sender has copied pieces of a message that both copy.
     pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
-        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && reading.copying.is_some()
         {

@@ -200,9 +200,9 @@ impl Engine {
                 self.answer(envelope.source, answer);
                 Begun::Over(status)
             }
-            Body::There(there) => {
+            Body::Announced(rts) => {
                 let key = self.operations.insert(Operation::new(Work::Receive(Box::new(receive))));
-                self.fetch(key, envelope, there);
+                self.fetch(key, envelope, rts);
                 Begun::Under(key)
             }
             Body::Found(found) => match &mut self.portals {
@@ -352,6 +352,6 @@ impl Engine {
 
     pub(super) fn tell(&mut self, process: u32, id: u64, ok: bool) {
         // Who is lost need not be told.
-        drop(self.transport.send(process, Message::Done { id, ok }, Payload::None, None));
+        drop(self.transport.send(process, Message::Fin { id, ok }, Payload::None, None));
     }
 }

@@ -6,7 +6,7 @@ use verbs::{Buf, RemoteAddr, SendOp};
 use super::Engine;
 use crate::error::Result;
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Brought, Operation, Reading, Receive, Sending, There, Work};
+use crate::p2p::operation::{Announced, Brought, LongReceive, LongSend, Operation, Receive, Work};
 use crate::p2p::wire::{Exposed, Message};
 use crate::peers::connection::{Payload, Received};
 use crate::peers::transport::HeldAt;
@@ -17,17 +17,17 @@ const WRITE_MAX: u64 = 1 << 30;
 
 impl Engine {
     /// Begins to read the data of a message that a receive has matched.
-    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, there: There) {
+    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: Announced) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
-        let (from, id) = (envelope.source, there.id);
-        if there.at.length.min(receive.buffer.len()) == 0 && there.brings == 0 {
+        let (from, id) = (envelope.source, rts.id);
+        if rts.at.length.min(receive.buffer.len()) == 0 && rts.frag_bytes == 0 {
             self.tell(from, id, true);
-            return self.end(key, receive.status(&envelope, there.at.length));
+            return self.end(key, receive.status(&envelope, rts.at.length));
         }
-        let here = self.parts.take(from, id, key);
-        if let Err(error) = self.read(key, receive, envelope, there) {
-            self.parts.give_up(from, id);
+        let here = self.fragments.take(from, id, key);
+        if let Err(error) = self.read(key, receive, envelope, rts) {
+            self.fragments.give_up(from, id);
             self.tell(from, id, false);
             return self.end(key, Status::failed(error));
         }
@@ -39,7 +39,7 @@ impl Engine {
         }
         // Of a message that was kept, parts may be missing that come no more.
         if let Some(error) = self.transport.lost(from).cloned()
-            && let Some(Operation { work: Work::Reading(_), .. }) = self.operations.get_mut(key)
+            && let Some(Operation { work: Work::LongReceive(_), .. }) = self.operations.get_mut(key)
         {
             self.end(key, Status::failed(error));
         }
@@ -50,7 +50,7 @@ impl Engine {
         let (buf, range) = self.transport.payload(what, place);
         let brought = Brought::Slot(buf, range.start, range.len());
         self.host.charge_copy(range.len() as u64);
-        if let Some(key) = self.parts.arrive(from, id, brought)
+        if let Some(key) = self.fragments.arrive(from, id, brought)
             && let Some(operation) = self.operations.get_mut(key)
         {
             let is_there = operation.take_part(brought);
@@ -72,31 +72,31 @@ impl Engine {
         &mut self,
         key: SlotKey,
         receive: Receive,
-        (envelope, there): (Envelope, There),
+        (envelope, rts): (Envelope, Announced),
         (addr, staging): (u64, Option<Buf>),
     ) -> Result<()> {
-        let (from, wanted) = (envelope.source, there.at.length.min(receive.buffer.len()));
-        let (rest, at) = (there.rest(wanted), addr + u64::from(there.brings));
+        let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
+        let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
         let reach = match rest {
             0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
             _ => self.transport.let_in(from, (at as usize, rest as usize))?,
         };
         let remote = reach.remote(at);
-        let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
-        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(there.brings > 0));
+        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
+        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.work = Work::Reading(Box::new(reading));
+            operation.work = Work::LongReceive(Box::new(reading));
         }
         if rest == 0 {
             return Ok(());
         }
-        let (id, place) = (there.id, key.slot());
+        let (id, place) = (rts.id, key.slot());
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
-        self.transport.send(from, Message::Clear { id, at, place }, Payload::None, None)
+        self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
     }
 
-    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, there: There) -> Result<()> {
-        let (from, wanted) = (envelope.source, there.at.length.min(receive.buffer.len()));
+    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, rts: Announced) -> Result<()> {
+        let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
             Some((addr, _)) => (addr as u64, None),
             None if wanted == 0 => (0, None),
@@ -105,35 +105,35 @@ impl Engine {
                 (staging.addr(), Some(staging))
             }
         };
-        if there.waits {
-            return self.ask_for_rest(key, receive, (envelope, there), (addr, staging));
+        if rts.put {
+            return self.ask_for_rest(key, receive, (envelope, rts), (addr, staging));
         }
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
         // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
         // move memory between caches.
-        if self.lent == 0 && there.brings == 0 && self.transport.may_share(from, wanted) {
-            let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
+        if self.lent == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
+            let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
             reading.left = wanted;
             if let Some(operation) = self.operations.get_mut(key) {
-                operation.work = Work::Reading(Box::new(reading));
+                operation.work = Work::LongReceive(Box::new(reading));
             }
             self.transport.await_share(from, key, wanted);
             self.share_on(from);
             return Ok(());
         }
-        let (at, first) = (there.at, u64::from(there.brings).min(wanted));
+        let (at, first) = (rts.at, u64::from(rts.frag_bytes).min(wanted));
         let pieces = (first..wanted).step_by(step as usize).map(|begin| {
             let piece = Exposed { addr: at.addr + begin, ..at };
             (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
         let under_way = pieces.len() as u64;
-        let mut reading = Reading::new(receive, (envelope, there), reach, (addr, staging));
-        (reading.left, reading.under_way) = (under_way + u64::from(there.brings > 0), under_way);
+        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
+        (reading.left, reading.under_way) = (under_way + u64::from(rts.frag_bytes > 0), under_way);
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.work = Work::Reading(Box::new(reading));
+            operation.work = Work::LongReceive(Box::new(reading));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
     }
@@ -145,7 +145,7 @@ impl Engine {
         else {
             return;
         };
-        let Sending { writing: Some(writing), reach, .. } = &mut **sending else { return };
+        let LongSend { writing: Some(writing), reach, .. } = &mut **sending else { return };
         let (from, len) = writing.rest.place();
         if *known != to || writing.under_way > 0 || at.length == 0 || at.length > len {
             return;
@@ -171,7 +171,7 @@ impl Engine {
     /// The rest of a message has been written to this process.
     pub(super) fn landed(&mut self, from: u32, place: u32) {
         let Some(key) = self.operations.key_at(place) else { return };
-        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && std::mem::take(&mut reading.is_open)
         {
@@ -185,7 +185,7 @@ impl Engine {
     /// A piece is copied.
     pub(super) fn fetched(&mut self, key: SlotKey) {
         match self.operations.get_mut(key).map(|operation| &mut operation.work) {
-            Some(Work::Reading(reading)) => {
+            Some(Work::LongReceive(reading)) => {
                 reading.left = reading.left.saturating_sub(1);
                 reading.under_way = reading.under_way.saturating_sub(1);
                 if reading.is_whole() {
@@ -216,15 +216,15 @@ impl Engine {
 
     /// All pieces of a message are there.
     pub(super) fn finish_reading(&mut self, key: SlotKey) {
-        let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
+        let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key) else {
             return;
         };
-        let (from, there) = (reading.envelope.source, reading.there);
+        let (from, rts) = (reading.envelope.source, reading.rts);
         if let Some(copying) = &reading.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let written = there.waits && there.rest(there.at.length.min(reading.receive.buffer.len())) > 0;
-        let mut status = reading.receive.status(&reading.envelope, there.at.length);
+        let written = rts.put && rts.rest(rts.at.length.min(reading.receive.buffer.len())) > 0;
+        let mut status = reading.receive.status(&reading.envelope, rts.at.length);
         if let Some(staging) = &reading.staging {
             self.host.charge_copy(staging.len() as u64);
             if let Err(error) = reading.receive.buffer.store_from(staging, 0, staging.len()) {
@@ -232,8 +232,8 @@ impl Engine {
             }
         }
         // Who has written it, or has sent all of it, knows.
-        if !written && u64::from(there.brings) < there.at.length {
-            self.tell(from, there.id, true);
+        if !written && u64::from(rts.frag_bytes) < rts.at.length {
+            self.tell(from, rts.id, true);
         }
         self.end(key, status);
         self.share_on(from);

@@ -9,7 +9,7 @@ use super::{Begun, Engine};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Answer, Body, Brought, Operation, Sending, Work, Writing};
+use crate::p2p::operation::{Answer, Body, Brought, LongSend, Operation, PutSend, Work};
 use crate::p2p::wire::{Exposed, Label, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
@@ -154,11 +154,11 @@ impl Engine {
         let (address, len) = bytes.place();
         let reach = self.transport.reach(to, address as usize, len as usize, false)?;
         let whole = reach.sge(address, len as u32);
-        let held = Sending { reach, staging: None, buffer: buffer.clone(), helping: None, writing: None };
+        let held = LongSend { reach, staging: None, buffer: buffer.clone(), helping: None, writing: None };
         let work = Work::Send { to, answered: false, held: Some(Box::new(held)) };
         let key = self.operations.insert(Operation::new(work));
         let at = Exposed { addr: 0, rkey: 0, length: len };
-        let message = Message::Request { label, id: key.number(), at, brings: len as u32, waits: false };
+        let message = Message::Rts { label, id: key.number(), at, frag_bytes: len as u32, put: false };
         let begun =
             self.started(key, |engine| engine.send_parts(to, message, (bytes, whole), part, Some(key)))?;
         self.lent += 1;
@@ -175,7 +175,7 @@ impl Engine {
         part: usize,
         key: Option<SlotKey>,
     ) -> Result<()> {
-        let (Message::Request { id, .. } | Message::Part { id }) = first else { return Ok(()) };
+        let (Message::Rts { id, .. } | Message::Frag { id }) = first else { return Ok(()) };
         let (mut message, mut left) = (first, bytes);
         while left.len() > 0 {
             let [bytes, others] = left.split(part);
@@ -183,7 +183,7 @@ impl Engine {
             let from = Sge { addr, length: len as u32, ..whole };
             let payload = Payload::Lent { bytes, from, key: key.filter(|_| others.len() == 0) };
             self.transport.send(to, message, payload, None)?;
-            (message, left) = (Message::Part { id }, others);
+            (message, left) = (Message::Frag { id }, others);
         }
         Ok(())
     }
@@ -205,26 +205,26 @@ impl Engine {
         self.host.charge_step(Step::Request, 1);
         let memory = if staging.is_none() { buffer.memory() } else { None };
         let cut = self.transport.cut_to(to)?.filter(|_| waits && staging.is_none());
-        let waits = cut.is_some();
-        let reach = self.transport.reach_in(to, (addr, len), memory, !waits)?;
-        let remote = if waits { RemoteAddr::default() } else { reach.remote(addr as u64) };
+        let put = cut.is_some();
+        let reach = self.transport.reach_in(to, (addr, len), memory, !put)?;
+        let remote = if put { RemoteAddr::default() } else { reach.remote(addr as u64) };
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
         // Never all of it goes at once: who gets the rest answers.
         let part = cut.map_or(0, |cut| cut.part.min(len / 2));
-        let whole = buffer.piece().filter(|_| waits).unwrap_or(Piece::nothing());
+        let whole = buffer.piece().filter(|_| put).unwrap_or(Piece::nothing());
         let [first, rest] = whole.split(part);
-        let writing = waits.then_some(Writing { rest, under_way: 0 });
+        let writing = put.then_some(PutSend { rest, under_way: 0 });
         let begin = reach.sge(addr as u64, first.len() as u32);
         let key = self.operations.insert(Operation::new(Work::Send {
             to,
             answered: true,
-            held: Some(Box::new(Sending { reach, staging, buffer: buffer.clone(), helping: None, writing })),
+            held: Some(Box::new(LongSend { reach, staging, buffer: buffer.clone(), helping: None, writing })),
         }));
         let id = key.number();
-        let message = Message::Request { label, id, at, brings: first.len() as u32, waits };
+        let message = Message::Rts { label, id, at, frag_bytes: first.len() as u32, put };
         let begun = self.started(key, |engine| {
             engine.transport.send(to, message, Payload::None, None)?;
-            engine.send_parts(to, Message::Part { id }, (first, begin), part, None)
+            engine.send_parts(to, Message::Frag { id }, (first, begin), part, None)
         })?;
         self.lent += 1;
         Ok(begun)

@@ -139,7 +139,7 @@ impl Engine {
     /// A process wants to know whether this one has called the same.
     pub(super) fn asked(&mut self, from: u32, label: Label, called: Called) {
         if let Some(called) = self.ledger.differs(label, called) {
-            self.tell_of(from, Message::Differs { label, called });
+            self.tell_of(from, Message::CollMismatch { label, called });
         }
     }
 
