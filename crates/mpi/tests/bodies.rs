@@ -61,7 +61,7 @@ mod fast_path {
                 }
             }
             let written: u64 =
-                world.traffic().iter().map(|sent| sent.by(mpi::Carrier::Written).messages).sum();
+                world.traffic().iter().map(|sent| sent.by(mpi::Proto::EagerWrite).messages).sum();
             assert_eq!(written, 5, "they went by other ways");
         });
     }

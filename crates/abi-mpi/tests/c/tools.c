@@ -73,6 +73,20 @@ static unsigned long number(MPI_T_pvar_session session, MPI_T_pvar_handle handle
     return value;
 }
 
+/* Counters of the protocols of long messages. */
+static MPI_T_pvar_handle long_ones[3];
+
+static void count_long_ones(MPI_T_pvar_session session) {
+    const char *names[] = {"messages_rndv_get", "messages_rndv_put", "messages_rndv_shm_both"};
+    for (int at = 0; at < 3; at++) long_ones[at] = pvar(session, names[at], MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
+}
+
+static unsigned long number_of_long_ones(MPI_T_pvar_session session) {
+    unsigned long sum = 0;
+    for (int at = 0; at < 3; at++) sum += number(session, long_ones[at]);
+    return sum;
+}
+
 /* What a rank sends to the next one is counted while the handle is started; what comes too early is seen. */
 static void counts(void) {
     MPI_T_pvar_session session;
@@ -84,7 +98,7 @@ static void counts(void) {
     MPI_T_pvar_handle all = pvar(session, "bytes_to", MPI_T_PVAR_CLASS_AGGREGATE, &world, size);
     MPI_T_pvar_handle early = pvar(session, "unexpected_messages", MPI_T_PVAR_CLASS_LEVEL, NULL, 1);
     MPI_T_pvar_handle posted = pvar(session, "posted_receives", MPI_T_PVAR_CLASS_LEVEL, NULL, 1);
-    MPI_T_pvar_handle long_ones = pvar(session, "messages_rendezvous", MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
+    count_long_ones(session);
     OK(MPI_Barrier(world));
     OK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
     OK(MPI_Send(&out, 1, MPI_INT, next, 3, world));
@@ -96,20 +110,20 @@ static void counts(void) {
     OK(MPI_Cancel(&request));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     OK(MPI_T_pvar_read(session, all, to));
-    CHECK(to[next] == sizeof out && number(session, long_ones) == 0);
-    /* Longer than what goes in parts. */
+    CHECK(to[next] == sizeof out && number_of_long_ones(session) == 0);
+    /* Longer than what is sent in fragments. */
     static char block[300000], back[300000];
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
-    CHECK(number(session, long_ones) == (unsigned long) (size > 1));
-    OK(MPI_T_pvar_stop(session, long_ones));
+    CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
+    for (int at = 0; at < 3; at++) OK(MPI_T_pvar_stop(session, long_ones[at]));
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
-    CHECK(number(session, long_ones) == (unsigned long) (size > 1));
+    CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
     OK(MPI_T_pvar_readreset(session, all, to));
     CHECK(to[next] == 2 * sizeof block + sizeof out);
     OK(MPI_T_pvar_read(session, all, to));
     CHECK(to[next] == 0);
-    OK(MPI_T_pvar_write(session, long_ones, &seven));
-    CHECK(number(session, long_ones) == 7);
+    OK(MPI_T_pvar_write(session, long_ones[0], &seven));
+    CHECK(number(session, long_ones[0]) == 7);
     CHECK(MPI_T_pvar_write(session, early, &seven) == MPI_T_ERR_PVAR_NO_WRITE);
     CHECK(MPI_T_pvar_start(session, early) == MPI_T_ERR_PVAR_NO_STARTSTOP);
     CHECK(MPI_T_pvar_read(MPI_T_PVAR_SESSION_NULL, early, &seven) == MPI_T_ERR_INVALID_SESSION);
@@ -128,14 +142,14 @@ static void limits(void) {
     if (most < limit("parts_max")) most = limit("parts_max");
     CHECK(eager > 0 && eager <= most && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
-    MPI_T_pvar_handle long_ones = pvar(session, "messages_rendezvous", MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
-    OK(MPI_T_pvar_start(session, long_ones));
+    count_long_ones(session);
+    for (int at = 0; at < 3; at++) OK(MPI_T_pvar_start(session, long_ones[at]));
     OK(set("eager_max", &none));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    CHECK(in == last && number(session, long_ones) == (unsigned long) (size > 1));
+    CHECK(in == last && number_of_long_ones(session) == (unsigned long) (size > 1));
     OK(set("eager_max", &eager));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    CHECK(number(session, long_ones) == (unsigned long) (size > 1));
+    CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
     eager = most + 1;
     CHECK(set("eager_max", &eager) == MPI_T_ERR_INVALID && set("both_sides_min", &none) == MPI_T_ERR_INVALID);
     CHECK(set("slots", &none) == MPI_T_ERR_CVAR_SET_NEVER);

@@ -2,10 +2,13 @@
 //! along, long ones are read by the receiver from the sender's memory.
 
 mod cancel;
-mod copying;
+mod eager;
+mod fragments;
 mod operations;
 mod receive;
-mod rendezvous;
+mod rndv_get;
+mod rndv_put;
+mod rndv_shm;
 mod send;
 mod tasks;
 
@@ -19,6 +22,7 @@ use crate::p2p::fragments::Fragments;
 use crate::p2p::matching::{Envelope, Matching, Wanted};
 use crate::p2p::operation::{Access, Announced, Answer, Body, Brought, Lent, Names, Operation, Table, Work};
 use crate::p2p::over_portals::{self, Portals, Started};
+use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::Share;
 use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
@@ -277,14 +281,15 @@ impl Engine {
                     None => self.keep(envelope, Body::Announced(rts)),
                 }
                 if what.len > 0 {
-                    self.part(from, id, what, place);
+                    self.fragment(from, id, what, place);
                 }
             }
-            Message::Frag { id } => self.part(from, id, what, place),
-            Message::Cts { id, at, place } => self.write(from, SlotKey::from_number(id), at, place),
+            Message::Frag { id } => self.fragment(from, id, what, place),
+            Message::Cts { id, at, place } => self.cts(from, SlotKey::from_number(id), at, place),
             Message::Fin { id, ok } => {
                 let key = SlotKey::from_number(id);
                 if self.awaits(key, from) {
+                    self.count_long(key, from, None);
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
@@ -300,6 +305,16 @@ impl Engine {
             Message::CollMismatch { label, called } => self.refused(from, label, called),
             // The transport handles these.
             Message::Credit | Message::Leave => {}
+        }
+    }
+
+    /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the one of the RTS.
+    fn count_long(&mut self, key: SlotKey, to: u32, shown: Option<Proto>) {
+        if let Some(Operation { work: Work::Send { held: Some(held), .. }, .. }) =
+            self.operations.get_mut(key)
+            && let Some(proto) = held.uncounted.take()
+        {
+            self.transport.count(to, shown.unwrap_or(proto), held.buffer.len());
         }
     }
 

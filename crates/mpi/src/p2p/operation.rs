@@ -9,6 +9,7 @@ use crate::memory::{Buffer, Piece};
 use crate::p2p::bsend_space::Share;
 use crate::p2p::matching::{Envelope, Wanted};
 use crate::p2p::over_portals::{Found, Name};
+use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::Copying;
 use crate::p2p::wire::Exposed;
 use crate::status::{Status, UNDEFINED};
@@ -322,9 +323,16 @@ pub(crate) struct LongSend {
     pub(crate) helping: Option<ShmHelp>,
     /// What this side writes to the receiver, if it does.
     pub(crate) writing: Option<PutSend>,
+    /// The protocol that the RTS stands for, until the message is counted.
+    pub(crate) uncounted: Option<Proto>,
 }
 
 impl LongSend {
+    /// Of data in one piece of the program's; `uncounted` is counted when the receiver answers.
+    pub(crate) fn new(reach: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
+        Self { reach, staging: None, buffer, helping: None, writing: None, uncounted }
+    }
+
     /// Whether this process's device copies pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
         self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)

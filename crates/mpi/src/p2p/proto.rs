@@ -1,5 +1,8 @@
-//! [`protocols`]: by which protocol data of a size go from one process to another, and why. The limits are those of the code that
-//! sends.
+//! [`Proto`]: the protocols by which a message goes from one process to another, and [`Protocols`]: those of one endpoint, by size.
+//!
+//! An endpoint's table is computed when it is wired up, from what its device can do ([`Traits`]). A send is one look-up in the table, by its
+//! size and by what is true of it ([`Conditions`]). `nicety explain mpi` prints the same tables ([`protocols`]), and the counters of
+//! [`Traffic`](crate::Traffic) have the same names.
 
 use verbs::{Access, DeviceAttr};
 
@@ -7,105 +10,399 @@ use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
 
+/// A protocol. Eager messages bring their data along. Of others the sender announces the data by an RTS first (rendezvous).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proto {
+    /// To this process itself: a copy.
+    Own,
+    /// Stored in the cache line that both processes write in turn, or if that is in use, as [`Proto::EagerRing`].
+    EagerLine,
+    /// Stored in a ring in the receiver's NIC memory.
+    EagerRing,
+    /// Written by RDMA to memory that the receiver polls ([`crate::Config::fast_path`]).
+    EagerWrite,
+    /// Sent within the work request.
+    EagerInline,
+    /// Copied to a registered slot, and sent from there.
+    EagerCopy,
+    /// Sent in fragments from the program's memory.
+    EagerFrag,
+    /// The receiver reads the data by RDMA, and sends a FIN.
+    RndvGet,
+    /// The sender writes the data by RDMA where a CTS says; first fragments follow the RTS at once.
+    RndvPut,
+    /// Both sides copy: each claims pieces by a word that both map.
+    RndvShm,
+}
+
+/// What a protocol costs a message, apart from time per byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Times that something goes from one process to the other, or back, before the receiver has all data.
+    pub trips: u8,
+    /// Times that a processor copies each byte; RDMA by shared memory counts as one.
+    pub copies: u8,
+}
+
+impl Proto {
+    /// All of them; each is at its own place.
+    pub const ALL: [Self; 10] = [
+        Self::Own,
+        Self::EagerLine,
+        Self::EagerRing,
+        Self::EagerWrite,
+        Self::EagerInline,
+        Self::EagerCopy,
+        Self::EagerFrag,
+        Self::RndvGet,
+        Self::RndvPut,
+        Self::RndvShm,
+    ];
+
+    /// Its name, in tables and counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "self",
+            Self::EagerLine => "eager/line",
+            Self::EagerRing => "eager/ring",
+            Self::EagerWrite => "eager/write",
+            Self::EagerInline => "eager/inline",
+            Self::EagerCopy => "eager/copy",
+            Self::EagerFrag => "eager/frag",
+            Self::RndvGet => "rndv/get",
+            Self::RndvPut => "rndv/put",
+            Self::RndvShm => "rndv/shm-both",
+        }
+    }
+
+    /// What it costs.
+    pub fn cost(self) -> Cost {
+        let (trips, copies) = match self {
+            Self::Own => (0, 2),
+            Self::EagerLine | Self::EagerRing | Self::EagerInline | Self::EagerCopy => (1, 2),
+            Self::EagerWrite => (1, 2),
+            Self::EagerFrag => (1, 1),
+            // RTS, and the read's request and response.
+            Self::RndvGet => (3, 0),
+            // RTS, CTS, data.
+            Self::RndvPut => (3, 0),
+            // RTS, SHM_CTS, SHM_FIN.
+            Self::RndvShm => (3, 1),
+        };
+        Cost { trips, copies }
+    }
+}
+
+/// What is true of a send, and what a protocol needs to be true: bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Conditions(u8);
+
+impl Conditions {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// The data are in one piece of the program's memory.
+    const IN_PLACE: Self = Self(1);
+    /// The send completes when its buffer may be used again, whether a receive has matched it or not.
+    const LOCAL: Self = Self(2);
+    /// The caller waits for the send, and so makes progress meanwhile.
+    const BLOCKING: Self = Self(4);
+
+    /// Those of a send.
+    #[inline]
+    pub(crate) fn of(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
+        Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[inline]
+    fn contain(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+}
+
+/// How short messages leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShortPath {
+    /// By stores into mapped NIC memory of the receiver.
+    Stored,
+    /// By RDMA writes.
+    Written,
+    /// By sends.
+    Sent,
+}
+
+/// What decides which protocols an endpoint has, and for which sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// How short messages leave.
+    pub(crate) short: ShortPath,
+    /// Bytes of payload of the longest message.
+    pub(crate) room: usize,
+    /// The device sends from all memory of the program.
+    pub(crate) zcopy: bool,
+    /// Each process can read and write all memory of the other one.
+    pub(crate) both: bool,
+}
+
+/// Limits that a program has set, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    /// The longest message that may bring its data along.
+    pub(crate) eager_max: u64,
+    /// The shortest message that both sides copy.
+    pub(crate) both_sides_min: u64,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        Self { eager_max: u64::MAX, both_sides_min: SHARED_MIN }
+    }
+}
+
+/// A protocol of an endpoint.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    proto: Proto,
+    /// The longest message.
+    max: u64,
+    needs: Conditions,
+}
+
+/// No endpoint has more protocols.
+const ROWS: usize = 5;
+
+/// The protocols of an endpoint, by size.
+#[derive(Clone, Debug)]
+pub(crate) struct Protocols {
+    rows: [Row; ROWS],
+    /// The longest message that any send may bring along at once.
+    eager_max: u64,
+    /// Bytes of a fragment.
+    fragment: usize,
+}
+
+impl Protocols {
+    /// Those of an endpoint.
+    pub(crate) fn of(traits: Traits, chosen: &Chosen) -> Self {
+        let Traits { short, room, zcopy, both } = traits;
+        let eager = if zcopy { room.min(COPIED_MAX) } else { room };
+        let eager_max = (eager as u64).min(chosen.eager_max);
+        let Cut { part, whole } = Cut::of(room);
+        let row = |proto, max: u64, needs| Row { proto, max, needs };
+        let get = row(Proto::RndvGet, u64::MAX, Conditions::NONE);
+        let first = |proto, max: usize| row(proto, eager_max.min(max as u64), Conditions::NONE);
+        let all = |proto| row(proto, eager_max, Conditions::NONE);
+        let rows = match short {
+            ShortPath::Stored => {
+                let line = first(Proto::EagerLine, LINE_MAX);
+                let shared = if both { row(Proto::RndvShm, u64::MAX, Conditions::NONE) } else { get };
+                let read = row(Proto::RndvGet, chosen.both_sides_min.saturating_sub(1), Conditions::NONE);
+                [line, all(Proto::EagerRing), read, shared, get]
+            }
+            ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get],
+            ShortPath::Sent => {
+                let inline = first(Proto::EagerInline, INLINE - HEAD);
+                let in_place = Conditions::IN_PLACE;
+                let (frag, put) = (in_place.and(Conditions::LOCAL), in_place.and(Conditions::BLOCKING));
+                let zcopy = |proto, max, needs| if zcopy { row(proto, max, needs) } else { get };
+                let frag = zcopy(Proto::EagerFrag, whole.min(chosen.eager_max), frag);
+                [inline, all(Proto::EagerCopy), frag, zcopy(Proto::RndvPut, u64::MAX, put), get]
+            }
+        };
+        Self { rows, eager_max, fragment: part }
+    }
+
+    /// The protocol of a message of `len` bytes.
+    #[inline]
+    pub(crate) fn select(&self, len: u64, has: Conditions) -> Proto {
+        let row = self.rows.iter().find(|row| len <= row.max && has.contain(row.needs));
+        row.map_or(Proto::RndvGet, |row| row.proto)
+    }
+
+    /// The longest message that any send may bring along at once.
+    #[inline]
+    pub(crate) fn eager_max(&self) -> u64 {
+        self.eager_max
+    }
+
+    /// Bytes of a fragment.
+    pub(crate) fn fragment(&self) -> usize {
+        self.fragment
+    }
+
+    /// The protocols of a send of which all of these conditions are true, each with its first size.
+    fn bands(&self, has: Conditions) -> Vec<(u64, Proto)> {
+        let mut bands: Vec<(u64, Proto)> = Vec::new();
+        let ends = self.rows.iter().map(|row| row.max.saturating_add(1));
+        let mut froms: Vec<u64> = std::iter::once(0).chain(ends).filter(|from| *from < u64::MAX).collect();
+        froms.sort_unstable();
+        for from in froms {
+            let proto = self.select(from, has);
+            if bands.last().is_none_or(|(_, last)| *last != proto) {
+                bands.push((from, proto));
+            }
+        }
+        bands
+    }
+}
+
 /// A protocol, and from which size on it carries messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// The first size, in bytes.
     pub from: u64,
-    /// Its name.
-    pub name: &'static str,
+    /// The protocol.
+    pub proto: Proto,
     /// What happens, and why from this size on.
     pub why: String,
 }
 
-/// The protocols by which a message goes over a device to another process in a job of so many, by size. Modelled cards have shorter
-/// slots than real devices.
+/// The protocols by which a blocking standard send (`MPI_Send`) of data in one piece goes over a device to another process in a job of so
+/// many, by size. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
     let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
-    let eager = if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() };
-    let inline = INLINE - HEAD;
-    let slots =
-        format!("{} slots of {} B that each process has for each other one", sizes.slots, sizes.slot_bytes);
-    let reached = match attr.implicit_mr {
-        Some(_) => "a region of all memory, so that nothing is registered for it",
-        None => "a region that is registered at either end, or on modelled cards kept from a message before",
+    let traits = Traits {
+        short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
+        room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
+        // As `Nic::lends` and `Nic::reaches_both_ways`.
+        zcopy: attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
+        both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
-    let of = |from: usize, name, why| Protocol { from: from as u64, name, why };
-    let read = of(
-        eager + 1,
-        "rendezvous, read",
-        format!(
-            "more than a message of a job of {ranks} frag_bytes along: the sender says where the data are, and the receiver reads \
-             them by RDMA through {reached}"
-        ),
-    );
-    if attr.maps_peers {
-        let reached = attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL));
-        let both = of(
-            SHARED_MIN as usize,
-            "rendezvous, both sides copy",
-            "the receiver reads pieces, and the sender writes others as soon as it hears of that: each claims a piece by a word \
-             in NIC memory that both map"
-                .into(),
-        );
-        let line = "stored in the receiver's NIC memory: a message that answers, in a line that both write in turn; others in the ring";
-        let ring = format!(
-            "stored in a ring of {} B in the receiver's NIC memory, and copied out of it",
-            sizes.ring
-        );
-        let short = [of(0, "eager, line", line.into()), of(LINE_MAX + 1, "eager, ring", ring), read];
-        return short.into_iter().chain(reached.then_some(both)).collect();
-    }
-    let short = format!("data go within the work request, and wait at the receiver in one of {slots}");
-    let long = format!(
-        "with its head a message has more than the {INLINE} B that go inline: copied into a slot, and out of one"
-    );
-    let eager_ones = [of(0, "eager, inline", short), of(inline + 1, "eager", long)];
-    let others = match attr.implicit_mr {
-        // As `Nic::lends`.
-        Some(_) if !is_model => {
-            let Cut { part, whole } = Cut::of(eager);
-            let in_parts = format!(
-                "parts of {part} B leave from where the program has them, and the receiver copies one out of its slot while the next \
-                 one is on its way"
-            );
-            let begun = format!(
-                "the sender announces it. If it waits, the first {part} B come at once, while the receiver answers, and it writes the \
-                 rest where the receiver wants it; if it goes on, the receiver reads all"
-            );
-            let copied = eager.min(COPIED_MAX);
-            vec![of(copied + 1, "eager, in parts", in_parts), of(whole as usize + 1, "rendezvous", begun)]
+    let table = Protocols::of(traits, &Chosen::default());
+    let bands = table.bands(Conditions::of(true, true, true));
+    let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks), table.fragment) };
+    bands.into_iter().map(of).collect()
+}
+
+/// What happens by a protocol, and why from its first size on.
+fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: usize) -> String {
+    match proto {
+        Proto::Own => "copied within the process".into(),
+        Proto::EagerLine => "stored in a cache line that both write in turn, if the message answers one; others go by the ring".into(),
+        Proto::EagerRing => {
+            let ring = sizes.ring;
+            format!("stored in a ring of {ring} B in the receiver's NIC memory, and copied out of it")
         }
-        _ => vec![read],
-    };
-    eager_ones.into_iter().chain(others).collect()
+        Proto::EagerWrite => "written by RDMA to memory that the receiver polls".into(),
+        Proto::EagerInline => {
+            let (slots, bytes) = (sizes.slots, sizes.slot_bytes);
+            format!(
+                "the data are part of the work request, and wait at the receiver in one of {slots} slots of {bytes} B that each process \
+                 has for each other one"
+            )
+        }
+        Proto::EagerCopy => {
+            format!("with its header the message has more than the {INLINE} B that go inline: copied to a slot, and out of one")
+        }
+        Proto::EagerFrag => format!(
+            "fragments of {fragment} B leave from the program's memory, and the receiver copies one out of its slot while the next one is \
+             on its way"
+        ),
+        Proto::RndvGet => {
+            let reached = match attr.implicit_mr {
+                Some(_) => "a region of all memory, so that nothing is registered for it",
+                None => "a region that is registered at either end, or on modelled cards taken from the registration cache",
+            };
+            format!(
+                "more than a message of a job of {ranks} brings along: an RTS says where the data are, and the receiver reads them by RDMA \
+                 through {reached}"
+            )
+        }
+        Proto::RndvPut => format!(
+            "an RTS announces the message, and the first {fragment} B follow at once, while the receiver answers by a CTS; the sender \
+             writes the rest by RDMA. A send that does not block exposes the data instead, and the receiver reads them (rndv/get)"
+        ),
+        Proto::RndvShm => {
+            "the receiver reads pieces, and the sender writes others after a CTS: each claims a piece by a word in NIC memory that both map"
+                .into()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn firsts(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<(u64, &'static str)> {
+        let rows = protocols(attr, ranks, is_model);
+        rows.iter().map(|row| (row.from, row.proto.name())).collect()
+    }
+
     #[test]
-    fn protocols_follow_each_other_and_large_jobs_have_shorter_slots() {
+    fn large_jobs_have_shorter_slots() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
-        let limits = |ranks| protocols(&attr, ranks, true).iter().map(|p| p.from).collect::<Vec<_>>();
-        assert_eq!(limits(4)[0], 0);
-        assert!(limits(4).is_sorted() && limits(4096).is_sorted());
-        assert!(limits(4096)[2] < limits(4)[2], "{:?}", limits(4096));
-        let real = |ranks: u32| protocols(&attr, ranks, false).last().map(|read| read.from);
-        assert_eq!([8, 9, 65].map(real), [(64 << 10) + 17, (8 << 10) + 17, limits(65)[2]].map(Some));
-        let lends = verbs::DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), ..attr.clone() };
-        let of =
-            |ranks| protocols(&lends, ranks, false).iter().map(|p| p.from).collect::<Vec<_>>()[2..].to_vec();
+        let names =
+            |rows: Vec<(u64, &'static str)>| rows.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names(firsts(&attr, 4, true)), ["eager/inline", "eager/copy", "rndv/get"]);
+        let last = |ranks, is_model| firsts(&attr, ranks, is_model).last().expect("some").0;
+        assert!(last(4096, true) < last(4, true));
         assert_eq!(
-            [8, 9].map(of),
-            [vec![(32 << 10) + 1, (128 << 10) + 1], vec![(8 << 10) + 17, (32 << 10) + 65]]
+            [8, 9, 65].map(|ranks| last(ranks, false)),
+            [(64 << 10) + 17, (8 << 10) + 17, last(65, true)]
         );
-        let mapped = verbs::DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
-        let reached = verbs::DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped.clone() };
-        let limits_of = |attr| protocols(attr, 4, false).iter().map(|p| p.from).collect::<Vec<_>>();
-        let read_from = (16 << 10) + 1;
-        assert_eq!(limits_of(&mapped), [0, 17, read_from]);
-        assert_eq!(limits_of(&reached), [0, 17, read_from, SHARED_MIN]);
+    }
+
+    #[test]
+    fn devices_that_send_from_all_memory_send_fragments() {
+        let attr = fabric::attr("model:mt23108-vapi").expect("a card");
+        let attr = DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), ..attr };
+        let rows = firsts(&attr, 8, false);
+        let begins = [(32 << 10) + 1, (128 << 10) + 1];
+        assert_eq!(rows[2..], [(begins[0], "eager/frag"), (begins[1], "rndv/put")]);
+        let rows = firsts(&attr, 9, false);
+        assert_eq!(rows[2..], [((8 << 10) + 17, "eager/frag"), ((32 << 10) + 65, "rndv/put")]);
+    }
+
+    #[test]
+    fn mapped_devices_store_short_messages_and_copy_long_ones_at_both_sides() {
+        let attr = fabric::attr("model:mt23108-vapi").expect("a card");
+        let mapped = DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
+        let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "rndv/get")];
+        assert_eq!(firsts(&mapped, 4, false), short);
+        let reached = DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped };
+        let both = [&short[..], &[(SHARED_MIN, "rndv/shm-both")]].concat();
+        assert_eq!(firsts(&reached, 4, false), both);
+    }
+
+    /// Conditions that a send lacks lead to a protocol that does not need them.
+    #[test]
+    fn sends_without_the_conditions_of_a_protocol_take_another() {
+        let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let table = Protocols::of(traits, &Chosen::default());
+        let of = |len, in_place, is_local, is_blocking| {
+            table.select(len, Conditions::of(in_place, is_local, is_blocking))
+        };
+        assert_eq!(of(100 << 10, true, true, false), Proto::EagerFrag);
+        assert_eq!(of(100 << 10, true, false, true), Proto::RndvPut);
+        assert_eq!(of(100 << 10, true, false, false), Proto::RndvGet);
+        assert_eq!(of(100 << 10, false, true, true), Proto::RndvGet);
+        assert_eq!(of(1 << 20, true, true, false), Proto::RndvGet);
+        assert_eq!(of(1 << 20, true, true, true), Proto::RndvPut);
+    }
+
+    /// A limit that the program sets moves the borders, and no message falls between two.
+    #[test]
+    fn a_lower_eager_limit_sends_less_eagerly() {
+        let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let chosen = Chosen { eager_max: 1000, ..Chosen::default() };
+        let table = Protocols::of(traits, &chosen);
+        let bands = table.bands(Conditions::of(true, true, true));
+        assert_eq!(bands, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvPut)]);
+        assert_eq!(table.eager_max(), 1000);
+        let none = Protocols::of(traits, &Chosen { eager_max: 0, ..chosen });
+        assert_eq!(
+            none.bands(Conditions::of(true, true, true)),
+            [(0, Proto::EagerInline), (1, Proto::RndvPut)]
+        );
+    }
+
+    #[test]
+    fn protocols_are_at_their_places() {
+        for (at, proto) in Proto::ALL.into_iter().enumerate() {
+            assert_eq!(proto as usize, at, "{}", proto.name());
+        }
     }
 }

@@ -16,6 +16,7 @@ use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Match;
+use crate::p2p::proto::{Chosen, Proto, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, Share, Words};
 use crate::p2p::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, is_eager, line_message, parse_eager,
@@ -23,7 +24,7 @@ use crate::p2p::wire::{
 };
 use crate::peers::fast_path::FastPath;
 use crate::peers::nic::{INLINE, Nic, Sizes};
-use crate::tool::{Carrier, Traffic};
+use crate::tool::Traffic;
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) enum Payload<'a> {
     None,
     /// The program's, which stay as they are until the message has left.
     User(Cow<'a, Buffer>),
+    /// The program's in one piece, which stay as they are until the message has left.
+    Piece(Piece),
     /// A copy.
     Own(Vec<u8>),
     /// The program's, in one piece, which the device sends from. They stay as they are until that is done: a request says so that comes
@@ -60,6 +63,7 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => 0,
             Self::User(buffer) => buffer.len() as usize,
+            Self::Piece(piece) => piece.len(),
             Self::Own(bytes) => bytes.len(),
             Self::Lent { bytes, .. } => bytes.len(),
         }
@@ -75,6 +79,7 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => {}
             Self::User(buffer) => buffer.load(into),
+            Self::Piece(piece) => piece.buffer().load(into),
             Self::Own(bytes) => into.copy_from_slice(bytes),
             Self::Lent { bytes, .. } => bytes.buffer().load(into),
         }
@@ -85,6 +90,7 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => Ok(()),
             Self::User(buffer) => buffer.load_to(memory, at),
+            Self::Piece(piece) => piece.load_to(memory, at),
             Self::Own(bytes) => memory.write(at, bytes),
             Self::Lent { bytes, .. } => bytes.load_to(memory, at),
         }
@@ -242,6 +248,8 @@ pub(crate) struct Connection {
     leaving: Leaving,
     /// What has left.
     pub(crate) traffic: Traffic,
+    /// How messages travel, by size.
+    pub(crate) protocols: Protocols,
 }
 
 impl Connection {
@@ -259,6 +267,9 @@ impl Connection {
         let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
         let fast = nic.fast_path().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
+        // Until it is open, its table is not used.
+        let (room, zcopy) = (nic.slot_payload_to(process), nic.lends());
+        let before = Traits { short: ShortPath::Sent, room, zcopy, both: false };
         Ok(Self {
             process,
             port,
@@ -278,6 +289,7 @@ impl Connection {
             lends: nic.lends(),
             leaving: Leaving::No,
             traffic: Traffic::default(),
+            protocols: Protocols::of(before, &Chosen::default()),
         })
     }
 
@@ -310,8 +322,8 @@ impl Connection {
         self.inbox.is_some()
     }
 
-    /// Messages may be sent from now on; slots that were given back before are told of.
-    pub(crate) fn opened(&mut self) -> Result<()> {
+    /// Messages may be sent from now on, by the protocols that both ends have; slots that were given back before are reported to the peer.
+    pub(crate) fn opened(&mut self, both: bool, chosen: &Chosen) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
@@ -321,7 +333,19 @@ impl Connection {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
             self.line = Some(Box::new(DuplexLine::new(memory, SHARED_LINE, self.is_lower)?));
         }
+        self.choose(both, chosen);
         self.grant()
+    }
+
+    /// Computes the table of protocols; `both` says that each process can read and write all memory of the other one.
+    pub(crate) fn choose(&mut self, both: bool, chosen: &Chosen) {
+        let short = match (&self.outbox, &self.fast) {
+            (Some(_), _) => ShortPath::Stored,
+            (None, Some(_)) => ShortPath::Written,
+            (None, None) => ShortPath::Sent,
+        };
+        let traits = Traits { short, room: self.payload_max(), zcopy: self.lends, both };
+        self.protocols = Protocols::of(traits, chosen);
     }
 
     /// The memory that a message's payload lies in.
@@ -340,11 +364,6 @@ impl Connection {
     #[inline]
     pub(crate) fn payload_max(&self) -> usize {
         if self.outbox.is_some() { self.sizes.record_payload() } else { self.slot_payload }
-    }
-
-    /// Whether long messages are lent to its device.
-    pub(crate) fn lends(&self) -> bool {
-        self.lends
     }
 
     /// Whether a message can be sent now.
@@ -383,19 +402,19 @@ impl Connection {
                 && line.is_free()
             {
                 line.put(&line_message(*label, payload.line_words(), len, outbox.records()));
-                self.traffic.count(Carrier::Line, len);
+                self.traffic.count(Proto::EagerLine, len);
             } else {
                 outbox.put(message, payload)?;
-                self.count(Carrier::Ring, message, len);
+                self.count(Proto::EagerRing, message, len);
             }
             return Ok(self.queue.qp().ring()?);
         }
         if self.fast.is_some() {
-            self.count(Carrier::Written, message, payload.len());
+            self.count(Proto::EagerWrite, message, payload.len());
             return self.write(host, message, payload, Signal::Sometimes);
         }
         let is_inline = message.head_len() + payload.len() <= INLINE;
-        self.count(if is_inline { Carrier::Inline } else { Carrier::Slot }, message, payload.len());
+        self.count(if is_inline { Proto::EagerInline } else { Proto::EagerCopy }, message, payload.len());
         let options = (self.flags(SendOp::Send), payload.key().map_or(Signal::Sometimes, Signal::Key));
         Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
     }
@@ -466,34 +485,45 @@ impl Connection {
         (self.queue.into_slots(), self.inbox.map(|inbox| *inbox))
     }
 
-    /// Counts a message, if it brings data along, or the data that it announces.
-    fn count(&mut self, by: Carrier, message: &Message, len: usize) {
+    /// Counts a message that brings its data along, or whose fragments bring all of them.
+    fn count(&mut self, by: Proto, message: &Message, len: usize) {
         match message {
             Message::Eager { .. } => self.traffic.count(by, len),
-            Message::Rts { at, frag_bytes, .. } => {
-                let by = if u64::from(*frag_bytes) == at.length { by } else { Carrier::Rendezvous };
-                self.traffic.count(by, at.length as usize);
+            // Others are counted when the receiver answers.
+            Message::Rts { at, frag_bytes, .. } if u64::from(*frag_bytes) == at.length => {
+                self.traffic.count(Proto::EagerFrag, at.length as usize);
             }
             _ => {}
         }
     }
 
-    /// Sends a short message of the program's, if it can be stored at once. Whether it has left.
+    /// Sends an eager message of the program's, if there is room for it. Returns whether it has left.
     #[inline]
-    pub(crate) fn send_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
-        let Some(outbox) = &mut self.outbox else { return Ok(false) };
+    pub(crate) fn send_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return self.post_piece(host, label, piece) };
         let len = piece.len();
         if let Some(line) = &mut self.line
             && len <= LINE_MAX
             && line.is_free()
         {
             line.put(&line_message(label, piece.words(), len, outbox.records()));
-            self.traffic.count(Carrier::Line, len);
+            self.traffic.count(Proto::EagerLine, len);
         } else {
             return self.store_piece(label, piece);
         }
         self.queue.qp().ring()?;
         Ok(true)
+    }
+
+    /// Sends an eager message of the program's where it cannot be stored, if there is room for it. Returns whether it has left.
+    #[inline(never)] // so that sends by the line save no registers for it
+    fn post_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
+        let (message, payload) = (Message::Eager { label, answer: None }, Payload::Piece(piece));
+        let may_send = self.may_send(&message, &payload);
+        if may_send {
+            self.send(host, &message, &payload)?;
+        }
+        Ok(may_send)
     }
 
     /// Stores a short message of the program's in the ring, if there is room. Whether it has left.
@@ -504,7 +534,7 @@ impl Connection {
             return Ok(false);
         }
         outbox.put(&Message::Eager { label, answer: None }, &piece)?;
-        self.traffic.count(Carrier::Ring, piece.len());
+        self.traffic.count(Proto::EagerRing, piece.len());
         self.queue.qp().ring()?;
         Ok(true)
     }

@@ -16,14 +16,15 @@ use crate::dpm::remote_jobs::{Identity, Strangers};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::Match;
+use crate::p2p::proto::{Chosen, Conditions, Proto, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, Share};
 use crate::p2p::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken};
 use crate::peers::links::Links;
-use crate::peers::nic::{COPIED_MAX, Cut, Nic, Port};
+use crate::peers::nic::{Nic, Port};
 use crate::peers::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
-use crate::tool::{Chosen, Traffic};
+use crate::tool::Traffic;
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
 /// ended is told of by the device.
@@ -190,7 +191,7 @@ pub(crate) struct Transport {
     /// What [`Transport::is_near`] has found.
     near: BTreeMap<u32, bool>,
     /// At which sizes protocols change.
-    pub(crate) chosen: Chosen,
+    chosen: Chosen,
     /// How often memory was reached by the region of all memory, and by one of its own.
     pub(crate) reached: [u64; 2],
     /// A process is lost or has left.
@@ -271,6 +272,11 @@ impl Transport {
     /// The devices, in the order of the ports.
     pub(crate) fn nics(&self) -> &[Nic] {
         &self.nics
+    }
+
+    /// The limits of protocols that were set.
+    pub(crate) fn chosen(&self) -> Chosen {
+        self.chosen
     }
 
     /// What a process has told of itself.
@@ -361,28 +367,59 @@ impl Transport {
         (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
 
-    /// Bytes of payload that a message to a process may bring along.
-    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
-        let (most, lends) = self.room_at(to)?;
-        let most = if lends { most.min(COPIED_MAX) } else { most };
-        Ok(most.min(self.chosen.eager_max as usize))
+    /// The protocol of a message of `len` bytes to a process.
+    ///
+    /// # Errors
+    /// No device reaches the process.
+    #[inline]
+    pub(crate) fn protocol(&mut self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
+        if let Some(connection) = self.open_to(to) {
+            return Ok(connection.protocols.select(len, has));
+        }
+        Ok(self.protocols_before(to)?.select(len, has))
     }
 
-    /// Bytes of payload that a message to a process has room for, and whether long ones are [lent](Nic::lends).
-    fn room_at(&mut self, to: u32) -> Result<(usize, bool)> {
+    /// Bytes of payload that an eager message to a process may have.
+    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
         if let Some(connection) = self.open_to(to) {
-            return Ok((connection.payload_max(), connection.lends()));
+            return Ok(connection.protocols.eager_max() as usize);
         }
+        Ok(self.protocols_before(to)?.eager_max() as usize)
+    }
+
+    /// Bytes of a fragment of a message to a process.
+    pub(crate) fn fragment_to(&mut self, to: u32) -> Result<usize> {
+        if let Some(connection) = self.open_to(to) {
+            return Ok(connection.protocols.fragment());
+        }
+        Ok(self.protocols_before(to)?.fragment())
+    }
+
+    /// The protocols to a process that is not connected: short messages go to its slots, since it has offered nothing else so far.
+    #[cold]
+    fn protocols_before(&mut self, to: u32) -> Result<Protocols> {
         let port = self.port_of(to)?;
         let nic = &self.nics[port];
-        Ok((nic.slot_payload_to(to), nic.lends()))
+        let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.lends());
+        Ok(Protocols::of(Traits { short, room, zcopy, both: false }, &self.chosen))
     }
 
-    /// How long messages to a process are cut, if they are [lent](Nic::lends).
-    pub(crate) fn cut_to(&mut self, process: u32) -> Result<Option<Cut>> {
-        let (room, lends) = self.room_at(process)?;
-        let cut = Cut::of(room);
-        Ok(lends.then(|| Cut { whole: cut.whole.min(self.chosen.eager_max), ..cut }))
+    /// Sets limits of protocols, for the connections that there are and those to come.
+    pub(crate) fn choose(&mut self, chosen: Chosen) {
+        self.chosen = chosen;
+        for connection in self.connections.iter_mut() {
+            connection.choose(self.nics[connection.port].reaches_both_ways(), &chosen);
+        }
+    }
+
+    /// Counts a message to a process.
+    pub(crate) fn count(&mut self, to: u32, proto: Proto, len: u64) {
+        if let Some(connection) = self.open_to(to) {
+            return connection.traffic.count(proto, len as usize);
+        }
+        let mut traffic = Traffic::default();
+        traffic.count(proto, len as usize);
+        self.past.push((to, traffic));
     }
 
     /// Opens memory to a process's writes, until that is dropped.
@@ -445,17 +482,16 @@ impl Transport {
         }
     }
 
-    /// Sends a short message without ado: to a peer that is connected and stored to, and for which nothing waits. Whether it has left.
+    /// Sends an eager message, if it can leave at once: to a connected peer for which nothing is queued. Returns whether it has left.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         let at = self.known.get(to);
         let Some(Peer { way: PeerState::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
-        let most = self.chosen.eager_max.min(connection.payload_max() as u64);
-        if !queue.is_empty() || piece.len() as u64 > most {
+        if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
-        match connection.send_piece(label, piece) {
+        match connection.send_piece(&self.host, label, piece) {
             Ok(has_left) => has_left,
             Err(error) => {
                 self.lose(at, error);
@@ -553,8 +589,7 @@ impl Transport {
             return false;
         };
         let connection = &self.connections[*number];
-        let is_reached = self.nics[connection.port].reaches_both_ways();
-        is_reached && length >= self.chosen.both_sides_min && connection.may_share()
+        connection.protocols.select(length, Conditions::NONE) == Proto::RndvShm && connection.may_share()
     }
 
     /// Has a message of so many bytes from a process wait until both can copy it.
@@ -1181,7 +1216,9 @@ impl Transport {
 
     fn opened(&mut self, at: usize, number: usize) {
         self.peers[at].way = PeerState::Open(number);
-        if let Err(error) = self.connections[number].opened() {
+        let connection = &mut self.connections[number];
+        let both = self.nics[connection.port].reaches_both_ways();
+        if let Err(error) = connection.opened(both, &self.chosen) {
             self.lose(at, error);
         }
         self.pump(at);

@@ -2,6 +2,7 @@
 
 use crate::coll::shm;
 use crate::error::{Class, Error, Result};
+use crate::p2p::proto::Chosen;
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{INLINE, Nic, Sizes};
@@ -30,26 +31,13 @@ pub struct Limits {
     pub shared_max: u64,
 }
 
-/// The limits that a process has chosen for itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) eager_max: u64,
-    pub(crate) both_sides_min: u64,
-}
-
-impl Default for Chosen {
-    fn default() -> Self {
-        Self { eager_max: u64::MAX, both_sides_min: SHARED_MIN }
-    }
-}
-
 impl Process {
     /// The limits as they are now.
     pub fn limits(&self) -> Limits {
         let (chosen, first, parts_max) = self.core().with(|engine| {
             let nics = engine.transport.nics();
             let parts_max = nics.iter().map(Nic::parts_max).max().unwrap_or_default();
-            (engine.transport.chosen, nics.first().map(|nic| nic.sizes), parts_max as u64)
+            (engine.transport.chosen(), nics.first().map(|nic| nic.sizes), parts_max as u64)
         });
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
@@ -83,7 +71,8 @@ impl Process {
                 format_args!("{bytes} bytes do not fit into a message; {most} do"),
             ));
         }
-        self.core().with(|engine| engine.transport.chosen.eager_max = bytes);
+        self.core()
+            .with(|engine| engine.transport.choose(Chosen { eager_max: bytes, ..engine.transport.chosen() }));
         Ok(())
     }
 
@@ -98,7 +87,9 @@ impl Process {
                 format_args!("messages of less than {SHARED_MIN} bytes have no pieces"),
             ));
         }
-        self.core().with(|engine| engine.transport.chosen.both_sides_min = bytes);
+        self.core().with(|engine| {
+            engine.transport.choose(Chosen { both_sides_min: bytes, ..engine.transport.chosen() })
+        });
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `traffic` | [`Traffic`]: messages and bytes that have left, by [`Carrier`] |
+//! | `traffic` | [`Traffic`]: messages and bytes that have left, by [`Proto`](crate::Proto) |
 //! | `gauges` | [`Gauge`]: lengths of queues, and counts |
 //! | `profile` | [`Profile`]: what a process did, as text for whoever started it |
 //! | `happenings` | [`Happening`]: what a tool hears of at once |
@@ -19,7 +19,6 @@ mod traffic;
 pub use gauges::Gauge;
 pub(crate) use happenings::Watch;
 pub use happenings::{Happened, Happening};
-pub(crate) use limits::Chosen;
 pub use limits::Limits;
 pub use profile::{Called, Profile};
-pub use traffic::{Carried, Carrier, Traffic};
+pub use traffic::{Carried, Traffic};

@@ -5,8 +5,9 @@ use std::fmt;
 
 use host::Span;
 
-use super::{Carried, Carrier, Traffic};
+use super::{Carried, Traffic};
 use crate::error::{Class, Error, Result};
+use crate::p2p::proto::Proto;
 
 /// What the calls of one function took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl Profile {
                 self.calls.insert(name.to_owned(), Called { calls, time, bytes: bytes.parse().ok()? });
             }
             ["sent", to, way, messages, bytes] => {
-                let way = Carrier::ALL.into_iter().find(|known| known.name() == way)?;
+                let way = Proto::ALL.into_iter().find(|known| known.name() == way)?;
                 let to = self.sent.get_mut(to.parse::<usize>().ok()?)?;
                 to.set(way, Carried { messages: messages.parse().ok()?, bytes: bytes.parse().ok()? });
             }
@@ -102,7 +103,7 @@ impl fmt::Display for Profile {
             write!(f, ",call:{name}:{calls}:{}:{bytes}", time.as_ps())?;
         }
         for (to, traffic) in self.sent.iter().enumerate() {
-            for way in Carrier::ALL.into_iter().filter(|way| traffic.by(*way).messages > 0) {
+            for way in Proto::ALL.into_iter().filter(|way| traffic.by(*way).messages > 0) {
                 let Carried { messages, bytes } = traffic.by(way);
                 write!(f, ",sent:{to}:{}:{messages}:{bytes}", way.name())?;
             }
@@ -118,9 +119,9 @@ mod tests {
     #[test]
     fn a_profile_is_read_as_it_was_written() {
         let mut sent = vec![Traffic::default(); 3];
-        sent[1].count(Carrier::Ring, 100);
-        sent[1].count(Carrier::Rendezvous, 1 << 20);
-        sent[2].count(Carrier::Inline, 0);
+        sent[1].count(Proto::EagerRing, 100);
+        sent[1].count(Proto::RndvGet, 1 << 20);
+        sent[2].count(Proto::EagerInline, 0);
         let called = |calls| Called { calls, time: Span::from_us(calls), bytes: 7 * calls };
         let calls =
             BTreeMap::from([("MPI_Send".to_owned(), called(3)), ("MPI_Barrier".to_owned(), called(0))]);
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_long_profile_takes_several_notes() {
         let mut sent = vec![Traffic::default(); 301];
-        sent.iter_mut().for_each(|to| to.count(Carrier::Slot, 12_345));
+        sent.iter_mut().for_each(|to| to.count(Proto::EagerCopy, 12_345));
         let profile = Profile { sent, ..Profile::default() };
         let notes: BTreeMap<String, String> = profile.notes(7).into_iter().collect();
         assert!(notes.len() > 5 && notes.values().all(|note| note.len() <= NOTE_LEN), "{}", notes.len());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::Span;
-use mpi::{Called, Carried, Carrier, Profile, Traffic};
+use mpi::{Called, Carried, Profile, Proto, Traffic};
 
 use super::super::number::plural;
 
@@ -61,10 +61,10 @@ impl JobProfile {
     }
 
     /// What was sent by each protocol.
-    pub(super) fn protocols(&self) -> Vec<(Carrier, Carried)> {
+    pub(super) fn protocols(&self) -> Vec<(Proto, Carried)> {
         let mut all = Traffic::default();
         self.known().flat_map(|(_, profile)| &profile.sent).for_each(|sent| all.add(sent));
-        let by = Carrier::ALL.into_iter().map(|way| (way, all.by(way)));
+        let by = Proto::ALL.into_iter().map(|way| (way, all.by(way)));
         by.filter(|(_, sent)| sent.messages > 0).collect()
     }
 
@@ -148,7 +148,7 @@ pub(super) mod tests {
         assert_eq!(calls.iter().map(|row| row.name).collect::<Vec<_>>(), ["MPI_Wait", "MPI_Send"]);
         assert_eq!(calls[0].all, Called { calls: 20, time: Span::from_us(400), bytes: 0 });
         assert_eq!((calls[0].most, calls[1].all.bytes), ((2, Span::from_us(300)), 10_000));
-        assert_eq!(job.protocols(), [(Carrier::Ring, Carried { messages: 20, bytes: 10_000 })]);
+        assert_eq!(job.protocols(), [(Proto::EagerRing, Carried { messages: 20, bytes: 10_000 })]);
         let sent = Carried { messages: 10, bytes: 5000 };
         assert_eq!(job.pairs(), [Pair { from: 0, to: 1, sent }, Pair { from: 2, to: 0, sent }]);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use cface::{Out, Text};
-use mpi::{Carrier, Gauge, Process};
+use mpi::{Gauge, Process, Proto};
 
 use super::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
@@ -19,8 +19,8 @@ use crate::types::{Address, Comm, Datatype};
 enum Variable {
     Gauge(Gauge),
     /// Messages that have left by a protocol, and their bytes.
-    Messages(Carrier),
-    Bytes(Carrier),
+    Messages(Proto),
+    Bytes(Proto),
     /// Messages that have left for each rank, and their bytes.
     MessagesTo,
     BytesTo,
@@ -44,21 +44,26 @@ const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
 
 /// Where those of protocols begin, and all of them.
 pub(super) const PROTOCOLS: usize = Gauge::ALL.len();
-pub(super) const COUNT: usize = PROTOCOLS + 2 * Carrier::ALL.len() + 2;
+pub(super) const COUNT: usize = PROTOCOLS + 2 * Proto::ALL.len() + 2;
 
 fn variables() -> Vec<Variable> {
     let gauges = Gauge::ALL.into_iter().map(Variable::Gauge);
-    let by = |make: fn(Carrier) -> Variable| Carrier::ALL.into_iter().map(make);
+    let by = |make: fn(Proto) -> Variable| Proto::ALL.into_iter().map(make);
     let all = gauges.chain(by(Variable::Messages)).chain(by(Variable::Bytes));
     all.chain([Variable::MessagesTo, Variable::BytesTo]).collect()
+}
+
+/// A protocol as a part of a variable's name: `eager_copy`, `rndv_shm_both`.
+fn variable(proto: Proto) -> String {
+    proto.name().replace(['/', '-'], "_")
 }
 
 impl Variable {
     fn name(self) -> String {
         match self {
             Self::Gauge(gauge) => GAUGES[gauge as usize].0.to_owned(),
-            Self::Messages(by) => format!("messages_{}", by.name()),
-            Self::Bytes(by) => format!("bytes_{}", by.name()),
+            Self::Messages(by) => format!("messages_{}", variable(by)),
+            Self::Bytes(by) => format!("bytes_{}", variable(by)),
             Self::MessagesTo => "messages_to".to_owned(),
             Self::BytesTo => "bytes_to".to_owned(),
         }

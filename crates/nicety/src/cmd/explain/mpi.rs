@@ -2,7 +2,7 @@
 //! device and for a number of ranks, and why. Nothing is measured: it is what our MPI goes by.
 
 use collectives::{Case, Stretch, stretches};
-use mpi::{Costs, Kind, Protocol, Tuning, protocols, shared_bytes};
+use mpi::{Cost, Costs, Kind, Protocol, Tuning, protocols, shared_bytes};
 use serde::Serialize;
 
 use crate::error::{Failure, OK, Outcome, one_line};
@@ -30,6 +30,10 @@ struct SizeBand {
     device: String,
     from_bytes: u64,
     protocol: &'static str,
+    /// Times that something goes from one process to the other, or back, before the receiver has all data.
+    trips: u8,
+    /// Times that a processor copies each byte.
+    copies: u8,
     why: String,
 }
 
@@ -105,7 +109,10 @@ impl Document {
             if std::mem::replace(&mut device, &way.device) != way.device {
                 out += &strong(format!("Messages on {device}, in a job of {ranks}"));
             }
-            let head = format!("  from {:>8} B  {:<16}  ", way.from_bytes, way.protocol);
+            let head = format!(
+                "  from {:>8} B  {:<14}  trips {}, copies {}  ",
+                way.from_bytes, way.protocol, way.trips, way.copies
+            );
             out += &format!("{head}{}\n", wrap(&way.why, head.len(), width));
         }
         out += &strong(format!("\nCollectives of {ranks} ranks on {}", costs.device));
@@ -133,8 +140,9 @@ impl Document {
 }
 
 impl SizeBand {
-    fn of(device: &str, Protocol { from, name, why }: Protocol) -> Self {
-        Self { device: device.to_owned(), from_bytes: from, protocol: name, why }
+    fn of(device: &str, Protocol { from, proto, why }: Protocol) -> Self {
+        let Cost { trips, copies } = proto.cost();
+        Self { device: device.to_owned(), from_bytes: from, protocol: proto.name(), trips, copies, why }
     }
 }
 

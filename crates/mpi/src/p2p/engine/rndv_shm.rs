@@ -6,6 +6,7 @@ use verbs::Buf;
 use super::Engine;
 use crate::error::Result;
 use crate::p2p::operation::{Operation, ShmHelp, Work};
+use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::{Copying, Share};
 use crate::p2p::wire::{Exposed, Message};
 use crate::peers::connection::Payload;
@@ -64,6 +65,7 @@ impl Engine {
         }
         let copying = Copying::new(share, false, local, &sending.reach, at);
         sending.helping = Some(ShmHelp { copying, key, under_way: 0, copied: 0 });
+        self.count_long(id, to, Some(Proto::RndvShm));
         self.help_on(id);
     }
 

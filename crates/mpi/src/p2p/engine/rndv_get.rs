@@ -1,21 +1,63 @@
-//! Long messages, once they have met their receive: it reads them from the sender's memory, or has the rest of them written.
+//! Long messages that the receiver reads from the sender's memory; and how the receive of any long message begins and completes.
 
-use host::SlotKey;
-use verbs::{Buf, RemoteAddr, SendOp};
+use host::Step;
+use verbs::Buf;
 
-use super::Engine;
+use super::{Begun, Engine};
 use crate::error::Result;
+use crate::memory::Buffer;
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{Announced, Brought, LongReceive, LongSend, Operation, Receive, Work};
-use crate::p2p::wire::{Exposed, Message};
-use crate::peers::connection::{Payload, Received};
-use crate::peers::transport::HeldAt;
+use crate::p2p::proto::Proto;
+use crate::p2p::wire::{Exposed, Label, Message};
+use crate::peers::connection::Payload;
 use crate::status::Status;
-
-/// Bytes of the longest write.
-const WRITE_MAX: u64 = 1 << 30;
+use host::SlotKey;
 
 impl Engine {
+    /// Announces where the data are. A copy, and data in several pieces, are in memory of the operation's own. The receiver reads them, or
+    /// invites this process to copy, too (`rndv_shm`).
+    pub(super) fn send_rndv_get(
+        &mut self,
+        to: u32,
+        label: Label,
+        buffer: &Buffer,
+        copy: Option<Vec<u8>>,
+    ) -> Result<Begun> {
+        let len = buffer.len() as usize;
+        let (addr, staging) = self.one_piece_of(buffer, copy)?;
+        self.host.charge_step(Step::Request, 1);
+        let memory = if staging.is_none() { buffer.memory() } else { None };
+        let reach = self.transport.reach_in(to, (addr, len), memory, true)?;
+        let remote = reach.remote(addr as u64);
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
+        let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvGet));
+        held.staging = staging;
+        let key = self.operations.insert(Operation::new(Work::Send {
+            to,
+            answered: true,
+            held: Some(Box::new(held)),
+        }));
+        let message = Message::Rts { label, id: key.number(), at, frag_bytes: 0, put: false };
+        let begun = self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
+        self.lent += 1;
+        Ok(begun)
+    }
+
+    /// Returns the address of a buffer's bytes in one piece: where the program has them, or in memory that is made for that.
+    fn one_piece_of(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
+        if let (Some((addr, _)), None) = (buffer.one_piece(), &copy) {
+            return Ok((addr, None));
+        }
+        let staging = Buf::alloc(buffer.len() as usize)?;
+        match copy {
+            Some(bytes) => staging.write(0, &bytes)?,
+            None => buffer.load_to(&staging, 0)?,
+        }
+        self.host.charge_copy(buffer.len());
+        Ok((staging.addr() as usize, Some(staging)))
+    }
+
     /// Begins to read the data of a message that a receive has matched.
     pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: Announced) {
         let operation = self.operations.get_mut(key);
@@ -45,56 +87,6 @@ impl Engine {
         }
     }
 
-    /// The next part of a long message has come.
-    pub(super) fn part(&mut self, from: u32, id: u64, what: &Received, place: HeldAt) {
-        let (buf, range) = self.transport.payload(what, place);
-        let brought = Brought::Slot(buf, range.start, range.len());
-        self.host.charge_copy(range.len() as u64);
-        if let Some(key) = self.fragments.arrive(from, id, brought)
-            && let Some(operation) = self.operations.get_mut(key)
-        {
-            let is_there = operation.take_part(brought);
-            self.took(key, is_there);
-        }
-    }
-
-    /// A receive has got a part of its message, if it could take it, and perhaps all of it.
-    fn took(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
-        match is_there {
-            Ok(false) => {}
-            Ok(true) => self.finish_reading(key),
-            Err(error) => self.end(key, Status::failed(error.into())),
-        }
-    }
-
-    /// Tells the sender of a message where the rest of it goes, if any is wanted.
-    fn ask_for_rest(
-        &mut self,
-        key: SlotKey,
-        receive: Receive,
-        (envelope, rts): (Envelope, Announced),
-        (addr, staging): (u64, Option<Buf>),
-    ) -> Result<()> {
-        let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
-        let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
-        let reach = match rest {
-            0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
-            _ => self.transport.let_in(from, (at as usize, rest as usize))?,
-        };
-        let remote = reach.remote(at);
-        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
-        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
-        if let Some(operation) = self.operations.get_mut(key) {
-            operation.work = Work::LongReceive(Box::new(reading));
-        }
-        if rest == 0 {
-            return Ok(());
-        }
-        let (id, place) = (rts.id, key.slot());
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
-        self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
-    }
-
     fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, rts: Announced) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
@@ -106,7 +98,7 @@ impl Engine {
             }
         };
         if rts.put {
-            return self.ask_for_rest(key, receive, (envelope, rts), (addr, staging));
+            return self.send_cts(key, receive, (envelope, rts), (addr, staging));
         }
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
@@ -136,50 +128,6 @@ impl Engine {
             operation.work = Work::LongReceive(Box::new(reading));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
-    }
-
-    /// Writes the rest of a message of this process's where its receiver wants it.
-    pub(super) fn write(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
-        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
-            self.operations.get_mut(id)
-        else {
-            return;
-        };
-        let LongSend { writing: Some(writing), reach, .. } = &mut **sending else { return };
-        let (from, len) = writing.rest.place();
-        if *known != to || writing.under_way > 0 || at.length == 0 || at.length > len {
-            return;
-        }
-        let begins = (0..at.length).step_by(WRITE_MAX as usize);
-        writing.under_way = at.length.div_ceil(WRITE_MAX) as u32;
-        let writes = begins.map(|begin| {
-            let there = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
-            let step = (at.length - begin).min(WRITE_MAX);
-            let op = match begin + step == at.length {
-                true => SendOp::WriteImm(there, place),
-                false => SendOp::Write(there),
-            };
-            (op, reach.sge(from + begin, step as u32))
-        });
-        let writes: Vec<_> = writes.collect();
-        for (op, piece) in writes {
-            // An error is a loss, of which an event tells.
-            drop(self.transport.access(to, op, piece, id));
-        }
-    }
-
-    /// The rest of a message has been written to this process.
-    pub(super) fn landed(&mut self, from: u32, place: u32) {
-        let Some(key) = self.operations.key_at(place) else { return };
-        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
-            && reading.envelope.source == from
-            && std::mem::take(&mut reading.is_open)
-        {
-            reading.left -= 1;
-            if reading.is_whole() {
-                self.finish_reading(key);
-            }
-        }
     }
 
     /// A piece is copied.

@@ -1,0 +1,82 @@
+//! Messages in fragments, which leave from the program's memory without a CTS.
+
+use host::Step;
+use verbs::Sge;
+
+use super::{Begun, Engine};
+use crate::error::Result;
+use crate::memory::{Buffer, Piece};
+use crate::p2p::operation::{Brought, LongSend, Operation, Work};
+use crate::p2p::wire::{Exposed, Label, Message};
+use crate::peers::connection::{Payload, Received};
+use crate::peers::transport::HeldAt;
+use crate::status::Status;
+use host::SlotKey;
+
+impl Engine {
+    /// Sends data in fragments.
+    pub(super) fn send_fragments(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
+        self.host.charge_step(Step::Request, 1);
+        let bytes = buffer.piece().unwrap_or(Piece::nothing());
+        let (address, len) = bytes.place();
+        let reach = self.transport.reach(to, address as usize, len as usize, false)?;
+        let whole = reach.sge(address, len as u32);
+        let work = Work::Send {
+            to,
+            answered: false,
+            held: Some(Box::new(LongSend::new(reach, buffer.clone(), None))),
+        };
+        let key = self.operations.insert(Operation::new(work));
+        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let message = Message::Rts { label, id: key.number(), at, frag_bytes: len as u32, put: false };
+        let begun =
+            self.started(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;
+        self.lent += 1;
+        Ok(begun)
+    }
+
+    /// Sends bytes of the program's, registered as `whole`: the first fragment with the message `first`, the others behind it. When the last one
+    /// has left, `key` is reported as [`Accessed`](crate::transport::Event::Accessed).
+    pub(super) fn post_fragments(
+        &mut self,
+        to: u32,
+        first: Message,
+        (bytes, whole): (Piece, Sge),
+        key: Option<SlotKey>,
+    ) -> Result<()> {
+        let (Message::Rts { id, .. } | Message::Frag { id }) = first else { return Ok(()) };
+        let fragment = self.transport.fragment_to(to)?;
+        let (mut message, mut left) = (first, bytes);
+        while left.len() > 0 {
+            let [bytes, others] = left.split(fragment);
+            let (addr, len) = bytes.place();
+            let from = Sge { addr, length: len as u32, ..whole };
+            let payload = Payload::Lent { bytes, from, key: key.filter(|_| others.len() == 0) };
+            self.transport.send(to, message, payload, None)?;
+            (message, left) = (Message::Frag { id }, others);
+        }
+        Ok(())
+    }
+
+    /// A fragment of a message has arrived.
+    pub(super) fn fragment(&mut self, from: u32, id: u64, what: &Received, place: HeldAt) {
+        let (buf, range) = self.transport.payload(what, place);
+        let brought = Brought::Slot(buf, range.start, range.len());
+        self.host.charge_copy(range.len() as u64);
+        if let Some(key) = self.fragments.arrive(from, id, brought)
+            && let Some(operation) = self.operations.get_mut(key)
+        {
+            let is_there = operation.take_part(brought);
+            self.took(key, is_there);
+        }
+    }
+
+    /// A receive has taken a fragment, or failed to; true if it has all data now.
+    pub(super) fn took(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
+        match is_there {
+            Ok(false) => {}
+            Ok(true) => self.finish_reading(key),
+            Err(error) => self.end(key, Status::failed(error.into())),
+        }
+    }
+}

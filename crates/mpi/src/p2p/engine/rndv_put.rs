@@ -1,0 +1,121 @@
+//! Long messages that the sender writes where its receiver says in a CTS.
+
+use host::Step;
+use verbs::{Buf, RemoteAddr, SendOp};
+
+use super::{Begun, Engine};
+use crate::error::Result;
+use crate::memory::{Buffer, Piece};
+use crate::p2p::matching::Envelope;
+use crate::p2p::operation::{Announced, LongReceive, LongSend, Operation, PutSend, Receive, Work};
+use crate::p2p::proto::Proto;
+use crate::p2p::wire::{Exposed, Label, Message};
+use crate::peers::connection::Payload;
+use host::SlotKey;
+
+/// Bytes of the longest write.
+const WRITE_MAX: u64 = 1 << 30;
+
+impl Engine {
+    /// Announces data in one piece of the program's, and sends the first fragment at once, so that something is on its way while the two
+    /// processes agree on the rest: to have them read would take another message.
+    pub(super) fn send_rndv_put(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
+        let whole = buffer.piece().unwrap_or(Piece::nothing());
+        let (addr, len) = whole.place();
+        self.host.charge_step(Step::Request, 1);
+        let reach = self.transport.reach_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
+        // The receiver answers, so at least half waits for the CTS.
+        let fragment = self.transport.fragment_to(to)?.min(len as usize / 2);
+        let [first, rest] = whole.split(fragment);
+        let begin = reach.sge(addr, first.len() as u32);
+        let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvPut));
+        held.writing = Some(PutSend { rest, under_way: 0 });
+        let key = self.operations.insert(Operation::new(Work::Send {
+            to,
+            answered: true,
+            held: Some(Box::new(held)),
+        }));
+        let id = key.number();
+        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let message = Message::Rts { label, id, at, frag_bytes: first.len() as u32, put: true };
+        let begun = self.started(key, |engine| {
+            engine.transport.send(to, message, Payload::None, None)?;
+            engine.post_fragments(to, Message::Frag { id }, (first, begin), None)
+        })?;
+        self.lent += 1;
+        Ok(begun)
+    }
+
+    /// Sends the CTS of a message: where the rest of it goes, if any is wanted.
+    pub(super) fn send_cts(
+        &mut self,
+        key: SlotKey,
+        receive: Receive,
+        (envelope, rts): (Envelope, Announced),
+        (addr, staging): (u64, Option<Buf>),
+    ) -> Result<()> {
+        let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
+        let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
+        let reach = match rest {
+            0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
+            _ => self.transport.let_in(from, (at as usize, rest as usize))?,
+        };
+        let remote = reach.remote(at);
+        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
+        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
+        if let Some(operation) = self.operations.get_mut(key) {
+            operation.work = Work::LongReceive(Box::new(reading));
+        }
+        if rest == 0 {
+            return Ok(());
+        }
+        let (id, place) = (rts.id, key.slot());
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
+        self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
+    }
+
+    /// A CTS has arrived: writes the rest of a message of this process's.
+    pub(super) fn cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
+        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let LongSend { writing: Some(writing), reach, .. } = &mut **sending else { return };
+        let (from, len) = writing.rest.place();
+        if *known != to || writing.under_way > 0 || at.length == 0 || at.length > len {
+            return;
+        }
+        let begins = (0..at.length).step_by(WRITE_MAX as usize);
+        writing.under_way = at.length.div_ceil(WRITE_MAX) as u32;
+        let writes = begins.map(|begin| {
+            let there = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
+            let step = (at.length - begin).min(WRITE_MAX);
+            let op = match begin + step == at.length {
+                true => SendOp::WriteImm(there, place),
+                false => SendOp::Write(there),
+            };
+            (op, reach.sge(from + begin, step as u32))
+        });
+        let writes: Vec<_> = writes.collect();
+        self.count_long(id, to, None);
+        for (op, piece) in writes {
+            // An error is reported by an event of the loss.
+            drop(self.transport.access(to, op, piece, id));
+        }
+    }
+
+    /// The rest of a message has been written to this process.
+    pub(super) fn landed(&mut self, from: u32, place: u32) {
+        let Some(key) = self.operations.key_at(place) else { return };
+        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+            && reading.envelope.source == from
+            && std::mem::take(&mut reading.is_open)
+        {
+            reading.left -= 1;
+            if reading.is_whole() {
+                self.finish_reading(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The table of protocols is what happens: what `nicety explain mpi` prints is held against the counters of messages that were sent.
+
+mod support;
+
+use mpi::{Carried, Connect, Process, Proto, Protocol, protocols};
+use support::{Play, in_threads, in_threads_written, pattern, receive, send, with};
+
+/// The largest size that is tried of the last protocol.
+const LONGEST: u64 = 300_000;
+
+/// Sizes at both ends of each protocol.
+fn sizes(rows: &[Protocol]) -> Vec<(u64, Proto)> {
+    let ends = rows.iter().skip(1).map(|next| next.from - 1).chain([LONGEST]);
+    rows.iter().zip(ends).flat_map(|(row, last)| [(row.from, row.proto), (last, row.proto)]).collect()
+}
+
+/// Rank 0 sends messages of these sizes, and rank 1 answers each by a short one. Each message counts once, for its protocol.
+fn each_size_is_counted_for_its_protocol(process: &Process, sizes: &[(u64, Proto)]) {
+    let world = process.world();
+    let other = with(1 - world.rank(), 1);
+    let answer = |is_first: bool| match (world.rank(), is_first) {
+        (0, true) | (1, false) => send(world, vec![1], other),
+        _ => drop(receive(world, 1, other)),
+    };
+    // Connected, and rank 0's turn to write the line.
+    answer(true);
+    answer(false);
+    for (size, proto) in sizes.iter().copied() {
+        let before = process.traffic();
+        if world.rank() == 0 {
+            send(world, pattern(0, 3, size as usize), other);
+            let sent = process.traffic().since(&before);
+            let one = Carried { messages: 1, bytes: size };
+            assert_eq!((sent.by(proto), sent.all()), (one, one), "{size} bytes go by {sent:?}");
+        } else {
+            assert_eq!(receive(world, size as usize, other).0, pattern(0, 3, size as usize));
+        }
+        answer(false);
+    }
+}
+
+fn on_device(process: &Process, device: &str) {
+    let attr = fabric::attr(device).expect("a device");
+    let rows = protocols(&attr, 2, fabric::is_virtual(device));
+    each_size_is_counted_for_its_protocol(process, &sizes(&rows));
+}
+
+#[test]
+fn on_shm_the_counters_show_the_table() {
+    in_threads("shm", 2, Connect::OnDemand, |process| on_device(process, "shm"));
+}
+
+#[test]
+fn on_iwarp_the_counters_show_the_table() {
+    in_threads("iwarp", 2, Connect::OnDemand, |process| on_device(process, "iwarp"));
+}
+
+#[test]
+fn on_modelled_cards_the_counters_show_the_table() {
+    for card in ["model:mt23108-vapi", "model:t3b"] {
+        Play { card, ..Play::new(2) }.run(move |process| on_device(process, card));
+    }
+}
+
+#[test]
+fn written_messages_are_counted_as_written() {
+    in_threads_written(2, |process| {
+        each_size_is_counted_for_its_protocol(
+            process,
+            &[(0, Proto::EagerWrite), (1000, Proto::EagerWrite), (LONGEST, Proto::RndvGet)],
+        );
+    });
+}
+
+/// A limit that is set while the connection is open moves the borders.
+#[test]
+fn a_lower_eager_limit_has_short_messages_announced() {
+    in_threads("iwarp", 2, Connect::OnDemand, |process| {
+        process.set_eager_max(100).expect("a limit");
+        each_size_is_counted_for_its_protocol(
+            process,
+            &[(80, Proto::EagerInline), (100, Proto::EagerCopy), (101, Proto::RndvPut)],
+        );
+    });
+}
