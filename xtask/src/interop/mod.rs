@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `tools`, `image`, `archive` | what is needed; the guest made of Debian's packages |
-//! | `guest`, `limited` | the guest while it runs; programs with a limit of time |
+//! | `guest` | the guest while it runs |
 //! | `capture` | what went over the wire, and tshark's verdict on it |
 //! | `proxy` | between the two ends: bytes flipped, held back, added |
 //! | `case` | [`Case`]: something to be shown |

@@ -73,7 +73,7 @@ fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// What stands between backticks in a line.
-fn quoted(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn quoted(line: &str) -> impl Iterator<Item = &str> {
     let closed = line.matches('`').count() / 2;
     line.split('`').skip(1).step_by(2).take(closed)
 }

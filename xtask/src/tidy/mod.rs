@@ -12,6 +12,7 @@ mod finding;
 mod hashes;
 mod length;
 mod marks;
+mod modules;
 mod source;
 mod summaries;
 mod text;
@@ -116,6 +117,7 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(docs::descriptions(path, text));
         found.extend(docs::paths(root, &tree.paths, path, text));
         found.extend(docs::symbols(&identifiers, path, text));
+        found.extend(modules::check(&tree.paths, path, text));
     }
     found.extend(trees::check(&tree.sources));
     found.extend(text::sizes(&tree.sizes));

@@ -17,7 +17,7 @@
 //! | `nas` | kernels of the NAS Parallel Benchmarks over our MPI |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
-//! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
+//! | `endpoint`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `contract`, `variants` | what an experiment says of itself; the usual lists of variants |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |

@@ -15,7 +15,7 @@
 //! | `door`, `guests` | its clients: who they are and what they want; whose turn it is, and their processes |
 //! | `agents` | programs that clients may have started |
 //! | `rendezvous` | the client finds all others before anything is measured |
-//! | `wire`, `way` | the control protocol between the two sides |
+//! | `wire`, `control_stream` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
 //! | `device` | devices by name: which one a server opens for a client; rails |
 //! | `sample` | what one cell gave in one launch |

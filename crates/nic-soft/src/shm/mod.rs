@@ -15,7 +15,7 @@
 //! | `table`, `tlb`, `turn` | the protection tables, a peer's and one's own; the region used last; turns at atomics |
 //! | `token`, `wire`, `socket`, `names`, `doorbell`, `reactor` | what processes tell each other, and what their threads sleep on |
 //! | `place`, `atomic`, `copy_path` | copies and atomics on user memory; which way into private memory, and why |
-//! | `peer`, `link`, `announce` | the other end: a device, a queue pair of it, who waits there |
+//! | `peer`, `peer_qp`, `announce` | the other end: a device, a queue pair of it, who waits there |
 //! | `shared` | what all objects of a device share |
 //! | `channel`, `completions`, `receives` | a channel, a completion queue, a shared receive queue, as queue pairs know them |
 //! | `connection` | what both halves of a queue pair are lent |

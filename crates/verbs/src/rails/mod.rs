@@ -29,7 +29,7 @@
 //! | `shared` | what all objects share |
 //! | `completions` | where completions go: a ring, who is told of them, what is to be expected |
 //! | `domain`, `srq`, `cm_events` | domains and regions; shared receive queues; events of connections |
-//! | `lent`, `link` | what a queue pair lends its halves; its connection |
+//! | `lent`, `connection` | what a queue pair lends its halves; its connection |
 //! | `sends`, `sending` | the queue of send requests: when each may start, on which lanes, and how it ends; the sending half |
 //! | `receives`, `receiving` | receives, on whichever lane takes messages; the receiving half |
 //! | `qp` | queue pairs: lanes, halves, connection |
