@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rdma_abi::context::{ibv_context, verbs_context};
+use rdma_abi::verbs::{ibv_context, verbs_context};
 
 use crate::answer::Answer;
 use crate::device::Device;

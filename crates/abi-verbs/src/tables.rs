@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use cface::{In, Out};
-use rdma_abi::context::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, verbs_context};
 use rdma_abi::verbs::*;
 
 use crate::answer;

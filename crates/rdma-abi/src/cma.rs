@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 
-use crate::context::ibv_context;
 use crate::layout::structures;
 use crate::verbs::*;
 

@@ -7,8 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `layout` | the macro that declares a type and keeps its offsets |
-//! | `verbs` | `infiniband/verbs.h`: objects, requests, completions, attributes |
-//! | `context` | the tables of functions that the inline functions of `verbs.h` go through |
+//! | `verbs` | `infiniband/verbs.h`: objects, requests, completions, attributes, and the tables of functions of a context |
 //! | `cma` | `rdma/rdma_cma.h` |
 //! | `numbers` | constants of both |
 #![forbid(unsafe_code)]
@@ -20,7 +19,6 @@
 )]
 
 pub mod cma;
-pub mod context;
 mod layout;
 pub mod numbers;
 pub mod verbs;
@@ -29,5 +27,5 @@ pub use layout::{Field, Layout};
 
 /// The layouts of all types.
 pub fn layouts() -> Vec<Layout> {
-    [verbs::layouts(), context::layouts(), cma::layouts()].concat()
+    [verbs::layouts(), cma::layouts()].concat()
 }
