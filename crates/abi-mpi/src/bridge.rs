@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::calls::host;
+use crate::clock::host;
 
 /// The longest sleep of a wait.
 const LOOK_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };

@@ -3,13 +3,13 @@
 //! A program passes the address of a function of the type that the standard says. That is what makes each call here sound.
 //!
 //! Error handlers are called last, with nothing held, and may leave by an exception or `longjmp`. All others go through [`called`], which
-//! turns an exception into an error here, and [`crate::answer`] throws it again where the call returns to the program.
+//! turns an exception into an error here, and the firewall throws it again where the call returns to the program.
 
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
 use mpi::{Class, Conversion, Generalized};
 
-use crate::calls::known_type_handle;
 use crate::memory::Raw;
+use crate::objects::known_type_handle;
 use crate::profile;
 use crate::types::{self, Address, Handle, Status};
 

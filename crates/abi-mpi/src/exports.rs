@@ -7,9 +7,10 @@ use std::arch::global_asm;
 
 use cface::{In, Out, Text};
 
-use crate::answer::{Whose, answer, no_place, value};
+use crate::answer::{Whose, no_place};
 use crate::calls;
 use crate::constants as c;
+use crate::firewall::{answer, value};
 use crate::types::{
     Address, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Status, Win,
 };

@@ -6,15 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use cface::lock;
 use host::{Bell, Span};
 use mpi::Errhandler;
 
 use crate::answer::{Fault, Whose};
 use crate::callback::Function;
-use crate::calls::{errhandler_of_file, errhandler_of_session, host};
+use crate::clock::host;
 use crate::constants as c;
-use crate::objects::{get, lock};
-use crate::{state, types};
+use crate::objects::get;
+use crate::state;
+use crate::types::{self, File, Session};
 
 /// Bits of a code that are its class; the others below `MPI_ERR_LASTCODE` number the text.
 const CLASS_BITS: i32 = 6;
@@ -88,6 +90,24 @@ pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
 /// The error handler of `MPI_COMM_SELF`, while that communicator exists.
 fn process_handler() -> Option<Errhandler> {
     get(types::Comm::new(c::MPI_COMM_SELF), "comm").ok().map(|comm| comm.errhandler())
+}
+
+/// The handler of `MPI_FILE_NULL`, which files that are opened take over.
+static OF_NO_FILE: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
+
+/// The handler of a file; of what is none, that of `MPI_FILE_NULL`.
+pub(crate) fn errhandler_of_file(file: File) -> Errhandler {
+    get(file, "fh").map_or_else(|_| lock(&OF_NO_FILE).clone(), |file| file.errhandler())
+}
+
+/// Sets the handler of `MPI_FILE_NULL`.
+pub(crate) fn set_errhandler_of_no_file(handler: Errhandler) {
+    *lock(&OF_NO_FILE) = handler;
+}
+
+/// The handler of a session, if it is one.
+fn errhandler_of_session(session: Session) -> Option<Errhandler> {
+    Some(lock(&get(session, "session").ok()?.errhandler).clone())
 }
 
 /// How the call ends under a given error handler.

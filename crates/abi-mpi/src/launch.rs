@@ -9,13 +9,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
+use cface::lock;
 use mpi::{Bootstrap, Class, Error, Profile, Result};
 use pmi::client::{Client, Event, Join, Request};
 use pmi::spawn::Spawn;
 
-use crate::calls::PARENT_PORT;
-use crate::objects::lock;
 use crate::pmix::Pmix;
+
+/// The key by which the processes of a job that was started find those who wanted it.
+pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}

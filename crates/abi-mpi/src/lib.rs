@@ -12,22 +12,27 @@
 //! | `functions.txt`, `constants.txt` | the ABI as tables, and what is there of it; build.rs makes the rest of them |
 //! | `exports` | the exported functions |
 //! | `types`, `constants` | how things are passed |
-//! | `answer`, `handler` | the firewall; errors through error handlers |
+//! | `answer`, `handler`, `firewall` | what calls return; errors through error handlers; the end of every call |
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
 //! | `bridge`, `port` | sockets to processes of other jobs; places where these connect |
-//! | `objects` | objects by handle |
+//! | `kinds`, `objects` | what is behind handles; objects by handle |
 //! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
 //! | `profile` | what calls take, for `nicety mpirun --profile` |
-//! | `callback`, `memory` | functions and memory of programs |
+//! | `callback`, `memory`, `heap` | functions and memory of programs; the library's own memory |
+//! | `clock` | the host |
 //! | `calls` | the functions, by object |
 
 mod answer;
 mod bridge;
 mod callback;
 mod calls;
+mod clock;
 mod constants;
 mod exports;
+mod firewall;
 mod handler;
+mod heap;
+mod kinds;
 mod launch;
 mod memory;
 mod objects;

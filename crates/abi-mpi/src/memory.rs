@@ -1,33 +1,18 @@
-//! Memory of programs that calls reach without a transfer: packing, local reductions, and allocation.
+//! Memory of programs that calls reach without a transfer: packing, local reductions, texts, and allocation.
 //!
 //! A program passes the address of a buffer with a count and a datatype; the memory that these take is the call's while it runs. That
 //! is what makes each block here sound.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
-use cface::{In, Spare, Text};
+use cface::{In, Out, Text};
 use datatypes::{Basic, Datatype, Memory};
 use mpi::ADDRESS_MIN;
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
+use crate::objects;
 use crate::types::{self, Address, Number};
-
-/// Where the library's own memory comes from.
-#[global_allocator]
-static OWN: Spare = Spare::new();
-
-/// Whether there is memory for more objects; otherwise the error of a call that creates one.
-#[inline]
-pub(crate) fn check_for_more() -> Answer<()> {
-    if OWN.has_memory() { Ok(()) } else { Err(no_more()) }
-}
-
-#[cold]
-fn no_more() -> Fault {
-    let text = "there is no memory for more objects; free some, or raise the limit (is data limited? see ulimit -d and -v)";
-    Fault::new(c::MPI_ERR_NO_MEM, text.to_owned())
-}
 
 /// How the three arguments are called that a buffer is passed as.
 #[derive(Clone, Copy)]
@@ -67,7 +52,7 @@ pub(crate) fn named_buffer<N: Number>(
 /// The datatype of `count` elements. If `count` is 0, `MPI_DATATYPE_NULL` is accepted.
 #[inline(always)]
 pub(crate) fn datatype_of(argument: &'static str, count: i64, handle: types::Datatype) -> Answer<Datatype> {
-    crate::calls::datatype(handle, argument).or_else(|fault| no_datatype(count, handle, fault))
+    objects::datatype(handle, argument).or_else(|fault| no_datatype(count, handle, fault))
 }
 
 #[cold]
@@ -221,6 +206,14 @@ pub(crate) fn strings(array: Address) -> Vec<String> {
     texts.map_while(|text| text).collect()
 }
 
+/// Puts a string with a zero behind it into `room` bytes, cut if it is longer; its length without the zero.
+pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
+    let Some(most) = room.checked_sub(1) else { return 0 };
+    let end = text.floor_char_boundary(most);
+    text.bytes().take(end).chain([0]).enumerate().for_each(|(at, byte)| place.nth(at).set(byte));
+    end as i32
+}
+
 /// The bytes from the first to the last that elements at an address take, copied.
 pub(crate) fn whole(address: Address, datatype: &Datatype, count: i64) -> Answer<(Address, Vec<u8>)> {
     let span = datatype.span(count)?;
@@ -249,4 +242,19 @@ pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
 pub(crate) fn release(address: Address) {
     // SAFETY: a program passes what `MPI_Alloc_mem` gave, once, or NULL. Test: as above.
     unsafe { libc::free(with_exposed_provenance_mut(address.0)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        let mut room = [7_u8; 6];
+        // SAFETY: six bytes, and no more are used.
+        let place = unsafe { Out::new(room.as_mut_ptr()) };
+        assert_eq!(put_text(place, "abcdé", 6), 4);
+        assert_eq!(room, *b"abcd\0\x07");
+        assert_eq!((put_text(place, "xy", 0), put_text(place, "xy", 1), room[0]), (0, 0, 0));
+    }
 }

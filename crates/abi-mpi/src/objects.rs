@@ -5,16 +5,17 @@ use std::borrow::Borrow as _;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
-use cface::Refused;
+use cface::{Refused, lock};
+use datatypes::Datatype;
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{OpObject, SessionObject, TypeObject, WinObject};
 use crate::constants as c;
-use crate::types::{Handle, PREDEFINED, kind};
-use crate::{calls, memory, state};
+use crate::kinds::{self, OpObject, SessionObject, TypeObject, WinObject};
+use crate::types::{self, Handle, PREDEFINED, kind};
+use crate::{heap, state};
 
 /// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a handle comes
 /// back after 262,144 others at the earliest. Together they are as many handles as there are integers of C for them.
@@ -83,32 +84,15 @@ macro_rules! kinds {
 
 kinds! {
     Comm(mpi::Comm): "communicator" MPI_ERR_COMM, state::predefined_comm;
-    Datatype(TypeObject): "datatype" MPI_ERR_TYPE, calls::predefined_type;
-    Errhandler(Errhandler): "error handler" MPI_ERR_ERRHANDLER, predefined_errhandler;
+    Datatype(TypeObject): "datatype" MPI_ERR_TYPE, kinds::predefined_type;
+    Errhandler(Errhandler): "error handler" MPI_ERR_ERRHANDLER, kinds::predefined_errhandler;
     File(mpi::File): "file" MPI_ERR_FILE, |_| Ok(None);
-    Group(Group): "group" MPI_ERR_GROUP, predefined_group;
-    Info(Mutex<Info>): "info object" MPI_ERR_INFO, calls::predefined_info;
+    Group(Group): "group" MPI_ERR_GROUP, kinds::predefined_group;
+    Info(Mutex<Info>): "info object" MPI_ERR_INFO, kinds::predefined_info;
     Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
-    Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
+    Op(OpObject): "operation" MPI_ERR_OP, kinds::predefined_op;
     Session(SessionObject): "session" MPI_ERR_SESSION, |_| Ok(None);
     Win(WinObject): "window" MPI_ERR_WIN, |_| Ok(None);
-}
-
-fn predefined_errhandler(value: usize) -> Answer<Option<&'static Errhandler>> {
-    static FATAL: Errhandler = Errhandler::Fatal;
-    static ABORT: Errhandler = Errhandler::Abort;
-    static RETURN: Errhandler = Errhandler::Return;
-    Ok(match value {
-        c::MPI_ERRORS_ARE_FATAL => Some(&FATAL),
-        c::MPI_ERRORS_ABORT => Some(&ABORT),
-        c::MPI_ERRORS_RETURN => Some(&RETURN),
-        _ => None,
-    })
-}
-
-fn predefined_group(value: usize) -> Answer<Option<&'static Group>> {
-    static EMPTY: OnceLock<Group> = OnceLock::new();
-    Ok((value == c::MPI_GROUP_EMPTY).then(|| EMPTY.get_or_init(Group::empty)))
 }
 
 /// An object that is looked at, and does not end meanwhile.
@@ -164,7 +148,7 @@ pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object
 
 /// As [`at_once`], with a communicator, which most often is the first one.
 #[inline(always)]
-pub(crate) fn comm_at_once<R>(handle: crate::types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
+pub(crate) fn comm_at_once<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
     match state::world() {
         Some(world) if handle.value() == c::MPI_COMM_WORLD => Some(act(world)),
         _ => at_once(handle, act),
@@ -192,7 +176,7 @@ pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle
 
 /// A new handle.
 pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
-    memory::check_for_more()?;
+    heap::check_for_more()?;
     let handle = table().insert(K::wrap(object), std::ptr::null_mut());
     handle.map(|handle| Handle::new(handle.addr())).map_err(no_handle)
 }
@@ -233,17 +217,12 @@ pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     }
 }
 
-/// What was locked when a thread panicked is used as it is.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The handles of communicators and windows by their numbers, which no two of them share, for functions of the program's that get
 /// one.
 static BY_ID: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 
 /// A new handle of a communicator; `MPI_COMM_NULL` for none.
-pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<crate::types::Comm> {
+pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<types::Comm> {
     let Some(comm) = comm else { return Ok(Handle::new(c::MPI_COMM_NULL)) };
     let id = comm.id();
     let handle = insert::<kind::Comm>(comm)?;
@@ -252,19 +231,19 @@ pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<crate::types::Comm>
 }
 
 /// Makes a communicator's handle stale.
-pub(crate) fn remove_comm(handle: crate::types::Comm, id: u64) {
+pub(crate) fn remove_comm(handle: types::Comm, id: u64) {
     lock(&BY_ID).remove(&id);
     remove(handle);
 }
 
 /// The handle of the communicator with this [`mpi::Comm::id`]; `MPI_COMM_NULL` for one that has none any more.
-pub(crate) fn comm_handle(id: u64) -> crate::types::Comm {
+pub(crate) fn comm_handle(id: u64) -> types::Comm {
     let own = || lock(&BY_ID).get(&id).copied();
     Handle::new(state::handle_of(id).or_else(own).unwrap_or(c::MPI_COMM_NULL))
 }
 
 /// A new handle of a window.
-pub(crate) fn insert_win(window: mpi::Window) -> Answer<crate::types::Win> {
+pub(crate) fn insert_win(window: mpi::Window) -> Answer<types::Win> {
     let id = window.id();
     let handle = insert::<kind::Win>(WinObject::new(window))?;
     lock(&BY_ID).insert(id, handle.value());
@@ -272,20 +251,43 @@ pub(crate) fn insert_win(window: mpi::Window) -> Answer<crate::types::Win> {
 }
 
 /// Makes a window's handle stale.
-pub(crate) fn remove_win(handle: crate::types::Win, id: u64) {
+pub(crate) fn remove_win(handle: types::Win, id: u64) {
     lock(&BY_ID).remove(&id);
     remove(handle);
 }
 
 /// The handle of a window; `MPI_WIN_NULL` for one that has none any more.
-pub(crate) fn handle_of_win(window: &mpi::Window) -> crate::types::Win {
+pub(crate) fn handle_of_win(window: &mpi::Window) -> types::Win {
     Handle::new(lock(&BY_ID).get(&window.id()).copied().unwrap_or(c::MPI_WIN_NULL))
+}
+
+/// The datatype of a handle.
+#[inline(always)]
+pub(crate) fn datatype(handle: types::Datatype, argument: &'static str) -> Answer<Datatype> {
+    match Datatype::predefined(handle.value()) {
+        Some(predefined) => Ok(predefined),
+        None => Ok(get(handle, argument)?.datatype.clone()),
+    }
+}
+
+/// A handle for a datatype: its own if it is predefined, or else a new one, which is to be freed.
+pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
+    match datatype.basic() {
+        Some(basic) => Ok((Handle::new(basic.abi().into()), false)),
+        None => Ok((insert::<kind::Datatype>(TypeObject::new(datatype.clone()))?, true)),
+    }
+}
+
+/// The handle by which a program knows a datatype, or else as [`type_handle`].
+pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
+    let is_it = |object: &TypeObject| object.datatype.same(datatype);
+    let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };
+    known.map_or_else(|| type_handle(datatype), |known| Ok((known, false)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types;
 
     #[test]
     fn a_handle_is_of_one_kind_until_it_is_removed() {

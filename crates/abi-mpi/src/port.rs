@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::bridge::{Wire, failed};
-use crate::calls::host;
+use crate::clock::host;
 
 /// The time between two checks for new connections and answers.
 const LOOK: Span = Span::from_ms(1);

@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, ThreadId};
 
+use cface::lock;
 use host::real::remark;
 use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{chosen_algorithms, host, join_parent, listen_to_events};
+use crate::clock::host;
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
-use crate::objects::lock;
 use crate::profile;
 
 /// What `MPI_Init` has made; it stays after `MPI_Finalize`, and is used no more then.
@@ -48,6 +48,8 @@ static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 /// The highest level of thread support that anybody was given so far, and what `MPI_Init` was.
 static LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 static WORLD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
+/// Algorithms that a tool has named before `MPI_Init`.
+pub(crate) static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
 /// Held by whoever starts or ends something.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -135,9 +137,10 @@ pub(crate) fn world_level() -> i32 {
     WORLD_LEVEL.load(Ordering::Relaxed)
 }
 
-/// Begins what `MPI_Init` begins, at a level of thread support; once in the life of a program.
-pub(crate) fn start(level: i32) -> Answer {
-    let _turn = lock(&TURN);
+/// Begins what `MPI_Init` begins, at a level of thread support; once in the life of a program. Nobody else starts or ends anything
+/// while the caller holds the result.
+pub(crate) fn start(level: i32) -> Answer<MutexGuard<'static, ()>> {
+    let turn = lock(&TURN);
     if is_initialized() {
         return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
     }
@@ -145,8 +148,7 @@ pub(crate) fn start(level: i32) -> Answer {
     WORLD_LEVEL.store(level, Ordering::Relaxed);
     give_level(level);
     WORLD.store(RUNNING, Ordering::Relaxed);
-    listen_to_events();
-    join_parent()
+    Ok(turn)
 }
 
 /// Ends what `MPI_Init` began.
@@ -273,7 +275,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     };
     // What a tool has set goes before the environment.
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
-    named.extend(chosen_algorithms());
+    named.extend(lock(&CHOSEN).clone());
     let tuning = Tuning { algorithms: named, costs: None };
     let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
     let lane = lane()?;

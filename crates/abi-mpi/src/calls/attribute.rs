@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::Out;
+use cface::{Out, lock};
 use mpi::Keyval;
 
 use super::error::LAST_USED;
 use crate::answer::{Answer, Fault};
 use crate::callback::AttributeFunctions;
 use crate::constants as c;
-use crate::objects::{comm_handle, get, handle_of_win, lock};
+use crate::objects::{comm_handle, get, handle_of_win};
 use crate::state;
 use crate::types::{self, Address, Comm, Win};
 

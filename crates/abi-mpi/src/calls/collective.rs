@@ -6,13 +6,13 @@ use cface::{In, Out};
 use datatypes::{Datatype, Operator};
 use mpi::{Buffer, Collective, PlainCall};
 
-use super::datatype::{datatype, numbers};
+use super::datatype::numbers;
 use super::request::new_request;
 use super::topology::degrees;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{Names, RECEIVE, SEND, buffer, datatype_of, displaced, named_buffer, piece, pieces};
-use crate::objects::{self, get};
+use crate::objects::{self, datatype, get};
 use crate::strict;
 use crate::types::{self, Address, Comm, Number, Op};
 

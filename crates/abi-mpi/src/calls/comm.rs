@@ -2,12 +2,12 @@
 
 use cface::{Out, Text};
 
-use super::environment::put_text;
 use super::group::new_group;
 use super::info::{hints, new_info};
 use super::request::new_request;
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
+use crate::memory::put_text;
 use crate::objects::{get, insert_comm, remove_comm};
 use crate::state;
 use crate::types::{self, Comm, Handle};

@@ -1,69 +1,15 @@
 //! Datatypes: their handles, and the calls that make, name and free them.
 
-use std::sync::{Mutex, OnceLock};
-
-use cface::{In, Out, Text};
+use cface::{In, Out, Text, lock};
 use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
-use mpi::Attributes;
 
-use super::environment::put_text;
 use super::group::integers;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::objects::{Ref, find, get, insert, lock, remove};
+use crate::kinds::TypeObject;
+use crate::memory::put_text;
+use crate::objects::{Ref, datatype, get, insert, remove, type_handle};
 use crate::types::{self, Handle, Number, kind};
-
-/// A datatype, and what a program hangs on it.
-pub(crate) struct TypeObject {
-    pub(crate) datatype: Datatype,
-    name: Mutex<Option<String>>,
-    pub(crate) attributes: Mutex<Attributes<types::Datatype>>,
-}
-
-impl TypeObject {
-    fn new(datatype: Datatype) -> Self {
-        Self { datatype, name: Mutex::default(), attributes: Mutex::default() }
-    }
-}
-
-/// The handles of predefined datatypes: 0x200 to 0x2ff.
-const BASICS: usize = 256;
-
-pub(crate) fn predefined_type(value: usize) -> Answer<Option<&'static TypeObject>> {
-    static TYPES: [OnceLock<TypeObject>; BASICS] = [const { OnceLock::new() }; BASICS];
-    let Some(place) = value.checked_sub(c::MPI_DATATYPE_NULL).and_then(|at| TYPES.get(at)) else {
-        return Ok(None);
-    };
-    if let Some(made) = place.get() {
-        return Ok(Some(made));
-    }
-    let basic = Basic::from_abi(value as u16);
-    Ok(basic.map(|basic| place.get_or_init(|| TypeObject::new(Datatype::from(basic)))))
-}
-
-/// The datatype of a handle.
-#[inline(always)]
-pub(crate) fn datatype(handle: types::Datatype, argument: &'static str) -> Answer<Datatype> {
-    match Datatype::predefined(handle.value()) {
-        Some(predefined) => Ok(predefined),
-        None => Ok(get(handle, argument)?.datatype.clone()),
-    }
-}
-
-/// A handle for a datatype: its own if it is predefined, or else a new one, which is to be freed.
-pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
-    match datatype.basic() {
-        Some(basic) => Ok((Handle::new(basic.abi().into()), false)),
-        None => Ok((insert::<kind::Datatype>(TypeObject::new(datatype.clone()))?, true)),
-    }
-}
-
-/// The handle by which a program knows a datatype, or else as [`type_handle`].
-pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
-    let is_it = |object: &TypeObject| object.datatype.same(datatype);
-    let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };
-    known.map_or_else(|| type_handle(datatype), |known| Ok((known, false)))
-}
 
 /// Answers with a type that a constructor made; `N` says by which form.
 fn made<N: Number>(datatype: Datatype, newtype: Out<types::Datatype>) -> Answer {

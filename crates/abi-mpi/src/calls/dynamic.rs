@@ -5,28 +5,24 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use cface::{In, Out, Text};
+use cface::{In, Out, Text, lock};
 use host::Span;
 use mpi::{Bridge, Class, Error};
 use pmi::spawn::{Program, Spawn};
 
-use super::environment::put_text;
 use super::info::hints;
 use crate::answer::{Answer, Fault};
 use crate::bridge::Wire;
 use crate::constants as c;
-use crate::launch::duplicate;
-use crate::memory::strings;
-use crate::objects::{get, insert_comm, lock};
+use crate::launch::{PARENT_PORT, duplicate};
+use crate::memory::{put_text, strings};
+use crate::objects::{get, insert_comm};
 use crate::port::{Port, connect};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle};
 
 /// The ports of this process that are open, by name.
 static PORTS: Mutex<BTreeMap<String, Arc<Port>>> = Mutex::new(BTreeMap::new());
-
-/// The key by which the processes of a job that was started find those who wanted it.
-pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
 
 /// How long a connection may take to come about, without a word by the info key `timeout`, in seconds.
 const PATIENCE: Span = Span::from_secs(60);

@@ -1,14 +1,14 @@
 //! Start and end, and what is asked of the library and of the machine: versions, time, memory, addresses.
 
-use std::sync::OnceLock;
-
 use cface::Out;
-use host::Host;
 
+use super::dynamic::join_parent;
 use super::info::new_info;
+use super::tool::listen_to_events;
 use crate::answer::{Answer, Fault};
+use crate::clock::host;
 use crate::constants as c;
-use crate::memory::{allocate, release};
+use crate::memory::{allocate, put_text, release};
 use crate::objects::get;
 use crate::profile;
 use crate::state;
@@ -34,20 +34,6 @@ pub(crate) fn get_library_version(version: Out<u8>, resultlen: Out<i32>) -> Answ
 /// `MPI_MAX_LIBRARY_VERSION_STRING`, with the zero.
 const LIBRARY_VERSION_MAX: usize = c::MPI_MAX_LIBRARY_VERSION_STRING as usize;
 
-/// Puts a string with a zero behind it into `room` bytes, cut if it is longer; its length without the zero.
-pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
-    let Some(most) = room.checked_sub(1) else { return 0 };
-    let end = text.floor_char_boundary(most);
-    text.bytes().take(end).chain([0]).enumerate().for_each(|(at, byte)| place.nth(at).set(byte));
-    end as i32
-}
-
-/// The host, whose clock programs see.
-pub(crate) fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(host::real::host)
-}
-
 pub(crate) fn wtime() -> f64 {
     host().now().since(host::Time::ZERO).as_secs_f64()
 }
@@ -71,7 +57,14 @@ pub(crate) fn get_address(location: Address, address: Out<i64>) -> Answer {
 }
 
 pub(crate) fn init(_argc: Out<i32>, _argv: Address) -> Answer {
-    state::start(c::MPI_THREAD_SINGLE)
+    start(c::MPI_THREAD_SINGLE)
+}
+
+/// Begins what `MPI_Init` begins. Nobody else starts or ends anything until the processes are joined that have started this job.
+fn start(level: i32) -> Answer {
+    let _turn = state::start(level)?;
+    listen_to_events();
+    join_parent()
 }
 
 /// Every level is there: what is asked for is given, and no more, so that programs that do not need locks go without.
@@ -82,7 +75,7 @@ pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provid
             format!("required: {required} is no level of thread support"),
         ));
     }
-    state::start(required)?;
+    start(required)?;
     provided.set(required);
     Ok(())
 }
@@ -149,19 +142,4 @@ pub(crate) fn abi_get_info(info: Out<Info>) -> Answer {
 pub(crate) fn pcontrol(level: i32) -> Answer {
     profile::control(level);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        let mut room = [7_u8; 6];
-        // SAFETY: six bytes, and no more are used.
-        let place = unsafe { Out::new(room.as_mut_ptr()) };
-        assert_eq!(put_text(place, "abcdé", 6), 4);
-        assert_eq!(room, *b"abcd\0\x07");
-        assert_eq!((put_text(place, "xy", 0), put_text(place, "xy", 1), room[0]), (0, 0, 0));
-    }
 }

@@ -1,14 +1,15 @@
 //! Error handlers of communicators, windows, files and sessions, and those that a program makes.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use cface::Out;
+use cface::{Out, lock};
 use mpi::Errhandler;
 
 use crate::answer::{Answer, Fault};
 use crate::callback::Function;
 use crate::constants as c;
-use crate::objects::{get, insert, lock, remove};
+use crate::handler::{errhandler_of_file, set_errhandler_of_no_file};
+use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
 /// A handler of a program's; functions of all kinds of objects are called alike.
@@ -36,18 +37,10 @@ pub(crate) fn win_set_errhandler(win: Win, errhandler: types::Errhandler) -> Ans
     Ok(())
 }
 
-/// The handler of `MPI_FILE_NULL`, which files that are opened take over.
-static OF_NO_FILE: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
-
-/// The handler of a file; of what is none, that of `MPI_FILE_NULL`.
-pub(crate) fn errhandler_of_file(file: File) -> Errhandler {
-    get(file, "fh").map_or_else(|_| lock(&OF_NO_FILE).clone(), |file| file.errhandler())
-}
-
 pub(crate) fn file_set_errhandler(file: File, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     if file.value() == c::MPI_FILE_NULL {
-        *lock(&OF_NO_FILE) = handler;
+        set_errhandler_of_no_file(handler);
     } else {
         get(file, "file")?.set_errhandler(handler);
     }
@@ -109,7 +102,7 @@ pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -
 /// Has the handler of the object that the call names called for a code.
 fn raise(errorcode: i32) -> Answer {
     let unknown = || Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}"));
-    super::class(errorcode).ok_or_else(unknown)?;
+    super::error::class(errorcode).ok_or_else(unknown)?;
     Err(Fault::raised(errorcode))
 }
 

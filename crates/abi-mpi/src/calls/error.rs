@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 
-use super::environment::put_text;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::handler::{class_of, text_of};
-use crate::objects::lock;
+use crate::memory::put_text;
 
 /// What a program added.
 struct Added {

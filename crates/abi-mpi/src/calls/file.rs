@@ -3,18 +3,17 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use mpi::{FileMode, Representation, Whence};
 
-use super::datatype::{datatype, type_handle};
-use super::environment::put_text;
-use super::errhandler::errhandler_of_file;
 use super::group::new_group;
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault, Whose};
 use crate::callback::ConversionFunctions;
 use crate::constants as c;
-use crate::objects::{get, insert, lock, remove};
+use crate::handler::errhandler_of_file;
+use crate::memory::put_text;
+use crate::objects::{datatype, get, insert, remove, type_handle};
 use crate::types::{self, Address, Comm, File, Handle, kind};
 
 fn name(filename: Text) -> Answer<String> {
@@ -171,7 +170,7 @@ pub(crate) fn file_get_view(
 }
 
 pub(crate) fn file_get_type_extent(fh: File, datatype: types::Datatype, extent: Out<i64>) -> Answer {
-    extent.set(get(fh, "fh")?.type_extent(&super::datatype(datatype, "datatype")?)?);
+    extent.set(get(fh, "fh")?.type_extent(&self::datatype(datatype, "datatype")?)?);
     Ok(())
 }
 

@@ -2,14 +2,13 @@
 
 use std::sync::Mutex;
 
-use cface::Out;
+use cface::{Out, lock};
 use datatypes::Basic;
 
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
-use crate::objects::lock;
 use crate::types::{Address, Info};
 
 /// What `.TRUE.` and `.FALSE.` were set to: their bytes, of a `LOGICAL` of so many.

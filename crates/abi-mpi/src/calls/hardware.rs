@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cface::Out;
+use cface::{Out, lock};
 use host::bounded;
 use mpi::{SplitType, UNDEFINED};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::objects::{get, insert_comm, lock};
+use crate::objects::{get, insert_comm};
 use crate::types::{self, Comm, Info};
 
 /// The kinds of parts, from large to small: a host, of which the standard has the name, and what sysfs knows of one.

@@ -1,43 +1,16 @@
 //! Info objects.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use mpi::Info;
 
-use super::environment::put_text;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::some_strings;
-use crate::objects::{get, insert, lock, remove};
+use crate::kinds::environment;
+use crate::memory::{put_text, some_strings};
+use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Handle, kind};
-
-/// `MPI_INFO_ENV`: how this program was started.
-pub(crate) fn predefined_info(value: usize) -> Answer<Option<&'static Mutex<Info>>> {
-    static ENVIRONMENT: OnceLock<Mutex<Info>> = OnceLock::new();
-    Ok((value == c::MPI_INFO_ENV)
-        .then(|| ENVIRONMENT.get_or_init(|| Mutex::new(environment(std::env::args().collect())))))
-}
-
-/// How a program with these arguments was started, the first of which is its name.
-fn environment(arguments: Vec<String>) -> Info {
-    let mut info = Info::default();
-    let mut arguments = arguments.into_iter();
-    let command = arguments.next();
-    let directory = std::env::current_dir().ok().map(|directory| directory.display().to_string());
-    let pairs = [
-        ("command", command),
-        ("argv", Some(arguments.collect::<Vec<_>>().join(" "))),
-        ("arch", Some(std::env::consts::ARCH.to_owned())),
-        ("wdir", directory),
-        ("thread_level", Some("MPI_THREAD_MULTIPLE".to_owned())),
-    ];
-    for (key, value) in pairs {
-        // What is too long for a value is left out.
-        value.and_then(|value| info.set(key, &value).ok());
-    }
-    info
-}
 
 /// What a call is given, where `MPI_INFO_NULL` stands for no hints.
 pub(crate) fn hints(info: types::Info) -> Answer<Info> {

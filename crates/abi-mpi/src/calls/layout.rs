@@ -3,10 +3,10 @@
 use cface::{In, Out};
 use datatypes::{Contents, Datatype, Envelope};
 
-use super::datatype::{datatype, type_handle};
 use super::status::{change, given};
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
+use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};
 
 /// Answers with a number, or with `MPI_UNDEFINED` if it is none or does not fit.

@@ -4,10 +4,10 @@ use cface::Out;
 use datatypes::{Datatype, Op, Operator};
 use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
 
-use super::WinObject;
 use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
+use crate::kinds::WinObject;
 use crate::memory::{Names, bytes_at, datatype_of, named_buffer, piece};
 use crate::objects::{self, at_once};
 use crate::strict;

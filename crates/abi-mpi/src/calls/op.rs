@@ -1,30 +1,18 @@
 //! Operators of reductions, and the one reduction that needs nobody else.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cface::Out;
-use datatypes::{Op, Operator};
+use datatypes::Op;
 
 use crate::answer::{Answer, Fault};
 use crate::callback;
 use crate::constants as c;
+use crate::kinds::OpObject;
 use crate::memory::{Names, copy_to, elements, whole};
 use crate::objects::{get, insert, remove};
 use crate::strict;
 use crate::types::{self, Address, Handle, Number, kind};
-
-/// What a handle of an operator names.
-pub(crate) struct OpObject(pub(crate) Op);
-
-/// The handles of predefined operators: 0x20 to 0x3f.
-const PREDEFINED: usize = 32;
-
-pub(crate) fn predefined_op(value: usize) -> Answer<Option<&'static OpObject>> {
-    static OPS: [OnceLock<OpObject>; PREDEFINED] = [const { OnceLock::new() }; PREDEFINED];
-    let Some(place) = value.checked_sub(c::MPI_OP_NULL).and_then(|at| OPS.get(at)) else { return Ok(None) };
-    let operator = Operator::from_abi(value as u16);
-    Ok(operator.map(|operator| place.get_or_init(|| OpObject(operator.into()))))
-}
 
 fn create(function: Address, commute: i32, is_large: bool, op: Out<types::Op>) -> Answer {
     if function == Address(0) {

@@ -2,14 +2,14 @@
 
 use std::sync::Mutex;
 
-use cface::Out;
+use cface::{Out, lock};
 use mpi::{Message, With};
 
 use super::request::{answer_status, new_request};
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
 use crate::memory::buffer;
-use crate::objects::{comm_handle, get, insert, lock, remove};
+use crate::objects::{comm_handle, get, insert, remove};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 

@@ -3,23 +3,17 @@
 use std::sync::Mutex;
 
 use cface::{Out, Text};
-use mpi::{Errhandler, Info};
+use mpi::Info;
 
-use super::environment::put_text;
 use super::group::new_group;
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault, no_place};
 use crate::constants as c;
-use crate::objects::{get, insert, lock, remove};
+use crate::kinds::SessionObject;
+use crate::memory::put_text;
+use crate::objects::{get, insert, remove};
 use crate::state;
 use crate::types::{self, Handle, Session, kind};
-
-/// What a handle of a session names.
-pub(crate) struct SessionObject {
-    pub(crate) own: mpi::Session,
-    info: Info,
-    pub(crate) errhandler: Mutex<Errhandler>,
-}
 
 /// Sets of processes that every session knows.
 const WORLD: &str = "mpi://WORLD";
@@ -135,9 +129,4 @@ pub(crate) fn group_from_session_pset(
     get(session, "session")?;
     newgroup.set(new_group(set(pset_name)?)?);
     Ok(())
-}
-
-/// The handler of a session, if it is one.
-pub(crate) fn errhandler_of_session(session: Session) -> Option<Errhandler> {
-    Some(lock(&get(session, "session").ok()?.errhandler).clone())
 }

@@ -3,44 +3,13 @@
 use cface::{Out, Text};
 use mpi::Window;
 
-use super::environment::put_text;
 use super::group::new_group;
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
+use crate::memory::put_text;
 use crate::objects::{get, insert_win, remove_win};
 use crate::types::{self, Address, Comm, Handle, Number, Win};
-
-/// What a handle of a window names. Programs read its attributes by their addresses.
-pub(crate) struct WinObject {
-    pub(crate) window: Window,
-    size: i64,
-    unit: i32,
-    flavor: i32,
-}
-
-/// Whatever a process stores is there for the others, and the other way round.
-static MODEL: i32 = c::MPI_WIN_UNIFIED;
-
-impl WinObject {
-    pub(crate) fn new(window: Window) -> Self {
-        let unit = i32::try_from(window.unit()).unwrap_or(i32::MAX);
-        Self { size: window.size() as i64, unit, flavor: window.flavor() as i32, window }
-    }
-
-    /// The value of a predefined attribute, which is an address; nothing for what is not one.
-    pub(crate) fn predefined(&self, keyval: i32) -> Option<usize> {
-        let at = |place: *const i32| place.expose_provenance();
-        match keyval {
-            c::MPI_WIN_BASE => Some(self.window.base()),
-            c::MPI_WIN_SIZE => Some((&raw const self.size).expose_provenance()),
-            c::MPI_WIN_DISP_UNIT => Some(at(&raw const self.unit)),
-            c::MPI_WIN_CREATE_FLAVOR => Some(at(&raw const self.flavor)),
-            c::MPI_WIN_MODEL => Some(at(&raw const MODEL)),
-            _ => None,
-        }
-    }
-}
 
 pub(crate) fn win_create<N: Number>(
     base: Address,

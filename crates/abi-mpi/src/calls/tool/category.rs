@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use cface::{Out, Text};
 
-use super::{answer_text, check_open, cvar, indexed, named, pvar};
+use super::open::{answer_text, check_open, indexed, named};
+use super::{cvar, pvar};
 use crate::answer::Answer;
 
 /// A category: control variables, performance variables and events, each one behind the other.

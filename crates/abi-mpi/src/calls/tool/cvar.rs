@@ -1,16 +1,12 @@
 //! Control variables. What goes by process 0 at the start can be set before `MPI_Init` alone; limits of protocols at any time after it.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use mpi::{Kind, Limits, Process, Tuning};
 
-use super::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
-use crate::objects::lock;
 use crate::state;
 use crate::types::{Address, Datatype};
 
@@ -80,14 +76,6 @@ fn controls() -> Vec<Control> {
     limits.chain(costs).chain(Kind::ALL.into_iter().map(Control::Algorithm)).collect()
 }
 
-/// What was set before `MPI_Init`.
-static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
-
-/// Algorithms that a tool has named, for the start.
-pub(crate) fn chosen_algorithms() -> BTreeMap<Kind, String> {
-    lock(&CHOSEN).clone()
-}
-
 /// The names of a kind's algorithms, behind the word for the cheapest.
 fn algorithms(kind: Kind) -> Vec<&'static str> {
     ["cheapest"].into_iter().chain(Tuning::algorithms_of(kind)).collect()
@@ -141,7 +129,7 @@ impl Control {
             Self::Algorithm(kind) => {
                 let named = match state::process() {
                     Ok(process) => process.tuning().algorithms.get(&kind).cloned(),
-                    Err(_) => lock(&CHOSEN).get(&kind).cloned(),
+                    Err(_) => lock(&state::CHOSEN).get(&kind).cloned(),
                 };
                 let at = algorithms(kind).iter().position(|name| Some(*name) == named.as_deref());
                 Ok((at.unwrap_or(0) as i32).to_ne_bytes().to_vec())
@@ -162,8 +150,8 @@ impl Control {
                 let names = algorithms(kind);
                 let at = usize::try_from(i32::from_ne_bytes(bytes)).ok().filter(|at| *at < names.len());
                 match at.ok_or_else(|| none(c::MPI_T_ERR_INVALID))? {
-                    0 => drop(lock(&CHOSEN).remove(&kind)),
-                    at => drop(lock(&CHOSEN).insert(kind, names[at].to_owned())),
+                    0 => drop(lock(&state::CHOSEN).remove(&kind)),
+                    at => drop(lock(&state::CHOSEN).insert(kind, names[at].to_owned())),
                 }
                 Ok(())
             }

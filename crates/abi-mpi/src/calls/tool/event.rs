@@ -7,18 +7,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use host::Time;
 use mpi::{Happened, Happening};
 
-use super::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
 use crate::callback::{EventFunction, EventGone, EventsDropped};
-use crate::calls::host;
-use crate::calls::{hints, new_info};
+use crate::calls::info::{hints, new_info};
+use crate::clock::host;
 use crate::constants as c;
 use crate::memory::copy_to;
-use crate::objects::lock;
 use crate::profile;
 use crate::state;
 use crate::types::{Address, Datatype, Info};

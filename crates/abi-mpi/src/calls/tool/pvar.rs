@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use mpi::{Gauge, Process, Proto};
 
-use super::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
-use crate::objects::{get, lock};
+use crate::objects::get;
 use crate::state;
 use crate::types::{Address, Comm, Datatype};
 

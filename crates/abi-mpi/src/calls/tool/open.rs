@@ -1,0 +1,63 @@
+//! Whether a tool has opened the interface, and answers in the way of `MPI_T`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cface::{Out, Text};
+
+use crate::answer::{Answer, Fault};
+use crate::constants::{
+    MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED, MPI_THREAD_FUNNELED,
+    MPI_THREAD_MULTIPLE,
+};
+use crate::memory::put_text;
+use crate::state::give_level;
+
+/// How often it was opened without being closed.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn check_open() -> Answer {
+    if OPENED.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(none(MPI_T_ERR_NOT_INITIALIZED)) }
+}
+
+/// There is no handler to hear of it: a tool sees the code alone.
+pub(super) fn none(code: i32) -> Fault {
+    Fault::new(code, "there is none")
+}
+
+/// What an index is for.
+pub(super) fn indexed<T>(things: &[T], index: i32) -> Answer<&T> {
+    let at = usize::try_from(index).ok().and_then(|index| things.get(index));
+    at.ok_or_else(|| none(MPI_T_ERR_INVALID_INDEX))
+}
+
+/// The index of a name among names.
+pub(super) fn named(names: impl IntoIterator<Item = String>, name: Text) -> Answer<i32> {
+    let name = name.get().ok_or_else(|| none(MPI_T_ERR_INVALID_NAME))?;
+    let at = names.into_iter().position(|known| known == name);
+    at.map(|at| at as i32).ok_or_else(|| none(MPI_T_ERR_INVALID_NAME))
+}
+
+/// Answers with a text, as MPI_T does: as much as there is room for, and how much it would be with its zero.
+pub(super) fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
+    let room = len.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
+    if place.is_some() && room > 0 {
+        put_text(place, text, room);
+    }
+    len.set(text.len() as i32 + 1);
+}
+
+/// A tool's threads may call while the program's do, unless it says that they are the main one.
+pub(crate) fn t_init_thread(required: i32, provided: Out<i32>) -> Answer {
+    OPENED.fetch_add(1, Ordering::Relaxed);
+    if required > MPI_THREAD_FUNNELED {
+        give_level(MPI_THREAD_MULTIPLE);
+    }
+    provided.set(if required > MPI_THREAD_FUNNELED { MPI_THREAD_MULTIPLE } else { required });
+    Ok(())
+}
+
+pub(crate) fn t_finalize() -> Answer {
+    let close = |opened: usize| opened.checked_sub(1);
+    let closed = OPENED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
+    closed.map(drop).map_err(|_| none(MPI_T_ERR_NOT_INITIALIZED))
+}

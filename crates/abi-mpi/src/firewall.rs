@@ -1,0 +1,77 @@
+//! The end of every call: no panic leaves it, and its errors go through the error handler of the object that was used. The call
+//! rethrows an exception of the program's functions last.
+
+use cface::{Panicked, contain};
+use host::Time;
+
+use crate::answer::{Answer, Fault, Whose};
+use crate::calls::{note_error, tell_of_events};
+use crate::constants as c;
+use crate::handler::{self, Outcome};
+use crate::profile::{self, NAMES};
+use crate::state;
+
+/// Runs a call that answers with an error code: that of the function at this place of the table.
+#[inline]
+pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
+    let began = profile::begin();
+    match contain(body) {
+        Ok(Ok(())) if began.is_none() && !profile::has_thrown() => c::MPI_SUCCESS,
+        done => end(at, whose, began, done),
+    }
+}
+
+/// What is left to do when a call has failed, is noted, or had a function of the program's throw.
+#[cold]
+#[inline(never)]
+fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panicked>) -> i32 {
+    let intern = |_| Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above");
+    let fault = done.map_err(intern).and_then(|answer| answer).err();
+    let whose = fault.as_ref().and_then(|fault| fault.whose).unwrap_or(whose);
+    if let Some(fault) = fault.as_ref().filter(|fault| !fault.is_raised)
+        && profile::tells_events()
+        && !matches!(whose, Whose::Caller)
+    {
+        note_error(handler::class_of(fault.code));
+    }
+    if let Some(began) = began {
+        profile::end(at, began);
+        tell();
+    }
+    // Nothing is held from here on: both may leave by an exception, which must meet no `catch_unwind`.
+    if cface::rethrow().is_err() {
+        state::die(&format!(
+            "{}: a function of the program threw an exception, which nothing catches",
+            NAMES[at]
+        ));
+    }
+    let Some(fault) = fault else { return c::MPI_SUCCESS };
+    match contain(|| handler::outcome(NAMES[at], whose, &fault)) {
+        Ok(Outcome::Code(code)) => code,
+        Ok(Outcome::Handler { function, handle, code, returns }) => {
+            drop(fault);
+            let code = function.handle_error(handle, code);
+            returns.unwrap_or(code)
+        }
+        Err(Panicked) => fault.code,
+    }
+}
+
+/// Runs a call that answers with a value, which cannot fail.
+#[inline]
+pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
+    match contain(body) {
+        Ok(value) => value,
+        // There is no code to return: what is wrong stands on standard error.
+        Err(_) => std::process::abort(),
+    }
+}
+
+/// Tells tools of what has happened meanwhile, if they want to hear.
+#[cold]
+fn tell() {
+    if profile::tells_events() {
+        // A panic has said what it is; the call itself is over.
+        let _ = contain(tell_of_events);
+    }
+}

@@ -1,0 +1,22 @@
+//! Where the library's own memory comes from, and whether there is enough of it for more objects.
+
+use cface::Spare;
+
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+
+/// Allocations fall back to a reserve when the process has no more memory.
+#[global_allocator]
+static OWN: Spare = Spare::new();
+
+/// Whether there is memory for more objects; otherwise the error of a call that creates one.
+#[inline]
+pub(crate) fn check_for_more() -> Answer<()> {
+    if OWN.has_memory() { Ok(()) } else { Err(no_more()) }
+}
+
+#[cold]
+fn no_more() -> Fault {
+    let text = "there is no memory for more objects; free some, or raise the limit (is data limited? see ulimit -d and -v)";
+    Fault::new(c::MPI_ERR_NO_MEM, text.to_owned())
+}
