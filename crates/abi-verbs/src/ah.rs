@@ -6,9 +6,8 @@ use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, i
 
 use crate::address::Target;
 use crate::answer::Answer;
-use crate::context::Context;
 use crate::errno::Errno;
-use crate::pd::Pd;
+use crate::objects::{Context, Pd};
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Destination;
 

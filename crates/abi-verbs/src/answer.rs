@@ -137,10 +137,6 @@ impl<T> Nothing for *const T {
     const NOTHING: Self = std::ptr::null();
 }
 
-impl<T: crate::slab::Object> Nothing for crate::slab::Handle<T> {
-    const NOTHING: Self = Self::NULL;
-}
-
 /// Of a function that returns NULL and leaves the error's number, or returns a pointer.
 pub(crate) fn pointer<T: Nothing>(body: impl FnOnce() -> Answer<T>) -> T {
     run(body).unwrap_or_else(|why| {

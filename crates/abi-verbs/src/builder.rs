@@ -12,8 +12,8 @@ use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 use crate::ah::Ah;
 use crate::answer::{self, Answer};
 use crate::errno::Errno;
+use crate::objects::Qp;
 use crate::post;
-use crate::qp::Qp;
 use crate::slab::Handle;
 use crate::ud::Destination;
 
@@ -141,7 +141,7 @@ fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
     };
     let life = qp.life();
     if let Some(bridge) = &life.bridge {
-        let post = |made: &Made| qp.post_to(life, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
+        let post = |made: &Made| post::post_to(qp, life, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
         return batch.made.iter().try_for_each(post);
     }
     let room = qp.init.cap.max_send_wr;

@@ -1,10 +1,9 @@
-//! [`Channel`]: completion channels, and the events that they bring.
+//! Completion channels, and the events that they bring.
 //!
 //! What a program has is an epoll descriptor that holds the device's own: poll(2), select(2) and epoll see the one through the other,
 //! and whether it blocks is the program's to say, which it is not of a descriptor that the device shares with peers.
 
-use std::collections::HashMap;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::Mutex;
 
 use cface::{Out, lock};
@@ -12,29 +11,10 @@ use rdma_abi::verbs::ibv_comp_channel;
 use rustix::event::epoll;
 
 use crate::answer::{Answer, until};
-use crate::context::Context;
-use crate::cq::Cq;
 use crate::errno::Errno;
-use crate::pd::Users;
-use crate::slab::{Handle, Object, Slab};
-
-/// A completion channel.
-pub(crate) struct Channel {
-    pub(crate) channel: verbs::CompChannel,
-    fd: OwnedFd,
-    /// Its queues, by the device's numbers.
-    pub(crate) cqs: Mutex<HashMap<u32, Handle<Cq>>>,
-    pub(crate) users: Users,
-}
-
-impl Object for Channel {
-    type C = ibv_comp_channel;
-    const PLACES: usize = 1 << 14;
-    fn slab() -> &'static Slab<Self> {
-        static SLAB: Slab<Channel> = Slab::new();
-        &SLAB
-    }
-}
+use crate::objects::{Channel, Context, Cq};
+use crate::slab::{Handle, Object};
+use crate::usage::Users;
 
 pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle<Channel>> {
     let channel = context.look()?.engine.device.create_comp_channel()?;

@@ -1,50 +1,19 @@
-//! [`Cq`]: completion queues. What polls them is in `poll`.
+//! Completion queues. What polls them is in `poll`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use cface::{In, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::Wc;
 
 use crate::answer::Answer;
-use crate::channel::Channel;
-use crate::context::Context;
 use crate::errno::Errno;
-use crate::event::Acks;
-use crate::parted::Late;
-use crate::pd::Users;
+use crate::objects::{Channel, Context, Cq};
+use crate::parting::Late;
 use crate::poll;
-use crate::slab::{Handle, Held, Object, Slab};
-use crate::ud::Datagrams;
-
-/// A completion queue.
-pub(crate) struct Cq {
-    pub(crate) cq: verbs::Cq,
-    pub(crate) context: Handle<Context>,
-    channel: Option<Held<Channel>>,
-    pub(crate) users: Users,
-    /// Notifications, and what the program has acknowledged of them.
-    pub(crate) notified: Acks,
-    /// Asynchronous events, likewise.
-    pub(crate) events: Acks,
-    pub(crate) late: Late,
-    /// Of queue pairs of type UD that complete here, too: who polls moves them.
-    pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
-    /// The completion that the calls for one at a time look at, and whom it is from.
-    pub(crate) current: Mutex<(Wc, Option<u32>)>,
-}
-
-impl Object for Cq {
-    // Every queue can be polled one by one.
-    type C = ibv_cq_ex;
-    const PLACES: usize = 1 << 16;
-    fn slab() -> &'static Slab<Self> {
-        static SLAB: Slab<Cq> = Slab::new();
-        &SLAB
-    }
-}
+use crate::slab::{Handle, Held, Object};
+use crate::usage::{Acks, Users};
 
 fn create(
     context: Handle<Context>,

@@ -5,14 +5,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
-use cface::{Out, Text, lock};
+use cface::{Out, lock};
 use host::real::remark;
 use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use rdma_abi::verbs::ibv_device;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::paths;
 use crate::slab::{Handle, Object, Slab};
 
 /// A device that a program may open.
@@ -176,26 +175,4 @@ pub(crate) fn ibv_get_device_index(device: Handle<Device>) -> i32 {
 
 pub(crate) fn ibv_get_device_guid(device: Handle<Device>) -> u64 {
     device.look().map_or(0, |device| guid(&device.name))
-}
-
-/// Where attributes of ours are read as well.
-pub(crate) fn ibv_get_sysfs_path() -> Answer<*const c_char> {
-    Ok(c"/sys".as_ptr())
-}
-
-/// The text of an attribute, without the end of its line: how many bytes, or -1.
-pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usize) -> i32 {
-    let read = || {
-        let (dir, file) = (dir.get().ok_or(Errno::INVAL)?, file.get().ok_or(Errno::INVAL)?);
-        let text = paths::read(&dir, &file).ok_or(Errno(libc::ENOENT))?;
-        let text = text.trim_end().as_bytes();
-        let len = text.len().min(size.saturating_sub(1));
-        buf.required(Errno::INVAL)?;
-        text[..len].iter().chain([&0]).enumerate().for_each(|(at, byte)| buf.nth(at).set(*byte));
-        Ok(len as i32)
-    };
-    read().unwrap_or_else(|why: Errno| {
-        why.leave();
-        -1
-    })
 }

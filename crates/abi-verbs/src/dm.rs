@@ -1,17 +1,17 @@
 //! [`Dm`]: memory of the NIC.
 
+use std::ffi::{c_int, c_void};
+
 use cface::In;
 use rdma_abi::numbers::IBV_ACCESS_ZERO_BASED;
 use rdma_abi::verbs::{ibv_alloc_dm_attr, ibv_dm};
 use verbs::Buf;
 
-use crate::answer::Answer;
-use crate::context::Context;
+use crate::answer::{self, Answer};
 use crate::errno::Errno;
 use crate::mr::{self, Mr};
-use crate::pd::Pd;
+use crate::objects::{Context, Pd};
 use crate::slab::{Handle, Object, Slab};
-use crate::tables::{memcpy_from_dm, memcpy_to_dm};
 
 /// Memory of the NIC.
 pub(crate) struct Dm {
@@ -69,14 +69,14 @@ pub(crate) fn register(
 }
 
 /// Where bytes are copied.
-pub(crate) enum Transfer {
+enum Transfer {
     /// From the program's memory.
     In(*const u8),
     /// To the program's memory.
     Out(*mut u8),
 }
 
-pub(crate) fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
+fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     let (dm, at) = (dm.look()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
     let is_null = match way {
         Transfer::In(from) => from.is_null(),
@@ -99,4 +99,12 @@ pub(crate) fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer
         }
     }
     Ok(())
+}
+
+extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
+    answer::errno(|| copy(Handle::of(dm), at, Transfer::In(from.cast()), len))
+}
+
+extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
+    answer::errno(|| copy(Handle::of(dm), at, Transfer::Out(to.cast()), len))
 }

@@ -1,64 +1,16 @@
-//! Asynchronous events of a context, and how acknowledgements are counted.
+//! Asynchronous events of a context.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use cface::Out;
-use host::Bell;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 
 use crate::answer::Answer;
-use crate::context::Context;
-use crate::cq::Cq;
 use crate::errno::Errno;
-use crate::qp::Qp;
+use crate::objects::{Context, Cq, Event, Qp, QpEvent, Srq};
 use crate::slab::Handle;
-use crate::srq::Srq;
-
-/// Events that a program was given and has not acknowledged: an object goes away after that.
-#[derive(Default)]
-pub(crate) struct Acks {
-    open: AtomicU32,
-    changed: Bell,
-}
-
-impl Acks {
-    pub(crate) fn deliver(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn acknowledge(&self, count: u32) {
-        let fewer = |open: u32| Some(open.saturating_sub(count));
-        // A program that acknowledges more than it was given owes nothing.
-        let _ = self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
-        host::real::host().ring(&self.changed);
-    }
-
-    /// Waits until all are acknowledged, as the manual pages of `ibv_destroy_*` have it.
-    pub(crate) fn await_all(&self) {
-        let look = || (self.open.load(Ordering::Acquire) == 0).then_some(());
-        if look().is_none() {
-            host::real::host().wait("acknowledgements", &self.changed, None, look);
-        }
-    }
-}
-
-/// What has happened to a queue pair.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    QpAccessError,
-    QpFatal,
-    LastWqeReached,
-}
-
-/// Something that a program has not been told yet.
-pub(crate) enum Event {
-    Cq(Handle<Cq>),
-    Qp(Handle<Qp>, Kind),
-    Srq(Handle<Srq>),
-}
 
 pub(crate) fn of_cq(cq: Handle<Cq>) {
     if let Ok(held) = cq.look() {
@@ -66,7 +18,7 @@ pub(crate) fn of_cq(cq: Handle<Cq>) {
     }
 }
 
-pub(crate) fn of_qp(qp: Handle<Qp>, kind: Kind) {
+pub(crate) fn of_qp(qp: Handle<Qp>, kind: QpEvent) {
     if let Ok(held) = qp.look() {
         tell(held.context, Event::Qp(qp, kind));
     }
@@ -110,9 +62,9 @@ fn deliver(event: &Event) -> Option<ibv_async_event> {
         Event::Qp(qp, kind) => {
             qp.look().ok()?.events.deliver();
             let kind = match kind {
-                Kind::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
-                Kind::QpFatal => n::IBV_EVENT_QP_FATAL,
-                Kind::LastWqeReached => n::IBV_EVENT_QP_LAST_WQE_REACHED,
+                QpEvent::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
+                QpEvent::QpFatal => n::IBV_EVENT_QP_FATAL,
+                QpEvent::LastWqeReached => n::IBV_EVENT_QP_LAST_WQE_REACHED,
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }

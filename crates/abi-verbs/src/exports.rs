@@ -11,20 +11,13 @@ use rdma_abi::verbs::*;
 use crate::ah::Ah;
 use crate::answer;
 use crate::calls;
-use crate::channel::Channel;
-use crate::cm::channel::EventChannel;
 use crate::cm::event::CmEvent;
-use crate::cm::id::CmId;
 use crate::cm::sync;
-use crate::context::Context;
-use crate::cq::Cq;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::mr::Mr;
-use crate::pd::Pd;
-use crate::qp::Qp;
+use crate::objects::{Channel, CmId, Context, Cq, EventChannel, Pd, Qp, Srq};
 use crate::slab::Handle;
-use crate::srq::Srq;
 
 /// An address that is looked at by the call itself.
 type Address = *mut c_void;

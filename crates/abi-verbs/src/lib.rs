@@ -14,12 +14,14 @@
 //! | `tables` | the functions that programs call through an object: inline functions of `verbs.h` |
 //! | `answer`, `errno` | the firewall; errors as C has them |
 //! | `slab` | objects by address, and whether they are alive |
-//! | `engine` | an opened device, and the thread that takes its events |
+//! | `objects`, `usage` | the objects that programs hold; what keeps them from being destroyed |
+//! | `engine`, `thread` | an opened device; the thread that takes its events |
 //! | `address` | who can be reached: GIDs and LIDs |
 //! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
 //! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
-//! | `qp`, `life`, `modify`, `reset` | queue pairs; the device's queue pair behind each; states; the way back to RESET |
-//! | `gate`, `parted` | requests posted before the connection is up; reports when the other end has gone |
+//! | `qp`, `life`, `attach` | queue pairs; the device's queue pair behind each, and how events reach it |
+//! | `modify`, `states`, `settings`, `reset` | states, what is set with them, and the way back to RESET |
+//! | `gate`, `parting`, `parted` | requests posted before the connection is up; reports when the other end has gone |
 //! | `ud` | datagrams |
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
@@ -31,6 +33,7 @@
 mod address;
 mod ah;
 mod answer;
+mod attach;
 mod builder;
 mod channel;
 mod cm;
@@ -49,7 +52,9 @@ mod life;
 mod mailbox;
 mod modify;
 mod mr;
+mod objects;
 mod parted;
+mod parting;
 mod paths;
 mod pd;
 mod poll;
@@ -57,13 +62,16 @@ mod port;
 mod post;
 mod qp;
 mod reset;
+mod settings;
 mod slab;
 mod srq;
 mod states;
 mod sysfs;
 mod tables;
 mod text;
+mod thread;
 mod ud;
+mod usage;
 
 /// The bodies of the exported functions, by their names.
 mod calls {
@@ -72,6 +80,7 @@ mod calls {
     pub(crate) use crate::cm::addrinfo::*;
     pub(crate) use crate::cm::channel::*;
     pub(crate) use crate::cm::connect::*;
+    pub(crate) use crate::cm::destroy::*;
     pub(crate) use crate::cm::endpoint::*;
     pub(crate) use crate::cm::event::*;
     pub(crate) use crate::cm::id::*;
@@ -84,6 +93,7 @@ mod calls {
     pub(crate) use crate::event::*;
     pub(crate) use crate::modify::*;
     pub(crate) use crate::mr::*;
+    pub(crate) use crate::paths::{ibv_get_sysfs_path, ibv_read_sysfs_file};
     pub(crate) use crate::pd::*;
     pub(crate) use crate::port::*;
     pub(crate) use crate::qp::*;

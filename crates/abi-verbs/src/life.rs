@@ -6,15 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use verbs::QpInit;
-
-use crate::answer::Answer;
-use crate::cm::connect;
-use crate::engine::{Engine, Objects};
 use crate::gate::Gate;
-use crate::parted::Parting;
-use crate::qp::Qp;
-use crate::slab::Handle;
+use crate::parting::Parting;
 use crate::ud::Bridge;
 
 /// A queue pair of the device, and the state of its connection.
@@ -24,46 +17,6 @@ pub(crate) struct Life {
     /// Of type UD: its other end.
     pub(crate) bridge: Option<Arc<Bridge>>,
     pub(crate) parting: Parting,
-}
-
-impl Life {
-    /// Makes a queue pair of the device, and the other end of one of type UD, which is not connected yet.
-    ///
-    /// # Errors
-    /// When the device has no such room left.
-    pub(crate) fn make(engine: &Engine, pd: &verbs::Pd, init: &QpInit, is_datagram: bool) -> Answer<Self> {
-        let qp = pd.create_qp(init)?;
-        let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.known_as(), &engine.pairing));
-        let bridge = bridge.transpose()?;
-        Ok(Self { qp, gate: Gate::default(), bridge, parting: Parting::default() })
-    }
-
-    /// Has the device's events reach the program's queue pair, and connects one of type UD with its other end.
-    ///
-    /// # Errors
-    /// When the two cannot be connected.
-    pub(crate) fn enter(&self, engine: &Engine, objects: &mut Objects, qp: Handle<Qp>) -> Answer {
-        objects.lives.insert(self.qp.num(), qp);
-        let Some(bridge) = &self.bridge else { return Ok(()) };
-        engine.datagrams()?.join(&self.qp, bridge, &engine.pairing)
-    }
-
-    /// Sends the datagrams that were posted, because the program may have seen their completions. It may wait: the objects are not locked.
-    pub(crate) fn drain(&self, engine: &Engine) {
-        if let (Some(bridge), Ok(datagrams)) = (&self.bridge, engine.datagrams()) {
-            datagrams.drain(std::slice::from_ref(bridge));
-        }
-    }
-
-    /// Keeps the device's events from the program's queue pair. The identifier that has connected it reports the end of the connection.
-    pub(crate) fn leave(&self, engine: &Engine, objects: &mut Objects) {
-        let number = self.qp.num();
-        objects.lives.remove(&number);
-        objects.ids.remove(&number).into_iter().for_each(|id| connect::abandoned(engine, id));
-        if let (Some(bridge), Ok(datagrams)) = (&self.bridge, engine.datagrams()) {
-            datagrams.remove(bridge, &engine.pairing);
-        }
-    }
 }
 
 /// The present life of a queue pair. A program does not reset a queue pair while another of its threads is inside a call with it, as the

@@ -1,31 +1,22 @@
 //! The states of a queue pair, as `ibv_modify_qp(3)` has them: at RTR the two ends of a pair begin to connect.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
 
 use cface::{In, Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::pairing::End;
-use verbs::{ConnParam, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, host::Span};
+use verbs::{ConnParam, RNR_RETRY_FOREVER, host::Span};
 
 use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::qp::Qp;
+use crate::objects::{Qp, Settings};
+use crate::parted;
 use crate::reset::reset;
+use crate::settings::{RETRY_COUNT, pause, show};
 use crate::slab::{Handle, Held};
 use crate::states;
-
-/// What a program has set, and asks for again.
-pub(crate) struct Settings(ibv_qp_attr);
-
-impl Default for Settings {
-    fn default() -> Self {
-        // SAFETY: numbers alone. Test: `perftest_measures_each_operation` in tests/programs.rs.
-        Self(unsafe { std::mem::zeroed() })
-    }
-}
 
 /// How long the other end may take: programs exchange numbers, and then do other things first.
 const PATIENCE: Span = Span::from_secs(60);
@@ -58,7 +49,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     }
     if to == n::IBV_QPS_ERR {
         qp.failed();
-        Qp::learn(qp);
+        parted::learn(qp);
     }
     if !qp.is_datagram() {
         set_retries(qp, attr, mask)?;
@@ -80,19 +71,6 @@ fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
         qp.verbs().set_rnr_retry(attr.rnr_retry)?;
     }
     Ok(())
-}
-
-/// The retries of messages without an acknowledgement: the highest value, since no device here loses messages.
-pub(crate) const RETRY_COUNT: u8 = 7;
-
-/// The pause of a `min_rnr_timer` (IBA 9.7.5.2.8, table 45). From 2 on, each second value doubles it.
-pub(crate) fn pause(timer: u8) -> Span {
-    let timer = timer & 31;
-    match timer {
-        0 => RNR_PAUSE_MAX,
-        1 => Span::from_us(10),
-        _ => Span::from_us((if timer.is_multiple_of(2) { 20 } else { 30 }) << ((timer - 2) / 2)),
-    }
 }
 
 /// What a program says to reach a state, from the one before, of a queue pair that librdmacm connects.
@@ -119,17 +97,6 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
     (attr.retry_cnt, attr.rnr_retry) = (RETRY_COUNT, RNR_RETRY_FOREVER);
     let required = states::attributes(before, state, is_datagram).map_or(0, |found| found.required);
     Ok((attr, n::IBV_QP_STATE | required))
-}
-
-/// Keeps what a program has told librdmacm of the time until a message is sent again.
-pub(crate) fn set_timeout(qp: Held<Qp>, timeout: u8) {
-    lock(&qp.settings).0.timeout = timeout;
-}
-
-/// Sets the state that the program sees.
-pub(crate) fn show(qp: Held<Qp>, state: u32) {
-    qp.state.store(state as c_int, Ordering::Relaxed);
-    qp.show(|seen| seen.qp_base.state = state as c_int);
 }
 
 fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
@@ -202,18 +169,4 @@ pub(crate) fn ibv_set_ece(qp: Handle<Qp>, ece: In<ibv_ece>) -> Answer {
     qp.look()?;
     let ece = ece.required(Errno::INVAL)?;
     if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_are_those_of_the_table() {
-        let us = [655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560];
-        for (timer, us) in (0..).zip(us) {
-            assert_eq!(pause(timer), Span::from_us(us), "{timer}");
-        }
-        assert_eq!((pause(30), pause(31)), (Span::from_us(327_680), Span::from_us(491_520)));
-    }
 }

@@ -8,9 +8,8 @@ use rdma_abi::verbs::ibv_mr;
 use verbs::{Access, Buf};
 
 use crate::answer::Answer;
-use crate::context::Context;
 use crate::errno::Errno;
-use crate::pd::Pd;
+use crate::objects::{Context, Pd};
 use crate::slab::{Handle, Held, Object, Slab};
 
 /// A memory region.

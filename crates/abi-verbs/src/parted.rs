@@ -3,106 +3,24 @@
 //! receives are withheld until the program learns that its queue pair has failed, or moves it to the error state; the first
 //! flushed request of the send queue is told as not acknowledged.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use cface::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
-use crate::cq::Cq;
-use crate::qp::Qp;
+use crate::event;
+use crate::objects::{Cq, Qp, QpEvent};
 use crate::slab::Held;
 
-/// How a queue pair stands to this.
-#[derive(Default)]
-pub(crate) struct Parting {
-    /// It was connected by numbers, and the program has not learned that it failed.
-    is_unaware: AtomicBool,
-    withheld: Mutex<Withheld>,
-}
-
-/// What the program is not to be told yet.
-#[derive(Default)]
-struct Withheld {
-    wcs: Vec<Wc>,
-    /// That the shared receives which it had taken are completed.
-    is_drained: bool,
-}
-
-/// Completions that were withheld and may be taken now.
-#[derive(Default)]
-pub(crate) struct Late {
-    is_some: AtomicBool,
-    wcs: Mutex<VecDeque<Wc>>,
-}
-
-impl Late {
-    pub(crate) fn add(&self, wcs: impl Iterator<Item = Wc>) {
-        let mut late = lock(&self.wcs);
-        late.extend(wcs);
-        self.is_some.store(!late.is_empty(), Ordering::Release);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.wcs).len()
-    }
-
-    /// Forgets those of a queue pair.
-    pub(crate) fn forget(&self, qp_num: u32) {
-        let mut late = lock(&self.wcs);
-        late.retain(|wc| wc.qp_num != qp_num);
-        self.is_some.store(!late.is_empty(), Ordering::Release);
-    }
-
-    /// Takes as many as there is room for.
-    #[inline]
-    pub(crate) fn take(&self, place: &mut [Wc]) -> usize {
-        if !self.is_some.load(Ordering::Acquire) {
-            return 0;
-        }
-        let mut late = lock(&self.wcs);
-        let count = late.len().min(place.len());
-        place.iter_mut().zip(late.drain(..count)).for_each(|(place, wc)| *place = wc);
-        self.is_some.store(!late.is_empty(), Ordering::Release);
-        count
+/// The program learns that it has failed.
+pub(crate) fn learn(held: Held<Qp>) {
+    if held.life().parting.learn(&held.recv_cq.late) {
+        event::of_qp(held.handle(), QpEvent::LastWqeReached);
     }
 }
 
-impl Parting {
-    /// It is connected by numbers from now on.
-    pub(crate) fn begin(&self) {
-        self.is_unaware.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_unaware(&self) -> bool {
-        self.is_unaware.load(Ordering::Acquire)
-    }
-
-    /// The program learns that it failed: what was withheld goes to the queue of its receives. Whether it is to be told, too, that its
-    /// shared receives are completed.
-    pub(crate) fn learn(&self, receives: &Cq) -> bool {
-        let mut withheld = lock(&self.withheld);
-        self.is_unaware.store(false, Ordering::Release);
-        receives.late.add(withheld.wcs.drain(..));
-        std::mem::take(&mut withheld.is_drained)
-    }
-
-    /// The shared receives that it had taken are completed. Whether the program is told now.
-    pub(crate) fn drained(&self) -> bool {
-        let mut withheld = lock(&self.withheld);
-        withheld.is_drained = self.is_unaware();
-        !withheld.is_drained
-    }
-
-    /// Withholds a completion; gives it back if the program knows already.
-    fn withhold(&self, wc: Wc) -> Option<Wc> {
-        let mut withheld = lock(&self.withheld);
-        if !self.is_unaware() {
-            return Some(wc);
-        }
-        withheld.wcs.push(wc);
-        None
+/// It has failed, and the shared receives that it had taken are completed: says so, unless the program is not to know yet.
+pub(crate) fn drained(held: Held<Qp>) {
+    if held.life().parting.drained() {
+        event::of_qp(held.handle(), QpEvent::LastWqeReached);
     }
 }
 
@@ -135,6 +53,6 @@ fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
         return parting.withhold(wc);
     }
     let status = if is_flushed { WcStatus::RetryExcErr } else { wc.status };
-    Qp::learn(qp);
+    learn(qp);
     Some(Wc { status, ..wc })
 }

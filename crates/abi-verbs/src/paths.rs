@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use cface::contain;
+use cface::{Out, Text, contain};
 
+use crate::answer::Answer;
 use crate::device;
 use crate::errno::Errno;
 use crate::sysfs;
@@ -292,6 +293,28 @@ formerly! {
     __realpath_chk(path: *const c_char, place: *mut c_char, _len: usize) -> *mut c_char = realpath(path, place);
     canonicalize_file_name(path: *const c_char) -> *mut c_char = realpath(path, std::ptr::null_mut());
     __readlink_chk(path: *const c_char, place: *mut c_char, size: usize, _len: usize) -> isize = readlink(path, place, size);
+}
+
+/// Where attributes of ours are read as well.
+pub(crate) fn ibv_get_sysfs_path() -> Answer<*const c_char> {
+    Ok(c"/sys".as_ptr())
+}
+
+/// The text of an attribute, without the end of its line: how many bytes, or -1.
+pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usize) -> i32 {
+    let read = || {
+        let (dir, file) = (dir.get().ok_or(Errno::INVAL)?, file.get().ok_or(Errno::INVAL)?);
+        let text = read(&dir, &file).ok_or(Errno(libc::ENOENT))?;
+        let text = text.trim_end().as_bytes();
+        let len = text.len().min(size.saturating_sub(1));
+        buf.required(Errno::INVAL)?;
+        text[..len].iter().chain([&0]).enumerate().for_each(|(at, byte)| buf.nth(at).set(*byte));
+        Ok(len as i32)
+    };
+    read().unwrap_or_else(|why: Errno| {
+        why.leave();
+        -1
+    })
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use rdma_abi::verbs::*;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use crate::answer;
-use crate::channel::Channel;
-use crate::cq::Cq;
 use crate::errno::Errno;
+use crate::objects::{Channel, Cq};
 use crate::parted::sift;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;

@@ -8,11 +8,12 @@ use rdma_abi::verbs::*;
 use verbs::{AtomicCap, DeviceAttr};
 
 use crate::address;
+use crate::ah::Ah;
 use crate::answer::Answer;
-use crate::context::Context;
 use crate::device::{self, Kind, chars, guid};
 use crate::errno::Errno;
-use crate::slab::{Handle, Held};
+use crate::objects::{Context, Pd};
+use crate::slab::{Handle, Held, Object};
 use crate::{engine, interface};
 
 /// The default partition, of which everyone is a full member.
@@ -57,7 +58,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         max_cq: count(attr.max_cq),
         max_cqe: count(attr.max_cqe),
         max_mr: count(attr.max_mr),
-        max_pd: <crate::pd::Pd as crate::slab::Object>::PLACES as c_int,
+        max_pd: <Pd as Object>::PLACES as c_int,
         max_qp_rd_atom: reads,
         max_ee_rd_atom: 0,
         max_res_rd_atom: reads.saturating_mul(count(attr.max_qp)),
@@ -72,7 +73,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         max_mcast_grp: 0,
         max_mcast_qp_attach: 0,
         max_total_mcast_qp_attach: 0,
-        max_ah: <crate::ah::Ah as crate::slab::Object>::PLACES as c_int,
+        max_ah: <Ah as Object>::PLACES as c_int,
         max_fmr: 0,
         max_map_per_fmr: 0,
         max_srq: count(attr.max_srq),

@@ -11,10 +11,9 @@ use crate::ah::Ah;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::life::Life;
-use crate::qp::Qp;
+use crate::objects::{Qp, Srq};
 use crate::slab::{Handle, Held};
-use crate::srq::Srq;
-use crate::ud::Bridge;
+use crate::ud::{Bridge, Destination, MTU};
 
 /// Requests that are posted together.
 const BATCH: usize = 16;
@@ -69,8 +68,32 @@ fn send_to(qp: Held<Qp>, life: &Life, bridge: &Bridge, next: &mut *mut ibv_send_
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
     let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey)?;
     let mut gathered = Vec::new();
-    qp.post_to(life, bridge, &request(wr, &mut gathered)?, to)?;
+    post_to(qp, life, bridge, &request(wr, &mut gathered)?, to)?;
     *next = wr.next;
+    Ok(())
+}
+
+/// Posts a datagram.
+pub(crate) fn post_to(
+    qp: Held<Qp>,
+    life: &Life,
+    bridge: &Bridge,
+    wr: &SendWr<'_>,
+    to: Destination,
+) -> Answer {
+    if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
+        return Err(Errno::INVAL);
+    }
+    let len = match wr.data {
+        Data::Sges(sges) => sges.iter().map(|sge| sge.length as usize).sum(),
+        Data::Inline(bytes) => bytes.len(),
+    };
+    if len > MTU {
+        return Err(Errno::INVAL);
+    }
+    let room = qp.init.cap.max_send_wr;
+    bridge.post(to, || life.gate.post_one(&life.qp, wr, room))?;
+    qp.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
     Ok(())
 }
 

@@ -1,133 +1,21 @@
-//! [`Qp`]: queue pairs, reliable connected and datagram ones. Their states are in `modify`, requests in `post` and `builder`.
+//! Queue pairs, reliable connected and datagram ones. Their states are in `modify`, requests in `post` and `builder`.
 
 use std::ffi::c_int;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 
 use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::{Data, QpCap, QpInit, SendOp, SendWr};
+use verbs::{QpCap, QpInit};
 
 use crate::answer::Answer;
 use crate::builder;
-use crate::context::Context;
-use crate::cq::Cq;
-use crate::engine::Engine;
 use crate::errno::Errno;
-use crate::event::{self, Acks};
 use crate::life::{Life, Lives};
-use crate::modify::Settings;
-use crate::pd::Pd;
-use crate::slab::{Handle, Held, Object, Slab};
-use crate::srq::Srq;
-use crate::ud;
-use crate::ud::{Bridge, Destination};
-
-/// A queue pair.
-pub(crate) struct Qp {
-    pub(crate) lives: Lives,
-    pub(crate) context: Handle<Context>,
-    pd: Held<Pd>,
-    send_cq: Held<Cq>,
-    recv_cq: Held<Cq>,
-    srq: Option<Held<Srq>>,
-    /// The state that the program has moved it to.
-    pub(crate) state: AtomicI32,
-    pub(crate) settings: Mutex<Settings>,
-    pub(crate) init: ibv_qp_init_attr,
-    pub(crate) events: Acks,
-    /// Whether requests may also be made by calls.
-    has_calls: bool,
-}
-
-// SAFETY: of the attributes that it was made with, only numbers and what C gets back are used. Test: `perftest_measures_each_operation`.
-unsafe impl Send for Qp {}
-// SAFETY: as above.
-unsafe impl Sync for Qp {}
-
-impl Object for Qp {
-    type C = ibv_qp_ex;
-    const PLACES: usize = 1 << 16;
-    fn slab() -> &'static Slab<Self> {
-        static SLAB: Slab<Qp> = Slab::new();
-        &SLAB
-    }
-}
-
-impl Qp {
-    #[inline]
-    pub(crate) fn life(&self) -> &Life {
-        self.lives.present()
-    }
-
-    #[inline]
-    pub(crate) fn verbs(&self) -> &verbs::Qp {
-        &self.life().qp
-    }
-
-    /// Of type UD.
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.init.qp_type.cast_unsigned() == n::IBV_QPT_UD
-    }
-
-    /// Where its requests complete, and its receives.
-    pub(crate) fn cqs(&self) -> [Held<Cq>; 2] {
-        [self.send_cq, self.recv_cq]
-    }
-
-    /// The connection is there: requests may go.
-    pub(crate) fn established(&self) {
-        let life = self.life();
-        life.gate.open(&life.qp);
-    }
-
-    /// There will be no connection: what was posted and is posted is flushed.
-    pub(crate) fn failed(&self) {
-        let life = self.life();
-        life.qp.to_error();
-        life.gate.open(&life.qp);
-    }
-
-    /// Posts a datagram.
-    pub(crate) fn post_to(&self, life: &Life, bridge: &Bridge, wr: &SendWr<'_>, to: Destination) -> Answer {
-        if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
-            return Err(Errno::INVAL);
-        }
-        let len = match wr.data {
-            Data::Sges(sges) => sges.iter().map(|sge| sge.length as usize).sum(),
-            Data::Inline(bytes) => bytes.len(),
-        };
-        if len > ud::MTU {
-            return Err(Errno::INVAL);
-        }
-        let room = self.init.cap.max_send_wr;
-        bridge.post(to, || life.gate.post_one(&life.qp, wr, room))?;
-        self.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
-        Ok(())
-    }
-
-    /// The program learns that it has failed.
-    pub(crate) fn learn(held: Held<Self>) {
-        if held.life().parting.learn(&held.recv_cq) {
-            event::of_qp(held.handle(), event::Kind::LastWqeReached);
-        }
-    }
-
-    /// It has failed, and the shared receives that it had taken are completed: says so, unless the program is not to know yet.
-    pub(crate) fn drained(held: Held<Self>) {
-        if held.life().parting.drained() {
-            event::of_qp(held.handle(), event::Kind::LastWqeReached);
-        }
-    }
-
-    /// The program's number of the state that it is in now.
-    pub(crate) fn state_now(&self) -> u32 {
-        let life = self.life();
-        let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
-        if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
-    }
-}
+use crate::objects::{Context, Cq, Engine, Pd, Qp, Srq};
+use crate::slab::{Handle, Held, Object};
+use crate::usage::Acks;
 
 /// Bytes that can be sent inline though nobody has asked for them, as cards have it: programs rely on some.
 const INLINE_LEAST: u32 = 64;

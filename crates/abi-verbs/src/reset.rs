@@ -5,8 +5,7 @@ use verbs::host::real::remark;
 
 use crate::answer::Answer;
 use crate::life::Life;
-use crate::modify::Settings;
-use crate::qp::Qp;
+use crate::objects::{Qp, Settings};
 use crate::slab::Held;
 
 /// Moves a queue pair to RESET. Its connection, requests and receives are gone without a report, and so are completions that nobody has

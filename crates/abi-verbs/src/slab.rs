@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use cface::lock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Nothing};
 use crate::errno::Errno;
 
 /// A kind of object.
@@ -205,6 +205,10 @@ impl<T: Object> Handle<T> {
     pub(crate) fn look_if_any(self) -> Result<Option<Held<T>>, Errno> {
         if self.is_null() { Ok(None) } else { self.look().map(Some) }
     }
+}
+
+impl<T: Object> Nothing for Handle<T> {
+    const NOTHING: Self = Self::NULL;
 }
 
 /// An object that was found alive.

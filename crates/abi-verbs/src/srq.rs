@@ -1,4 +1,4 @@
-//! [`Srq`]: shared receive queues.
+//! Shared receive queues.
 
 use std::ffi::c_void;
 
@@ -8,30 +8,10 @@ use rdma_abi::verbs::*;
 use verbs::SrqInit;
 
 use crate::answer::Answer;
-use crate::context::Context;
 use crate::errno::Errno;
-use crate::event::Acks;
-use crate::pd::{Pd, Users};
-use crate::slab::{Handle, Held, Object, Slab};
-
-/// A shared receive queue.
-pub(crate) struct Srq {
-    pub(crate) srq: verbs::Srq,
-    pub(crate) context: Handle<Context>,
-    pd: Held<Pd>,
-    init: SrqInit,
-    pub(crate) users: Users,
-    pub(crate) events: Acks,
-}
-
-impl Object for Srq {
-    type C = ibv_srq;
-    const PLACES: usize = 1 << 14;
-    fn slab() -> &'static Slab<Self> {
-        static SLAB: Slab<Srq> = Slab::new();
-        &SLAB
-    }
-}
+use crate::objects::{Context, Pd, Srq};
+use crate::slab::{Handle, Object};
+use crate::usage::{Acks, Users};
 
 fn create(pd: Handle<Pd>, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Answer<Handle<Srq>> {
     let pd = pd.look()?;

@@ -10,7 +10,8 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_gid;
 
 use crate::device::{self, Device, Kind};
-use crate::engine::{self, Engine};
+use crate::engine;
+use crate::objects::Engine;
 use crate::port;
 use crate::text::guid_text;
 use crate::{address, interface};

@@ -168,14 +168,6 @@ extern "C" fn reg_dm_mr(
     answer::pointer(|| dm::register(Handle::of(pd), Handle::of(dm), offset, len, access).map(Handle::cast))
 }
 
-pub(crate) extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
-    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Transfer::In(from.cast()), len))
-}
-
-pub(crate) extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
-    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Transfer::Out(to.cast()), len))
-}
-
 fn input<T: Copy>(place: *mut T) -> In<T> {
     // SAFETY: a program passes NULL or the address of what the function asks for. Test: `nonsense_is_answered` in
     // tests/programs.rs.

@@ -7,27 +7,11 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 
 use crate::answer::Answer;
-use crate::channel::{self, Channel};
-use crate::cm::id::CmId;
-use crate::context::Context;
-use crate::cq::{self, Cq};
 use crate::errno::Errno;
-use crate::modify;
-use crate::pd::Pd;
-use crate::qp::{self, Qp};
+use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, Template};
+use crate::settings::{set_timeout, show};
 use crate::slab::{Handle, Held};
-use crate::srq::{self, Srq};
-
-/// What the queue pairs of a listener's requests are made of.
-#[derive(Clone, Copy)]
-pub(crate) struct Template {
-    pd: Handle<Pd>,
-    send_cq: Handle<Cq>,
-    recv_cq: Handle<Cq>,
-    srq: Handle<Srq>,
-    cap: ibv_qp_cap,
-    sq_sig_all: i32,
-}
+use crate::{channel, cq, modify, qp, srq};
 
 impl Template {
     pub(crate) fn new(pd: Handle<Pd>, init: &ibv_qp_init_attr) -> Self {
@@ -91,7 +75,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     {
         let mut state = lock(&id.state);
         state.qp = qp;
-        modify::set_timeout(qp.look()?, state.ack_timeout);
+        set_timeout(qp.look()?, state.ack_timeout);
     }
     id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
     Ok(())
@@ -100,7 +84,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
 /// Moves a new queue pair to where the program has it: one of type UD may send.
 fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
     if !is_datagram {
-        modify::show(qp.look()?, n::IBV_QPS_INIT);
+        show(qp.look()?, n::IBV_QPS_INIT);
         return Ok(qp);
     }
     let begun = [n::IBV_QPS_INIT, n::IBV_QPS_RTR, n::IBV_QPS_RTS].into_iter().try_for_each(|state| {

@@ -3,17 +3,17 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
-use cface::{Loan, Out};
+use cface::{Loan, Out, lock};
 use rdma_abi::cma::*;
-use verbs::RNR_RETRY_FOREVER;
+use verbs::{ConnInfo, RNR_RETRY_FOREVER};
 
 use crate::answer::Answer;
-use crate::cm::channel::{EventChannel, News};
-use crate::cm::connect;
-use crate::cm::id::CmId;
+use crate::cm::id;
 use crate::cm::service::Service;
+use crate::cm::show::{show, show_path};
 use crate::errno::Errno;
-use crate::modify;
+use crate::objects::{CmId, EventChannel, News, Request};
+use crate::settings::RETRY_COUNT;
 use crate::slab::{Handle, Held, Object, Slab};
 
 /// An event that a program holds.
@@ -58,7 +58,7 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         (news.id, Loan::new(&news.private_data), news.info.and_then(|info| info.depths));
     let (id, listener) = match news.request {
         None => (owner, Handle::NULL),
-        Some(request) => (connect::requester(owner, request)?, owner),
+        Some(request) => (requester(owner, request)?, owner),
     };
     let private_data = if lent.is_empty() { std::ptr::null() } else { lent.as_ptr() };
     let private_data_len = lent.len().try_into().unwrap_or(u8::MAX);
@@ -69,7 +69,7 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         responder_resources: depths.map_or(0, |depths| depths.initiator_depth),
         initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
         flow_control: 0,
-        retry_count: modify::RETRY_COUNT,
+        retry_count: RETRY_COUNT,
         rnr_retry_count: news.info.and_then(|info| info.rnr_retry).unwrap_or(RNR_RETRY_FOREVER),
         srq: 0,
         qp_num: news.info.and_then(|info| info.qp_num).unwrap_or(0),
@@ -95,6 +95,26 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         owner.events.deliver();
     }
     Ok(event)
+}
+
+/// The identifier that a program gets with a request, on the listener's channel.
+fn requester(listener: Handle<CmId>, request: Request) -> Answer<Handle<CmId>> {
+    let held = listener.look()?;
+    let (channel, at) = {
+        let state = lock(&held.state);
+        (if state.is_sync { Handle::NULL } else { state.channel }, state.local)
+    };
+    let seen = held.seen();
+    let id = id::make(channel, seen.context, seen.ps)?;
+    let new = id.look()?;
+    let mut state = lock(&new.state);
+    let ConnInfo { local, peer, rnr_retry, .. } = request.asked.request.info;
+    state.context = request.context;
+    state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
+    (state.peer, state.rnr_retry, state.request) = (Some(peer), rnr_retry, Some(request.asked));
+    show(new, &state);
+    show_path(new, &mut state);
+    Ok(id)
 }
 
 pub(crate) fn rdma_ack_cm_event(event: Handle<CmEvent>) -> Answer {

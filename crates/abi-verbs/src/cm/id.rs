@@ -1,122 +1,21 @@
-//! [`CmId`]: identifiers of connections and of listeners.
+//! Identifiers of connections and of listeners: how they are made, and what they are asked.
 
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use cface::{Bytes, Out, lock};
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
-use rdma_abi::verbs::{ibv_ece, ibv_sa_path_rec};
+use rdma_abi::verbs::ibv_ece;
 
 use crate::answer::Answer;
-use crate::cm::channel::{self, Asked, Backlog, EventChannel, News};
-use crate::cm::connect::Attempt;
-use crate::cm::endpoint::Template;
-use crate::cm::event::{CmEvent, rdma_ack_cm_event};
-use crate::cm::reserve::{self, Reserved};
-use crate::cm::{connect, route};
-use crate::context::Context;
-use crate::engine::Engine;
+use crate::cm::channel;
 use crate::errno::Errno;
-use crate::event::Acks;
-use crate::modify;
-use crate::qp::Qp;
-use crate::slab::{Handle, Held, Object, Slab};
-
-/// An identifier of a connection, or of a listener.
-pub(crate) struct CmId {
-    pub(crate) state: Mutex<State>,
-    /// Events that the program holds.
-    pub(crate) events: Acks,
-}
-
-/// What becomes of it, under its lock, which is taken behind an engine's and before those of channels.
-pub(crate) struct State {
-    pub(crate) channel: Handle<EventChannel>,
-    /// The channel is its own: calls wait for what answers them.
-    pub(crate) is_sync: bool,
-    /// Of port space UDP.
-    pub(crate) is_datagram: bool,
-    /// Where it listens at an address of IPv6, those of IPv4 are not meant.
-    pub(crate) is_of_one_family: bool,
-    /// It may have an address that others have who say the same, while nobody listens there.
-    pub(crate) reuses_address: bool,
-    pub(crate) context: Handle<Context>,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    /// What the program has said of the time until a message is sent again, which is the device's.
-    pub(crate) ack_timeout: u8,
-    /// The peer's limit of retries for messages that find no receive, if the protocol carries it.
-    pub(crate) rnr_retry: Option<u8>,
-    /// The queue pair that was made by it.
-    pub(crate) qp: Handle<Qp>,
-    pub(crate) phase: Phase,
-    /// The program has ended the connection.
-    pub(crate) is_leaving: bool,
-    /// What of ours is connected, or will be.
-    pub(crate) end: End,
-    /// How it connects, while nobody has answered.
-    pub(crate) attempt: Option<Attempt>,
-    /// What it holds of its address, on each device.
-    pub(crate) ports: Vec<Reserved>,
-    /// What C sees of the way to the other side.
-    pub(crate) path: Option<Box<ibv_sa_path_rec>>,
-    /// Requests for the port, while the program does not listen yet.
-    pub(crate) early: Option<Vec<News>>,
-    /// Of a listener: requests that the program has not answered.
-    pub(crate) backlog: Backlog,
-    /// What it answers, if it came from a listener.
-    pub(crate) request: Option<Asked>,
-    /// Of a listener: what queue pairs of its requests are made of.
-    pub(crate) template: Option<Template>,
-}
-
-/// How far an identifier has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Idle,
-    /// It has an address.
-    Bound,
-    Listening,
-    /// The other side's address is known, and the device that leads there.
-    AddrResolved,
-    /// It may connect.
-    RouteResolved,
-    /// By this side.
-    Connecting,
-    /// By the other side, which has to confirm.
-    Accepting,
-    Connected,
-    Over,
-}
-
-/// An end of a connection.
-pub(crate) enum End {
-    None,
-    Qp(Handle<Qp>),
-    /// There is no queue pair of the program's.
-    Bare(Box<verbs::CmId>),
-}
-
-impl Object for CmId {
-    type C = rdma_cm_id;
-    const PLACES: usize = 1 << 16;
-    fn slab() -> &'static Slab<Self> {
-        static SLAB: Slab<CmId> = Slab::new();
-        &SLAB
-    }
-}
-
-impl State {
-    /// Of the device that it is on.
-    ///
-    /// # Errors
-    /// [`Errno::INVAL`] if none has been found yet.
-    pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
-        Ok(self.context.look()?.engine.clone())
-    }
-}
+use crate::objects::{Backlog, CmId, End, EventChannel, News, Phase, State};
+use crate::settings::set_timeout;
+use crate::slab::{Handle, Held, Object};
+use crate::usage::Acks;
 
 /// A new identifier; without a channel, it has its own.
 pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_int) -> Answer<Handle<CmId>> {
@@ -148,7 +47,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         ports: Vec::new(),
         path: None,
         early: None,
-        backlog: Backlog::new(connect::BACKLOG),
+        backlog: Backlog::new(),
         request: None,
         template: None,
     };
@@ -166,57 +65,6 @@ pub(crate) fn rdma_create_id(
     }
     let place = id.required(Errno::INVAL)?;
     place.set(make(channel, context, ps)?);
-    Ok(())
-}
-
-pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
-    let held = id.look()?;
-    for context in route::contexts() {
-        let mut objects = lock(&context.engine.objects);
-        objects.ids.retain(|_, known| *known != id);
-        lock(&context.engine.later).retain(|(_, known, _)| *known != id);
-    }
-    let ports = reserve::give_up(held);
-    // Nobody tells it anything any more.
-    let (channel, is_sync, ended) = {
-        let mut state = lock(&held.state);
-        let _ = connect::end(&mut state);
-        let end = std::mem::replace(&mut state.end, End::None);
-        (state.channel, state.is_sync, (state.request.take(), end))
-    };
-    drop((ended, ports));
-    drop(channel::withdraw(channel, id));
-    acknowledge(held);
-    held.events.await_all();
-    drop(held.remove()?);
-    if is_sync { channel::rdma_destroy_event_channel(channel) } else { Ok(()) }
-}
-
-/// Acknowledges the event of the last call that waited.
-pub(crate) fn acknowledge(id: Held<CmId>) {
-    let event = Handle::<CmEvent>::of(id.seen().event);
-    id.show(|seen| seen.event = std::ptr::null_mut());
-    // The program may have done so itself.
-    let _ = rdma_ack_cm_event(event);
-}
-
-/// Moves an identifier to another channel, or to one of its own, with what it has not told yet.
-pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
-    let held = id.look()?;
-    let is_sync = channel.is_null();
-    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
-    let (before, was_sync) = {
-        let mut state = lock(&held.state);
-        let before = (state.channel, state.is_sync);
-        (state.channel, state.is_sync) = (channel, is_sync);
-        channel::withdraw(before.0, id).into_iter().for_each(|news| channel::tell(channel, news));
-        before
-    };
-    held.show(|seen| seen.channel = channel.cast());
-    if was_sync {
-        acknowledge(held);
-        channel::rdma_destroy_event_channel(before)?;
-    }
     Ok(())
 }
 
@@ -256,7 +104,7 @@ pub(crate) fn rdma_set_option(
         }
         n::RDMA_OPTION_ID_ACK_TIMEOUT if bytes[0] < 32 => {
             state.ack_timeout = bytes[0];
-            state.qp.look().into_iter().for_each(|qp| modify::set_timeout(qp, bytes[0]));
+            state.qp.look().into_iter().for_each(|qp| set_timeout(qp, bytes[0]));
         }
         n::RDMA_OPTION_ID_TOS => {}
         // Too late, or no value of five bits.

@@ -10,21 +10,12 @@ use cface::lock;
 use verbs::{Listener, Port};
 
 use crate::answer::Answer;
-use crate::cm::id::{CmId, Phase};
 use crate::cm::route::{self, Route, as_known};
-use crate::engine::{Engine, Objects, side};
+use crate::cm::shared::contexts;
+use crate::engine::side;
 use crate::errno::Errno;
+use crate::objects::{CmId, Engine, Objects, Phase, Reserved};
 use crate::slab::Held;
-
-/// An address that an identifier holds on a device.
-pub(crate) struct Reserved {
-    /// The device's place in the list.
-    device: usize,
-    /// What listens there, before it is connected from.
-    listener: Option<Listener>,
-    /// Nothing on devices that hold no addresses: there the listener does.
-    port: Option<Port>,
-}
 
 impl Reserved {
     /// What connections come from.
@@ -149,7 +140,7 @@ pub(crate) fn give_up(id: Held<CmId>) -> Vec<Reserved> {
 /// Requests find the identifier no more.
 fn forget(id: Held<CmId>) {
     let own = id.handle();
-    let all = route::contexts();
+    let all = contexts();
     all.iter().for_each(|context| {
         lock(&context.engine.objects).listeners.retain(|(_, known)| *known != own);
     });

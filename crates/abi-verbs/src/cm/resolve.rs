@@ -4,10 +4,12 @@ use cface::{BadAddress, SockAddr, lock};
 use rdma_abi::numbers as n;
 
 use crate::answer::Answer;
-use crate::cm::id::{CmId, Phase, tell};
+use crate::cm::id::tell;
 use crate::cm::reserve;
-use crate::cm::route::{context, routes_here, show, show_path, way_to};
+use crate::cm::route::{context, routes_here, way_to};
+use crate::cm::show::{show, show_path};
 use crate::errno::Errno;
+use crate::objects::{CmId, Phase};
 use crate::slab::Handle;
 
 pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {

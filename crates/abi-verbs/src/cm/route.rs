@@ -1,39 +1,18 @@
-//! Which device leads where: contexts that librdmacm opens by itself, addresses of this side and of the other, and paths.
+//! Which device leads where: addresses of this side and of the other, and the devices' contexts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
-use cface::{Loan, Out, lock};
+use cface::{Out, lock};
 use host::real::remark;
-use libc::sockaddr_storage;
-use rdma_abi::numbers as n;
-use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};
 
-use crate::address;
 use crate::answer::Answer;
-use crate::cm::id::{CmId, State};
-use crate::context::{self, Context};
-use crate::device;
-use crate::engine::{Engine, side};
+use crate::cm::shared::{SHARED, Shared};
+use crate::engine::side;
 use crate::errno::Errno;
-use crate::pd::{self, Pd};
-use crate::port;
-use crate::slab::{Handle, Held};
-
-/// A context of librdmacm and its domain: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
-struct Shared {
-    process: u32,
-    device: usize,
-    context: Handle<Context>,
-    pd: Handle<Pd>,
-}
-
-static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
-
-/// Those that are open.
-pub(crate) fn contexts() -> Vec<Held<Context>> {
-    lock(&SHARED).iter().filter_map(|shared| shared.context.look().ok()).collect()
-}
+use crate::objects::{Context, Engine};
+use crate::slab::Handle;
+use crate::{context, device, pd};
 
 /// The context of the device with this place in the list.
 pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
@@ -47,17 +26,6 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
     let pd = pd::ibv_alloc_pd(context)?;
     all.push(Shared { process, device, context, pd });
     Ok(context)
-}
-
-/// The domain of all identifiers on a context for which programs name none.
-fn domain(context: Handle<Context>) -> Option<Handle<Pd>> {
-    lock(&SHARED).iter().find(|shared| shared.context == context).map(|shared| shared.pd)
-}
-
-/// The context of an engine's device.
-pub(crate) fn context_of(engine: &Engine) -> Option<Handle<Context>> {
-    let found = contexts().into_iter().find(|context| std::ptr::eq(&raw const *context.engine, engine));
-    found.map(Held::handle)
 }
 
 /// A place in the list of devices, and an address as that device knows it.
@@ -136,83 +104,6 @@ fn source(from: Option<IpAddr>, peer: IpAddr) -> Answer<IpAddr> {
     let found =
         find().map_err(|why: std::io::Error| Errno(why.raw_os_error().unwrap_or(libc::EHOSTUNREACH)))?;
     Ok(found.ip())
-}
-
-/// A socket address as C lays it out.
-pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
-    let loan = Loan::address(addr);
-    // SAFETY: a loan is at least as long, and any bytes are such an address. Test: `connections_are_made_by_addresses` in
-    // tests/programs.rs.
-    unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
-}
-
-/// Shows both addresses, and the device with its domain: programs make their own queues in that.
-pub(crate) fn show(id: Held<CmId>, state: &State) {
-    let (local, peer) = (state.local.map(storage), state.peer.map(storage));
-    let context = Context::address(state.context);
-    let pd = domain(state.context).unwrap_or(Handle::NULL);
-    let [sgid, dgid] = gids(state);
-    id.show(|seen| {
-        local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
-        peer.into_iter().for_each(|addr| seen.route.addr.dst_storage = addr);
-        (seen.route.addr.addr.sgid, seen.route.addr.addr.dgid) = (sgid, dgid);
-        if !state.context.is_null() {
-            seen.route.addr.addr.pkey = port::PKEY.to_be();
-            seen.verbs = context;
-            seen.port_num = 1;
-            if seen.pd.is_null() {
-                seen.pd = pd.cast();
-            }
-        }
-    });
-}
-
-/// The GIDs of both ends, as RoCE makes them of IP addresses (IBA annex A17.8), once the device is known.
-fn gids(state: &State) -> [ibv_gid; 2] {
-    let known = |addr: Option<SocketAddr>| addr.filter(|_| !state.context.is_null());
-    [state.local, state.peer]
-        .map(|addr| known(addr).map(|addr| address::of_ip(addr.ip())).unwrap_or_default())
-}
-
-/// Makes a path record for an identifier whose ends are known, and shows it. RNICs of iWARP have none (rdma_resolve_route(3)).
-pub(crate) fn show_path(id: Held<CmId>, state: &mut State) {
-    if device::kind() == device::Kind::Rnic {
-        return;
-    }
-    let mut path = Box::new(path_record(gids(state), state.ack_timeout));
-    let address = std::ptr::from_mut(&mut *path);
-    state.path = Some(path);
-    id.show(|seen| (seen.route.path_rec, seen.route.num_paths) = (address.cast(), 1));
-}
-
-/// What a value of a path record is said to be: exactly this one (IBA 15.2.5.16).
-const EXACTLY: u8 = 2;
-/// How long a packet lives: 4.096 us times 2 to the power of 18, a second, which RDMA-CM takes for RoCE.
-const LIFE: u8 = 18;
-
-/// The only path between two ends. A program that has said how long an acknowledgement may take gets half of it for each way.
-fn path_record([sgid, dgid]: [ibv_gid; 2], ack_timeout: u8) -> ibv_sa_path_rec {
-    ibv_sa_path_rec {
-        dgid,
-        sgid,
-        dlid: 0,
-        slid: 0,
-        raw_traffic: 0,
-        flow_label: 0,
-        hop_limit: 64,
-        traffic_class: 0,
-        reversible: 1,
-        numb_path: 1,
-        pkey: port::PKEY.to_be(),
-        sl: 0,
-        mtu_selector: EXACTLY,
-        mtu: n::IBV_MTU_4096 as u8,
-        rate_selector: EXACTLY,
-        rate: port::RATE,
-        packet_life_time_selector: EXACTLY,
-        packet_life_time: if ack_timeout == 0 { LIFE } else { ack_timeout - 1 },
-        preference: 0,
-    }
 }
 
 /// Lists that programs have not given back.

@@ -3,14 +3,7 @@
 //! The question is a request to connect and the answer its rejection, each with what is said in its private data: no connection
 //! comes of it.
 
-use rdma_abi::numbers::RDMA_UDP_QKEY;
 use rdma_abi::verbs::{ibv_ah_attr, ibv_gid, ibv_global_route};
-
-use crate::answer::Answer;
-use crate::cm::id::State;
-use crate::engine::{Engine, Objects};
-use crate::errno::Errno;
-use crate::slab::Handle;
 
 /// What both begin with.
 const MAGIC: [u8; 8] = *b"NICETYS1";
@@ -35,30 +28,8 @@ pub(crate) fn asked(private_data: &[u8]) -> Option<&[u8]> {
     private_data.strip_prefix(&MAGIC)
 }
 
-/// Answers with the queue pair of the identifier, or that of the program's own with this number.
-///
-/// # Errors
-/// [`Errno::INVAL`] if there is no such queue pair of type UD.
-pub(crate) fn answer(
-    engine: &Engine,
-    objects: &Objects,
-    state: &mut State,
-    number: u32,
-    private_data: &[u8],
-) -> Answer {
-    let named = if state.qp.is_null() { objects.qps.get(&number).copied() } else { Some(state.qp) };
-    let qp = named.unwrap_or(Handle::NULL).look()?;
-    if !qp.is_datagram() {
-        return Err(Errno::INVAL);
-    }
-    let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
-    let service = Service { gid, qp_num: qp.verbs().known_as(), qkey: RDMA_UDP_QKEY };
-    let asked = state.request.take().ok_or(Errno::INVAL)?;
-    Ok(asked.request.reject(&service.encode(private_data))?)
-}
-
 impl Service {
-    fn encode(&self, private_data: &[u8]) -> Vec<u8> {
+    pub(crate) fn encode(&self, private_data: &[u8]) -> Vec<u8> {
         let (number, key) = (self.qp_num.to_be_bytes(), self.qkey.to_be_bytes());
         [&MAGIC[..], &self.gid.raw, &number, &key, private_data].concat()
     }
@@ -83,6 +54,8 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use rdma_abi::numbers::RDMA_UDP_QKEY;
+
     use super::*;
 
     #[test]

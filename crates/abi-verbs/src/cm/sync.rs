@@ -9,11 +9,10 @@ use rdma_abi::verbs::ibv_qp_init_attr;
 
 use crate::answer::Answer;
 use crate::cm::addrinfo::addresses;
-use crate::cm::endpoint::{self, Template};
-use crate::cm::id::{self, CmId, Phase, acknowledge};
-use crate::cm::{connect, event, resolve};
+use crate::cm::destroy::{acknowledge, end, rdma_destroy_id};
+use crate::cm::{endpoint, event, id, resolve};
 use crate::errno::Errno;
-use crate::pd::Pd;
+use crate::objects::{CmId, Pd, Phase, Template};
 use crate::slab::{Handle, Held};
 
 /// Looks for the event that answers the last call, and says what to wait for if it is not there.
@@ -62,7 +61,7 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     listener.show(|seen| seen.event = std::ptr::null_mut());
     new.show(|seen| seen.event = told);
     if let Some(Err(why)) = template.map(|template| template.make(new)) {
-        id::rdma_destroy_id(new.handle())?;
+        rdma_destroy_id(new.handle())?;
         return Err(why);
     }
     place.set(new.handle());
@@ -116,9 +115,9 @@ pub(crate) fn rdma_destroy_ep(id: Handle<CmId>) -> Answer {
     let held = id.look()?;
     let seen = held.seen();
     // A connection ends with it, and nobody asks for the event of that.
-    let _ = connect::end(&mut lock(&held.state));
+    let _ = end(&mut lock(&held.state));
     let qp = if seen.qp.is_null() { Ok(()) } else { endpoint::rdma_destroy_qp(id) };
     let srq = if seen.srq.is_null() { Ok(()) } else { endpoint::rdma_destroy_srq(id) };
-    id::rdma_destroy_id(id)?;
+    rdma_destroy_id(id)?;
     qp.and(srq)
 }

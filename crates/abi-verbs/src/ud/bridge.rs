@@ -13,9 +13,8 @@ use rdma_abi::verbs::ibv_gid;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::ud::MTU;
 use crate::ud::counts::Fate;
-use crate::ud::frame::GRH;
+use crate::ud::frame::{GRH, MTU};
 
 /// Messages in each direction that are on the bridge at a time.
 const SLOTS: u32 = 64;

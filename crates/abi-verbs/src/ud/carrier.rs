@@ -14,10 +14,9 @@ use verbs::{ConnParam, Cq, Device, Pd, Qp, QpInit, Wc, WcOpcode};
 use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::ud::MTU;
 use crate::ud::bridge::{self, Bridge};
 use crate::ud::counts::{Counts, Fate};
-use crate::ud::frame::{HEADER, Header, route_header};
+use crate::ud::frame::{HEADER, Header, MTU, route_header};
 use crate::ud::socket::{Received, Sent, Socket};
 
 /// Completions that are taken at a time.

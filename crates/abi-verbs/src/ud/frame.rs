@@ -2,6 +2,9 @@
 
 use rdma_abi::verbs::ibv_gid;
 
+/// Bytes in a datagram at most: the MTU that a port says.
+pub(crate) const MTU: usize = 4096;
+
 /// What a datagram begins with, on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {

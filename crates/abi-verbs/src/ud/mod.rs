@@ -21,6 +21,4 @@ mod socket;
 
 pub(crate) use bridge::{Bridge, Destination};
 pub(crate) use carrier::Datagrams;
-
-/// Bytes in a datagram at most: the MTU that a port says.
-pub(crate) const MTU: usize = 4096;
+pub(crate) use frame::MTU;

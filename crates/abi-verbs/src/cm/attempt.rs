@@ -1,0 +1,77 @@
+//! Beginning to connect, and trying again for a while where nobody listens yet.
+
+use cface::lock;
+use verbs::CmFailure;
+use verbs::host::Span;
+
+use crate::answer::Answer;
+use crate::cm::outcome::failed;
+use crate::objects::{Attempt, CmId, End, Engine, Later, Objects, Phase, Qp, Reserved, State};
+use crate::settings::pause;
+use crate::slab::{Handle, Held};
+
+/// For how long it is tried again, and how often.
+pub(crate) const GRACE: Span = Span::from_ms(500);
+const PAUSE: Span = Span::from_ms(10);
+
+/// Sets the pause of a queue pair that librdmacm has made to the longest, as the kernel's RDMA-CM does. A program sets the pause of a queue
+/// pair that it has made itself.
+pub(crate) fn set_pause(state: &State, qp: Held<Qp>) {
+    if state.qp == qp.handle() {
+        // It fails only on a device without pauses.
+        let _ = qp.verbs().set_rnr_pause(pause(0));
+    }
+}
+
+impl Attempt {
+    /// Begins to connect a queue pair, or none, from the address that the identifier holds; the queue pair's number.
+    pub(crate) fn make(&self, engine: &Engine, state: &State, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
+        let (cm, addr, param) = (&engine.cm, self.addr, &self.param);
+        let port = state.ports.first().and_then(Reserved::port);
+        let Some(qp) = qp else {
+            let bare = match port {
+                Some(port) => cm.connect_without_qp_from(port, addr, param)?,
+                None => cm.connect_without_qp(addr, param)?,
+            };
+            let number = bare.num();
+            return Ok((End::Bare(Box::new(bare)), number));
+        };
+        set_pause(state, qp);
+        match port {
+            Some(port) => cm.connect_from(port, qp.verbs(), addr, param)?,
+            None => cm.connect(qp.verbs(), addr, param)?,
+        }
+        Ok((End::Qp(qp.handle()), qp.verbs().num()))
+    }
+}
+
+/// The device could not connect an identifier.
+pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
+    let now = engine.device.host().now();
+    let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
+    // Where somebody forwards connections (a container's proxy, a guest's network), one that nobody listens for is made and ends.
+    if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
+        engine.do_later(now + PAUSE, id.handle(), Later::Connect);
+    } else {
+        failed(id, why);
+    }
+}
+
+/// Connects an identifier again.
+pub(crate) fn again(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
+    let Ok(held) = id.look() else { return };
+    let mut state = lock(&held.state);
+    let Some(attempt) = state.attempt.as_ref().filter(|_| state.phase == Phase::Connecting) else { return };
+    let qp = match &state.end {
+        End::Qp(qp) => qp.look().ok(),
+        _ => None,
+    };
+    if let Ok((end, number)) = attempt.make(engine, &state, qp) {
+        objects.ids.retain(|_, known| *known != id);
+        objects.ids.insert(number, id);
+        state.end = end;
+    } else {
+        drop(state);
+        failed(held, &CmFailure::PeerGone);
+    }
+}

@@ -1,0 +1,198 @@
+//! What a device says of connections, and what identifiers tell their programs of it: requests, connections, refusals, ends.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::MutexGuard;
+
+use cface::lock;
+use rdma_abi::numbers as n;
+use verbs::host::{Span, Time};
+use verbs::{CmFailure, ConnInfo, ConnectRequest};
+
+use crate::cm::channel;
+use crate::cm::id::tell;
+use crate::cm::service::{self, Service};
+use crate::cm::shared::context_of;
+use crate::cm::show::show;
+use crate::device::{self, Kind};
+use crate::objects::{Asked, CmId, End, Engine, Later, News, Phase, Request, State};
+use crate::settings::show as show_state;
+use crate::slab::{Handle, Held};
+
+/// How long after the end of a connection packets of it may come: cards wait so long before they use the queue pair again, half a second to
+/// some seconds (IBA 12.9.8.4). Nothing comes late here; programs wait for the event.
+const TIME_WAIT: Span = Span::from_ms(500);
+
+/// How long a program may take to poll what came before the end of a connection, and how often it is looked whether it has.
+pub(crate) const UNPOLLED: Span = Span::from_ms(100);
+const LOOK: Span = Span::from_ms(1);
+
+/// Somebody wants to connect to a listener.
+pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
+    let local = request.info.local;
+    let is_at = |at: &SocketAddr| at.ip() == local.ip() || at.ip().is_unspecified();
+    // Held for as long as the listener is used: it does not go away meanwhile.
+    let objects = lock(&engine.objects);
+    let listener = objects.listeners.iter().find(|(at, _)| at.port() == local.port() && is_at(at));
+    // What nobody gets is dropped, which refuses it.
+    let Some((_, id)) = listener else { return };
+    let (Ok(listener), Some(context)) = (id.look(), context_of(engine)) else { return };
+    let mut state = lock(&listener.state);
+    let (private_data, service) = match (service::asked(&request.private_data), state.is_datagram) {
+        (Some(asked), true) => (asked.to_vec(), Some(Service::default())),
+        (None, false) => (request.private_data.clone(), None),
+        _ => return,
+    };
+    let Some(place) = state.backlog.place() else { return };
+    let info = Some(request.info);
+    let asked = Asked { request, _place: place };
+    let news = News {
+        private_data,
+        info,
+        service,
+        request: Some(Request { asked, context }),
+        ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
+    };
+    match &mut state.early {
+        Some(early) => early.push(news),
+        None => channel::tell(state.channel, news),
+    }
+}
+
+/// The connection is there.
+pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
+    let mut state = lock(&id.state);
+    if state.is_datagram {
+        // What listens there takes connections.
+        state.end = End::None;
+        drop(state);
+        return failed(id, &CmFailure::PeerGone);
+    }
+    // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish; iWARP has no such
+    // third step.
+    let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
+    (state.phase, state.rnr_retry) = (Phase::Connected, state.rnr_retry.or(info.rnr_retry));
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
+        qp.established();
+        if state.qp == qp.handle() {
+            show_state(qp, n::IBV_QPS_RTS);
+        }
+    }
+    if state.local.is_none_or(|local| local.port() == 0) {
+        let ip = state.local.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip());
+        let ip = if ip.is_unspecified() { info.local.ip() } else { ip };
+        state.local = Some(SocketAddr::new(ip, info.local.port()));
+        show(id, &state);
+    }
+    let kind = if is_response { n::RDMA_CM_EVENT_CONNECT_RESPONSE } else { n::RDMA_CM_EVENT_ESTABLISHED };
+    let news = News { private_data, info: Some(*info), ..News::new(id.handle(), kind, 0) };
+    channel::tell(state.channel, news);
+}
+
+/// Another program's refusal, as InfiniBand has it: the consumer's own.
+const REJECTED_BY_CONSUMER: c_int = 28;
+/// Nobody listens there, likewise: an invalid service.
+const NO_SERVICE: c_int = 8;
+
+/// The answers of a service of datagrams that is not there, and of one whose program refuses (IBA 13.8.2).
+const UNSUPPORTED: c_int = 1;
+const REFUSED: c_int = 2;
+
+/// The other side has said no, or where the service is.
+pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
+    let state = give_up(&id);
+    if let Some((service, said)) = Service::decode(&private_data).filter(|_| state.is_datagram) {
+        let news = News::new(id.handle(), n::RDMA_CM_EVENT_ESTABLISHED, 0);
+        let news = News { private_data: said.to_vec(), service: Some(service), ..news };
+        return channel::tell(state.channel, news);
+    }
+    let news = match state.is_datagram {
+        true => News {
+            service: Some(Service::default()),
+            ..News::new(id.handle(), n::RDMA_CM_EVENT_UNREACHABLE, REFUSED)
+        },
+        false => News::new(id.handle(), n::RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER),
+    };
+    channel::tell(state.channel, News { private_data, ..news });
+}
+
+/// There will be no connection.
+pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
+    let state = give_up(&id);
+    let (kind, status) = match why {
+        CmFailure::Refused(_) if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, UNSUPPORTED),
+        _ if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),
+        CmFailure::Refused(_) => (n::RDMA_CM_EVENT_REJECTED, NO_SERVICE),
+        CmFailure::TimedOut | CmFailure::Unreachable(..) => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),
+        _ => (n::RDMA_CM_EVENT_CONNECT_ERROR, -libc::ECONNRESET),
+    };
+    tell(id, &state, kind, status);
+}
+
+/// What was posted already, and is from now on, is flushed.
+fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
+    let mut state = lock(&id.state);
+    state.phase = Phase::Over;
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
+        qp.failed();
+        show_state(qp, n::IBV_QPS_ERR);
+    }
+    state
+}
+
+/// The connection has ended. If the peer ended it, the event waits until the program has polled all successful completions, sends as
+/// well as receives, or until `until`: a card reports the end a while after its last completion, and programs destroy the queue pair on
+/// this event, and lose what they have not polled.
+pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
+    let state = lock(&id.state);
+    let qp = match &state.end {
+        End::Qp(qp) if state.phase == Phase::Connected && !state.is_leaving => qp.look().ok(),
+        _ => None,
+    };
+    drop(state);
+    let now = engine.device.host().now();
+    if now < until && qp.is_some_and(|qp| qp.verbs().has_completed()) {
+        engine.do_later(now + LOOK, id.handle(), Later::End(until));
+    } else {
+        disconnected(engine, id);
+    }
+}
+
+/// The connection is over.
+fn disconnected(engine: &Engine, id: Held<CmId>) {
+    let mut state = lock(&id.state);
+    if state.phase == Phase::Over {
+        return;
+    }
+    state.phase = Phase::Over;
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
+        show_state(qp, n::IBV_QPS_ERR);
+    }
+    tell(id, &state, n::RDMA_CM_EVENT_DISCONNECTED, 0);
+    // RNICs of iWARP know no such state.
+    if device::kind() == Kind::Hca {
+        engine.do_later(engine.device.host().now() + TIME_WAIT, id.handle(), Later::TimeWait);
+    }
+}
+
+/// What a connection has left behind is gone: its queue pair may be used again.
+pub(crate) fn time_wait_is_over(id: Held<CmId>) {
+    tell(id, &lock(&id.state), n::RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+}
+
+/// The program ends the queue pair of a connection: the device tells nothing of it any more.
+pub(crate) fn abandoned(engine: &Engine, id: Handle<CmId>) {
+    let Ok(id) = id.look() else { return };
+    let phase = lock(&id.state).phase;
+    match phase {
+        Phase::Connected => disconnected(engine, id),
+        Phase::Connecting | Phase::Accepting => failed(id, &CmFailure::PeerGone),
+        _ => {}
+    }
+}

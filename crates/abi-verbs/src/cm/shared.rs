@@ -1,0 +1,34 @@
+//! The contexts that librdmacm has opened by itself, one for each device, with a domain for each.
+
+use std::sync::Mutex;
+
+use cface::lock;
+
+use crate::objects::{Context, Engine, Pd};
+use crate::slab::{Handle, Held};
+
+/// A context of librdmacm and its domain: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
+pub(crate) struct Shared {
+    pub(crate) process: u32,
+    pub(crate) device: usize,
+    pub(crate) context: Handle<Context>,
+    pub(crate) pd: Handle<Pd>,
+}
+
+pub(crate) static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+/// Those that are open.
+pub(crate) fn contexts() -> Vec<Held<Context>> {
+    lock(&SHARED).iter().filter_map(|shared| shared.context.look().ok()).collect()
+}
+
+/// The domain of all identifiers on a context for which programs name none.
+pub(crate) fn domain(context: Handle<Context>) -> Option<Handle<Pd>> {
+    lock(&SHARED).iter().find(|shared| shared.context == context).map(|shared| shared.pd)
+}
+
+/// The context of an engine's device.
+pub(crate) fn context_of(engine: &Engine) -> Option<Handle<Context>> {
+    let found = contexts().into_iter().find(|context| std::ptr::eq(&raw const *context.engine, engine));
+    found.map(Held::handle)
+}

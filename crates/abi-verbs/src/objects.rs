@@ -1,0 +1,482 @@
+//! The objects that programs hold, each with its state. A context knows its device's objects by number, and each of them its context,
+//! so they are in one file. What calls do with them is in the files above; objects that no other refers to are there, too.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use rdma_abi::cma::{rdma_cm_id, rdma_event_channel};
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::host::{Bell, Time};
+use verbs::pairing::Pairing;
+use verbs::{Cm, ConnInfo, ConnParam, ConnectRequest, Listener, Port, SrqInit, Wc};
+
+use crate::answer::Answer;
+use crate::cm::service::Service;
+use crate::device::Device;
+use crate::life::{Life, Lives};
+use crate::mailbox::Mailbox;
+use crate::parting::Late;
+use crate::slab::{Handle, Held, Object, Slab};
+use crate::ud::Datagrams;
+use crate::usage::{Acks, Users};
+
+/// An opened device.
+pub(crate) struct Context {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) device: Handle<Device>,
+    /// Asynchronous events.
+    pub(crate) events: Mailbox<Event>,
+}
+
+impl Object for Context {
+    type C = verbs_context;
+    const HANDLE_AT: usize = std::mem::offset_of!(verbs_context, context);
+    const PLACES: usize = 4096;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Context> = Slab::new();
+        &SLAB
+    }
+}
+
+impl Context {
+    /// What objects have in their first field.
+    pub(crate) fn address(handle: Handle<Self>) -> *mut ibv_context {
+        handle.cast()
+    }
+}
+
+/// What has happened to a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum QpEvent {
+    QpAccessError,
+    QpFatal,
+    LastWqeReached,
+}
+
+/// Something that a program has not been told yet.
+pub(crate) enum Event {
+    Cq(Handle<Cq>),
+    Qp(Handle<Qp>, QpEvent),
+    Srq(Handle<Srq>),
+}
+
+/// An opened device.
+pub(crate) struct Engine {
+    pub(crate) device: verbs::Device,
+    pub(crate) cm: Cm,
+    pub(crate) pairing: Pairing,
+    /// It reaches this host alone.
+    pub(crate) is_local: bool,
+    /// The table of its port.
+    pub(crate) gids: Vec<ibv_gid>,
+    /// Objects by number, for the reports of events. Locked while an object is in use.
+    pub(crate) objects: Mutex<Objects>,
+    /// Opened for the first queue pair of type UD.
+    pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
+    /// What identifiers do after a while, and when.
+    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
+    /// There is or was a shared receive queue with a limit that only who looks finds.
+    pub(crate) has_limits: AtomicBool,
+    /// How often something was added that the thread is to do at some time, and what has it see that.
+    pub(crate) plans: AtomicU32,
+    pub(crate) planned: Bell,
+}
+
+/// Objects by number.
+#[derive(Default)]
+pub(crate) struct Objects {
+    /// By the numbers that programs know, which completions carry.
+    pub(crate) qps: HashMap<u32, Handle<Qp>>,
+    /// By the device's numbers, which events carry.
+    pub(crate) lives: HashMap<u32, Handle<Qp>>,
+    pub(crate) cqs: HashMap<u32, Handle<Cq>>,
+    pub(crate) srqs: HashMap<u32, Handle<Srq>>,
+    /// Identifiers of librdmacm by the numbers of their queue pairs.
+    pub(crate) ids: HashMap<u32, Handle<CmId>>,
+    /// Those that listen, and where.
+    pub(crate) listeners: Vec<(SocketAddr, Handle<CmId>)>,
+}
+
+impl Objects {
+    /// The queue pair whose number an event carries.
+    pub(crate) fn of_event(&self, number: u32) -> Option<Held<Qp>> {
+        self.lives.get(&number)?.look().ok()
+    }
+}
+
+/// A protection domain.
+pub(crate) struct Pd {
+    pub(crate) pd: verbs::Pd,
+    pub(crate) context: Handle<Context>,
+    pub(crate) users: Users,
+}
+
+impl Object for Pd {
+    type C = ibv_pd;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Pd> = Slab::new();
+        &SLAB
+    }
+}
+
+impl Held<Pd> {
+    /// The context that it belongs to.
+    pub(crate) fn context(self) -> Handle<Context> {
+        self.context
+    }
+}
+
+/// A completion channel.
+pub(crate) struct Channel {
+    pub(crate) channel: verbs::CompChannel,
+    pub(crate) fd: OwnedFd,
+    /// Its queues, by the device's numbers.
+    pub(crate) cqs: Mutex<HashMap<u32, Handle<Cq>>>,
+    pub(crate) users: Users,
+}
+
+impl Object for Channel {
+    type C = ibv_comp_channel;
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Channel> = Slab::new();
+        &SLAB
+    }
+}
+
+/// A completion queue.
+pub(crate) struct Cq {
+    pub(crate) cq: verbs::Cq,
+    pub(crate) context: Handle<Context>,
+    pub(crate) channel: Option<Held<Channel>>,
+    pub(crate) users: Users,
+    /// Notifications, and what the program has acknowledged of them.
+    pub(crate) notified: Acks,
+    /// Asynchronous events, likewise.
+    pub(crate) events: Acks,
+    pub(crate) late: Late,
+    /// Of queue pairs of type UD that complete here, too: who polls moves them.
+    pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
+    /// The completion that the calls for one at a time look at, and whom it is from.
+    pub(crate) current: Mutex<(Wc, Option<u32>)>,
+}
+
+impl Object for Cq {
+    // Every queue can be polled one by one.
+    type C = ibv_cq_ex;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Cq> = Slab::new();
+        &SLAB
+    }
+}
+
+/// A shared receive queue.
+pub(crate) struct Srq {
+    pub(crate) srq: verbs::Srq,
+    pub(crate) context: Handle<Context>,
+    pub(crate) pd: Held<Pd>,
+    pub(crate) init: SrqInit,
+    pub(crate) users: Users,
+    pub(crate) events: Acks,
+}
+
+impl Object for Srq {
+    type C = ibv_srq;
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Srq> = Slab::new();
+        &SLAB
+    }
+}
+
+/// What a program has set, and asks for again.
+pub(crate) struct Settings(pub(crate) ibv_qp_attr);
+
+impl Default for Settings {
+    fn default() -> Self {
+        // SAFETY: numbers alone. Test: `perftest_measures_each_operation` in tests/programs.rs.
+        Self(unsafe { std::mem::zeroed() })
+    }
+}
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pub(crate) lives: Lives,
+    pub(crate) context: Handle<Context>,
+    pub(crate) pd: Held<Pd>,
+    pub(crate) send_cq: Held<Cq>,
+    pub(crate) recv_cq: Held<Cq>,
+    pub(crate) srq: Option<Held<Srq>>,
+    /// The state that the program has moved it to.
+    pub(crate) state: AtomicI32,
+    pub(crate) settings: Mutex<Settings>,
+    pub(crate) init: ibv_qp_init_attr,
+    pub(crate) events: Acks,
+    /// Whether requests may also be made by calls.
+    pub(crate) has_calls: bool,
+}
+
+// SAFETY: of the attributes that it was made with, only numbers and what C gets back are used. Test: `perftest_measures_each_operation`.
+unsafe impl Send for Qp {}
+// SAFETY: as above.
+unsafe impl Sync for Qp {}
+
+impl Object for Qp {
+    type C = ibv_qp_ex;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Qp> = Slab::new();
+        &SLAB
+    }
+}
+
+impl Qp {
+    #[inline]
+    pub(crate) fn life(&self) -> &Life {
+        self.lives.present()
+    }
+
+    #[inline]
+    pub(crate) fn verbs(&self) -> &verbs::Qp {
+        &self.life().qp
+    }
+
+    /// Of type UD.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.init.qp_type.cast_unsigned() == n::IBV_QPT_UD
+    }
+
+    /// Where its requests complete, and its receives.
+    pub(crate) fn cqs(&self) -> [Held<Cq>; 2] {
+        [self.send_cq, self.recv_cq]
+    }
+
+    /// The connection is there: requests may go.
+    pub(crate) fn established(&self) {
+        let life = self.life();
+        life.gate.open(&life.qp);
+    }
+
+    /// There will be no connection: what was posted and is posted is flushed.
+    pub(crate) fn failed(&self) {
+        let life = self.life();
+        life.qp.to_error();
+        life.gate.open(&life.qp);
+    }
+
+    /// The program's number of the state that it is in now.
+    pub(crate) fn state_now(&self) -> u32 {
+        let life = self.life();
+        let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
+        if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
+    }
+}
+
+/// An identifier of a connection, or of a listener.
+pub(crate) struct CmId {
+    pub(crate) state: Mutex<State>,
+    /// Events that the program holds.
+    pub(crate) events: Acks,
+}
+
+/// What becomes of it, under its lock, which is taken behind an engine's and before those of channels.
+pub(crate) struct State {
+    pub(crate) channel: Handle<EventChannel>,
+    /// The channel is its own: calls wait for what answers them.
+    pub(crate) is_sync: bool,
+    /// Of port space UDP.
+    pub(crate) is_datagram: bool,
+    /// Where it listens at an address of IPv6, those of IPv4 are not meant.
+    pub(crate) is_of_one_family: bool,
+    /// It may have an address that others have who say the same, while nobody listens there.
+    pub(crate) reuses_address: bool,
+    pub(crate) context: Handle<Context>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// What the program has said of the time until a message is sent again, which is the device's.
+    pub(crate) ack_timeout: u8,
+    /// The peer's limit of retries for messages that find no receive, if the protocol carries it.
+    pub(crate) rnr_retry: Option<u8>,
+    /// The queue pair that was made by it.
+    pub(crate) qp: Handle<Qp>,
+    pub(crate) phase: Phase,
+    /// The program has ended the connection.
+    pub(crate) is_leaving: bool,
+    /// What of ours is connected, or will be.
+    pub(crate) end: End,
+    /// How it connects, while nobody has answered.
+    pub(crate) attempt: Option<Attempt>,
+    /// What it holds of its address, on each device.
+    pub(crate) ports: Vec<Reserved>,
+    /// What C sees of the way to the other side.
+    pub(crate) path: Option<Box<ibv_sa_path_rec>>,
+    /// Requests for the port, while the program does not listen yet.
+    pub(crate) early: Option<Vec<News>>,
+    /// Of a listener: requests that the program has not answered.
+    pub(crate) backlog: Backlog,
+    /// What it answers, if it came from a listener.
+    pub(crate) request: Option<Asked>,
+    /// Of a listener: what queue pairs of its requests are made of.
+    pub(crate) template: Option<Template>,
+}
+
+/// How far an identifier has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    /// It has an address.
+    Bound,
+    Listening,
+    /// The other side's address is known, and the device that leads there.
+    AddrResolved,
+    /// It may connect.
+    RouteResolved,
+    /// By this side.
+    Connecting,
+    /// By the other side, which has to confirm.
+    Accepting,
+    Connected,
+    Over,
+}
+
+/// An end of a connection.
+pub(crate) enum End {
+    None,
+    Qp(Handle<Qp>),
+    /// There is no queue pair of the program's.
+    Bare(Box<verbs::CmId>),
+}
+
+impl Object for CmId {
+    type C = rdma_cm_id;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<CmId> = Slab::new();
+        &SLAB
+    }
+}
+
+impl State {
+    /// Of the device that it is on.
+    ///
+    /// # Errors
+    /// [`crate::errno::Errno::INVAL`] if none has been found yet.
+    pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
+        Ok(self.context.look()?.engine.clone())
+    }
+}
+
+/// An event channel.
+pub(crate) struct EventChannel {
+    pub(crate) news: Mailbox<News>,
+}
+
+/// Something that a program has not been told yet.
+pub(crate) struct News {
+    /// Whom it is of: a listener, if it is a request.
+    pub(crate) id: Handle<CmId>,
+    pub(crate) kind: u32,
+    pub(crate) status: c_int,
+    pub(crate) private_data: Vec<u8>,
+    /// The peer's address and parameters.
+    pub(crate) info: Option<ConnInfo>,
+    /// Of a service of datagrams, what is known of it.
+    pub(crate) service: Option<Service>,
+    /// The program gets an identifier for it with the event; if it never does, it is refused.
+    pub(crate) request: Option<Request>,
+}
+
+/// A wish to connect, and the context of the device by which it came.
+pub(crate) struct Request {
+    pub(crate) asked: Asked,
+    pub(crate) context: Handle<Context>,
+}
+
+/// A wish to connect that has not been answered, with its place in the listener's [`Backlog`].
+pub(crate) struct Asked {
+    pub(crate) request: ConnectRequest,
+    pub(crate) _place: Arc<()>,
+}
+
+/// Requests that wait for an answer, if the program does not say.
+pub(crate) const BACKLOG: usize = 1024;
+
+/// How many wishes to connect may wait for the program's answer, and those that do.
+pub(crate) struct Backlog {
+    pub(crate) most: usize,
+    pub(crate) places: Arc<()>,
+}
+
+impl Backlog {
+    pub(crate) fn new() -> Self {
+        Self { most: BACKLOG, places: Arc::default() }
+    }
+
+    /// A place for one more, until it is dropped; nothing if there is none.
+    pub(crate) fn place(&self) -> Option<Arc<()>> {
+        let waiting = Arc::strong_count(&self.places) - 1;
+        (waiting < self.most).then(|| self.places.clone())
+    }
+}
+
+impl News {
+    /// News of this kind, without more.
+    pub(crate) fn new(id: Handle<CmId>, kind: u32, status: c_int) -> Self {
+        Self { id, kind, status, private_data: Vec::new(), info: None, service: None, request: None }
+    }
+}
+
+impl Object for EventChannel {
+    type C = rdma_event_channel;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<EventChannel> = Slab::new();
+        &SLAB
+    }
+}
+
+/// What the queue pairs of a listener's requests are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Template {
+    pub(crate) pd: Handle<Pd>,
+    pub(crate) send_cq: Handle<Cq>,
+    pub(crate) recv_cq: Handle<Cq>,
+    pub(crate) srq: Handle<Srq>,
+    pub(crate) cap: ibv_qp_cap,
+    pub(crate) sq_sig_all: i32,
+}
+
+/// An address that an identifier holds on a device.
+pub(crate) struct Reserved {
+    /// The device's place in the list.
+    pub(crate) device: usize,
+    /// What listens there, before it is connected from.
+    pub(crate) listener: Option<Listener>,
+    /// Nothing on devices that hold no addresses: there the listener does.
+    pub(crate) port: Option<Port>,
+}
+
+/// How an identifier connects, which it does again while nobody listens there yet: programs agree by other ways that one
+/// listens and the other connects, and finding the way to a card takes longer than beginning to listen; ours takes no time.
+pub(crate) struct Attempt {
+    pub(crate) addr: SocketAddr,
+    pub(crate) param: ConnParam,
+    pub(crate) until: Time,
+}
+
+/// What an identifier does after a while.
+pub(crate) enum Later {
+    /// It tries to connect again.
+    Connect,
+    /// It tells of the end of its connection, at this time if the program has not polled before what came.
+    End(Time),
+    /// It reports that its queue pair may be used again.
+    TimeWait,
+}

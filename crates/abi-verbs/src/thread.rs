@@ -1,0 +1,188 @@
+//! The thread of an engine, which begins when a device is opened and takes its events.
+//!
+//! The thread is for what has to go on while a program does nothing: accepting a paired queue pair, posting what waited for its
+//! connection, reporting asynchronous events and those of librdmacm by descriptors. Messages pass without it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cface::lock;
+use verbs::host::real::remark;
+use verbs::host::{Bell, Span};
+use verbs::pairing::{Accept, Offered, Pairing};
+use verbs::{AsyncEvent, CmEvent};
+
+use crate::answer::Answer;
+use crate::cm::{attempt, outcome};
+use crate::engine::{ENGINES, gids, own_ip};
+use crate::objects::{CmId, Engine, Later, Objects, Qp, QpEvent};
+use crate::slab::Held;
+use crate::{event, parted};
+
+/// The engine of the device with this name, which begins with the first who asks.
+///
+/// # Errors
+/// As [`fabric::open`], which is told on standard error, too.
+pub(crate) fn of(name: &str) -> Answer<Arc<Engine>> {
+    let own = std::process::id();
+    let mut engines = lock(&ENGINES);
+    if let Some((.., engine)) = engines.iter().find(|(pid, known, _)| *pid == own && known == name) {
+        return Ok(engine.clone());
+    }
+    let engine = open(name).inspect_err(|why| remark(format_args!("cannot open {name}: {why}")))?;
+    engines.push((own, name.to_owned(), engine.clone()));
+    Ok(engine)
+}
+
+fn open(name: &str) -> verbs::Result<Arc<Engine>> {
+    let device = fabric::open(name, &host::real::host())?;
+    let cm = device.create_cm()?;
+    let pairing = Pairing::new(&cm, own_ip(name), std::process::id())?;
+    let gids = gids(name, &pairing);
+    let is_local = fabric::is_local(name);
+    let engine = Arc::new(Engine {
+        device,
+        cm,
+        pairing,
+        is_local,
+        gids,
+        objects: Mutex::default(),
+        datagrams: Mutex::default(),
+        later: Mutex::default(),
+        has_limits: AtomicBool::new(false),
+        plans: AtomicU32::new(0),
+        planned: Bell::new(),
+    });
+    let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
+    thread.spawn(move || serve(&run)).map_err(|why| verbs::Error::system("cannot start a thread", why))?;
+    Ok(engine)
+}
+
+/// How often the thread looks whether a peer has taken receives of a shared queue below its limit.
+const LIMIT_LOOK: Span = Span::from_ms(10);
+
+/// What the thread does, until its process ends.
+fn serve(engine: &Engine) {
+    // What it does for a connection may copy to and from the program's memory; its signal mask is that of a thread of the program.
+    let _ = uaccess::unblock();
+    let sources = ((&engine.cm, &engine.device), &engine.planned);
+    loop {
+        let plans = engine.plans.load(Ordering::Acquire);
+        let look = || match (engine.cm.poll_event(), engine.device.poll_async_event()) {
+            (None, None) if plans == engine.plans.load(Ordering::Acquire) => None,
+            news => Some(news),
+        };
+        let later = lock(&engine.later).iter().map(|(at, ..)| *at).min();
+        let has_limits = engine.has_limits.load(Ordering::Acquire);
+        let limits = has_limits.then(|| engine.device.host().now() + LIMIT_LOOK);
+        let deadline = [later, limits].into_iter().flatten().min();
+        match engine.device.host().wait("events", &sources, deadline, look) {
+            Some((connection, other)) => {
+                connection.into_iter().for_each(|event| on_connection(engine, event));
+                other.into_iter().for_each(|event| on_event(engine, &event));
+            }
+            None if deadline.is_some() => go_on(engine),
+            None => return,
+        }
+    }
+}
+
+/// Has those identifiers do whose time has come what they do later.
+fn go_on(engine: &Engine) {
+    let now = engine.device.host().now();
+    // An identifier that is destroyed takes what it has planned out of the list under this lock.
+    let mut objects = lock(&engine.objects);
+    let due: Vec<_> = lock(&engine.later).extract_if(.., |(at, ..)| *at <= now).collect();
+    for (_, id, later) in due {
+        let Ok(held) = id.look() else { continue };
+        match later {
+            Later::Connect => attempt::again(engine, &mut objects, id),
+            Later::End(until) => outcome::ended(engine, held, until),
+            Later::TimeWait => outcome::time_wait_is_over(held),
+        }
+    }
+}
+
+fn on_connection(engine: &Engine, event: CmEvent) {
+    match event {
+        CmEvent::ConnectRequest(request) => {
+            // A queue pair that is being reset accepts before that, or not at all.
+            let objects = lock(&engine.objects);
+            match engine.pairing.offer(request) {
+                Offered::Wanted(accept) => accept_pair(engine, &objects, accept),
+                Offered::Kept => {}
+                Offered::Other(request) => {
+                    drop(objects);
+                    outcome::requested(engine, request);
+                }
+            }
+        }
+        CmEvent::Established { qp_num, private_data, info } => {
+            let Some(qp_num) = engine.pairing.established(qp_num) else { return };
+            with(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
+        }
+        CmEvent::Rejected { qp_num, private_data } => {
+            let qp_num = engine.pairing.whose(qp_num);
+            with(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
+        }
+        CmEvent::ConnectFailed { qp_num, why } => {
+            let qp_num = engine.pairing.whose(qp_num);
+            with(engine, qp_num, Qp::failed, |id| attempt::not_connected(engine, id, &why));
+        }
+        // A pair is not told.
+        CmEvent::Disconnected { qp_num } => {
+            let until = engine.device.host().now() + outcome::UNPOLLED;
+            with(engine, qp_num, |_| {}, |id| outcome::ended(engine, id, until));
+        }
+    }
+}
+
+/// Accepts with one of a pair: the program's, or the other end of one.
+fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
+    let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
+    if let Some(qp) = qp {
+        if engine.pairing.accept(qp.verbs(), accept).is_err() {
+            qp.failed();
+        }
+    } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num)) {
+        // Its program's queue pair hears that there is no connection.
+        let _ = engine.pairing.accept(bridge.end(), accept);
+    }
+}
+
+/// Tells the identifier that a queue pair is connected by, or the queue pair, if it is one of a pair. Both stay meanwhile.
+fn with(engine: &Engine, qp_num: u32, tell_pair: impl FnOnce(&Qp), tell_id: impl FnOnce(Held<CmId>)) {
+    let objects = lock(&engine.objects);
+    if let Some(id) = objects.ids.get(&qp_num) {
+        if let Ok(id) = id.look() {
+            tell_id(id);
+        }
+    } else if let Some(qp) = objects.of_event(qp_num) {
+        tell_pair(&qp);
+    } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.of_event(qp_num)) {
+        bridge.wake();
+    }
+}
+
+fn on_event(engine: &Engine, event: &AsyncEvent) {
+    let objects = lock(&engine.objects);
+    match event {
+        AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
+        AsyncEvent::QpAccessError { qp_num } => {
+            let qp = objects.of_event(*qp_num);
+            qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), QpEvent::QpAccessError));
+        }
+        AsyncEvent::QpFatal { qp_num, .. } => {
+            let qp = objects.of_event(*qp_num);
+            qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), QpEvent::QpFatal));
+        }
+        AsyncEvent::SrqLimitReached { srq } => {
+            objects.srqs.get(srq).into_iter().for_each(|srq| event::of_srq(*srq));
+        }
+        AsyncEvent::LastWqeReached { qp_num } => {
+            objects.of_event(*qp_num).into_iter().for_each(parted::drained);
+        }
+        // Of no concern to a program that knows of one device.
+        _ => {}
+    }
+}
