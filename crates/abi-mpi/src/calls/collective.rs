@@ -6,9 +6,9 @@ use cface::{In, Out};
 use datatypes::{Datatype, Operator};
 use mpi::{Buffer, Collective, PlainCall};
 
-use super::datatype::numbers;
-use super::request::new_request;
+use super::p2p::request::new_request;
 use super::topology::degrees;
+use super::types::datatype::numbers;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{Names, RECEIVE, SEND, buffer, datatype_of, displaced, named_buffer, piece, pieces};

@@ -4,7 +4,7 @@ use cface::{Out, Text};
 
 use super::group::new_group;
 use super::info::{hints, new_info};
-use super::request::new_request;
+use super::p2p::request::new_request;
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
 use crate::memory::put_text;

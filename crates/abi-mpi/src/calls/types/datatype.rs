@@ -3,8 +3,8 @@
 use cface::{In, Out, Text, lock};
 use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
 
-use super::group::integers;
 use crate::answer::{Answer, Fault};
+use crate::calls::group::integers;
 use crate::constants as c;
 use crate::kinds::TypeObject;
 use crate::memory::put_text;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use cface::{Out, Text, lock};
 use mpi::{FileMode, Representation, Whence};
 
-use super::group::new_group;
-use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault, Whose};
 use crate::callback::ConversionFunctions;
+use crate::calls::group::new_group;
+use crate::calls::info::{hints, new_info};
 use crate::constants as c;
 use crate::handler::errhandler_of_file;
 use crate::memory::put_text;

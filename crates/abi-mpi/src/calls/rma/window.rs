@@ -3,9 +3,9 @@
 use cface::{Out, Text};
 use mpi::Window;
 
-use super::group::new_group;
-use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault, Whose};
+use crate::calls::group::new_group;
+use crate::calls::info::{hints, new_info};
 use crate::constants as c;
 use crate::memory::put_text;
 use crate::objects::{get, insert_win, remove_win};

@@ -3,9 +3,9 @@
 use cface::{In, Out};
 use mpi::{Buffer, With};
 
-use super::group::integers;
 use super::request::{new_request, pready_range};
 use crate::answer::{Answer, Fault};
+use crate::calls::group::integers;
 use crate::constants as c;
 use crate::memory::buffer;
 use crate::objects::get;

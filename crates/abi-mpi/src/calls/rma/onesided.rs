@@ -4,8 +4,8 @@ use cface::Out;
 use datatypes::{Datatype, Op, Operator};
 use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
 
-use super::request::new_request;
 use crate::answer::{Answer, Fault};
+use crate::calls::p2p::request::new_request;
 use crate::constants as c;
 use crate::kinds::WinObject;
 use crate::memory::{Names, bytes_at, datatype_of, named_buffer, piece};

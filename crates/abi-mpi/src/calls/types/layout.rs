@@ -3,8 +3,8 @@
 use cface::{In, Out};
 use datatypes::{Contents, Datatype, Envelope};
 
-use super::status::{change, given};
 use crate::answer::{Answer, Fault};
+use crate::calls::p2p::status::{change, given};
 use crate::constants as c;
 use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};

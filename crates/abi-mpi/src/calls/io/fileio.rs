@@ -4,8 +4,8 @@
 use cface::Out;
 use mpi::Position;
 
-use super::request::{answer_status, new_request};
 use crate::answer::{Answer, Whose};
+use crate::calls::p2p::request::{answer_status, new_request};
 use crate::memory::buffer;
 use crate::objects::get;
 use crate::types::{self, Address, File, Number, Status};

@@ -1,0 +1,18 @@
+//! Datatypes and operators.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `datatype` | datatypes: made, named, freed |
+//! | `layout` | what datatypes are asked |
+//! | `pack` | packing |
+//! | `op` | operators |
+
+pub(super) mod datatype;
+pub(super) mod layout;
+pub(super) mod op;
+pub(super) mod pack;
+
+pub(crate) use datatype::*;
+pub(crate) use layout::*;
+pub(crate) use op::*;
+pub(crate) use pack::*;
