@@ -14,9 +14,9 @@ use verbs::pairing::{PORTS, Pairing};
 
 use crate::address::{self, Target};
 use crate::answer::Answer;
-use crate::device::{self, Kind};
+use crate::discovery::device::{self, Kind};
+use crate::discovery::interface;
 use crate::errno::Errno;
-use crate::interface;
 use crate::objects::{CmId, Engine, Later};
 use crate::slab::Handle;
 use crate::ud::Datagrams;

@@ -8,15 +8,15 @@ use cface::{In, Out, SockAddr, Text};
 use rdma_abi::cma::*;
 use rdma_abi::verbs::*;
 
-use crate::ah::Ah;
 use crate::answer;
 use crate::calls;
 use crate::cm::event::CmEvent;
 use crate::cm::sync;
-use crate::device::Device;
+use crate::discovery::device::Device;
 use crate::errno::Errno;
-use crate::mr::Mr;
 use crate::objects::{Channel, CmId, Context, Cq, EventChannel, Pd, Qp, Srq};
+use crate::resources::ah::Ah;
+use crate::resources::mr::Mr;
 use crate::slab::Handle;
 
 /// An address that is looked at by the call itself.

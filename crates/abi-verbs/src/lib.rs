@@ -17,56 +17,28 @@
 //! | `objects`, `usage` | the objects that programs hold; what keeps them from being destroyed |
 //! | `engine`, `thread` | an opened device; the thread that takes its events |
 //! | `address` | who can be reached: GIDs and LIDs |
-//! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
-//! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
-//! | `qp`, `life`, `attach` | queue pairs; the device's queue pair behind each, and how events reach it |
-//! | `modify`, `states`, `settings`, `reset` | states, what is set with them, and the way back to RESET |
-//! | `gate`, `parting`, `parted` | requests posted before the connection is up; reports when the other end has gone |
+//! | `discovery` | the list of devices, what they can do, and the files that programs look for |
+//! | `resources` | contexts, domains, regions, queues, address handles, events |
+//! | `qp` | queue pairs |
+//! | `requests` | the data path |
 //! | `ud` | datagrams |
-//! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
-//! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
+//! | `mailbox` | what a program has not been told yet |
 //! | `text` | names and rates |
-//! | `sysfs` | the files of a device, as the kernel has them |
-//! | `paths`, `folders`, `interface` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
 //! | `cm` | librdmacm |
 
 mod address;
-mod ah;
 mod answer;
-mod attach;
-mod builder;
-mod channel;
 mod cm;
-mod context;
-mod cq;
-mod device;
-mod dm;
+mod discovery;
 mod engine;
 mod errno;
-mod event;
 mod exports;
-mod folders;
-mod gate;
-mod interface;
-mod life;
 mod mailbox;
-mod modify;
-mod mr;
 mod objects;
-mod parted;
-mod parting;
-mod paths;
-mod pd;
-mod poll;
-mod port;
-mod post;
 mod qp;
-mod reset;
-mod settings;
+mod requests;
+mod resources;
 mod slab;
-mod srq;
-mod states;
-mod sysfs;
 mod tables;
 mod text;
 mod thread;
@@ -75,8 +47,6 @@ mod usage;
 
 /// The bodies of the exported functions, by their names.
 mod calls {
-    pub(crate) use crate::ah::*;
-    pub(crate) use crate::channel::*;
     pub(crate) use crate::cm::addrinfo::*;
     pub(crate) use crate::cm::channel::*;
     pub(crate) use crate::cm::connect::*;
@@ -87,16 +57,18 @@ mod calls {
     pub(crate) use crate::cm::resolve::*;
     pub(crate) use crate::cm::route::*;
     pub(crate) use crate::cm::sync::*;
-    pub(crate) use crate::context::*;
-    pub(crate) use crate::cq::*;
-    pub(crate) use crate::device::*;
-    pub(crate) use crate::event::*;
-    pub(crate) use crate::modify::*;
-    pub(crate) use crate::mr::*;
-    pub(crate) use crate::paths::{ibv_get_sysfs_path, ibv_read_sysfs_file};
-    pub(crate) use crate::pd::*;
-    pub(crate) use crate::port::*;
-    pub(crate) use crate::qp::*;
-    pub(crate) use crate::srq::*;
+    pub(crate) use crate::discovery::device::*;
+    pub(crate) use crate::discovery::paths::{ibv_get_sysfs_path, ibv_read_sysfs_file};
+    pub(crate) use crate::discovery::port::*;
+    pub(crate) use crate::qp::modify::*;
+    pub(crate) use crate::qp::queue_pair::*;
+    pub(crate) use crate::resources::ah::*;
+    pub(crate) use crate::resources::channel::*;
+    pub(crate) use crate::resources::context::*;
+    pub(crate) use crate::resources::cq::*;
+    pub(crate) use crate::resources::event::*;
+    pub(crate) use crate::resources::mr::*;
+    pub(crate) use crate::resources::pd::*;
+    pub(crate) use crate::resources::srq::*;
     pub(crate) use crate::text::*;
 }

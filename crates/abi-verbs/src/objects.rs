@@ -17,10 +17,10 @@ use verbs::{Cm, ConnInfo, ConnParam, ConnectRequest, Listener, Port, SrqInit, Wc
 
 use crate::answer::Answer;
 use crate::cm::service::Service;
-use crate::device::Device;
-use crate::life::{Life, Lives};
+use crate::discovery::device::Device;
 use crate::mailbox::Mailbox;
-use crate::parting::Late;
+use crate::qp::life::{Life, Lives};
+use crate::qp::parting::Late;
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Datagrams;
 use crate::usage::{Acks, Users};

@@ -7,8 +7,11 @@ use cface::{In, Out};
 use rdma_abi::verbs::*;
 
 use crate::answer;
+use crate::discovery::port;
+use crate::qp::queue_pair;
+use crate::requests::{poll, post};
+use crate::resources::{cq, dm, srq};
 use crate::slab::Handle;
-use crate::{cq, dm, poll, port, post, qp, srq};
 
 /// What C sees of an opened device.
 pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
@@ -139,7 +142,7 @@ extern "C" fn create_cq_ex(context: *mut ibv_context, init: *mut ibv_cq_init_att
 }
 
 extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    answer::pointer(|| qp::create_ex(Handle::of(context), output(init)).map(Handle::cast))
+    answer::pointer(|| queue_pair::create_ex(Handle::of(context), output(init)).map(Handle::cast))
 }
 
 extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {

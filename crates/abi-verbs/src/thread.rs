@@ -16,8 +16,9 @@ use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
 use crate::objects::{CmId, Engine, Later, Objects, Qp, QpEvent};
+use crate::qp::parted;
+use crate::resources::event;
 use crate::slab::Held;
-use crate::{event, parted};
 
 /// The engine of the device with this name, which begins with the first who asks.
 ///

@@ -7,7 +7,7 @@ use verbs::host::Span;
 use crate::answer::Answer;
 use crate::cm::outcome::failed;
 use crate::objects::{Attempt, CmId, End, Engine, Later, Objects, Phase, Qp, Reserved, State};
-use crate::settings::pause;
+use crate::qp::settings::pause;
 use crate::slab::{Handle, Held};
 
 /// For how long it is tried again, and how often.

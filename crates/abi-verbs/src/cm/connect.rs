@@ -15,10 +15,10 @@ use crate::cm::route::{self, routes_here};
 use crate::cm::service::{self, Service};
 use crate::cm::show::show;
 use crate::cm::{channel, destroy, reserve};
-use crate::device::{self, Kind};
+use crate::discovery::device::{self, Kind};
 use crate::errno::Errno;
 use crate::objects::{Asked, Attempt, BACKLOG, CmId, End, Engine, Objects, Phase, Qp, State};
-use crate::settings::show as show_state;
+use crate::qp::settings::show as show_state;
 use crate::slab::{Handle, Held};
 
 /// How long the other side may take to answer: its program decides.

@@ -8,7 +8,7 @@ use crate::cm::event::{CmEvent, rdma_ack_cm_event};
 use crate::cm::{channel, reserve, shared};
 use crate::errno::Errno;
 use crate::objects::{CmId, End, EventChannel, Phase, State};
-use crate::settings::show;
+use crate::qp::settings::show;
 use crate::slab::{Handle, Held};
 
 /// Has the device end a connection; that of one that is over already is over.

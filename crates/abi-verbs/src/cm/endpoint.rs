@@ -9,9 +9,10 @@ use rdma_abi::verbs::*;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, Template};
-use crate::settings::{set_timeout, show};
+use crate::qp::settings::{set_timeout, show};
+use crate::qp::{modify, queue_pair};
+use crate::resources::{channel, cq, srq};
 use crate::slab::{Handle, Held};
-use crate::{channel, cq, modify, qp, srq};
 
 impl Template {
     pub(crate) fn new(pd: Handle<Pd>, init: &ibv_qp_init_attr) -> Self {
@@ -45,7 +46,7 @@ pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_
 pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>) -> Answer {
     let id = id.look()?;
     let mut found = init.get().ok_or(Errno::INVAL)?;
-    let (mut plain, has_calls) = qp::plain(&found)?;
+    let (mut plain, has_calls) = queue_pair::plain(&found)?;
     let names_pd = found.comp_mask & n::IBV_QP_INIT_ATTR_PD != 0;
     let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
     create(id, pd, &mut plain, has_calls)?;
@@ -69,7 +70,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
         return Err(Errno::OPNOTSUPP);
     }
     let pd = domain(id, pd);
-    let made = add_queues(id, context, init).and_then(|()| qp::create(pd, init, has_calls));
+    let made = add_queues(id, context, init).and_then(|()| queue_pair::create(pd, init, has_calls));
     let made = made.and_then(|qp| begin(qp, is_datagram));
     let qp = made.inspect_err(|_| destroy_queues(id))?;
     {
@@ -92,7 +93,7 @@ fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
         modify::change(qp.look()?, &attr, mask)
     });
     begun.inspect_err(|_| {
-        let _ = qp::ibv_destroy_qp(qp);
+        let _ = queue_pair::ibv_destroy_qp(qp);
     })?;
     Ok(qp)
 }
@@ -159,7 +160,7 @@ pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
     let id = id.look()?;
     let qp = std::mem::replace(&mut lock(&id.state).qp, Handle::NULL);
     id.show(|seen| seen.qp = std::ptr::null_mut());
-    let destroyed = qp::ibv_destroy_qp(qp);
+    let destroyed = queue_pair::ibv_destroy_qp(qp);
     destroy_queues(id);
     destroyed
 }

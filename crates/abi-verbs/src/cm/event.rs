@@ -13,7 +13,7 @@ use crate::cm::service::Service;
 use crate::cm::show::{show, show_path};
 use crate::errno::Errno;
 use crate::objects::{CmId, EventChannel, News, Request};
-use crate::settings::RETRY_COUNT;
+use crate::qp::settings::RETRY_COUNT;
 use crate::slab::{Handle, Held, Object, Slab};
 
 /// An event that a program holds.

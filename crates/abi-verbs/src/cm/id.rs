@@ -13,7 +13,7 @@ use crate::answer::Answer;
 use crate::cm::channel;
 use crate::errno::Errno;
 use crate::objects::{Backlog, CmId, End, EventChannel, News, Phase, State};
-use crate::settings::set_timeout;
+use crate::qp::settings::set_timeout;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::Acks;
 

@@ -14,9 +14,9 @@ use crate::cm::id::tell;
 use crate::cm::service::{self, Service};
 use crate::cm::shared::context_of;
 use crate::cm::show::show;
-use crate::device::{self, Kind};
+use crate::discovery::device::{self, Kind};
 use crate::objects::{Asked, CmId, End, Engine, Later, News, Phase, Request, State};
-use crate::settings::show as show_state;
+use crate::qp::settings::show as show_state;
 use crate::slab::{Handle, Held};
 
 /// How long after the end of a connection packets of it may come: cards wait so long before they use the queue pair again, half a second to

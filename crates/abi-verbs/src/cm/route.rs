@@ -8,11 +8,12 @@ use host::real::remark;
 
 use crate::answer::Answer;
 use crate::cm::shared::{SHARED, Shared};
+use crate::discovery::device;
 use crate::engine::side;
 use crate::errno::Errno;
 use crate::objects::{Context, Engine};
+use crate::resources::{context, pd};
 use crate::slab::Handle;
-use crate::{context, device, pd};
 
 /// The context of the device with this place in the list.
 pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {

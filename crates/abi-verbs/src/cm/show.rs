@@ -7,10 +7,11 @@ use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};
 
+use crate::address;
 use crate::cm::shared::domain;
+use crate::discovery::{device, port};
 use crate::objects::{CmId, Context, State};
 use crate::slab::{Handle, Held};
-use crate::{address, device, port};
 
 /// A socket address as C lays it out.
 pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {

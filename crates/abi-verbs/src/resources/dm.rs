@@ -9,8 +9,8 @@ use verbs::Buf;
 
 use crate::answer::{self, Answer};
 use crate::errno::Errno;
-use crate::mr::{self, Mr};
 use crate::objects::{Context, Pd};
+use crate::resources::mr::{self, Mr};
 use crate::slab::{Handle, Object, Slab};
 
 /// Memory of the NIC.

@@ -9,11 +9,11 @@ use std::ptr::null_mut;
 use rdma_abi::verbs::*;
 use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
-use crate::ah::Ah;
 use crate::answer::{self, Answer};
 use crate::errno::Errno;
 use crate::objects::Qp;
-use crate::post;
+use crate::requests::post;
+use crate::resources::ah::Ah;
 use crate::slab::Handle;
 use crate::ud::Destination;
 

@@ -4,10 +4,10 @@ use verbs::QpInit;
 
 use crate::answer::Answer;
 use crate::cm::outcome;
-use crate::gate::Gate;
-use crate::life::Life;
 use crate::objects::{Engine, Objects, Qp};
-use crate::parting::Parting;
+use crate::qp::gate::Gate;
+use crate::qp::life::Life;
+use crate::qp::parting::Parting;
 use crate::slab::Handle;
 
 impl Life {

@@ -12,11 +12,11 @@ use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Qp, Settings};
-use crate::parted;
-use crate::reset::reset;
-use crate::settings::{RETRY_COUNT, pause, show};
+use crate::qp::parted;
+use crate::qp::reset::reset;
+use crate::qp::settings::{RETRY_COUNT, pause, show};
+use crate::qp::states;
 use crate::slab::{Handle, Held};
-use crate::states;
 
 /// How long the other end may take: programs exchange numbers, and then do other things first.
 const PATIENCE: Span = Span::from_secs(60);

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_gid;
 
-use crate::device::{self, Device, Kind};
+use crate::address;
+use crate::discovery::device::{self, Device, Kind};
+use crate::discovery::interface;
+use crate::discovery::port;
 use crate::engine;
 use crate::objects::Engine;
-use crate::port;
 use crate::text::guid_text;
-use crate::{address, interface};
 
 /// Files by their paths from the device's folder, with their texts; `None` is a folder in which there is nothing.
 pub(crate) type Files = BTreeMap<String, Option<String>>;

@@ -6,8 +6,8 @@
 use cface::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
-use crate::event;
 use crate::objects::{Cq, Qp, QpEvent};
+use crate::resources::event;
 use crate::slab::Held;
 
 /// The program learns that it has failed.

@@ -10,10 +10,10 @@ use rdma_abi::verbs::*;
 use verbs::{QpCap, QpInit};
 
 use crate::answer::Answer;
-use crate::builder;
 use crate::errno::Errno;
-use crate::life::{Life, Lives};
 use crate::objects::{Context, Cq, Engine, Pd, Qp, Srq};
+use crate::qp::life::{Life, Lives};
+use crate::requests::builder;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::Acks;
 

@@ -1,7 +1,7 @@
 //! A device as a program opens it.
 
 use crate::answer::Answer;
-use crate::device::Device;
+use crate::discovery::device::Device;
 use crate::mailbox::Mailbox;
 use crate::objects::Context;
 use crate::slab::{Handle, Object};

@@ -10,8 +10,8 @@ use rdma_abi::verbs::*;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, Context, Cq};
-use crate::parting::Late;
-use crate::poll;
+use crate::qp::parting::Late;
+use crate::requests::poll;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::{Acks, Users};
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use cface::{contain, lock};
 use libc::{DIR, dirent64};
 
+use crate::discovery::paths::{Entry, next};
 use crate::errno::Errno;
-use crate::paths::{Entry, next};
 
 /// A folder that is being listed: what has not been read of it, and the entry that was read last.
 struct Listing {

@@ -13,7 +13,7 @@ use verbs::{Wc, WcOpcode, WcStatus};
 use crate::answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, Cq};
-use crate::parted::sift;
+use crate::qp::parted::sift;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;
 

@@ -8,13 +8,14 @@ use rdma_abi::verbs::*;
 use verbs::{AtomicCap, DeviceAttr};
 
 use crate::address;
-use crate::ah::Ah;
 use crate::answer::Answer;
-use crate::device::{self, Kind, chars, guid};
+use crate::discovery::device::{self, Kind, chars, guid};
+use crate::discovery::interface;
+use crate::engine;
 use crate::errno::Errno;
 use crate::objects::{Context, Pd};
+use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held, Object};
-use crate::{engine, interface};
 
 /// The default partition, of which everyone is a full member.
 pub(crate) const PKEY: u16 = 0xffff;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::gate::Gate;
-use crate::parting::Parting;
+use crate::qp::gate::Gate;
+use crate::qp::parting::Parting;
 use crate::ud::Bridge;
 
 /// A queue pair of the device, and the state of its connection.

@@ -7,11 +7,11 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
-use crate::ah::Ah;
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::life::Life;
 use crate::objects::{Qp, Srq};
+use crate::qp::life::Life;
+use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held};
 use crate::ud::{Bridge, Destination, MTU};
 

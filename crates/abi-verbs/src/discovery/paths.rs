@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use cface::{Out, Text, contain};
 
 use crate::answer::Answer;
-use crate::device;
+use crate::discovery::device;
+use crate::discovery::sysfs;
 use crate::errno::Errno;
-use crate::sysfs;
 
 /// What one of these paths leads to.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use cface::lock;
 use verbs::host::real::remark;
 
 use crate::answer::Answer;
-use crate::life::Life;
 use crate::objects::{Qp, Settings};
+use crate::qp::life::Life;
 use crate::slab::Held;
 
 /// Moves a queue pair to RESET. Its connection, requests and receives are gone without a report, and so are completions that nobody has
