@@ -1,5 +1,5 @@
-//! What an engine knows: an opened device of this process, which all contexts of that device share, with its addresses and datagrams.
-//! Its thread is in `thread`.
+//! Engines, the opened devices of this process: their list, addresses, datagrams and tasks. `thread` opens them and serves their
+//! events.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;

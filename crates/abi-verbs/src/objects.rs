@@ -1,5 +1,5 @@
-//! The objects that programs hold, each with its state. A context knows its device's objects by number, and each of them its context,
-//! so they are in one file. What calls do with them is in the files above; objects that no other refers to are there, too.
+//! The objects that programs hold, with the state of each. A context finds its device's objects by number, and each object refers to its
+//! context, so all are in one file. The calls are in modules above this one, and so are objects that no other object refers to.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -25,7 +25,7 @@ use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Datagrams;
 use crate::usage::{Acks, Users};
 
-/// An opened device.
+/// A device as a program has opened it.
 pub(crate) struct Context {
     pub(crate) engine: Arc<Engine>,
     pub(crate) device: Handle<Device>,
@@ -44,7 +44,7 @@ impl Object for Context {
 }
 
 impl Context {
-    /// What objects have in their first field.
+    /// The address that other objects have in their first field.
     pub(crate) fn address(handle: Handle<Self>) -> *mut ibv_context {
         handle.cast()
     }
@@ -58,19 +58,19 @@ pub(crate) enum QpEvent {
     LastWqeReached,
 }
 
-/// Something that a program has not been told yet.
+/// An asynchronous event that the program has not taken yet.
 pub(crate) enum Event {
     Cq(Handle<Cq>),
     Qp(Handle<Qp>, QpEvent),
     Srq(Handle<Srq>),
 }
 
-/// An opened device.
+/// An opened device of this process, which all its contexts share.
 pub(crate) struct Engine {
     pub(crate) device: verbs::Device,
     pub(crate) cm: Cm,
     pub(crate) pairing: Pairing,
-    /// It reaches this host alone.
+    /// The device reaches this host only.
     pub(crate) is_local: bool,
     /// The table of its port.
     pub(crate) gids: Vec<ibv_gid>,
@@ -78,11 +78,11 @@ pub(crate) struct Engine {
     pub(crate) objects: Mutex<Objects>,
     /// Opened for the first queue pair of type UD.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
-    /// What identifiers do after a while, and when.
+    /// Tasks of identifiers, with the time of each.
     pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
-    /// There is or was a shared receive queue with a limit that only who looks finds.
+    /// Some shared receive queue has or had a limit that the thread must poll for.
     pub(crate) has_limits: AtomicBool,
-    /// How often something was added that the thread is to do at some time, and what has it see that.
+    /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
     pub(crate) planned: Bell,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Objects {
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
     /// Identifiers of librdmacm by the numbers of their queue pairs.
     pub(crate) ids: HashMap<u32, Handle<CmId>>,
-    /// Those that listen, and where.
+    /// Listening identifiers, by address.
     pub(crate) listeners: Vec<(SocketAddr, Handle<CmId>)>,
 }
 
@@ -161,9 +161,9 @@ pub(crate) struct Cq {
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    /// Of queue pairs of type UD that complete here, too: who polls moves them.
+    /// Set when queue pairs of type UD complete here; each poll of the queue then moves datagrams.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
-    /// The completion that the calls for one at a time look at, and whom it is from.
+    /// The completion that `ibv_start_poll(3)` and `ibv_next_poll(3)` took last, and the sender's queue pair.
     pub(crate) current: Mutex<(Wc, Option<u32>)>,
 }
 
@@ -196,7 +196,7 @@ impl Object for Srq {
     }
 }
 
-/// What a program has set, and asks for again.
+/// The attributes that a program has set, for `ibv_query_qp(3)`.
 pub(crate) struct Settings(pub(crate) ibv_qp_attr);
 
 impl Default for Settings {
@@ -258,20 +258,20 @@ impl Qp {
         [self.send_cq, self.recv_cq]
     }
 
-    /// The connection is there: requests may go.
+    /// The connection is established: posts the requests that have waited, and lets later ones pass.
     pub(crate) fn established(&self) {
         let life = self.life();
         life.gate.open(&life.qp);
     }
 
-    /// There will be no connection: what was posted and is posted is flushed.
+    /// The connection has failed: requests are flushed, now and later.
     pub(crate) fn failed(&self) {
         let life = self.life();
         life.qp.to_error();
         life.gate.open(&life.qp);
     }
 
-    /// The program's number of the state that it is in now.
+    /// Its state now, as a number of `enum ibv_qp_state`.
     pub(crate) fn state_now(&self) -> u32 {
         let life = self.life();
         let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
@@ -286,21 +286,21 @@ pub(crate) struct CmId {
     pub(crate) events: Acks,
 }
 
-/// What becomes of it, under its lock, which is taken behind an engine's and before those of channels.
+/// The state of an identifier. Its lock is taken after an engine's, and before a channel's.
 pub(crate) struct State {
     pub(crate) channel: Handle<EventChannel>,
-    /// The channel is its own: calls wait for what answers them.
+    /// The channel is its own, and calls wait for their event.
     pub(crate) is_sync: bool,
     /// Of port space UDP.
     pub(crate) is_datagram: bool,
-    /// Where it listens at an address of IPv6, those of IPv4 are not meant.
+    /// At an IPv6 address it does not listen for IPv4 (`RDMA_OPTION_ID_AFONLY`).
     pub(crate) is_of_one_family: bool,
-    /// It may have an address that others have who say the same, while nobody listens there.
+    /// It shares its address with identifiers that have this option, too, while none of them listens (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) reuses_address: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
-    /// What the program has said of the time until a message is sent again, which is the device's.
+    /// The acknowledgement time-out that the program has set; it is only reported back.
     pub(crate) ack_timeout: u8,
     /// The peer's limit of retries for messages that find no receive, if the protocol carries it.
     pub(crate) rnr_retry: Option<u8>,
@@ -309,19 +309,19 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// The program has ended the connection.
     pub(crate) is_leaving: bool,
-    /// What of ours is connected, or will be.
+    /// The end of the connection, also while connecting.
     pub(crate) end: End,
-    /// How it connects, while nobody has answered.
+    /// The attempt to connect, until it is answered.
     pub(crate) attempt: Option<Attempt>,
-    /// What it holds of its address, on each device.
+    /// The address that it holds, on each device.
     pub(crate) ports: Vec<Reserved>,
-    /// What C sees of the way to the other side.
+    /// The path record that C sees.
     pub(crate) path: Option<Box<ibv_sa_path_rec>>,
     /// Requests for the port, while the program does not listen yet.
     pub(crate) early: Option<Vec<News>>,
     /// Of a listener: requests that the program has not answered.
     pub(crate) backlog: Backlog,
-    /// What it answers, if it came from a listener.
+    /// The request that it came from, until the program answers.
     pub(crate) request: Option<Asked>,
     /// Of a listener: what queue pairs of its requests are made of.
     pub(crate) template: Option<Template>,
@@ -334,13 +334,13 @@ pub(crate) enum Phase {
     /// It has an address.
     Bound,
     Listening,
-    /// The other side's address is known, and the device that leads there.
+    /// The peer's address and the device that reaches it are known.
     AddrResolved,
     /// It may connect.
     RouteResolved,
     /// By this side.
     Connecting,
-    /// By the other side, which has to confirm.
+    /// Accepted by this side; the peer has to confirm.
     Accepting,
     Connected,
     Over,
@@ -378,37 +378,37 @@ pub(crate) struct EventChannel {
     pub(crate) news: Mailbox<News>,
 }
 
-/// Something that a program has not been told yet.
+/// An event of librdmacm that the program has not taken yet.
 pub(crate) struct News {
-    /// Whom it is of: a listener, if it is a request.
+    /// The identifier that it is about: the listener, for a connect request.
     pub(crate) id: Handle<CmId>,
     pub(crate) kind: u32,
     pub(crate) status: c_int,
     pub(crate) private_data: Vec<u8>,
     /// The peer's address and parameters.
     pub(crate) info: Option<ConnInfo>,
-    /// Of a service of datagrams, what is known of it.
+    /// The datagram service, for events of port space UDP.
     pub(crate) service: Option<Service>,
-    /// The program gets an identifier for it with the event; if it never does, it is refused.
+    /// A connect request, which gets an identifier when the program takes the event. It is rejected when it is dropped.
     pub(crate) request: Option<Request>,
 }
 
-/// A wish to connect, and the context of the device by which it came.
+/// A connect request, and the context of the device that received it.
 pub(crate) struct Request {
     pub(crate) asked: Asked,
     pub(crate) context: Handle<Context>,
 }
 
-/// A wish to connect that has not been answered, with its place in the listener's [`Backlog`].
+/// A connect request without an answer, with its place in the listener's [`Backlog`].
 pub(crate) struct Asked {
     pub(crate) request: ConnectRequest,
     pub(crate) _place: Arc<()>,
 }
 
-/// Requests that wait for an answer, if the program does not say.
+/// The backlog of a listener for which the program names none.
 pub(crate) const BACKLOG: usize = 1024;
 
-/// How many wishes to connect may wait for the program's answer, and those that do.
+/// Counts the connect requests of a listener that wait for an answer, up to a limit.
 pub(crate) struct Backlog {
     pub(crate) most: usize,
     pub(crate) places: Arc<()>,
@@ -419,7 +419,7 @@ impl Backlog {
         Self { most: BACKLOG, places: Arc::default() }
     }
 
-    /// A place for one more, until it is dropped; nothing if there is none.
+    /// A place for one more request, until it is dropped; `None` at the limit.
     pub(crate) fn place(&self) -> Option<Arc<()>> {
         let waiting = Arc::strong_count(&self.places) - 1;
         (waiting < self.most).then(|| self.places.clone())
@@ -427,7 +427,7 @@ impl Backlog {
 }
 
 impl News {
-    /// News of this kind, without more.
+    /// An event of this kind, without data.
     pub(crate) fn new(id: Handle<CmId>, kind: u32, status: c_int) -> Self {
         Self { id, kind, status, private_data: Vec::new(), info: None, service: None, request: None }
     }
@@ -457,26 +457,26 @@ pub(crate) struct Template {
 pub(crate) struct Reserved {
     /// The device's place in the list.
     pub(crate) device: usize,
-    /// What listens there, before it is connected from.
+    /// The listener, until a connection is made from this address.
     pub(crate) listener: Option<Listener>,
-    /// Nothing on devices that hold no addresses: there the listener does.
+    /// `None` on devices that hold no addresses; the listener holds it there.
     pub(crate) port: Option<Port>,
 }
 
-/// How an identifier connects, which it does again while nobody listens there yet: programs agree by other ways that one
-/// listens and the other connects, and finding the way to a card takes longer than beginning to listen; ours takes no time.
+/// An attempt to connect, which is repeated for a while where nobody listens yet. Programs agree out of band that one listens and the
+/// other connects. On a card, resolving takes longer than it takes to listen; here it takes no time.
 pub(crate) struct Attempt {
     pub(crate) addr: SocketAddr,
     pub(crate) param: ConnParam,
     pub(crate) until: Time,
 }
 
-/// What an identifier does after a while.
+/// A task of an identifier for a later time.
 pub(crate) enum Later {
-    /// It tries to connect again.
+    /// Try to connect again.
     Connect,
-    /// It tells of the end of its connection, at this time if the program has not polled before what came.
+    /// Report the end of the connection once the program has polled what arrived, or at this time.
     End(Time),
-    /// It reports that its queue pair may be used again.
+    /// Report that the queue pair may be used again.
     TimeWait,
 }

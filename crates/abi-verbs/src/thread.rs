@@ -1,4 +1,4 @@
-//! The thread of an engine, which begins when a device is opened and takes its events.
+//! The thread that takes the events of an engine. It starts when the device is opened.
 //!
 //! The thread is for what has to go on while a program does nothing: accepting a paired queue pair, posting what waited for its
 //! connection, reporting asynchronous events and those of librdmacm by descriptors. Messages pass without it.
@@ -20,7 +20,7 @@ use crate::qp::parted;
 use crate::resources::event;
 use crate::slab::Held;
 
-/// The engine of the device with this name, which begins with the first who asks.
+/// The engine of the device with this name. The first caller opens the device.
 ///
 /// # Errors
 /// As [`fabric::open`], which is told on standard error, too.
@@ -88,10 +88,10 @@ fn serve(engine: &Engine) {
     }
 }
 
-/// Has those identifiers do whose time has come what they do later.
+/// Carries out the tasks of identifiers that are due.
 fn go_on(engine: &Engine) {
     let now = engine.device.host().now();
-    // An identifier that is destroyed takes what it has planned out of the list under this lock.
+    // An identifier that is destroyed removes its tasks under this lock.
     let mut objects = lock(&engine.objects);
     let due: Vec<_> = lock(&engine.later).extract_if(.., |(at, ..)| *at <= now).collect();
     for (_, id, later) in due {
@@ -120,25 +120,25 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         }
         CmEvent::Established { qp_num, private_data, info } => {
             let Some(qp_num) = engine.pairing.established(qp_num) else { return };
-            with(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
+            notify(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
         }
         CmEvent::Rejected { qp_num, private_data } => {
             let qp_num = engine.pairing.whose(qp_num);
-            with(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
+            notify(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
         }
         CmEvent::ConnectFailed { qp_num, why } => {
             let qp_num = engine.pairing.whose(qp_num);
-            with(engine, qp_num, Qp::failed, |id| attempt::not_connected(engine, id, &why));
+            notify(engine, qp_num, Qp::failed, |id| attempt::not_connected(engine, id, &why));
         }
-        // A pair is not told.
+        // A pair gets no event.
         CmEvent::Disconnected { qp_num } => {
             let until = engine.device.host().now() + outcome::UNPOLLED;
-            with(engine, qp_num, |_| {}, |id| outcome::ended(engine, id, until));
+            notify(engine, qp_num, |_| {}, |id| outcome::ended(engine, id, until));
         }
     }
 }
 
-/// Accepts with one of a pair: the program's, or the other end of one.
+/// Accepts with a paired queue pair of the program, or with a bridge.
 fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
     let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
     if let Some(qp) = qp {
@@ -146,20 +146,21 @@ fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
             qp.failed();
         }
     } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num)) {
-        // Its program's queue pair hears that there is no connection.
+        // The program's queue pair gets an event that the connection has failed.
         let _ = engine.pairing.accept(bridge.end(), accept);
     }
 }
 
-/// Tells the identifier that a queue pair is connected by, or the queue pair, if it is one of a pair. Both stay meanwhile.
-fn with(engine: &Engine, qp_num: u32, tell_pair: impl FnOnce(&Qp), tell_id: impl FnOnce(Held<CmId>)) {
+/// Passes an event to the identifier that connects a queue pair, or else to the paired queue pair. The lock keeps both from being
+/// destroyed.
+fn notify(engine: &Engine, qp_num: u32, on_pair: impl FnOnce(&Qp), on_id: impl FnOnce(Held<CmId>)) {
     let objects = lock(&engine.objects);
     if let Some(id) = objects.ids.get(&qp_num) {
         if let Ok(id) = id.look() {
-            tell_id(id);
+            on_id(id);
         }
     } else if let Some(qp) = objects.of_event(qp_num) {
-        tell_pair(&qp);
+        on_pair(&qp);
     } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.of_event(qp_num)) {
         bridge.wake();
     }
@@ -183,7 +184,7 @@ fn on_event(engine: &Engine, event: &AsyncEvent) {
         AsyncEvent::LastWqeReached { qp_num } => {
             objects.of_event(*qp_num).into_iter().for_each(parted::drained);
         }
-        // Of no concern to a program that knows of one device.
+        // Events of rails do not concern a program that sees one device.
         _ => {}
     }
 }

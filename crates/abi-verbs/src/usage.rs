@@ -7,7 +7,7 @@ use host::Bell;
 use crate::answer::Answer;
 use crate::errno::Errno;
 
-/// How many objects need this one: it does not go away before them.
+/// Counts the objects that use this one, which cannot be destroyed before them.
 #[derive(Default)]
 pub(crate) struct Users(AtomicU32);
 
@@ -20,7 +20,7 @@ impl Users {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Says whether it may go away.
+    /// Checks that no object uses it.
     ///
     /// # Errors
     /// [`Errno::BUSY`] while there are any.
@@ -29,7 +29,7 @@ impl Users {
     }
 }
 
-/// Events that a program was given and has not acknowledged: an object goes away after that.
+/// Counts events that a program has taken and not acknowledged. Destroying an object waits for their acknowledgement.
 #[derive(Default)]
 pub(crate) struct Acks {
     open: AtomicU32,
@@ -43,7 +43,7 @@ impl Acks {
 
     pub(crate) fn acknowledge(&self, count: u32) {
         let fewer = |open: u32| Some(open.saturating_sub(count));
-        // A program that acknowledges more than it was given owes nothing.
+        // More acknowledgements than events leave none open.
         let _ = self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
         host::real::host().ring(&self.changed);
     }

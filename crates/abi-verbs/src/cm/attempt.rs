@@ -10,7 +10,7 @@ use crate::objects::{Attempt, CmId, End, Engine, Later, Objects, Phase, Qp, Rese
 use crate::qp::settings::pause;
 use crate::slab::{Handle, Held};
 
-/// For how long it is tried again, and how often.
+/// For how long connecting is retried, and how often.
 pub(crate) const GRACE: Span = Span::from_ms(500);
 const PAUSE: Span = Span::from_ms(10);
 
@@ -49,7 +49,7 @@ impl Attempt {
 pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let now = engine.device.host().now();
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
-    // Where somebody forwards connections (a container's proxy, a guest's network), one that nobody listens for is made and ends.
+    // A forwarder (a container's proxy, a guest's network) accepts a connection for which nobody listens, and then closes it.
     if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
         engine.do_later(now + PAUSE, id.handle(), Later::Connect);
     } else {

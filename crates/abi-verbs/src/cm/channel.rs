@@ -1,4 +1,4 @@
-//! Event channels, where identifiers tell what has become of them.
+//! Event channels, which queue the events of identifiers.
 
 use std::collections::VecDeque;
 

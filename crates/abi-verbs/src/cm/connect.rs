@@ -1,4 +1,4 @@
-//! Listening, connecting, accepting, as the program asks for it. What the device says of it is in `outcome`.
+//! Listening, connecting and accepting, as the program asks for it. `outcome` handles the device's events.
 
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! How an identifier ends its connection, goes away, or moves to another channel.
+//! Disconnecting and destroying identifiers, and moving them to another channel.
 
 use cface::lock;
 use rdma_abi::numbers as n;
@@ -11,7 +11,7 @@ use crate::objects::{CmId, End, EventChannel, Phase, State};
 use crate::qp::settings::show;
 use crate::slab::{Handle, Held};
 
-/// Has the device end a connection; that of one that is over already is over.
+/// Disconnects, unless the connection has ended already.
 ///
 /// # Errors
 /// [`Errno::INVAL`] if there is none.
@@ -43,7 +43,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
         lock(&context.engine.later).retain(|(_, known, _)| *known != id);
     }
     let ports = reserve::give_up(held);
-    // Nobody tells it anything any more.
+    // No more events reach it.
     let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
         let _ = end(&mut state);
@@ -66,7 +66,7 @@ pub(crate) fn acknowledge(id: Held<CmId>) {
     let _ = rdma_ack_cm_event(event);
 }
 
-/// Moves an identifier to another channel, or to one of its own, with what it has not told yet.
+/// Moves an identifier to another channel, or to one of its own, with its pending events.
 pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
     let held = id.look()?;
     let is_sync = channel.is_null();

@@ -1,4 +1,4 @@
-//! Identifiers of connections and of listeners: how they are made, and what they are asked.
+//! Identifiers of connections and of listeners: making them, their options and their ports.
 
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;

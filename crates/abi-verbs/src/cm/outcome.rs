@@ -1,4 +1,4 @@
-//! What a device says of connections, and what identifiers tell their programs of it: requests, connections, refusals, ends.
+//! Connection events of a device, and the events of librdmacm that result from them.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,18 +23,18 @@ use crate::slab::{Handle, Held};
 /// some seconds (IBA 12.9.8.4). Nothing comes late here; programs wait for the event.
 const TIME_WAIT: Span = Span::from_ms(500);
 
-/// How long a program may take to poll what came before the end of a connection, and how often it is looked whether it has.
+/// For how long the end of a connection waits for the program to poll earlier completions, and how often that is checked.
 pub(crate) const UNPOLLED: Span = Span::from_ms(100);
 const LOOK: Span = Span::from_ms(1);
 
-/// Somebody wants to connect to a listener.
+/// A connect request has arrived.
 pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     let local = request.info.local;
     let is_at = |at: &SocketAddr| at.ip() == local.ip() || at.ip().is_unspecified();
-    // Held for as long as the listener is used: it does not go away meanwhile.
+    // The lock keeps the listener from being destroyed.
     let objects = lock(&engine.objects);
     let listener = objects.listeners.iter().find(|(at, _)| at.port() == local.port() && is_at(at));
-    // What nobody gets is dropped, which refuses it.
+    // A request that is dropped is rejected.
     let Some((_, id)) = listener else { return };
     let (Ok(listener), Some(context)) = (id.look(), context_of(engine)) else { return };
     let mut state = lock(&listener.state);
@@ -59,17 +59,16 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     }
 }
 
-/// The connection is there.
+/// The connection is established.
 pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
     if state.is_datagram {
-        // What listens there takes connections.
+        // The listener there takes connections, and is no datagram service.
         state.end = End::None;
         drop(state);
         return failed(id, &CmFailure::PeerGone);
     }
-    // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish; iWARP has no such
-    // third step.
+    // A program with a queue pair of its own moves it on this event, and then calls rdma_establish; iWARP has no such step.
     let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
     (state.phase, state.rnr_retry) = (Phase::Connected, state.rnr_retry.or(info.rnr_retry));
     if let End::Qp(qp) = &state.end
@@ -91,16 +90,16 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
     channel::tell(state.channel, news);
 }
 
-/// Another program's refusal, as InfiniBand has it: the consumer's own.
+/// The peer's program has rejected the request: a consumer reject, in InfiniBand's terms.
 const REJECTED_BY_CONSUMER: c_int = 28;
-/// Nobody listens there, likewise: an invalid service.
+/// No listener, in InfiniBand's terms an invalid service.
 const NO_SERVICE: c_int = 8;
 
-/// The answers of a service of datagrams that is not there, and of one whose program refuses (IBA 13.8.2).
+/// Answers of a datagram service that does not exist, and of a program that rejects (IBA 13.8.2).
 const UNSUPPORTED: c_int = 1;
 const REFUSED: c_int = 2;
 
-/// The other side has said no, or where the service is.
+/// The peer has rejected the request, or has answered with a datagram service.
 pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
     let state = give_up(&id);
     if let Some((service, said)) = Service::decode(&private_data).filter(|_| state.is_datagram) {
@@ -118,7 +117,7 @@ pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
     channel::tell(state.channel, News { private_data, ..news });
 }
 
-/// There will be no connection.
+/// The connection has failed.
 pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
     let state = give_up(&id);
     let (kind, status) = match why {
@@ -131,7 +130,7 @@ pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
     tell(id, &state, kind, status);
 }
 
-/// What was posted already, and is from now on, is flushed.
+/// Has requests flushed, now and later.
 fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
     let mut state = lock(&id.state);
     state.phase = Phase::Over;
@@ -162,7 +161,7 @@ pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     }
 }
 
-/// The connection is over.
+/// Reports the end of a connection.
 fn disconnected(engine: &Engine, id: Held<CmId>) {
     let mut state = lock(&id.state);
     if state.phase == Phase::Over {
@@ -175,18 +174,18 @@ fn disconnected(engine: &Engine, id: Held<CmId>) {
         show_state(qp, n::IBV_QPS_ERR);
     }
     tell(id, &state, n::RDMA_CM_EVENT_DISCONNECTED, 0);
-    // RNICs of iWARP know no such state.
+    // iWARP has no such state.
     if device::kind() == Kind::Hca {
         engine.do_later(engine.device.host().now() + TIME_WAIT, id.handle(), Later::TimeWait);
     }
 }
 
-/// What a connection has left behind is gone: its queue pair may be used again.
+/// Reports that late packets can no longer arrive: the queue pair may be used again.
 pub(crate) fn time_wait_is_over(id: Held<CmId>) {
     tell(id, &lock(&id.state), n::RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
-/// The program ends the queue pair of a connection: the device tells nothing of it any more.
+/// The program destroys or resets a connected queue pair, after which the device reports no more events of it.
 pub(crate) fn abandoned(engine: &Engine, id: Handle<CmId>) {
     let Ok(id) = id.look() else { return };
     let phase = lock(&id.state).phase;

@@ -1,4 +1,4 @@
-//! Which device leads where: addresses of this side and of the other, and the devices' contexts.
+//! Which device reaches an address, and from which own address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The contexts that librdmacm has opened by itself, one for each device, with a domain for each.
+//! The contexts that librdmacm has opened, one for each device, and a protection domain for each.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! What C sees of an identifier: its addresses, its device and domain, and the path.
+//! The fields of an identifier that C sees: addresses, device, protection domain and path.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! How the device's queue pair behind a program's is made, known to the device's engine while it is in use, and forgotten.
+//! The device's queue pair behind a program's: making it, and registering it with the engine while it is in use.
 
 use verbs::QpInit;
 
@@ -14,7 +14,7 @@ impl Life {
     /// Makes a queue pair of the device, and the other end of one of type UD, which is not connected yet.
     ///
     /// # Errors
-    /// When the device has no such room left.
+    /// When the device has no more queue pairs.
     pub(crate) fn make(engine: &Engine, pd: &verbs::Pd, init: &QpInit, is_datagram: bool) -> Answer<Self> {
         let qp = pd.create_qp(init)?;
         let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.known_as(), &engine.pairing));

@@ -17,14 +17,14 @@ pub(crate) fn learn(held: Held<Qp>) {
     }
 }
 
-/// It has failed, and the shared receives that it had taken are completed: says so, unless the program is not to know yet.
+/// It has failed, and the shared receives that it had taken are completed: reports that, unless the report is withheld.
 pub(crate) fn drained(held: Held<Qp>) {
     if held.life().parting.drained() {
         event::of_qp(held.handle(), QpEvent::LastWqeReached);
     }
 }
 
-/// Of completions that were taken, those that the program is told of, in front; how many.
+/// Moves the completions that are not withheld to the front; returns how many they are.
 #[cold]
 #[inline(never)]
 pub(crate) fn sift(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {

@@ -1,4 +1,4 @@
-//! [`Parting`]: what a queue pair withholds while its program has not learned that the other end has gone; [`Late`]: what may be taken
+//! [`Parting`] withholds completions of a queue pair until its program has learned that the peer has gone, and [`Late`] delivers them
 //! after that. `parted` says why.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cface::lock;
 use verbs::Wc;
 
-/// How a queue pair stands to this.
+/// Whether a queue pair withholds completions, and which.
 #[derive(Default)]
 pub(crate) struct Parting {
     /// It was connected by numbers, and the program has not learned that it failed.
@@ -16,7 +16,7 @@ pub(crate) struct Parting {
     withheld: Mutex<Withheld>,
 }
 
-/// What the program is not to be told yet.
+/// Completions and reports that are withheld.
 #[derive(Default)]
 struct Withheld {
     wcs: Vec<Wc>,

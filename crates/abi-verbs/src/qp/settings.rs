@@ -1,4 +1,4 @@
-//! What is set of a queue pair beside its connection: the state that its program sees, time-outs and pauses.
+//! Settings of a queue pair beside its connection: the state that the program sees, time-outs and pauses.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
