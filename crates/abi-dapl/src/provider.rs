@@ -126,6 +126,8 @@ provider! {
     handle_extendedop = ia::extended_op: (Handle, i32, *mut c_void);
 }
 
+const _: () = assert!(size_of::<Provider>() == 648);
+
 // SAFETY: a table is constant, and its pointers are to constants.
 unsafe impl Sync for Provider {}
 // SAFETY: as above.

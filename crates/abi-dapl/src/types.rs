@@ -384,5 +384,4 @@ const _: () = {
     assert!(size_of::<EpAttr>() == 88);
     assert!(size_of::<EpParam>() == 184);
     assert!(size_of::<Event>() == 120);
-    assert!(size_of::<crate::provider::Provider>() == 648);
 };
