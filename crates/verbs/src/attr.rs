@@ -1,8 +1,9 @@
-//! Attributes and limits of devices and queues, and the states of a queue pair.
+//! Attributes and limits of devices and queues.
 
 use std::net::IpAddr;
 
-use crate::{Access, Cq, FirmwareCap, Srq};
+use crate::access::Access;
+use crate::firmware::FirmwareCap;
 use host::{Rate, Span};
 
 /// How far a device's atomics are atomic (`ibv_atomic_cap`).
@@ -118,68 +119,6 @@ impl Default for QpCap {
     }
 }
 
-/// What a queue pair is made of (`ibv_qp_init_attr`).
-#[derive(Clone, Debug)]
-pub struct QpInit {
-    /// Where its send requests complete.
-    pub send_cq: Cq,
-    /// Where its receives complete; may be the same.
-    pub recv_cq: Cq,
-    /// Receives come from here, if given, instead of from a queue of its own.
-    pub srq: Option<Srq>,
-    /// Sizes.
-    pub cap: QpCap,
-    /// Every send request is signalled, whatever its flags say.
-    pub sq_sig_all: bool,
-    /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
-    /// two ends ask for. `None` leaves it to the device.
-    pub mtu: Option<u32>,
-    /// The number that completions carry instead of [`crate::Qp::num`], and that peers learn where the protocol transmits a number. Events
-    /// carry the device's number. So a new queue pair can replace an old one under the same number, as `IBV_QPS_RESET` of
-    /// ibv_modify_qp(3) needs it, and no late event of the old one is taken for the new one's. The caller keeps these numbers unique.
-    pub known_as: Option<u32>,
-}
-
-impl QpInit {
-    /// A queue pair of default size with one completion queue for both directions.
-    pub fn new(cq: &Cq) -> Self {
-        let (send_cq, recv_cq) = (cq.clone(), cq.clone());
-        Self {
-            send_cq,
-            recv_cq,
-            srq: None,
-            cap: QpCap::default(),
-            sq_sig_all: false,
-            mtu: None,
-            known_as: None,
-        }
-    }
-
-    /// These attributes with other sizes.
-    pub fn cap(mut self, cap: QpCap) -> Self {
-        self.cap = cap;
-        self
-    }
-
-    /// These attributes with another completion queue for receives.
-    pub fn recv_cq(mut self, cq: &Cq) -> Self {
-        self.recv_cq = cq.clone();
-        self
-    }
-
-    /// These attributes with packets of at most so many bytes of data.
-    pub fn mtu(mut self, bytes: u32) -> Self {
-        self.mtu = Some(bytes);
-        self
-    }
-
-    /// These attributes with a shared receive queue.
-    pub fn srq(mut self, srq: &Srq) -> Self {
-        self.srq = Some(srq.clone());
-        self
-    }
-}
-
 /// Sizes of a shared receive queue (`ibv_srq_init_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqInit {
@@ -187,22 +126,6 @@ pub struct SrqInit {
     pub max_wr: u32,
     /// Pieces in a receive.
     pub max_sge: u32,
-}
-
-/// The state of a queue pair (IBA 10.3.1). Connecting takes it from `Init` over `ReadyToReceive` to
-/// `ReadyToSend`; any failure, and disconnecting, to `Error`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QpState {
-    /// Nothing may be posted.
-    Reset,
-    /// Receives may be posted; created in this state.
-    Init,
-    /// Messages are accepted, but none may be sent: passive side until the peer confirms.
-    ReadyToReceive,
-    /// Fully working.
-    ReadyToSend,
-    /// Requests that are outstanding or posted are flushed.
-    Error,
 }
 
 /// The value of `rnr_retry` that means retries without end, and its highest value (IBA 9.7.5.2.8, `ibv_modify_qp(3)`).

@@ -8,215 +8,14 @@
 //! A connection that only tells things, such as who is there and how to reach them, needs no queue pair of the program's:
 //! [`CmId`].
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Source, Span, Time, Wakes};
+use host::{Source, Time, Wakes};
 
-use crate::provider::{CmOps, ListenerOps, PortOps, RequestOps};
-use crate::{Device, Error, Qp, QpCap, QpInit, RNR_RETRY_FOREVER, Result, Screen};
-
-/// What the two ends agree on (`rdma_conn_param`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnParam {
-    /// For the peer's eyes, up to [`crate::DeviceAttr::max_private_data`] bytes.
-    pub private_data: Vec<u8>,
-    /// The limit of retries for the peer's messages that find no receive posted here, 0 to 7; [`RNR_RETRY_FOREVER`] means none. The peer's
-    /// program may set another limit by [`Qp::set_rnr_retry`].
-    pub rnr_retry: u8,
-    /// How long the peer may take to answer.
-    pub timeout: Span,
-    /// Reads and atomics that the peer may have outstanding here.
-    pub responder_resources: u8,
-    /// Reads and atomics that this side will have outstanding there.
-    pub initiator_depth: u8,
-}
-
-impl Default for ConnParam {
-    /// No private data, retries for ever, 10 s, 16 reads each way.
-    fn default() -> Self {
-        Self {
-            private_data: Vec::new(),
-            rnr_retry: RNR_RETRY_FOREVER,
-            timeout: Span::from_secs(10),
-            responder_resources: 16,
-            initiator_depth: 16,
-        }
-    }
-}
-
-impl ConnParam {
-    /// The default with private data.
-    pub fn with_private_data(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { private_data: bytes.into(), ..Self::default() }
-    }
-}
-
-/// Reads and atomics that a side serves, and that it will have outstanding: what its program said in its [`ConnParam`], or, where
-/// the protocol tells only that, what the two sides agreed on: what this side may use there, and what it serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depths {
-    /// [`ConnParam::responder_resources`].
-    pub responder_resources: u8,
-    /// [`ConnParam::initiator_depth`].
-    pub initiator_depth: u8,
-}
-
-impl Depths {
-    /// What these parameters say.
-    pub fn of(param: &ConnParam) -> Self {
-        let ConnParam { responder_resources, initiator_depth, .. } = *param;
-        Self { responder_resources, initiator_depth }
-    }
-}
-
-/// The two ends of a connection (`rdma_get_local_addr(3)`, `rdma_get_peer_addr(3)`), and what the other one said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnInfo {
-    /// This end's address: on the passive side the one that was connected to.
-    pub local: SocketAddr,
-    /// The other end's: on the active side the one that was connected to. On the passive side its port tells connections apart,
-    /// and is none to connect to; it is 0 where none was free.
-    pub peer: SocketAddr,
-    /// The other end's depths, where the protocol tells them.
-    pub depths: Option<Depths>,
-    /// The number of the other end's queue pair, where the protocol carries it.
-    pub qp_num: Option<u32>,
-    /// The other end's [`ConnParam::rnr_retry`], where the protocol carries it; at most [`RNR_RETRY_FOREVER`].
-    pub rnr_retry: Option<u8>,
-}
-
-impl ConnInfo {
-    /// The two addresses, without anything that the other end has sent.
-    pub fn of_ends(local: SocketAddr, peer: SocketAddr) -> Self {
-        Self { local, peer, depths: None, qp_num: None, rnr_retry: None }
-    }
-}
-
-/// Why a connection did not come about.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CmFailure {
-    /// Nobody listens at the address.
-    #[error("nobody listens at {0}; is the peer running, and is the port right?")]
-    Refused(SocketAddr),
-    /// The address cannot be reached.
-    #[error("{0} cannot be reached: {1}")]
-    Unreachable(SocketAddr, String),
-    /// The peer did not answer in time.
-    #[error("the peer did not answer within the time-out")]
-    TimedOut,
-    /// The peer broke the connection protocol, or speaks another version of it.
-    #[error("the peer does not speak this protocol: {0}")]
-    Protocol(String),
-    /// The peer went away in the middle.
-    #[error("the peer went away during the set-up")]
-    PeerGone,
-    /// One of the sides has not enough of something, such as descriptors.
-    #[error("{0}")]
-    Shortage(String),
-}
-
-/// Something that happened to a connection (`rdma_cm_event`).
-#[derive(Debug)]
-pub enum CmEvent {
-    /// Somebody wants to connect to a listener of this channel. Dropped unanswered, it is rejected.
-    ConnectRequest(ConnectRequest),
-    /// The queue pair is connected and may send.
-    Established {
-        /// [`Qp::num`], or [`CmId::num`].
-        qp_num: u32,
-        /// What the accepting side said; empty on the passive side.
-        private_data: Vec<u8>,
-        /// Where the ends are, and the peer's depths.
-        info: ConnInfo,
-    },
-    /// The peer said no. The queue pair is back in `Init`.
-    Rejected {
-        /// [`Qp::num`], or [`CmId::num`].
-        qp_num: u32,
-        /// What it said.
-        private_data: Vec<u8>,
-    },
-    /// The connection did not come about. The queue pair is back in `Init`, or, on the passive side, in `Error`.
-    ConnectFailed {
-        /// [`Qp::num`], or [`CmId::num`].
-        qp_num: u32,
-        /// Why.
-        why: CmFailure,
-    },
-    /// The connection is over, and the queue pair in the error state.
-    Disconnected {
-        /// [`Qp::num`], or [`CmId::num`].
-        qp_num: u32,
-    },
-}
-
-/// A wish to connect, as it arrives at a listener.
-pub struct ConnectRequest {
-    ops: Option<Box<dyn RequestOps>>,
-    /// What the connecting side said.
-    pub private_data: Vec<u8>,
-    /// Where it comes from and where it went, and the depths of the connecting side.
-    pub info: ConnInfo,
-    screened: Option<Box<dyn Any + Send>>,
-}
-
-impl std::fmt::Debug for ConnectRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ConnectRequest(from {} to {})", self.info.peer, self.info.local)
-    }
-}
-
-impl ConnectRequest {
-    /// A request as a NIC received it.
-    pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, info: ConnInfo) -> Self {
-        Self { ops: Some(ops), private_data, info, screened: None }
-    }
-
-    /// Adds the value that the listener's [`Screen`] returned; for NICs.
-    pub fn screened(mut self, screened: Option<Box<dyn Any + Send>>) -> Self {
-        self.screened = screened;
-        self
-    }
-
-    /// Takes the value that the listener's [`Screen`] returned; `None` if there was no screen, the value has another type, or it has been taken.
-    pub fn take_screened<T: Any>(&mut self) -> Option<T> {
-        self.screened.take()?.downcast().ok().map(|found| *found)
-    }
-
-    /// Whether the connecting side still waits for the answer, as far as this side knows now.
-    pub fn is_alive(&self) -> bool {
-        self.ops.as_ref().is_some_and(|ops| ops.is_alive())
-    }
-
-    /// Says no, with a reason for the peer's eyes (`rdma_reject`).
-    ///
-    /// # Errors
-    /// [`Error::Limit`] for too much private data; the request is then rejected without any.
-    pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
-        match self.ops.take() {
-            Some(ops) => ops.reject(private_data),
-            None => Ok(()),
-        }
-    }
-
-    /// The implementation's part, taken out to accept it; for NICs.
-    pub fn take_ops(&mut self) -> Option<Box<dyn RequestOps>> {
-        self.ops.take()
-    }
-}
-
-impl Drop for ConnectRequest {
-    fn drop(&mut self) {
-        if let Some(ops) = self.ops.take() {
-            // The peer learns of it from the closed connection if even this fails.
-            let _ = ops.reject(&[]);
-        }
-    }
-}
+use crate::provider::{CmOps, ListenerOps, PortOps};
+use crate::{CmEvent, ConnParam, ConnectRequest, Device, Error, Qp, QpCap, QpInit, Result, Screen};
 
 /// An address that accepts connections, until dropped.
 pub struct Listener {
@@ -255,7 +54,7 @@ impl Port {
 }
 
 /// A connection without a queue pair of the program's (an `rdma_cm_id` whose `qp` is null): it carries private data both ways
-/// while it is set up, tells who is at the other end ([`ConnInfo`]), and when the other end goes. Dropping it disconnects, and
+/// while it is set up, tells who is at the other end ([`crate::ConnInfo`]), and when the other end goes. Dropping it disconnects, and
 /// the peer gets `Disconnected`. Events name it by [`CmId::num`] where they name others by [`Qp::num`]; no two of a device are
 /// alike.
 ///
@@ -346,7 +145,7 @@ impl Cm {
         Ok(Listener { ops: self.ops.listen_at(&*port.ops, backlog.max(1))? })
     }
 
-    /// As [`Cm::connect`], from an address that is held: the peer sees it as the address of this end ([`ConnInfo::peer`]). A port
+    /// As [`Cm::connect`], from an address that is held: the peer sees it as the address of this end ([`crate::ConnInfo::peer`]). A port
     /// serves one connection; after an attempt that failed it can be used again.
     ///
     /// # Errors
@@ -354,7 +153,7 @@ impl Cm {
     pub fn connect_from(&self, port: &Port, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.check_private_data(param)?;
         self.check_own(qp)?;
-        self.ops.connect_from(&*port.ops, qp, addr, param)
+        self.ops.connect_from(&*port.ops, qp.ops(), addr, param)
     }
 
     /// Starts connecting `qp` to the listener at `addr`; its events come to this channel from now on.
@@ -365,7 +164,7 @@ impl Cm {
     pub fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.check_private_data(param)?;
         self.check_own(qp)?;
-        self.ops.connect(qp, addr, param)
+        self.ops.connect(qp.ops(), addr, param)
     }
 
     /// Accepts a request with `qp`; its events come to this channel from now on. Receives posted before this
@@ -377,7 +176,7 @@ impl Cm {
         self.check_private_data(param)?;
         self.check_own(qp)?;
         match request.take_ops() {
-            Some(ops) => ops.accept(&*self.ops, qp, param),
+            Some(ops) => ops.accept(&*self.ops, qp.ops(), param),
             None => Err(Error::Invalid("the connect request has already been answered".into())),
         }
     }
@@ -403,7 +202,7 @@ impl Cm {
     pub fn connect_without_qp(&self, addr: SocketAddr, param: &ConnParam) -> Result<CmId> {
         self.check_private_data(param)?;
         let id = CmId::new(&self.device)?;
-        self.ops.connect(&id.qp, addr, param)?;
+        self.ops.connect(id.qp.ops(), addr, param)?;
         Ok(id)
     }
 
@@ -414,7 +213,7 @@ impl Cm {
     pub fn connect_without_qp_from(&self, port: &Port, addr: SocketAddr, param: &ConnParam) -> Result<CmId> {
         self.check_private_data(param)?;
         let id = CmId::new(&self.device)?;
-        self.ops.connect_from(&*port.ops, &id.qp, addr, param)?;
+        self.ops.connect_from(&*port.ops, id.qp.ops(), addr, param)?;
         Ok(id)
     }
 
@@ -442,7 +241,7 @@ impl Cm {
     /// [`Error::WrongState`] when it was never connected; [`Error::Foreign`].
     pub fn disconnect(&self, qp: &Qp) -> Result<()> {
         self.check_own(qp)?;
-        self.ops.disconnect(qp)
+        self.ops.disconnect(qp.ops())
     }
 
     /// The next event, if there is one.
@@ -485,5 +284,15 @@ impl Cm {
 impl Source for Cm {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         wakes.push(self.ops.prepare_wait());
+    }
+}
+
+impl Device {
+    /// A channel for connections (`rdma_create_event_channel`).
+    ///
+    /// # Errors
+    /// [`Error::System`] when no file descriptor can be had.
+    pub fn create_cm(&self) -> Result<Cm> {
+        Ok(Cm::new(self.ops().create_cm()?, self.clone()))
     }
 }

@@ -189,3 +189,39 @@ impl Source for CompChannel {
         wakes.push(self.ops.prepare_wait());
     }
 }
+
+impl Device {
+    /// A completion queue of at least `cqe` entries (`ibv_create_cq`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
+    pub fn create_cq(&self, cqe: u32) -> Result<Cq> {
+        self.check_cqe(cqe)?;
+        Ok(Cq::new(self.ops().create_cq(cqe, None)?, self.clone()))
+    }
+
+    /// A completion queue that reports to `channel` once armed by [`Cq::req_notify`].
+    ///
+    /// # Errors
+    /// As [`Device::create_cq`]; [`Error::Foreign`] for another device's channel.
+    pub fn create_cq_with(&self, cqe: u32, channel: &CompChannel) -> Result<Cq> {
+        self.check_cqe(cqe)?;
+        self.check_own(channel.device(), "the completion channel")?;
+        Ok(Cq::new(self.ops().create_cq(cqe, Some(channel.ops()))?, self.clone()))
+    }
+
+    fn check_cqe(&self, cqe: u32) -> Result<()> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
+        }
+        Error::check_limit("entries of the completion queue", cqe.into(), self.attr().max_cqe.into())
+    }
+
+    /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).
+    ///
+    /// # Errors
+    /// [`Error::System`] when no file descriptor can be had.
+    pub fn create_comp_channel(&self) -> Result<CompChannel> {
+        Ok(CompChannel::new(self.ops().create_comp_channel()?, self.clone()))
+    }
+}

@@ -1,62 +1,15 @@
-//! [`Device`]: an opened NIC, and where everything begins.
+//! [`Device`]: an opened NIC. What makes its objects is in their files.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Host, Source, Time, Wakes};
 
+use crate::async_event::AsyncEvent;
+use crate::attr::DeviceAttr;
+use crate::error::{Error, Result};
+use crate::memory::Buf;
 use crate::provider::DeviceOps;
-use crate::{Buf, Cm, CompChannel, Cq, DeviceAttr, Error, Pd, Result};
-
-/// Something that happened to an object outside of any request (`ibv_async_event`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AsyncEvent {
-    /// A completion queue overran.
-    CqError {
-        /// [`Cq::id`].
-        cq: u32,
-    },
-    /// A peer's request made this queue pair fail.
-    QpAccessError {
-        /// [`crate::Qp::num`].
-        qp_num: u32,
-    },
-    /// The connection of this queue pair broke a rule of its protocol, or its peer says so; no request is to blame, so this
-    /// is where the cause stands (`IBV_EVENT_QP_FATAL`).
-    QpFatal {
-        /// [`crate::Qp::num`].
-        qp_num: u32,
-        /// In the protocol's words.
-        why: &'static str,
-    },
-    /// A shared receive queue fell below its limit; the limit is disarmed.
-    SrqLimitReached {
-        /// [`crate::Srq::id`].
-        srq: u32,
-    },
-    /// A queue pair with a shared receive queue is in the error state, and every receive that it has taken is completed: the rest of
-    /// its completions can be polled now (`IBV_EVENT_QP_LAST_WQE_REACHED`, IBA 11.6.3.1). Reported once; not for a queue pair that is
-    /// destroyed first.
-    LastWqeReached {
-        /// [`crate::Qp::num`].
-        qp_num: u32,
-    },
-    /// A queue pair of several rails ([`crate::rails`]) has lost one, and goes on with the others.
-    RailDown {
-        /// [`crate::Qp::num`].
-        qp_num: u32,
-        /// [`Device::name`] of the rail.
-        rail: Arc<str>,
-    },
-    /// It has the rail back, and uses it again.
-    RailUp {
-        /// [`crate::Qp::num`].
-        qp_num: u32,
-        /// [`Device::name`] of the rail.
-        rail: Arc<str>,
-    },
-}
 
 /// An opened NIC (`ibv_context`); cheap to clone, closed with its last object.
 #[derive(Clone)]
@@ -99,14 +52,6 @@ impl Device {
         self.ops.attr()
     }
 
-    /// A new protection domain (`ibv_alloc_pd`).
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when there are too many.
-    pub fn alloc_pd(&self) -> Result<Pd> {
-        Ok(Pd::new(self.ops.alloc_pd()?, self.clone()))
-    }
-
     /// `len` bytes of NIC memory, zeroed (`ibv_alloc_dm`), freed with the last handle or region.
     ///
     /// # Errors
@@ -115,51 +60,9 @@ impl Device {
         self.ops.alloc_dm(len)
     }
 
-    /// A completion queue of at least `cqe` entries (`ibv_create_cq`).
-    ///
-    /// # Errors
-    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
-    pub fn create_cq(&self, cqe: u32) -> Result<Cq> {
-        self.check_cqe(cqe)?;
-        Ok(Cq::new(self.ops.create_cq(cqe, None)?, self.clone()))
-    }
-
-    /// A completion queue that reports to `channel` once armed by [`Cq::req_notify`].
-    ///
-    /// # Errors
-    /// As [`Device::create_cq`]; [`Error::Foreign`] for another device's channel.
-    pub fn create_cq_with(&self, cqe: u32, channel: &CompChannel) -> Result<Cq> {
-        self.check_cqe(cqe)?;
-        self.check_own(channel.device(), "the completion channel")?;
-        Ok(Cq::new(self.ops.create_cq(cqe, Some(channel))?, self.clone()))
-    }
-
-    pub(crate) fn check_cqe(&self, cqe: u32) -> Result<()> {
-        if cqe == 0 {
-            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
-        }
-        Error::check_limit("entries of the completion queue", cqe.into(), self.attr().max_cqe.into())
-    }
-
     /// Refuses `what` if it is another device's.
     pub(crate) fn check_own(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(&self.ops, &other.ops) { Ok(()) } else { Err(Error::Foreign { what }) }
-    }
-
-    /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).
-    ///
-    /// # Errors
-    /// [`Error::System`] when no file descriptor can be had.
-    pub fn create_comp_channel(&self) -> Result<CompChannel> {
-        Ok(CompChannel::new(self.ops.create_comp_channel()?, self.clone()))
-    }
-
-    /// A channel for connections (`rdma_create_event_channel`).
-    ///
-    /// # Errors
-    /// [`Error::System`] when no file descriptor can be had.
-    pub fn create_cm(&self) -> Result<Cm> {
-        Ok(Cm::new(self.ops.create_cm()?, self.clone()))
     }
 
     /// The next asynchronous event, if there is one (`ibv_get_async_event`, not blocking).

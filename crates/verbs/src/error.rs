@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::QpState;
+use crate::qp_state::QpState;
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -128,6 +128,17 @@ impl Error {
     /// [`Error::Limit`] that names `what`.
     pub fn check_limit(what: &'static str, given: u64, limit: u64) -> Result<()> {
         if given <= limit { Ok(()) } else { Err(Self::Limit { what, given, limit }) }
+    }
+
+    /// `Ok` if `given` is from 1 to `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0, [`Error::Limit`] for more, each of which names `what`.
+    pub(crate) fn check_count(what: &'static str, given: u32, limit: u32) -> Result<()> {
+        if given == 0 {
+            return Err(Self::Invalid(format!("the number of {what} must be at least 1")));
+        }
+        Self::check_limit(what, given.into(), limit.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Firmware`]: programs that a NIC runs itself, on messages as they arrive and on commands of the host.
 //!
 //! Matching a message with the receive that it is meant for takes a processor: the host's, which must be told first, or the
-//! NIC's own. A program for the latter is an object; [`Device::load`] hands it to a NIC. It has no queue pairs and no
+//! NIC's own. A program for the latter is an object; [`Device::load`](crate::Device::load) hands it to a NIC. It has no queue pairs and no
 //! connections: it gets commands of the host and messages of other NICs' programs, one call at a time, and acts through the
 //! [`NicCtx`] that each call lends it. So the same object also runs on the host, where a library gives it a context of its own,
 //! and in a test, as here:
@@ -81,10 +81,10 @@
 
 use std::net::SocketAddr;
 
-use host::{Source, Span, Step, Wakes};
+use host::{Span, Step};
 
-use crate::provider::ProgramOps;
-use crate::{Device, Error, Pd, Result, Sge};
+use crate::error::Result;
+use crate::wr::Sge;
 
 /// What a NIC's programs may say and be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,16 +144,16 @@ pub trait NicCtx {
     /// program is loaded when it arrives is lost without a word: an acknowledgement is the programs' own affair.
     ///
     /// # Errors
-    /// Nothing is sent on any of these: [`Error::Limit`] beyond [`FirmwareCap`]; [`Error::Invalid`] for a piece that is not
-    /// registered; [`Error::QueueFull`] when too many messages wait there, to be tried again in a later turn.
+    /// Nothing is sent on any of these: [`Error::Limit`](crate::Error::Limit) beyond [`FirmwareCap`]; [`Error::Invalid`](crate::Error::Invalid) for a piece that is not
+    /// registered; [`Error::QueueFull`](crate::Error::QueueFull) when too many messages wait there, to be tried again in a later turn.
     fn send(&mut self, to: SocketAddr, header: &[u8], payload: &[Sge]) -> Result<()>;
 
     /// Puts bytes of the payload of the message that this call is about into registered memory: as many as `to` has room for,
     /// from `offset` of the payload on. Any part may go anywhere, several times, or nowhere.
     ///
     /// # Errors
-    /// Nothing is written on any of these: [`Error::Limit`] for bytes that the payload does not have, so always when the call is
-    /// not about a message; [`Error::Invalid`] for memory that is not registered, or without
+    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for bytes that the payload does not have, so always when the call is
+    /// not about a message; [`Error::Invalid`](crate::Error::Invalid) for memory that is not registered, or without
     /// [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
     fn deposit(&mut self, offset: u64, to: Sge) -> Result<()>;
 
@@ -162,73 +162,11 @@ pub trait NicCtx {
     /// ([`Buf::word`](crate::Buf::word)) then sees the whole record, and everything told before.
     ///
     /// # Errors
-    /// Nothing is written on any of these: [`Error::Limit`] for more bytes than `to` has; [`Error::Invalid`] for memory that is not
+    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for more bytes than `to` has; [`Error::Invalid`](crate::Error::Invalid) for memory that is not
     /// registered, without [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE) or that no processor can load from, and for another size or
     /// alignment.
     fn event(&mut self, to: Sge, record: &[u8]) -> Result<()>;
 
-    /// Wakes who sleeps on the [`Program`].
+    /// Wakes who sleeps on the [`Program`](crate::Program).
     fn interrupt(&mut self);
-}
-
-/// The host's hold on a program that a NIC runs; dropping it unloads the program. When that returns, no call of it runs any more,
-/// and it is dropped. Whoever waits for what the program does sleeps on this ([`host::Host::wait`]) and looks at the memory that
-/// [`NicCtx::event`] writes; [`NicCtx::interrupt`] wakes it.
-pub struct Program {
-    ops: Box<dyn ProgramOps>,
-    cap: FirmwareCap,
-    pd: Pd,
-}
-
-impl std::fmt::Debug for Program {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Program({})", self.addr())
-    }
-}
-
-impl Program {
-    /// Where other programs send to.
-    pub fn addr(&self) -> SocketAddr {
-        self.ops.addr()
-    }
-
-    /// The domain whose memory it reaches.
-    pub fn pd(&self) -> &Pd {
-        &self.pd
-    }
-
-    /// What it may say and be told.
-    pub fn cap(&self) -> FirmwareCap {
-        self.cap
-    }
-
-    /// Gives the program a command. It has been taken when this returns, not carried out.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] for too long a command; [`Error::QueueFull`] when too many wait, to be given again later.
-    pub fn command(&self, command: &[u8]) -> Result<()> {
-        Error::check_limit("bytes of a command", command.len() as u64, self.cap.max_command.into())?;
-        self.ops.command(command)
-    }
-}
-
-/// Its interrupts.
-impl Source for Program {
-    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        wakes.push(self.ops.prepare_wait());
-    }
-}
-
-impl Device {
-    /// Loads a program into the NIC, at an address of the device's: port 0 chooses one, an unspecified address means the first.
-    /// These ports are not those of [`crate::Cm`]. From now on the program gets what is sent there.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where [`DeviceAttr::firmware`](crate::DeviceAttr::firmware) is `None`; [`Error::Address`] when the
-    /// address is taken or not this device's; [`Error::Foreign`] for another device's domain; [`Error::Limit`] for too many.
-    pub fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Program> {
-        let Some(cap) = self.attr().firmware else { return self.unsupported("code that the NIC runs") };
-        self.check_own(pd.device(), "the protection domain")?;
-        Ok(Program { ops: self.ops().load(pd, addr, firmware)?, cap, pd: pd.clone() })
-    }
 }

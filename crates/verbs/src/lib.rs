@@ -12,18 +12,23 @@
 //! | `pairing` | connecting queue pairs whose numbers were exchanged out of band |
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
+//! | `access`, `qp_state`, `async_event` | rights of regions; states of queue pairs; asynchronous events |
+//! | `conn` | parameters of connections, and what is known of their ends |
 //! | `screen` | [`Screen`]: checks connect requests inside the NIC |
 //! | `error` | [`Error`] |
 //! | `numbers` | numbers of a device's objects |
-//! | `firmware` | [`Firmware`]: programs that a NIC runs itself |
+//! | `firmware`, `program` | [`Firmware`]: programs that a NIC runs itself; the host's hold on one |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
 //! | `rails` | a device made of several |
 //!
 //! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
 //! libibverbs and librdmacm (ibv_*(3), rdma_*(3)).
 
+mod access;
+mod async_event;
 mod attr;
 mod cm;
+mod conn;
 mod cq;
 mod device;
 mod error;
@@ -33,28 +38,35 @@ mod mr;
 mod numbers;
 pub mod pairing;
 mod pd;
+mod program;
 pub mod provider;
 mod qp;
+mod qp_state;
 pub mod rails;
 mod screen;
 mod srq;
 mod wc;
 mod wr;
 
+pub use access::Access;
+pub use async_event::AsyncEvent;
 pub use attr::{
-    AtomicCap, DeviceAttr, DmAccess, QpCap, QpInit, QpState, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER,
-    SrqInit, WriteOrder,
+    AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, SrqInit, WriteOrder,
 };
-pub use cm::{Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, ConnectRequest, Depths, Listener, Port};
+pub use cm::{Cm, CmId, Listener, Port};
+pub use conn::{CmFailure, ConnInfo, ConnParam, Depths};
 pub use cq::{CompChannel, Cq};
-pub use device::{AsyncEvent, Device};
+pub use device::Device;
 pub use error::{Error, Result};
-pub use firmware::{Firmware, FirmwareCap, Message, NicCtx, Program};
+pub use firmware::{Firmware, FirmwareCap, Message, NicCtx};
 pub use host;
 pub use memory::{Buf, MemoryKind, Words};
-pub use mr::{Access, ImplicitMr, Mr};
+pub use mr::{ImplicitMr, Mr};
 pub use pd::Pd;
-pub use qp::Qp;
+pub use program::Program;
+pub use provider::{CmEvent, ConnectRequest};
+pub use qp::{Qp, QpInit};
+pub use qp_state::QpState;
 pub use screen::{Screen, ScreenRequest, Verdict};
 pub use srq::Srq;
 pub use wc::{Wc, WcOpcode, WcStatus};

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::provider::DmOps;
-use crate::{Access, DmAccess, Error, Result};
+use crate::access::Access;
+use crate::attr::DmAccess;
+use crate::error::{Error, Result};
 
 /// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,6 +23,15 @@ pub enum MemoryKind {
     Host,
     /// Memory of the NIC (`ibv_alloc_dm(3)`).
     Nic,
+}
+
+/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]); [`Buf::by_copies`] makes a buffer
+/// of it, and has checked the range.
+pub trait DmOps: Send + Sync {
+    /// Copies bytes in, to the NIC's own address `at` (`ibv_memcpy_to_dm(3)`).
+    fn write(&self, at: u64, bytes: &[u8]);
+    /// Copies bytes out (`ibv_memcpy_from_dm(3)`).
+    fn read(&self, at: u64, bytes: &mut [u8]);
 }
 
 /// What keeps the bytes mapped; dropped with the last handle.

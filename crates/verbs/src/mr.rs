@@ -1,40 +1,7 @@
-//! [`Mr`]: memory regions, and the rights that they give.
-
-use bitflags::bitflags;
+//! [`Mr`]: memory regions.
 
 use crate::provider::MrOps;
-use crate::{Buf, Error, RemoteAddr, Result, Sge};
-
-bitflags! {
-    /// What may be done to a region beyond reading it locally (`ibv_access_flags`).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Access: u8 {
-        /// The own NIC may write: receives, results of reads and atomics.
-        const LOCAL_WRITE = 1;
-        /// Peers may write.
-        const REMOTE_WRITE = 2;
-        /// Peers may read.
-        const REMOTE_READ = 4;
-        /// Peers may do atomics.
-        const REMOTE_ATOMIC = 8;
-    }
-}
-
-impl Access {
-    /// Every right there is.
-    pub const ALL: Self = Self::all();
-
-    /// IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
-    pub(crate) fn check(self) -> Result<()> {
-        let remote = Self::REMOTE_WRITE | Self::REMOTE_ATOMIC;
-        if self.intersects(remote) && !self.contains(Self::LOCAL_WRITE) {
-            return Err(Error::Invalid(
-                "remote write or atomic access needs local write access as well; add LOCAL_WRITE".into(),
-            ));
-        }
-        Ok(())
-    }
-}
+use crate::{Access, Buf, RemoteAddr, Result, Sge};
 
 /// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC touches the
 /// memory through it any more.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::provider::PdOps;
-use crate::{Access, Buf, Device, Error, ImplicitMr, Mr, Qp, QpInit, Result, Srq, SrqInit};
+use crate::{Access, Buf, Device, Error, ImplicitMr, Mr, Result};
 
 /// A protection domain (`ibv_pd`); freed with its last object.
 #[derive(Clone)]
@@ -79,51 +79,18 @@ impl Pd {
         }
     }
 
-    /// A shared receive queue (`ibv_create_srq`).
-    ///
-    /// # Errors
-    /// [`Error::Limit`], [`Error::Invalid`] for a size of zero, [`Error::Unsupported`].
-    pub fn create_srq(&self, init: SrqInit) -> Result<Srq> {
-        let attr = self.device.attr();
-        check_count("receives of the shared queue", init.max_wr, attr.max_srq_wr)?;
-        check_count("pieces of a receive", init.max_sge, attr.max_sge)?;
-        Ok(Srq::new(self.ops.create_srq(init)?, self.clone(), init))
-    }
-
-    /// A reliable connected queue pair in state `Init` (`rdma_create_qp`): receives may be posted.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
-    /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain, [`Error::Unsupported`] for an MTU where
-    /// connections have none of their own.
-    pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
-        let (attr, cap) = (self.device.attr(), &init.cap);
-        check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;
-        if init.srq.is_none() {
-            check_count("receives", cap.max_recv_wr, attr.max_qp_wr)?;
-        }
-        check_count("pieces of a send request", cap.max_send_sge, attr.max_sge)?;
-        check_count("pieces of a receive", cap.max_recv_sge, attr.max_sge)?;
-        Error::check_limit("inline bytes", cap.max_inline.into(), attr.max_inline.into())?;
-        init.mtu.map_or(Ok(()), |mtu| self.device.ops().check_mtu(mtu))?;
-        for cq in [&init.send_cq, &init.recv_cq] {
-            self.device.check_own(cq.device(), "the completion queue")?;
-        }
-        if init.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.pd().ops, &self.ops)) {
-            return Err(Error::Foreign { what: "the shared receive queue" });
-        }
-        Ok(Qp::new(self.ops.create_qp(init)?, self.clone(), init.clone()))
-    }
-
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn PdOps> {
         &self.ops
     }
 }
 
-fn check_count(what: &'static str, given: u32, limit: u32) -> Result<()> {
-    if given == 0 {
-        return Err(Error::Invalid(format!("the number of {what} must be at least 1")));
+impl Device {
+    /// A new protection domain (`ibv_alloc_pd`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are too many.
+    pub fn alloc_pd(&self) -> Result<Pd> {
+        Ok(Pd::new(self.ops().alloc_pd()?, self.clone()))
     }
-    Error::check_limit(what, given.into(), limit.into())
 }

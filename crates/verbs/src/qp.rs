@@ -4,11 +4,86 @@ use std::sync::{Arc, OnceLock};
 
 use host::Span;
 
-use crate::provider::QpOps;
+use crate::provider::{QpOps, QpParts};
 use crate::{
-    Buf, Error, Pd, QpCap, QpInit, QpState, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, RecvWr, RemoteAddr, Result,
-    SendFlags, SendWr,
+    Buf, Cq, Error, Pd, QpCap, QpState, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, RecvWr, RemoteAddr, Result,
+    SendFlags, SendWr, Srq,
 };
+
+/// What a queue pair is made of (`ibv_qp_init_attr`).
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Where its send requests complete.
+    pub send_cq: Cq,
+    /// Where its receives complete; may be the same.
+    pub recv_cq: Cq,
+    /// Receives come from here, if given, instead of from a queue of its own.
+    pub srq: Option<Srq>,
+    /// Sizes.
+    pub cap: QpCap,
+    /// Every send request is signalled, whatever its flags say.
+    pub sq_sig_all: bool,
+    /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
+    /// two ends ask for. `None` leaves it to the device.
+    pub mtu: Option<u32>,
+    /// The number that completions carry instead of [`crate::Qp::num`], and that peers learn where the protocol transmits a number. Events
+    /// carry the device's number. So a new queue pair can replace an old one under the same number, as `IBV_QPS_RESET` of
+    /// ibv_modify_qp(3) needs it, and no late event of the old one is taken for the new one's. The caller keeps these numbers unique.
+    pub known_as: Option<u32>,
+}
+
+impl QpInit {
+    /// A queue pair of default size with one completion queue for both directions.
+    pub fn new(cq: &Cq) -> Self {
+        let (send_cq, recv_cq) = (cq.clone(), cq.clone());
+        Self {
+            send_cq,
+            recv_cq,
+            srq: None,
+            cap: QpCap::default(),
+            sq_sig_all: false,
+            mtu: None,
+            known_as: None,
+        }
+    }
+
+    /// These attributes with other sizes.
+    pub fn cap(mut self, cap: QpCap) -> Self {
+        self.cap = cap;
+        self
+    }
+
+    /// These attributes with another completion queue for receives.
+    pub fn recv_cq(mut self, cq: &Cq) -> Self {
+        self.recv_cq = cq.clone();
+        self
+    }
+
+    /// These attributes with packets of at most so many bytes of data.
+    pub fn mtu(mut self, bytes: u32) -> Self {
+        self.mtu = Some(bytes);
+        self
+    }
+
+    /// These attributes with a shared receive queue.
+    pub fn srq(mut self, srq: &Srq) -> Self {
+        self.srq = Some(srq.clone());
+        self
+    }
+
+    /// What the NIC is given: these attributes, with its own queues.
+    fn parts(&self) -> QpParts {
+        QpParts {
+            send_cq: self.send_cq.ops().clone(),
+            recv_cq: self.recv_cq.ops().clone(),
+            srq: self.srq.as_ref().map(|srq| srq.ops().clone()),
+            cap: self.cap,
+            sq_sig_all: self.sq_sig_all,
+            mtu: self.mtu,
+            known_as: self.known_as,
+        }
+    }
+}
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, and completions that nobody has polled go with it. The peer's are flushed.
@@ -186,5 +261,32 @@ impl Qp {
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn QpOps> {
         &self.ops
+    }
+}
+
+impl Pd {
+    /// A reliable connected queue pair in state `Init` (`rdma_create_qp`): receives may be posted.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
+    /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain, [`Error::Unsupported`] for an MTU where
+    /// connections have none of their own.
+    pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
+        let (attr, cap) = (self.device().attr(), &init.cap);
+        Error::check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;
+        if init.srq.is_none() {
+            Error::check_count("receives", cap.max_recv_wr, attr.max_qp_wr)?;
+        }
+        Error::check_count("pieces of a send request", cap.max_send_sge, attr.max_sge)?;
+        Error::check_count("pieces of a receive", cap.max_recv_sge, attr.max_sge)?;
+        Error::check_limit("inline bytes", cap.max_inline.into(), attr.max_inline.into())?;
+        init.mtu.map_or(Ok(()), |mtu| self.device().ops().check_mtu(mtu))?;
+        for cq in [&init.send_cq, &init.recv_cq] {
+            self.device().check_own(cq.device(), "the completion queue")?;
+        }
+        if init.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(srq.pd().ops(), self.ops())) {
+            return Err(Error::Foreign { what: "the shared receive queue" });
+        }
+        Ok(Qp::new(self.ops().create_qp(&init.parts())?, self.clone(), init.clone()))
     }
 }

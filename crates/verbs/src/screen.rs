@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use crate::ConnInfo;
+use crate::conn::ConnInfo;
 
 /// A connect request as a [`Screen`] sees it.
 #[derive(Clone, Copy, Debug)]

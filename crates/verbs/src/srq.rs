@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::provider::SrqOps;
-use crate::{Pd, RecvWr, Result, SrqInit};
+use crate::{Error, Pd, RecvWr, Result, SrqInit};
 
 /// A shared receive queue (`ibv_srq`); cheap to clone.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Srq {
     /// # Errors
     /// [`crate::Error::Limit`] for more than the queue holds.
     pub fn arm_limit(&self, limit: u32) -> Result<()> {
-        crate::Error::check_limit("the shared receive queue's limit", limit.into(), self.init.max_wr.into())?;
+        Error::check_limit("the shared receive queue's limit", limit.into(), self.init.max_wr.into())?;
         self.ops.arm_limit(limit)
     }
 
@@ -60,5 +60,18 @@ impl Srq {
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn SrqOps> {
         &self.ops
+    }
+}
+
+impl Pd {
+    /// A shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::Invalid`] for a size of zero, [`Error::Unsupported`].
+    pub fn create_srq(&self, init: SrqInit) -> Result<Srq> {
+        let attr = self.device().attr();
+        Error::check_count("receives of the shared queue", init.max_wr, attr.max_srq_wr)?;
+        Error::check_count("pieces of a receive", init.max_sge, attr.max_sge)?;
+        Ok(Srq::new(self.ops().create_srq(init)?, self.clone(), init))
     }
 }

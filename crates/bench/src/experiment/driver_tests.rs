@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
 
 use verbs::host::{Host, Span};
-use verbs::provider::{CmOps, CqOps, DeviceOps, PdOps};
-use verbs::{Buf, CompChannel, Device, DeviceAttr};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps};
+use verbs::{Buf, Device, DeviceAttr};
 
 use super::*;
 use crate::experiment::{Bounds, Control, Rails, Settings, variant};
@@ -40,7 +40,11 @@ impl DeviceOps for TwoPorts {
     fn alloc_pd(&self) -> verbs::Result<Arc<dyn PdOps>> {
         self.0.ops().alloc_pd()
     }
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> verbs::Result<Arc<dyn CqOps>> {
+    fn create_cq(
+        &self,
+        cqe: u32,
+        channel: Option<&Arc<dyn CompChannelOps>>,
+    ) -> verbs::Result<Arc<dyn CqOps>> {
         self.0.ops().create_cq(cqe, channel)
     }
     fn create_cm(&self) -> verbs::Result<Arc<dyn CmOps>> {

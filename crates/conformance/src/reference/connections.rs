@@ -9,9 +9,9 @@ use host::{Span, Wake};
 
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
-use verbs::provider::{CmOps, ListenerOps, PortOps, RequestOps, own, screen};
+use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, RequestOps, own, screen};
 use verbs::{
-    CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Qp, QpState, Result, Screen,
+    CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, QpState, Result, Screen,
 };
 
 const MAX_PRIVATE_DATA: u64 = 196;
@@ -24,8 +24,8 @@ pub(super) struct CmObject {
 }
 
 /// The queue pair's number, if it may begin a connection on this device.
-fn idle(state: &State, qp: &Qp, device: usize, call: &'static str) -> Result<u32> {
-    let qp: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -> Result<u32> {
+    let qp: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
     if qp.device != device {
         return Err(Error::Foreign { what: "the queue pair" });
     }
@@ -60,7 +60,13 @@ impl CmObject {
         }
     }
 
-    fn ask(&self, from: Option<SocketAddr>, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn ask(
+        &self,
+        from: Option<SocketAddr>,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
         let mut state = self.world.lock();
         let pair = idle(&state, qp, self.device, "connect")?;
         let Some((listening, of_listener)) = state.listeners.get(&addr).cloned() else {
@@ -138,17 +144,23 @@ impl CmOps for CmObject {
         Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
     }
 
-    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect_from(
+        &self,
+        port: &dyn PortOps,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
         let from = self.idle_port(&self.world.lock(), port)?;
         self.ask(Some(from), qp, addr, param)
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.ask(None, qp, addr, param)
     }
 
-    fn disconnect(&self, qp: &Qp) -> Result<()> {
-        let qp: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        let qp: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
         let mut state = self.world.lock();
         let pair = &state.pairs[&qp.number];
         match pair.state {
@@ -286,7 +298,7 @@ impl RequestOps for RequestObject {
         self.world.lock().requests.contains_key(&self.number)
     }
 
-    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         let cm = (cm as &dyn Any).downcast_ref::<CmObject>().ok_or(Error::Foreign { what: "the channel" });
         let checked = cm.and_then(|cm| Ok((cm, idle(&self.world.lock(), qp, cm.device, "accept")?)));
         let (cm, passive) = match checked {

@@ -14,11 +14,11 @@ use super::state::{
     Slots, World,
 };
 use verbs::provider::{
-    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, SrqOps, own,
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, own,
 };
 use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, Data, Device, DeviceAttr, DmAccess, Error, Firmware,
-    MemoryKind, Pd, QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
+    Access, AsyncEvent, AtomicCap, Buf, Data, Device, DeviceAttr, DmAccess, Error, Firmware, MemoryKind,
+    QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
 };
 
 const NIC_MEMORY: u64 = 4 << 20;
@@ -82,8 +82,8 @@ impl DeviceOps for DeviceObject {
         Ok(Arc::new(PdObject { world: self.world.clone(), device: self.index, number }))
     }
 
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+    fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
+        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let (mut state, bell) = (self.world.lock(), Arc::new(Bell::new()));
         let number = state.number();
@@ -127,8 +127,13 @@ impl DeviceOps for DeviceObject {
         Ok(buf)
     }
 
-    fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {
-        let pd: Arc<PdObject> = own(pd.ops().clone(), "the protection domain")?;
+    fn load(
+        &self,
+        pd: &Arc<dyn PdOps>,
+        addr: SocketAddr,
+        firmware: Box<dyn Firmware>,
+    ) -> Result<Box<dyn ProgramOps>> {
+        let pd: Arc<PdObject> = own(pd.clone(), "the protection domain")?;
         Ok(Box::new(firmware::load(&self.world, (self.index, pd.number), addr, firmware)?))
     }
 
@@ -158,16 +163,16 @@ impl PdOps for PdObject {
         Ok(Box::new(MrObject { world: self.world.clone(), key, base }))
     }
 
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
-        let queue = |cq: &verbs::Cq| -> Result<u32> {
-            let cq: Arc<CqObject> = own(cq.ops().clone(), "the completion queue")?;
+    fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
+        let queue = |cq: &Arc<dyn CqOps>| -> Result<u32> {
+            let cq: Arc<CqObject> = own(cq.clone(), "the completion queue")?;
             Ok(cq.number)
         };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SrqObject> = own(srq.ops().clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = own(srq.clone(), "the shared receive queue")?;
                 Some(srq.number)
             }
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{Bell, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
-use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, Result, WriteOrder};
+use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
 use super::domain::DomainObject;
 use super::manager::CmObject;
@@ -78,8 +78,8 @@ impl DeviceOps for DeviceObject {
         Ok(Arc::new(DomainObject { opened: self.0.clone(), number }))
     }
 
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+    fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
+        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let key = self.0.net.lock().create_cq(self.0.context, cqe, channel.as_ref().map(|c| c.key))?;
         Ok(Arc::new(CqObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))

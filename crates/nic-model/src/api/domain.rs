@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use verbs::provider::{MrOps, PdOps, QpOps, SrqOps, own};
-use verbs::{Access, Buf, Cq, QpInit, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::{Access, Buf, Result, SrqInit};
 
 use super::opened::Opened;
 use super::queues::{CqObject, QpObject, SrqObject};
@@ -24,13 +24,14 @@ impl PdOps for DomainObject {
         Ok(Box::new(RegionObject { opened: opened.clone(), key, base, len }))
     }
 
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
-        let queue = |cq: &Cq| -> Result<Arc<CqObject>> { own(cq.ops().clone(), "the completion queue") };
+    fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
+        let queue =
+            |cq: &Arc<dyn CqOps>| -> Result<Arc<CqObject>> { own(cq.clone(), "the completion queue") };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SrqObject> = own(srq.ops().clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = own(srq.clone(), "the shared receive queue")?;
                 Some(srq.key)
             }
         };

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Bell, Wake};
-use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
-use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result, Screen};
+use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen};
 
 use super::opened::Opened;
 use super::queues::QpObject;
@@ -22,8 +22,8 @@ pub(super) struct CmObject {
 }
 
 impl CmObject {
-    fn own_qp(&self, qp: &Qp) -> Result<u32> {
-        let pair: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+    fn own_qp(&self, qp: &Arc<dyn QpOps>) -> Result<u32> {
+        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
         Ok(pair.key)
     }
 }
@@ -41,7 +41,7 @@ impl CmOps for CmObject {
         Ok(Box::new(ListenerObject { opened: self.opened.clone(), listener, addr }))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let qp = self.own_qp(qp)?;
         self.opened.look().0.check_idle(qp, "connect")?;
         self.opened.charge(self.opened.calls.connect);
@@ -49,8 +49,8 @@ impl CmOps for CmObject {
         network.connect(now, self.key, qp, addr, param)
     }
 
-    fn disconnect(&self, qp: &Qp) -> Result<()> {
-        let pair: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
         let (mut network, now) = self.opened.look();
         network.disconnect(now, pair.key)
     }
@@ -117,7 +117,7 @@ struct RequestObject {
 }
 
 impl RequestOps for RequestObject {
-    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         let manager = (cm as &dyn Any).downcast_ref::<CmObject>();
         let manager = manager.filter(|manager| Arc::ptr_eq(&manager.opened, &self.opened));
         let manager = manager.ok_or(Error::Foreign { what: "the event channel" });

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use host::world::{ActorId, Node, Timeline};
 use host::{Span, Time};
+use verbs::provider::QpParts;
 use verbs::{
-    Access, AsyncEvent, Buf, ConnInfo, ConnParam, Error, QpInit, QpState, RecvWr, Result, Screen, SendWr,
-    Sge, SrqInit, Wc, WcOpcode, WcStatus,
+    Access, AsyncEvent, Buf, ConnInfo, ConnParam, Error, QpState, RecvWr, Result, Screen, SendWr, Sge,
+    SrqInit, Wc, WcOpcode, WcStatus,
 };
 
 use super::agenda::Agenda;
@@ -236,7 +237,7 @@ impl Network {
         self.srqs.get(srq).map_or(0, SharedReceiveQueue::limit)
     }
 
-    pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpInit) -> Result<u32> {
+    pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpParts) -> Result<u32> {
         let card = self.card_of(parts.context)?;
         self.cards[card].add(Kind::QueuePair)?;
         Ok(self.qps.insert(QueuePair::new(card, parts, init, self.mtu())))

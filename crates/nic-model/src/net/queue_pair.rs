@@ -1,7 +1,8 @@
 //! [`QueuePair`]: what belongs to a queue pair as a whole: its state, its connection, and its two halves.
 
 use host::Span;
-use verbs::{Access, Error, QpInit, QpState, RNR_PAUSE, RecvWr, Result, SendWr, WcStatus};
+use verbs::provider::QpParts;
+use verbs::{Access, Error, QpState, RNR_PAUSE, RecvWr, Result, SendWr, WcStatus};
 
 use super::packet::{Body, Packet, PortId, Source};
 use super::protection::{Extent, Protection};
@@ -68,7 +69,7 @@ pub(super) struct QueuePair {
 
 impl QueuePair {
     /// A queue pair of a card whose packets have so much data at most.
-    pub(super) fn new(card: usize, parts: QueuePairParts, init: &QpInit, mtu: u64) -> Self {
+    pub(super) fn new(card: usize, parts: QueuePairParts, init: &QpParts, mtu: u64) -> Self {
         let cap = init.cap;
         Self {
             parts,

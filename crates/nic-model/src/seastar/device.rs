@@ -5,11 +5,8 @@ use std::sync::Arc;
 
 use host::world::Node;
 use host::{Bell, Host, Rate, Span, Wake};
-use verbs::provider::{CmOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps};
-use verbs::{
-    Access, AtomicCap, Buf, CompChannel, Device, DeviceAttr, DmAccess, Error, Firmware, Pd, QpInit, Result,
-    WriteOrder,
-};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts};
+use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, Result, WriteOrder};
 
 use super::cards::Fabric;
 use super::path::Profile;
@@ -124,7 +121,7 @@ impl DeviceOps for DeviceObject {
         Ok(Arc::new(Domain { card: self.0.clone(), number }))
     }
 
-    fn create_cq(&self, _cqe: u32, _channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+    fn create_cq(&self, _cqe: u32, _channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.0.lacks("completion queues")
     }
 
@@ -132,8 +129,13 @@ impl DeviceOps for DeviceObject {
         self.0.lacks("connections")
     }
 
-    fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {
-        let domain: Arc<Domain> = verbs::provider::own(pd.ops().clone(), "the protection domain")?;
+    fn load(
+        &self,
+        pd: &Arc<dyn PdOps>,
+        addr: SocketAddr,
+        firmware: Box<dyn Firmware>,
+    ) -> Result<Box<dyn ProgramOps>> {
+        let domain: Arc<Domain> = verbs::provider::own(pd.clone(), "the protection domain")?;
         let card = &self.0;
         let own = Address::of(addr, card.node.index()).filter(|at| at.node == card.node.index());
         let why = || format!("it is not the card's, which is {}", address(card.node.index(), 0));
@@ -161,7 +163,7 @@ impl PdOps for Domain {
         Ok(Box::new(Region { card: self.card.clone(), key, base }))
     }
 
-    fn create_qp(&self, _init: &QpInit) -> Result<Arc<dyn QpOps>> {
+    fn create_qp(&self, _init: &QpParts) -> Result<Arc<dyn QpOps>> {
         self.card.lacks("queue pairs")
     }
 }

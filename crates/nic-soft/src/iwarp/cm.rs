@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use host::{Span, Wake};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, ListenerOps, PortOps, own};
-use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
+use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use super::active::{Active, From};
 use super::end::End;
@@ -67,8 +67,8 @@ pub(super) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<Eve
 }
 
 /// The queue pair behind the API's.
-pub(super) fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+pub(super) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     Ok(handle.qp().clone())
 }
 
@@ -122,7 +122,13 @@ impl CmHandle {
         Ok(Box::new(handle))
     }
 
-    fn begin(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam, from: Option<From>) -> Result<()> {
+    fn begin(
+        &self,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+        from: Option<From>,
+    ) -> Result<()> {
         let shared = &self.device.shared;
         shared.birth.check()?;
         let qp = own_qp(qp)?;
@@ -164,16 +170,22 @@ impl CmOps for CmHandle {
         self.listener(socket, port.addr(), (backlog, None), Some(listening))
     }
 
-    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect_from(
+        &self,
+        port: &dyn PortOps,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
         let port = Port::own(port, &self.device)?;
         self.begin(qp, addr, param, Some(port.lend()?))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.begin(qp, addr, param, None)
     }
 
-    fn disconnect(&self, qp: &Qp) -> Result<()> {
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         self.device.shared.birth.check()?;
         let qp = own_qp(qp)?;
         let was_connected = qp.with(|stream| stream.began());

@@ -4,11 +4,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Chore, Host, Wake};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
-use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, QpInit, Result, SrqInit,
-    WriteOrder,
-};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Result, SrqInit, WriteOrder};
 
 use super::channel::ChannelInner;
 use super::cm::CmHandle;
@@ -128,10 +125,10 @@ impl DeviceOps for IwarpDevice {
         Ok(Arc::new(IwarpPd { device: self.inner.clone(), id: self.inner.take_pd() }))
     }
 
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+    fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.inner.shared.birth.check()?;
         let Some(channel) = channel else { return Ok(Arc::new(CqInner::create(&self.inner, cqe, None)?)) };
-        let channel: Arc<ChannelInner> = own(channel.ops().clone(), "the completion channel")?;
+        let channel: Arc<ChannelInner> = own(channel.clone(), "the completion channel")?;
         let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.reports().clone()))?);
         channel.attach(&cq);
         Ok(cq)
@@ -182,7 +179,7 @@ impl PdOps for IwarpPd {
         Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))
     }
 
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+    fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         self.device.shared.birth.check()?;
         Ok(Arc::new(QpHandle::create(&self.device, self.id, init)?))
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, own};
-use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr};
+use verbs::provider::{QpOps, QpParts, own};
+use verbs::{Error, QpState, RecvWr, Result, SendWr};
 
 use super::cq::CqInner;
 use super::end::End;
@@ -29,10 +29,10 @@ pub(super) struct QpHandle {
 }
 
 impl QpHandle {
-    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Self> {
-        let send_cq: Arc<CqInner> = own(init.send_cq.ops().clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqInner> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+        let send_cq: Arc<CqInner> = own(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqInner> = own(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
         let making = Making {

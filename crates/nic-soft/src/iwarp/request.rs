@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use iwarp::mpa::{Accept, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, RequestOps, screen};
-use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
+use verbs::provider::{CmOps, QpOps, RequestOps, screen};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
 
 use super::cm::{find_events, own_qp};
 use super::config::{PRIVATE_DATA_MAX, QUESTIONS};
@@ -69,7 +69,7 @@ impl RequestHandle {
         self.device.shared.linger(socket, machine.transmit().to_vec());
     }
 
-    fn try_accept(&mut self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn try_accept(&mut self, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         let (events, qp) = (find_events(&self.device, cm)?, own_qp(qp)?);
         let queues = &qp.queues;
         if queues.state() != state::INIT {
@@ -134,7 +134,7 @@ impl RequestHandle {
 }
 
 impl RequestOps for RequestHandle {
-    fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         self.device.shared.birth.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {

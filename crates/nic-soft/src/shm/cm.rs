@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use host::Wake;
 use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
-use verbs::{CmEvent, ConnParam, Error, Qp, Result, Screen};
+use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use super::greeting::{greet, hello_of};
 use super::handle::QpHandle;
@@ -53,8 +53,8 @@ pub(super) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmE
 }
 
 /// The queue pair behind the API's, if it is not yet connected.
-pub(super) fn own_idle_qp(qp: &Qp, call: &'static str) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+pub(super) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     if handle.qp.connection.state() != state::INIT {
         return Err(Error::WrongState { call, state: handle.state() });
     }
@@ -81,7 +81,7 @@ impl CmHandle {
     fn ask(
         &self,
         from: Option<u16>,
-        qp: &Qp,
+        qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,
     ) -> Result<Option<Arc<Conn>>> {
@@ -135,16 +135,22 @@ impl CmOps for CmHandle {
         Ok(self.listener(held))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.ask(None, qp, addr, param).map(drop)
     }
 
-    fn connect_from(&self, port: &dyn PortOps, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect_from(
+        &self,
+        port: &dyn PortOps,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
         Port::own(port, &self.device)?.connect(|from| self.ask(Some(from), qp, addr, param))
     }
 
-    fn disconnect(&self, qp: &Qp) -> Result<()> {
-        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
         let device = &self.device;
         device.shared.birth.check()?;
         if handle.qp.connection.link().is_none() {

@@ -4,11 +4,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Bytes, Host, Wake};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
-use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, QpInit, Result, SrqInit,
-    WriteOrder,
-};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, SrqInit, WriteOrder};
 
 use super::cm::CmHandle;
 use super::copy_path::{CopyPath, CopyState};
@@ -154,9 +151,9 @@ impl DeviceOps for ShmDevice {
         Ok(Arc::new(ShmPd { device: self.0.clone(), id: self.0.take_pd() }))
     }
 
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+    fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.0.shared.birth.check()?;
-        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelHandle>> = channel.transpose()?;
         Ok(Arc::new(CqHandle::create(&self.0, cqe, channel.as_deref())?))
     }
@@ -210,7 +207,7 @@ impl PdOps for ShmPd {
         Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))
     }
 
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+    fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         self.device.shared.birth.check()?;
         Ok(Arc::new(QpHandle::create(&self.device, self.id, init)?))
     }

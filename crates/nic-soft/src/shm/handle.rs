@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, own};
-use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
+use verbs::provider::{QpOps, QpParts, own};
+use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendWr};
 
 use super::connection::state_of;
 use super::cq::CqHandle;
@@ -26,10 +26,10 @@ pub(super) struct QpHandle {
 }
 
 impl QpHandle {
-    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Self> {
-        let send_cq: Arc<CqHandle> = own(init.send_cq.ops().clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqHandle> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+        let send_cq: Arc<CqHandle> = own(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
         let making = Making {
             pd,

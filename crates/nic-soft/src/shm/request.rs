@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use verbs::provider::{CmOps, RequestOps};
-use verbs::{ConnParam, Error, Qp, Result};
+use verbs::provider::{CmOps, QpOps, RequestOps};
+use verbs::{ConnParam, Error, Result};
 
 use super::cm::{find_events, own_idle_qp};
 use super::connection::state_of;
@@ -42,7 +42,7 @@ impl RequestHandle {
         answer(&self.device, &self.conn, &Message::Reject(private_data.to_vec()));
     }
 
-    fn try_accept(&self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn try_accept(&self, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         let cm = find_events(&self.device, cm)?;
         let qp = own_idle_qp(qp, "accept")?;
         let mut phase = unpoisoned(&self.conn.phase);
@@ -72,7 +72,7 @@ impl RequestHandle {
 }
 
 impl RequestOps for RequestHandle {
-    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         self.device.shared.birth.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {

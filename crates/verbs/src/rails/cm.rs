@@ -15,8 +15,8 @@ use super::inner::Inner;
 use super::progress::progress_channels;
 use super::qp::QpInner;
 use super::screening::{Asked, AtFrontDoor};
-use crate::provider::{CmOps, ListenerOps, RequestOps, own};
-use crate::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Qp, Result, Screen};
+use crate::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use crate::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Result, Screen};
 
 /// Takes whatever rails have to say, and goes on with what waited for it.
 pub(super) fn progress(device: &Arc<Inner>) {
@@ -86,7 +86,7 @@ struct RailsRequest {
 }
 
 impl RequestOps for RailsRequest {
-    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
         let any: &dyn std::any::Any = cm;
         let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
         if !Arc::ptr_eq(&handle.device, &self.device) {
@@ -110,8 +110,8 @@ impl RequestOps for RailsRequest {
 }
 
 /// The queue pair behind the API's.
-fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     Ok(handle.qp.clone())
 }
 
@@ -168,12 +168,12 @@ impl CmOps for CmHandle {
         Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))
     }
 
-    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.device.shared.check()?;
         connect::connect(&self.device, &own_qp(qp)?, &self.cm, addr, param)
     }
 
-    fn disconnect(&self, qp: &Qp) -> Result<()> {
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         self.device.shared.check()?;
         connect::disconnect(&*own_qp(qp)?)
     }

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::worker::INLINE_MAX;
 use super::{RAILS_MAX, RailsConfig, hello};
 use crate::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
-use crate::{AsyncEvent, AtomicCap, CompChannel, Device, DeviceAttr, DmAccess, Error, Result, WriteOrder};
+use crate::{AsyncEvent, AtomicCap, Device, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
 /// Makes one device of several, in this order; the first one's addresses are those of the whole.
 ///
@@ -140,8 +140,8 @@ impl DeviceOps for RailsDevice {
         Ok(Arc::new(PdHandle::alloc(&self.0)?))
     }
 
-    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+    fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
+        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelHandle>> = channel.transpose()?;
         Ok(CqHandle::create(&self.0, cqe, channel.map(|channel| channel.reports.clone()))?)
     }

@@ -9,8 +9,8 @@ use super::inner::Inner;
 use super::polling::Polling;
 use super::qp::{Making, QpInner};
 use super::srq::SrqInner;
-use crate::provider::{MrOps, PdOps, QpOps, SrqOps, own};
-use crate::{Access, Buf, Cq, QpInit, Result, SrqInit};
+use crate::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use crate::{Access, Buf, Result, SrqInit};
 
 pub(super) struct PdHandle {
     device: Arc<Inner>,
@@ -23,8 +23,8 @@ impl PdHandle {
     }
 }
 
-fn polling(cq: &Cq) -> Result<Arc<Polling>> {
-    let handle: Arc<CqHandle> = own(cq.ops().clone(), "the completion queue")?;
+fn polling(cq: &Arc<dyn CqOps>) -> Result<Arc<Polling>> {
+    let handle: Arc<CqHandle> = own(cq.clone(), "the completion queue")?;
     Ok(handle.polling.clone())
 }
 
@@ -33,9 +33,9 @@ impl PdOps for PdHandle {
         Ok(Box::new(self.pd.reg_mr(buf, access)?))
     }
 
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+    fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         let (send, recv) = (polling(&init.send_cq)?, polling(&init.recv_cq)?);
-        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
         let making = Making {
             cap: init.cap,

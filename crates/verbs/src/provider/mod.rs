@@ -1,0 +1,21 @@
+//! What a NIC implements. Each trait is one object of the API; its methods are called with arguments that the
+//! API has checked against [`DeviceAttr`](crate::DeviceAttr). What a NIC does not override, it does not offer.
+//!
+//! A NIC's objects come back as arguments: it finds its own behind them with [`own`], which refuses those of another NIC. The traits
+//! name no object of the API, which is built on them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `queues` | domains, regions, queues, queue pairs |
+//! | `connections` | connections, and the events that a NIC reports of them |
+//! | `device` | devices, and programs that they run |
+
+mod connections;
+mod device;
+mod queues;
+
+pub use crate::memory::DmOps;
+pub use crate::numbers::Numbers;
+pub use connections::{CmEvent, CmOps, ConnectRequest, ListenerOps, PortOps, RequestOps, screen};
+pub use device::{DeviceOps, ProgramOps};
+pub use queues::{CompChannelOps, CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};

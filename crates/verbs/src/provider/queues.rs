@@ -1,0 +1,158 @@
+//! Domains, regions, queues and queue pairs, as a NIC implements them.
+
+use std::any::Any;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::{Span, Wake};
+
+use crate::access::Access;
+use crate::attr::{QpCap, SrqInit};
+use crate::error::{Error, Result};
+use crate::memory::Buf;
+use crate::qp_state::QpState;
+use crate::wc::Wc;
+use crate::wr::{RecvWr, RemoteAddr, SendWr};
+
+/// A protection domain.
+pub trait PdOps: Any + Send + Sync {
+    /// Registers all of `buf`.
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
+    /// See [`crate::Pd::reg_all`], whose contract the caller keeps; `access` is within [`crate::DeviceAttr::implicit_mr`]. The region's
+    /// address is 0.
+    fn reg_all(&self, _access: Access) -> Result<Box<dyn MrOps>> {
+        Err(unsupported("the device", "regions of all memory"))
+    }
+    /// See [`crate::Pd::create_qp`].
+    fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>>;
+    /// See [`crate::Pd::create_srq`].
+    fn create_srq(&self, _init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        Err(unsupported("the device", "shared receive queues"))
+    }
+}
+
+/// A memory region; dropping it deregisters. Its keys and its address never change: they are asked for once.
+pub trait MrOps: Any + Send + Sync {
+    /// See [`crate::Mr::lkey`].
+    fn lkey(&self) -> u32;
+    /// See [`crate::Mr::rkey`].
+    fn rkey(&self) -> u32;
+    /// See [`crate::Mr::addr`].
+    fn addr(&self) -> u64;
+    /// See [`crate::Mr::dereg`].
+    fn dereg(self: Box<Self>) -> Result<()>;
+}
+
+/// A completion queue.
+pub trait CqOps: Any + Send + Sync {
+    /// See [`crate::Cq::id`].
+    fn id(&self) -> u32;
+    /// See [`crate::Cq::cqe`].
+    fn cqe(&self) -> u32;
+    /// See [`crate::Cq::resize`]; within the device's limits.
+    fn resize(&self, _cqe: u32) -> Result<()> {
+        Err(unsupported("the device", "completion queues of another size"))
+    }
+    /// See [`crate::Cq::poll`].
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
+    /// See [`crate::Cq::req_notify`].
+    fn req_notify(&self, solicited_only: bool) -> Result<()>;
+    /// Has every completion from now on, and every write that rings, wake whoever sleeps on what is returned. A NIC with a bell
+    /// says [`Wake::by`] and rings it after publishing; hardware is armed here and gives its descriptor.
+    fn prepare_wait(&self) -> Wake<'_>;
+    /// As [`host::Source::stirs`].
+    fn stirs(&self) -> u64 {
+        0
+    }
+}
+
+/// A completion channel.
+pub trait CompChannelOps: Any + Send + Sync {
+    /// See [`crate::CompChannel::fd`].
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// See [`crate::CompChannel::poll_event`].
+    fn poll_event(&self) -> Option<u32>;
+    /// As [`CqOps::prepare_wait`], for every event.
+    fn prepare_wait(&self) -> Wake<'_>;
+}
+
+/// A queue pair; dropping the last reference that the API holds destroys it.
+pub trait QpOps: Any + Send + Sync {
+    /// See [`crate::Qp::num`].
+    fn num(&self) -> u32;
+    /// See [`crate::Qp::state`].
+    fn state(&self) -> QpState;
+    /// See [`crate::Qp::post_send`].
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()>;
+    /// See [`crate::Qp::post_sends`].
+    fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        wrs.iter().enumerate().try_for_each(|(posted, wr)| self.post_send(wr).map_err(|e| (posted, e)))
+    }
+    /// See [`crate::Qp::post_recv`].
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
+    /// See [`crate::Qp::to_error`].
+    fn to_error(&self);
+    /// See [`crate::Qp::has_completed`].
+    fn has_completed(&self) -> bool {
+        false
+    }
+    /// See [`crate::Qp::set_rnr_retry`]; `retries` is within the limit.
+    fn set_rnr_retry(&self, _retries: u8) -> Result<()> {
+        Err(unsupported("the device", "a limit of retries"))
+    }
+    /// See [`crate::Qp::set_rnr_pause`]; `pause` is within the limit.
+    fn set_rnr_pause(&self, _pause: Span) -> Result<()> {
+        Err(unsupported("the device", "a pause between retries"))
+    }
+    /// See [`crate::Qp::map`]; `len` is not 0.
+    fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {
+        Err(unsupported("the device", "load and store on a peer's memory"))
+    }
+    /// See [`crate::Qp::ring`].
+    fn ring(&self) -> Result<()> {
+        Err(unsupported("the device", "ringing without a write"))
+    }
+}
+
+/// A shared receive queue.
+pub trait SrqOps: Any + Send + Sync {
+    /// See [`crate::Srq::id`].
+    fn id(&self) -> u32;
+    /// See [`crate::Srq::post_recv`].
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
+    /// See [`crate::Srq::arm_limit`].
+    fn arm_limit(&self, limit: u32) -> Result<()>;
+    /// See [`crate::Srq::limit`].
+    fn limit(&self) -> u32;
+}
+
+/// What a queue pair is made of ([`crate::QpInit`]), with the NIC's own queues.
+#[derive(Clone)]
+pub struct QpParts {
+    /// Where its send requests complete.
+    pub send_cq: Arc<dyn CqOps>,
+    /// Where its receives complete; may be the same.
+    pub recv_cq: Arc<dyn CqOps>,
+    /// Receives come from here, if given, instead of from a queue of its own.
+    pub srq: Option<Arc<dyn SrqOps>>,
+    /// Sizes.
+    pub cap: QpCap,
+    /// Every send request is signalled, whatever its flags say.
+    pub sq_sig_all: bool,
+    /// See [`crate::QpInit::mtu`].
+    pub mtu: Option<u32>,
+    /// See [`crate::QpInit::known_as`].
+    pub known_as: Option<u32>,
+}
+
+/// The NIC's own object behind one of the API.
+///
+/// # Errors
+/// [`Error::Foreign`] that names `what`, for another NIC's.
+pub fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>, what: &'static str) -> Result<Arc<T>> {
+    object.downcast().map_err(|_| Error::Foreign { what })
+}
+
+pub(crate) fn unsupported(device: &str, what: &'static str) -> Error {
+    Error::Unsupported { device: device.into(), what }
+}

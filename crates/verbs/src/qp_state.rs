@@ -1,0 +1,17 @@
+//! [`QpState`]: the states of a queue pair.
+
+/// The state of a queue pair (IBA 10.3.1). Connecting takes it from `Init` over `ReadyToReceive` to
+/// `ReadyToSend`; any failure, and disconnecting, to `Error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// Nothing may be posted.
+    Reset,
+    /// Receives may be posted; created in this state.
+    Init,
+    /// Messages are accepted, but none may be sent: passive side until the peer confirms.
+    ReadyToReceive,
+    /// Fully working.
+    ReadyToSend,
+    /// Requests that are outstanding or posted are flushed.
+    Error,
+}
