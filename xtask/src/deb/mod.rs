@@ -55,7 +55,7 @@ pub(crate) fn check(workspace: &Workspace, tried: bool) -> Result<String> {
     if !tried {
         return Ok(built);
     }
-    Ok(format!("{built}\n{}", root::check(workspace, &package)?))
+    Ok(format!("{built}\n{}", root::check(&folder(workspace), &package)?))
 }
 
 /// The folder of all that is made here.

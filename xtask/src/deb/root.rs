@@ -1,7 +1,7 @@
 //! The package where nothing else is: a minimal Debian in a folder, made once, into which it is installed, tried and removed.
 
 use crate::packages::is_root;
-use crate::workspace::{Workspace, run as run_command};
+use crate::workspace::run as run_command;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,12 +74,12 @@ apt-get purge -y -qq nicety </dev/null >/dev/null
 works "removing, with nothing left"
 "#;
 
-/// Tries the package; where that cannot be, says so loudly, and fails if this is CI.
-pub(super) fn check(workspace: &Workspace, package: &Path) -> Result<String> {
+/// Tries the package, with a root made in `folder`. Where no root can be made, says so loudly, and fails if this is CI.
+pub(super) fn check(folder: &Path, package: &Path) -> Result<String> {
     let began = Instant::now();
-    match base(&super::folder(workspace)) {
+    match base(folder) {
         Ok(base) => {
-            trial(&super::folder(workspace), &base, package)?;
+            trial(folder, &base, package)?;
             Ok(format!("deb: tried in a clean root, {:.1} s", began.elapsed().as_secs_f64()))
         }
         Err(why) if std::env::var_os("CI").is_some() => {
