@@ -1,47 +1,38 @@
-//! Modules that use each other only one way: no module of a crate, or of a folder of it, may use one that, directly or not,
-//! uses it.
+//! Modules that use each other only one way: no module of a crate may use one that, directly or not, uses it.
 //!
-//! Every file counts, at every depth, those that put parts together too; test code may use what it likes. What a file gets by
-//! a re-export it gets from where that leads.
+//! Every crate is checked, and every file of it at every depth, also those that put parts together; only test code may use what it
+//! likes. A file that uses a re-export uses the module where the re-export leads. Paths in arguments of macros count, too.
 
 use super::circles::{Uses, circles};
+use super::tokens::{Kind, Token, flatten};
 use super::{Finding, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// Where the rule holds.
-const TREES: &[&str] = &[
-    "crates/auth/src/",
-    "crates/abi-dapl/src/",
-    "crates/abi-portals/src/",
-    "crates/bench/src/",
-    "crates/conformance/src/",
-    "crates/dapl/src/",
-    "crates/datatypes/src/",
-    "crates/fabric/src/",
-    "crates/host/src/",
-    "crates/iwarp/src/",
-    "crates/nic-model/src/",
-    "crates/nic-soft/src/",
-    "crates/nicety/src/",
-    "crates/pmi/src/",
-    "crates/portals/src/",
-    "crates/report/src/",
-    "crates/reproduce/src/",
-    "crates/transport/src/",
-    "crates/verbs/src/rails/",
-    "siege/src/",
-    "xtask/src/",
-];
-
 /// Where the files of a crate begin.
 const SRC: &str = "/src/";
 
-/// Findings for all files: one for each circle.
-pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
-    TREES.iter().flat_map(|tree| in_tree(tree, sources)).collect()
+/// The circles of one crate.
+pub(super) struct CrateCircles {
+    /// Where its modules begin, `crates/verbs/src/`.
+    pub(super) tree: String,
+    /// Files in circles.
+    pub(super) files: usize,
+    /// One for each circle.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// All crates that have circles.
+pub(super) fn by_crate(sources: &[Source]) -> Vec<CrateCircles> {
+    let roots: BTreeSet<&str> = sources.iter().filter_map(|source| root(&source.path)).collect();
+    roots.into_iter().map(|tree| in_tree(tree, sources)).filter(|of_crate| of_crate.files > 0).collect()
+}
+
+/// The root of a crate's modules, `crates/verbs/src/`, of a file below it; tests and benches have none.
+fn root(path: &str) -> Option<&str> {
+    path.find(SRC).map(|at| &path[..at + SRC.len()])
 }
 
 /// A module's path from the root of its crate, or that of something in it.
@@ -60,7 +51,7 @@ struct Module {
     names: Vec<Path>,
 }
 
-fn in_tree(tree: &str, sources: &[Source]) -> Vec<Finding> {
+fn in_tree(tree: &str, sources: &[Source]) -> CrateCircles {
     let modules: Vec<Module> = sources.iter().filter_map(|source| read(tree, source)).collect();
     let by_path: BTreeMap<&Path, &Module> = modules.iter().map(|module| (&module.path, module)).collect();
     let mut uses = Uses::new();
@@ -78,7 +69,12 @@ fn in_tree(tree: &str, sources: &[Source]) -> Vec<Finding> {
         );
         Finding::new(first.map_or(tree, |module| &module.file), 1, "circle", what)
     };
-    circles(&uses).iter().map(finding).collect()
+    let circles = circles(&uses);
+    CrateCircles {
+        tree: tree.to_owned(),
+        files: circles.iter().map(Vec::len).sum(),
+        findings: circles.iter().map(finding).collect(),
+    }
 }
 
 fn shown(path: &Path) -> String {
@@ -87,8 +83,7 @@ fn shown(path: &Path) -> String {
 
 /// A file of the tree; `None` for others, and for files that are tests as a whole.
 fn read(tree: &str, source: &Source) -> Option<Module> {
-    let root = tree.find(SRC)? + SRC.len();
-    let name = source.path.starts_with(tree).then(|| &source.path[root..])?.strip_suffix(".rs")?;
+    let name = source.path.strip_prefix(tree)?.strip_suffix(".rs")?;
     let syntax = source.syntax.as_ref().filter(|_| !source.is_test(1))?;
     let mut path: Path = name.split('/').map(str::to_owned).collect();
     if matches!(path.last().map(String::as_str), Some("mod" | "lib" | "main")) {
@@ -196,6 +191,15 @@ impl<'ast> Visit<'ast> for Names<'_> {
         visit::visit_path(self, path);
     }
 
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        for (line, path) in paths(&flatten(call.tokens.clone())) {
+            if !self.source.is_test(line) {
+                self.name(path);
+            }
+        }
+        visit::visit_macro(self, call);
+    }
+
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         self.depth += 1;
         visit::visit_item_mod(self, item);
@@ -203,15 +207,44 @@ impl<'ast> Visit<'ast> for Names<'_> {
     }
 }
 
+/// Paths of two parts or more among tokens, each with its line.
+fn paths(tokens: &[Token]) -> Vec<(usize, Path)> {
+    let ident = |at: usize| match tokens.get(at).map(|token| &token.kind) {
+        Some(Kind::Ident(ident)) => Some(ident.clone()),
+        _ => None,
+    };
+    let is_punct = |at: usize, char| tokens.get(at).is_some_and(|token| token.kind == Kind::Punct(char));
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let Some(first) = ident(at) else {
+            at += 1;
+            continue;
+        };
+        let line = tokens[at].line;
+        let mut path = vec![first];
+        at += 1;
+        while let (true, true, Some(next)) = (is_punct(at, ':'), is_punct(at + 1, ':'), ident(at + 2)) {
+            path.push(next);
+            at += 3;
+        }
+        if path.len() > 1 {
+            found.push((line, path));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let path = |name: &str| format!("{}{name}.rs", TREES[0]);
+        let path = |name: &str| format!("crates/any/src/{name}.rs");
         let sources: Vec<Source> =
             files.iter().map(|(name, text)| Source::parse(&path(name), text)).collect();
-        check(&sources).iter().map(ToString::to_string).collect()
+        let findings = by_crate(&sources).into_iter().flat_map(|of_crate| of_crate.findings);
+        findings.map(|finding| finding.to_string()).collect()
     }
 
     #[test]
@@ -243,5 +276,31 @@ mod tests {
         let mut back = files;
         back[3] = ("parts/two", "use super::one; pub struct Shared;");
         assert_eq!(found(&back).len(), 1);
+    }
+
+    #[test]
+    fn each_crate_is_looked_at_by_itself() {
+        let circle = ["mod a; mod b;", "use crate::b::B;", "pub struct B; fn f() { crate::a::f() }"];
+        for tree in ["crates/one/src/", "siege/src/", "interop/src/"] {
+            let sources: Vec<Source> = ["lib", "a", "b"]
+                .iter()
+                .zip(circle)
+                .map(|(name, text)| Source::parse(&format!("{tree}{name}.rs"), text))
+                .chain([Source::parse("crates/two/src/lib.rs", "mod a;")])
+                .collect();
+            let found: Vec<_> =
+                by_crate(&sources).into_iter().map(|of_crate| (of_crate.tree, of_crate.files)).collect();
+            assert_eq!(found, [(tree.to_owned(), 2)]);
+        }
+    }
+
+    #[test]
+    fn a_use_in_a_macro_counts_as_any_other() {
+        let files = [
+            ("lib", "mod a; mod b;"),
+            ("a", "pub struct A; fn f() { println!(\"{}\", crate::b::name()); }"),
+            ("b", "const _: () = assert!(size_of::<crate::a::A>() == 0); pub fn name() {}"),
+        ];
+        assert_eq!(found(&files).len(), 1);
     }
 }

@@ -1,0 +1,167 @@
+//! `xtask/limits.toml`: what is still larger than it may be, with numbers that only fall.
+//!
+//! A number that is higher than what there is, or no longer needed, is a finding: so the table follows every improvement, and is
+//! empty in the end.
+
+use super::{Finding, Source, trees};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// From the workspace root.
+pub(super) const PATH: &str = "xtask/limits.toml";
+
+/// The most Rust files that a folder may have directly in it.
+const FOLDER_FILES_MAX: usize = 25;
+
+const HEADER: &str = "\
+# What is larger than the rules allow, and how large it may be. Numbers only fall: `cargo xtask tidy` refuses more, and asks for lower
+# numbers when there is less, which `cargo xtask tidy --bless` writes.
+# circle-files: files that use each other in circles, by crate. folder-files: Rust files in one folder, where there are more than 25.
+";
+
+/// The table, or what there is.
+#[derive(Default, Serialize, Deserialize, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Limits {
+    circle_files: BTreeMap<String, usize>,
+    folder_files: BTreeMap<String, usize>,
+}
+
+impl Limits {
+    /// Reads the table; a missing file allows nothing.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {PATH}"))?;
+        toml::from_str(&text).with_context(|| format!("{PATH} is not what it should be"))
+    }
+
+    /// What there is.
+    fn of(sources: &[Source]) -> Self {
+        let mut folder_files = folders(sources);
+        folder_files.retain(|_, files| *files > FOLDER_FILES_MAX);
+        let circle_files =
+            trees::by_crate(sources).into_iter().map(|of_crate| (of_crate.tree, of_crate.files)).collect();
+        Self { circle_files, folder_files }
+    }
+
+    /// This table, lowered to what there is. Nothing is added or raised.
+    pub(super) fn lowered(&self, sources: &[Source]) -> Self {
+        let lower = |granted: &BTreeMap<String, usize>, there: BTreeMap<String, usize>| {
+            let both = granted
+                .iter()
+                .filter_map(|(name, most)| there.get(name).map(|files| (name.clone(), *files.min(most))));
+            both.collect()
+        };
+        let there = Self::of(sources);
+        Self {
+            circle_files: lower(&self.circle_files, there.circle_files),
+            folder_files: lower(&self.folder_files, there.folder_files),
+        }
+    }
+
+    pub(super) fn to_toml(&self) -> Result<String> {
+        Ok(format!("{HEADER}\n{}", toml::to_string_pretty(self)?))
+    }
+
+    /// Findings: circles, folders with too many files, and numbers that can fall.
+    pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for of_crate in trees::by_crate(sources) {
+            if of_crate.files > self.circle_files.get(&of_crate.tree).copied().unwrap_or(0) {
+                findings.extend(of_crate.findings);
+            }
+        }
+        for (folder, files) in folders(sources) {
+            let most = self.folder_files.get(&folder).copied().unwrap_or(FOLDER_FILES_MAX);
+            if files > most {
+                let what = format!(
+                    "{files} Rust files in one folder, at most {most} are allowed: make folders by purpose"
+                );
+                findings.push(Finding::new(&folder, 1, "folder", what));
+            }
+        }
+        let lowered = self.lowered(sources);
+        let tables =
+            [(&self.circle_files, &lowered.circle_files), (&self.folder_files, &lowered.folder_files)];
+        for (granted, lowered) in tables {
+            for (name, most) in granted.iter().filter(|(name, most)| lowered.get(*name) != Some(*most)) {
+                let now = lowered.get(name).map_or("none is needed".to_owned(), ToString::to_string);
+                let what =
+                    format!("{name} may have {most}, now {now}: lower the number (cargo xtask tidy --bless)");
+                findings.push(Finding::new(PATH, 1, "limit", what));
+            }
+        }
+        findings
+    }
+}
+
+/// Rust files directly in each folder.
+fn folders(sources: &[Source]) -> BTreeMap<String, usize> {
+    let mut folders = BTreeMap::new();
+    for (folder, _) in sources.iter().filter_map(|source| source.path.rsplit_once('/')) {
+        *folders.entry(folder.to_owned()).or_default() += 1;
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(files: usize) -> Vec<Source> {
+        (0..files).map(|at| Source::parse(&format!("crates/a/src/b/f{at}.rs"), "")).collect()
+    }
+
+    fn limits(most: usize) -> Limits {
+        Limits { folder_files: [("crates/a/src/b".to_owned(), most)].into(), ..Limits::default() }
+    }
+
+    fn circles(most: usize) -> Limits {
+        Limits { circle_files: [("crates/any/src/".to_owned(), most)].into(), ..Limits::default() }
+    }
+
+    fn rules(limits: &Limits, files: usize) -> Vec<&'static str> {
+        limits.check(&sources(files)).iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn folder_with_more_files_than_the_limit_is_found() {
+        assert_eq!(rules(&Limits::default(), FOLDER_FILES_MAX), [""; 0]);
+        assert_eq!(rules(&Limits::default(), FOLDER_FILES_MAX + 1), ["folder"]);
+        assert_eq!(rules(&limits(40), 40), [""; 0]);
+        assert_eq!(rules(&limits(40), 41), ["folder"]);
+    }
+
+    #[test]
+    fn circles_above_the_limit_are_found() {
+        let files = [("lib", "mod a; mod b;"), ("a", "use crate::b;"), ("b", "use crate::a;")];
+        let sources = files.map(|(name, text)| Source::parse(&format!("crates/any/src/{name}.rs"), text));
+        let rules = |limits: Limits| -> Vec<&str> {
+            limits.check(&sources).iter().map(|finding| finding.rule).collect()
+        };
+        assert_eq!(rules(Limits::default()), ["circle"]);
+        assert_eq!(rules(circles(2)), [""; 0]);
+        assert_eq!(rules(circles(3)), ["limit"]);
+    }
+
+    #[test]
+    fn limit_that_can_fall_is_found() {
+        assert_eq!(rules(&limits(40), 39), ["limit"]);
+        assert_eq!(rules(&limits(40), FOLDER_FILES_MAX), ["limit"]);
+        assert_eq!(rules(&limits(40), 0), ["limit"]);
+    }
+
+    #[test]
+    fn lowered_limits_fall_and_never_rise() {
+        assert_eq!(limits(40).lowered(&sources(39)), limits(39));
+        assert_eq!(limits(40).lowered(&sources(41)), limits(40));
+        assert_eq!(limits(40).lowered(&sources(25)), Limits::default());
+        assert_eq!(Limits::default().lowered(&sources(30)), Limits::default());
+        let text = limits(39).to_toml().expect("a table");
+        assert_eq!(toml::from_str::<Limits>(&text).expect("it is read again"), limits(39));
+    }
+}
