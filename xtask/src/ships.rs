@@ -30,7 +30,7 @@ const MODULES: [(&str, &str); 8] = [
     ("nic-soft", "iwarp::fuzzing"),
     ("nic-soft", "shm::fuzzing"),
     ("nic-soft", "shm::lab"),
-    ("nic-soft", "lab"),
+    ("nic-util", "lab"),
     ("pmi", "fuzzing"),
 ];
 

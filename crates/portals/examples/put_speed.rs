@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nic_soft::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
+use nic_util::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
 use portals::{
     AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Key, Kind, Limits, List, ListId, Local,
     Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions, Region, Transfer,

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nic_soft::lab::fork_and;
+use nic_util::lab::fork_and;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 use verbs::{Access, Buf, RecvWr, SendOp, SendWr, Wc};
 

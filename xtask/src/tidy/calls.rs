@@ -4,6 +4,7 @@
 
 use super::tokens::{Kind, Token, starts_with_path};
 use super::{Finding, Source};
+use crate::rows;
 use proc_macro2::Delimiter;
 use std::collections::BTreeSet;
 use syn::UseTree;
@@ -89,7 +90,7 @@ const BANS: &[Ban] = &[
         rule: "spin",
         patterns: &[Name("Spin"), Name("Biased"), Name("SpinMutex"), Path(&["hint", "spin_loop"])],
         instead: "take a host::Lock: in virtual time a holder may give up control, and whoever spins keeps it for ever",
-        holds: |source| source.row().is_some_and(|row| row == 1 || row > 2),
+        holds: |source| source.row().is_some_and(|row| row == 1 || Some(row) > rows::row("nic-model")),
     },
     Ban {
         rule: "env",
@@ -100,7 +101,7 @@ const BANS: &[Ban] = &[
             Path(&["env", "vars_os"]),
         ],
         instead: "take it as a parameter; the command and the C faces read the environment",
-        holds: |source| source.row().is_some_and(|row| row <= 5),
+        holds: |source| source.row().is_some_and(|row| Some(row) <= rows::row("mpi")),
     },
     Ban {
         rule: "unbounded-read",

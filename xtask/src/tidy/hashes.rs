@@ -2,6 +2,7 @@
 
 use super::tokens::starts_with_path;
 use super::{Finding, Source};
+use crate::rows;
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::{GenericArgument, PathArguments, PathSegment};
@@ -12,9 +13,9 @@ const MAPS: [(&str, usize); 2] = [("HashMap", 2), ("HashSet", 1)];
 /// Their constructors that choose the random hasher.
 const CONSTRUCTORS: [&str; 3] = ["new", "with_capacity", "from"];
 
-/// Finds maps and sets with the default hasher in rows 0 to 5.
+/// Finds maps and sets with the default hasher in crates up to the row of `mpi`.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
-    if source.row().is_none_or(|row| row > 5) {
+    if source.row().is_none_or(|row| Some(row) > rows::row("mpi")) {
         return Vec::new();
     }
     let mut lines = Lines::default();

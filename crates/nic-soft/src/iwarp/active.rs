@@ -17,7 +17,7 @@ use super::qp::QpInner;
 use super::queues::state;
 use super::shared::{Shared, machine_time};
 use super::socket::{bind_at, connect_to, failure, hear, parted_from_itself, say};
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// What the active side wants.
 pub(super) struct Active {

@@ -192,7 +192,7 @@ mod tests {
     use super::super::config::IwarpConfig;
     use super::super::queues::Making;
     use super::*;
-    use crate::fork::Birth;
+    use nic_util::fork::Birth;
 
     /// A connection's queue pair, and its queue of completions.
     fn queues() -> (Queues, Arc<Completions>) {

@@ -9,7 +9,7 @@ use verbs::provider::CompChannelOps;
 
 use super::cq::CqInner;
 use super::reports::Reports;
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// A completion channel.
 pub(super) struct ChannelInner {

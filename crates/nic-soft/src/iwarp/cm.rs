@@ -21,7 +21,7 @@ use super::queues::{state, state_of};
 use super::reactor::LISTENER;
 use super::registry::Wish;
 use super::socket::stop_listening;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// How long the device's thread may take to make a socket.
 const LISTEN_PATIENCE: Span = Span::from_secs(10);

@@ -10,7 +10,7 @@ use verbs::{AsyncEvent, Wc};
 use super::receives::SharedReceives;
 use super::reports::Reports;
 use super::shared::Shared;
-use crate::sync::Spin;
+use nic_util::sync::Spin;
 
 const ARMED_SOLICITED: u32 = 1;
 const ARMED_ANY: u32 = 2;

@@ -14,8 +14,8 @@ use super::inner::Inner;
 use super::qp::QpInner;
 use super::ready::{By, TURNS};
 use super::reports::Reports;
-use crate::sync::{Spin, unpoisoned};
-use crate::tide::queue;
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::tide::queue;
 
 /// A completion queue.
 pub(super) struct CqInner {

@@ -20,9 +20,9 @@ use super::regions::{MR_MAX, random};
 use super::shared::Shared;
 use super::socket::check_own;
 use super::srq::SrqInner;
-use crate::fork::Birth;
-use crate::limits::{half_of_memory, raise_file_limit};
-use crate::sg_list::SGE_MAX;
+use nic_util::fork::Birth;
+use nic_util::limits::{half_of_memory, raise_file_limit};
+use nic_util::sg_list::SGE_MAX;
 
 /// Opens an iWARP device.
 ///

@@ -7,7 +7,7 @@ use rustix::net::getsockname;
 use verbs::{ConnInfo, Depths};
 
 use super::config::QUESTIONS;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// What events tell of the connection of a socket to `peer`. Its address is asked for once, by whoever connects or accepts: a
 /// socket whose peer has gone does not know it any more.

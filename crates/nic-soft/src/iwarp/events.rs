@@ -7,11 +7,11 @@ use host::Wake;
 use verbs::{CmEvent, Result};
 
 /// The events of a channel of the connection manager, with the listener that they came to.
-pub(super) struct Events(crate::events::Events<(Option<u64>, CmEvent)>);
+pub(super) struct Events(nic_util::events::Events<(Option<u64>, CmEvent)>);
 
 impl Events {
     pub(super) fn new() -> Result<Self> {
-        Ok(Self(crate::events::Events::new()?))
+        Ok(Self(nic_util::events::Events::new()?))
     }
 
     /// Adds an event and wakes who waits for one.

@@ -19,7 +19,7 @@ use super::reactor::{ATTEMPT, LISTENER};
 use super::registry::{Attempt, Phase, Wish};
 use super::request;
 use super::socket::prepare;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
 const ACCEPTS: usize = 64;

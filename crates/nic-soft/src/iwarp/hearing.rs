@@ -10,7 +10,7 @@ use super::config::{IwarpConfig, Mpa};
 use super::listener::Listener;
 use super::shared::machine_time;
 use super::socket::hear;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// How long somebody who has connected to a listener may take to say what it wants, however busily it talks.
 pub(super) const REQUEST_PATIENCE: Span = Span::from_secs(5);

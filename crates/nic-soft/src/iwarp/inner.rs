@@ -13,9 +13,9 @@ use super::qp::QpInner;
 use super::ready::{By, TURNS};
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
-use crate::sync::roll::Suspects;
-use crate::sync::{Spin, unpoisoned};
-use crate::thread::Thread;
+use nic_util::sync::roll::Suspects;
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::thread::Thread;
 
 pub(super) const QP_MAX: usize = 8192;
 pub(super) const CQ_MAX: usize = 8192;

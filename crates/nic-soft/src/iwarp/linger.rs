@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use super::reactor::{LINGERING, Reactor};
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// How long a closed connection waits for the peer to close its side.
 const LINGER: Span = Span::from_secs(2);

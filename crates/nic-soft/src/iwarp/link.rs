@@ -23,7 +23,7 @@ use super::receiving::Receiving;
 use super::sending::{Owes, Sending};
 use super::shared::{Shared, machine_time};
 use super::socket::give_port_back;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// Operations that a machine holds: those of one request, a question, and a greeting.
 const MACHINE_QUEUE: usize = 4;

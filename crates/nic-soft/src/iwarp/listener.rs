@@ -9,8 +9,8 @@ use verbs::{CmEvent, Result, Screen};
 
 use super::events::Events;
 use super::socket::{bind_at, listen_at};
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// A listening socket.
 pub(super) struct Listener {

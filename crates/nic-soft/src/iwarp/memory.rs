@@ -4,7 +4,7 @@ use std::sync::{Mutex, Weak};
 
 use verbs::{Buf, Error, MemoryKind, Result};
 
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 const PAGE: u64 = 4096;
 

@@ -6,7 +6,7 @@ use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use super::inner::Inner;
-use crate::tide::REGION;
+use nic_util::tide::REGION;
 
 /// A registered region.
 pub(super) struct IwarpMr {

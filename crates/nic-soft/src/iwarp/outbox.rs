@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use iwarp::tx::{Fpdu, Trailer};
 
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// Payload up to this size is copied, in bytes.
 pub(super) const SMALL_MAX: usize = 256;

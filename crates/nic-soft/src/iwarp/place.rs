@@ -9,7 +9,7 @@ use iwarp::crc::Crc;
 use iwarp::rdmap::AtomicOp;
 use rustix::io::Errno;
 
-use crate::sg_list::{Fault, SGE_MAX, SgList, copy_last_byte_last, scatter};
+use nic_util::sg_list::{Fault, SGE_MAX, SgList, copy_last_byte_last, scatter};
 
 /// Entries of one gathered write, at most.
 const GATHER_MAX: usize = 128;

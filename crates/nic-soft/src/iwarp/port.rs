@@ -10,8 +10,8 @@ use verbs::{Error, Result};
 use super::active::From;
 use super::inner::Inner;
 use super::socket::listen_on;
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// An address that is held.
 pub(super) struct Port {

@@ -9,8 +9,8 @@ use super::queues::{Making, Queues};
 use super::ready::By;
 use super::shared::Shared;
 use super::stream::Stream;
-use crate::sync::stage::Stage;
-use crate::tide::queue;
+use nic_util::sync::stage::Stage;
+use nic_util::tide::queue;
 
 /// A queue pair.
 pub(super) struct QpInner {

@@ -9,7 +9,7 @@ use verbs::{Access, Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr,
 
 use super::place;
 use super::regions::Domain;
-use crate::sg_list::{SGE_MAX, SgList};
+use nic_util::sg_list::{SGE_MAX, SgList};
 
 /// SGEs of one request, copied.
 #[derive(Debug)]

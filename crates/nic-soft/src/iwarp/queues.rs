@@ -16,8 +16,8 @@ use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
 use super::receives::{Receives, SharedReceives};
 use super::regions::Domain;
 use super::shared::Shared;
-use crate::sync::Spin;
-use crate::sync::roll::Mark;
+use nic_util::sync::Spin;
+use nic_util::sync::roll::Mark;
 
 /// Bytes of a message, at most.
 pub(super) const MAX_MSG_SIZE: u64 = 1 << 30;

@@ -10,8 +10,8 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use verbs::{Error, Result};
 
-use crate::sync::unpoisoned;
-use crate::thread::Ear;
+use nic_util::sync::unpoisoned;
+use nic_util::thread::Ear;
 
 /// What an epoll event is about: a kind, and a number of that kind.
 const KIND_SHIFT: u32 = 56;

@@ -22,8 +22,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
-use crate::fork::Fd;
-use crate::sync::Spin;
+use nic_util::fork::Fd;
+use nic_util::sync::Spin;
 
 /// Connections that are looked at one by one.
 pub(super) const TURNS: usize = 4;

@@ -7,7 +7,7 @@ use verbs::{AsyncEvent, RecvWr, Result};
 
 use super::queue::{Receive, ReceiveQueue};
 use super::shared::Shared;
-use crate::sync::Spin;
+use nic_util::sync::Spin;
 
 /// Receives that several queue pairs take from.
 pub(super) struct SharedReceives {

@@ -20,7 +20,7 @@ use super::messages::{read_immediate, request_of};
 use super::place;
 use super::queue::Receive;
 use super::queues::Queues;
-use crate::sg_list::SgList;
+use nic_util::sg_list::SgList;
 
 /// Payload of this size is read straight into place, in bytes; below, a copy costs less than a system call of its own.
 const DIRECT_MIN: usize = 1024;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, OnceLock};
 use iwarp::rx::Refusal;
 use verbs::{Access, Error, Sge};
 
-use crate::sg_list::SgList;
-use crate::sync::unpoisoned;
+use nic_util::sg_list::SgList;
+use nic_util::sync::unpoisoned;
 
 /// Memory regions of a device.
 pub(super) const MR_MAX: usize = 1 << 16;

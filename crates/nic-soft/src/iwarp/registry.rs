@@ -14,8 +14,8 @@ use super::active::Active;
 use super::hearing::Hearing;
 use super::listener::{Listener, SocketWish};
 use super::qp::QpInner;
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// How many may be about to say what they want at once, for one listener and for the device; the one that has taken longest
 /// gives way. A peer that means it needs one round trip, so those who say nothing cannot keep it out.

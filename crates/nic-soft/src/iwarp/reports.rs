@@ -8,8 +8,8 @@ use host::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{Error, Result};
 
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// The numbers of the queues that reported.
 pub(super) struct Reports {

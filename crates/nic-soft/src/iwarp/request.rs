@@ -21,7 +21,7 @@ use super::listener::Listener;
 use super::qp::QpInner;
 use super::queues::{state, state_of};
 use super::socket::{has_closed, say};
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// A request is whole: the program is to answer.
 pub(super) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {

@@ -23,7 +23,7 @@ use super::place::{self, Gather};
 use super::questions::{Questions, announcement, greeting, request_behind};
 use super::queue::{Request, SendQueue};
 use super::queues::Queues;
-use crate::sg_list::{SgList, is_present};
+use nic_util::sg_list::{SgList, is_present};
 
 /// Requests that may be held back while a question is open, and their bytes.
 const HELD_REQUESTS: u64 = 16;

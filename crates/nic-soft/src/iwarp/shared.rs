@@ -15,10 +15,10 @@ use super::outbox::Pool;
 use super::reactor::Reactor;
 use super::ready::{News, TURNS};
 use super::regions::Table;
-use crate::events::Events;
-use crate::fork::{Birth, Fd};
-use crate::sync::{Spin, unpoisoned};
-use crate::tide::Tide;
+use nic_util::events::Events;
+use nic_util::fork::{Birth, Fd};
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::tide::Tide;
 
 /// What all objects of a device share.
 pub(super) struct Shared {
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     woken: AtomicU32,
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
-    /// Queue pairs whose connections were worked on since deregistering last waited; see [`crate::sync::roll`].
+    /// Queue pairs whose connections were worked on since deregistering last waited; see [`nic_util::sync::roll`].
     pub(super) visited: Spin<BTreeSet<u32>>,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn machine_time(now: Time) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::ASYNC_EVENTS_MAX;
+    use nic_util::events::ASYNC_EVENTS_MAX;
 
     /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
     #[test]

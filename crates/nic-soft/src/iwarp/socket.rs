@@ -16,7 +16,7 @@ use rustix::net::{
 use verbs::{CmFailure, Error, Result};
 
 use super::config::IwarpConfig;
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// After how long an idle peer is asked whether it is there, how often, and how many times before it is given up: by then the
 /// silence has lasted as long as it may. The kernel counts whole seconds.

@@ -8,8 +8,8 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use super::inner::Inner;
 use super::receives::SharedReceives;
-use crate::sync::unpoisoned;
-use crate::tide::queue;
+use nic_util::sync::unpoisoned;
+use nic_util::tide::queue;
 
 /// A shared receive queue.
 pub(super) struct SrqInner {

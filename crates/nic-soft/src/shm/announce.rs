@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::doorbell::ring;
 use super::layout::{ChannelShared, CqShared};
-use crate::sync::ready::Ready;
+use nic_util::sync::ready::Ready;
 
 /// A queue is armed for solicited completions...
 pub(super) const ARMED_SOLICITED: u32 = 1;

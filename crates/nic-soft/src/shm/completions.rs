@@ -13,8 +13,8 @@ use super::channel::Channel;
 use super::layout::{CQ_MAX, CqShared, cq_at};
 use super::segment::Ref;
 use super::shared::Shared;
-use crate::sync::ready::Ready;
-use crate::tide::queue;
+use nic_util::sync::ready::Ready;
+use nic_util::tide::queue;
 
 /// The completion of a send request, with where it was posted.
 #[derive(Clone, Copy)]

@@ -22,8 +22,8 @@ use super::registry::{CmEvents, Conn, Phase, Place, failed};
 use super::request::{RequestHandle, answer};
 use super::socket::{receive, same_user, send};
 use super::wire::{Hello, Message, PRIVATE_MAX, Shortage};
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// How long somebody who has connected to a listener may take to say what it wants.
 const HELLO_PATIENCE: Span = Span::from_secs(5);

@@ -10,7 +10,7 @@ use super::layout::{comp, recv};
 use super::peer_qp::PeerQp;
 use super::place::{self, Direction, SgList};
 use super::transfer::{Stop, Transfer};
-use crate::sync::{ring, shared_queue};
+use nic_util::sync::{ring, shared_queue};
 
 /// What a completion tells the receiver.
 pub(super) struct News {
@@ -70,7 +70,7 @@ impl Delivery {
         // Said once: whoever posts after that sees it and wakes us.
         if self.wants_to_be_told && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
             link.name_rnr();
-            crate::sync::fence::heavy();
+            nic_util::sync::fence::heavy();
             if let Some(slot) = self.find_receive(link) {
                 self.rnr_deadline = None;
                 return Ok(slot);

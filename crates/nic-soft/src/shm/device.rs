@@ -22,9 +22,9 @@ use super::segment::{SEGMENT_MAX, Segment};
 use super::shared::{NAME, Shared};
 use super::srq::SrqHandle;
 use super::wire::PRIVATE_MAX;
-use crate::fork::Birth;
-use crate::limits::{half_of_memory, raise_file_limit};
-use crate::sync::fence;
+use nic_util::fork::Birth;
+use nic_util::limits::{half_of_memory, raise_file_limit};
+use nic_util::sync::fence;
 
 /// How a shared-memory device is set up.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 use verbs::{Error, Result};
 
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// A doorbell of one's own.
 pub(super) struct Doorbell {

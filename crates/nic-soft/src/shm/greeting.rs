@@ -11,7 +11,7 @@ use super::registry::Conn;
 use super::shared::Shared;
 use super::socket::{life_of, send};
 use super::wire::{Hello, Message, Shortage};
-use crate::sync::fence;
+use nic_util::sync::fence;
 
 /// What a side says of itself.
 pub(super) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hello {

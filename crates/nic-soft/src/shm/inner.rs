@@ -12,8 +12,8 @@ use super::registry::Registry;
 use super::shared::Shared;
 use super::turn;
 use super::visits::Visits;
-use crate::sync::{Spin, unpoisoned};
-use crate::thread::Thread;
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::thread::Thread;
 
 /// What peers bring about without a word: whoever asks for asynchronous events looks at these.
 #[derive(Default)]

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use host::Bell;
 use verbs::RNR_PAUSE;
 
-use crate::sync::guard::Busy;
-use crate::sync::heed::Heed;
-use crate::sync::knock::Knock;
-use crate::sync::ready::{MEMBERS, Ready};
+use nic_util::sync::guard::Busy;
+use nic_util::sync::heed::Heed;
+use nic_util::sync::knock::Knock;
+use nic_util::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
 pub(super) const VERSION: u32 = 8;
@@ -65,7 +65,7 @@ pub(super) struct Header {
     pub(super) rnr: Ready,
     /// Completion queues here that have an event for their channels.
     pub(super) reporting: Ready,
-    /// Queue pairs here whose peers were inside since this device last waited for them; see [`crate::sync::roll`].
+    /// Queue pairs here whose peers were inside since this device last waited for them; see [`nic_util::sync::roll`].
     pub(super) visited: Ready,
 }
 
@@ -171,7 +171,7 @@ pub(super) struct Line<T>(pub(super) T);
 /// The words of a posted receive, in a ring or in a shared queue's store.
 pub(super) mod recv {
     use super::{AtomicU64, Ordering};
-    use crate::sg_list::SGE_MAX;
+    use nic_util::sg_list::SGE_MAX;
 
     /// Lap mark and number of SGEs (rings only).
     pub(crate) const MARK: usize = 0;

@@ -7,8 +7,8 @@ use verbs::{Buf, Error, MemoryKind, Result};
 use super::heap::Heap;
 use super::layout::{DM_BASE, HEAP_BASE};
 use super::segment::Segment;
-use crate::fork::Birth;
-use crate::sync::unpoisoned;
+use nic_util::fork::Birth;
+use nic_util::sync::unpoisoned;
 
 pub(super) const PAGE: u64 = 4096;
 

@@ -13,7 +13,7 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use super::inner::Inner;
 use super::layout::{MR_MAX, kind};
 use super::table::Region;
-use crate::tide::REGION;
+use nic_util::tide::REGION;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);

@@ -17,7 +17,7 @@ use verbs::{CmFailure, Error, Result};
 
 use super::socket::{new_socket, same_user};
 use super::token::{process_token, random};
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;

@@ -7,7 +7,7 @@ use super::polling::Polling;
 use super::qp::QpInner;
 use super::shared::Shared;
 use super::turn;
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// A device's objects.
 #[derive(Default)]

@@ -15,9 +15,9 @@ use super::place;
 use super::segment::{FileId, Ref, identify, map_peer};
 use super::table::{Table, of_this_process};
 use super::wire::Hello;
-use crate::fork::Fd;
-use crate::sync::ready::Ready;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::ready::Ready;
+use nic_util::sync::unpoisoned;
 
 /// How private memory of the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

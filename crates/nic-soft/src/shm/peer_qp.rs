@@ -16,9 +16,9 @@ use super::layout::{
 use super::peer::Peer;
 use super::segment::{Map, Ref, Slots};
 use super::wire::Hello;
-use crate::fork::Fd;
-use crate::sync::guard::Busy;
-use crate::sync::ring;
+use nic_util::fork::Fd;
+use nic_util::sync::guard::Busy;
+use nic_util::sync::ring;
 
 /// The peer's queue pair of a connection, as this side uses it.
 pub(super) struct PeerQp {
@@ -130,7 +130,7 @@ impl PeerQp {
     fn knock(&self) {
         self.cq.knock.introduce();
         // Another thread that sees this may do without.
-        self.knocks.store(!crate::sync::fence::must_be_full(), Ordering::Release);
+        self.knocks.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
     }
 
     /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.

@@ -3,8 +3,8 @@
 //! Three ways into the other side's memory: mapped (NIC memory, or the same process), across processes by
 //! process_vm_readv/writev(2), or asking the owner (module `service`) where the kernel forbids that.
 
-use crate::sg_list::is_present;
-pub(super) use crate::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
+use nic_util::sg_list::is_present;
+pub(super) use nic_util::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
 
 /// Why a copy did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

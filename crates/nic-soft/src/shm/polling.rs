@@ -15,7 +15,7 @@ use super::completions::Completions;
 use super::qp::QpInner;
 use super::sending::By;
 use super::shared::Shared;
-use crate::sync::roll::Workplace;
+use nic_util::sync::roll::Workplace;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;
@@ -163,7 +163,7 @@ impl Polling {
             words.many.store(1, Ordering::SeqCst);
             words.heed.demand();
             // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
-            crate::sync::fence::heavy();
+            nic_util::sync::fence::heavy();
             let all = side.receivers.clone();
             all.iter().for_each(|qp| side.grow(qp));
         }
@@ -309,7 +309,7 @@ impl Polling {
         self.side.pass();
     }
 
-    /// See [`crate::sync::roll::Mark::erase`].
+    /// See [`nic_util::sync::roll::Mark::erase`].
     pub(super) fn erase(&self) {
         self.side.erase();
     }

@@ -15,7 +15,7 @@ use super::inner::Inner;
 use super::names::listen_at;
 use super::registry::{Conn, Listener, Place};
 use super::socket::{check_local, ip_of, new_socket};
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// A place that the NIC thread watches, until this is dropped.
 pub(super) struct Held {

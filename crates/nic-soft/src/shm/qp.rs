@@ -16,8 +16,8 @@ use super::sending::{By, Sending};
 use super::serving::Serving;
 use super::shared::Shared;
 use super::turn;
-use crate::sync::Spin;
-use crate::tide::queue;
+use nic_util::sync::Spin;
+use nic_util::tide::queue;
 
 /// What a queue pair is made of.
 pub(super) struct Making {

@@ -7,7 +7,7 @@ use rustix::event::epoll::{Event, EventFlags};
 use verbs::{Error, Result};
 
 use super::doorbell::{Doorbell, Rung};
-use crate::thread::Ear;
+use nic_util::thread::Ear;
 
 /// The token of the doorbell, which no socket has.
 const DOORBELL: u64 = u64::MAX;

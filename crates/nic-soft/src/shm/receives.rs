@@ -10,9 +10,9 @@ use super::layout::{SRQ_MAX, SrqShared, recv, srq_at};
 use super::memory::Ring;
 use super::segment::{Ref, Slots};
 use super::shared::Shared;
-use crate::sync::Spin;
-use crate::sync::shared_queue;
-use crate::tide::queue;
+use nic_util::sync::Spin;
+use nic_util::sync::shared_queue;
+use nic_util::tide::queue;
 
 /// What posting works on.
 struct PostSide {
@@ -118,7 +118,7 @@ impl SharedReceives {
         side.posted += 1;
         self.shared.tail.store(side.posted, Ordering::Release);
         drop(side);
-        crate::sync::fence::light();
+        nic_util::sync::fence::light();
         Ok(self.shared.rnr.load(Ordering::Relaxed) != 0)
     }
 

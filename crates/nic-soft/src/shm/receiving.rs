@@ -14,7 +14,7 @@ use super::layout::{QpShared, comp, recv, state};
 use super::memory::{Memory, Ring};
 use super::receives::{Claimed, SharedReceives, check_sges, fill};
 use super::segment::Slots;
-use crate::sync::ring;
+use nic_util::sync::ring;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;
@@ -114,7 +114,7 @@ impl Receiving {
         self.posted.store(posted + 1, Ordering::Release);
         ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
         drop(lock);
-        crate::sync::fence::light();
+        nic_util::sync::fence::light();
         connection.answer_rnr();
         if !connection.is_ready() && connection.state() == state::ERROR {
             self.completions.alarm(connection.index);
@@ -250,7 +250,7 @@ impl Receiving {
     /// Flushes posted receives, once nothing of the peer can arrive any more.
     #[cold]
     fn flush(&self, connection: &Connection, mut next: u64, wcs: &mut [Wc]) -> usize {
-        crate::sync::fence::heavy();
+        nic_util::sync::fence::heavy();
         if connection.peer_is_inside() || self.waiting() > 0 {
             return 0;
         }
@@ -299,7 +299,7 @@ fn claimant(connection: &Connection) -> u16 {
 #[cold]
 fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
     connection.words.taken.store(taken, Ordering::Release);
-    crate::sync::fence::light();
+    nic_util::sync::fence::light();
     connection.answer_rnr();
     srq.check_limit();
 }

@@ -17,9 +17,9 @@ use super::qp::QpInner;
 use super::shared::Shared;
 use super::socket::send;
 use super::wire::{Hello, Message};
-use crate::events::Events;
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::events::Events;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 /// How many connections that say nothing may be in the making at once, for one place and for the device; the one that has taken
 /// longest gives way. A peer that means it speaks at once, so those who say nothing cannot keep it out.

@@ -14,7 +14,7 @@ use super::layout::state;
 use super::registry::{Conn, Listener, Phase};
 use super::socket::{is_silent, send};
 use super::wire::{Message, PRIVATE_MAX};
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// A connect request's answer.
 pub(super) struct RequestHandle {

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 use verbs::{Error, Result};
 
-use crate::fork;
-use crate::sync::unpoisoned;
+use nic_util::fork;
+use nic_util::sync::unpoisoned;
 
 /// By how much the accessible part grows, at least: a system call for each.
 const STEP: u64 = 1 << 20;

@@ -22,8 +22,8 @@ use verbs::{Error, Result};
 
 use super::layout::{DM_BASE, HEAP_BASE, MrEntry, Shared, mr_at};
 use super::reserve::{Dump, Reserve};
-use crate::fork::Fd;
-use crate::sync::unpoisoned;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 

@@ -14,7 +14,7 @@ use super::engine::{Engine, Outcome};
 use super::fast_path;
 use super::layout::state;
 use super::peer_qp::PeerQp;
-use crate::sync::roll::Workplace;
+use nic_util::sync::roll::Workplace;
 
 /// The sending half of a queue pair.
 pub(super) struct Sending {
@@ -169,7 +169,7 @@ impl Sending {
         self.queue.pass();
     }
 
-    /// See [`crate::sync::roll::Mark::erase`].
+    /// See [`nic_util::sync::roll::Mark::erase`].
     pub(super) fn erase(&self) {
         self.queue.erase();
     }

@@ -14,7 +14,7 @@ use super::memory::Ring;
 use super::place::{self, Direction, SgList, own_pid};
 use super::table::Location;
 use super::turn::Turn;
-use crate::sync::Spin;
+use nic_util::sync::Spin;
 
 /// What one queue pair serves its peer with.
 #[derive(Default)]

@@ -14,11 +14,11 @@ use super::reactor::Reactor;
 use super::segment::Ref;
 use super::table::Table;
 use super::token::{process_token, random};
-use crate::events::Events;
-use crate::fork::Birth;
-use crate::sync::ready::Ready;
-use crate::sync::{Spin, unpoisoned};
-use crate::tide::Tide;
+use nic_util::events::Events;
+use nic_util::fork::Birth;
+use nic_util::sync::ready::Ready;
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::tide::Tide;
 
 /// What the device is called.
 pub(super) const NAME: &str = "shm";
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     condemned: Condemned,
     pub(super) tide: Tide,
     /// Queue pairs whose send requests this process has carried out since it last waited for them, and completion queues that it
-    /// has polled; see [`crate::sync::roll`].
+    /// has polled; see [`nic_util::sync::roll`].
     pub(super) posters: Ready,
     pub(super) pollers: Ready,
     pub(super) reactor: Reactor,

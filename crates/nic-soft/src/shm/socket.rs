@@ -15,7 +15,7 @@ use verbs::{Error, Result};
 use super::doorbell::is_button;
 use super::segment::is_sealed_memory;
 use super::wire::{Message, PACKET_MAX};
-use crate::fork::Fd;
+use nic_util::fork::Fd;
 
 /// A packet and what came with it.
 pub(super) struct Packet {

@@ -13,7 +13,7 @@ use verbs::Access;
 
 use super::layout::{MR_MAX, MrEntry, kind};
 use super::segment::{FileId, Map};
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// Where checked memory lies.
 #[derive(Clone, Copy, Debug)]

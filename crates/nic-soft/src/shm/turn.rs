@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::layout::Header;
 use super::segment::Map;
-use crate::sync::fence;
+use nic_util::sync::fence;
 
 /// The turn, given back when dropped.
 pub(super) struct Turn<'m> {

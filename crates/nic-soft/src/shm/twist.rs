@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::sync::unpoisoned;
+use nic_util::sync::unpoisoned;
 
 /// The place that stands for the packet's length.
 pub(super) const LENGTH: u64 = u64::MAX;

@@ -9,8 +9,8 @@ use host::Span;
 use super::objects::Objects;
 use super::qp::QpInner;
 use super::shared::Shared;
-use crate::sync::fence;
-use crate::sync::roll::Suspects;
+use nic_util::sync::fence;
+use nic_util::sync::roll::Suspects;
 
 /// How long a poll waits for peers that are inside when it finds that a region was invalidated.
 const INVALIDATION_PATIENCE: Span = Span::from_ms(500);

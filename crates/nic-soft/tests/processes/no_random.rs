@@ -41,7 +41,7 @@ pub(crate) fn no_random_role() {
     say(refused(verbs::rails::open(rails, &Default::default()).map(drop)));
     let buf = verbs::Buf::alloc(64).expect("memory");
     say(refused(pd.reg_mr(&buf, verbs::Access::ALL).map(drop)));
-    say(nic_soft::floor::nonces().expect_err("nothing random"));
+    say(nic_util::floor::nonces().expect_err("nothing random"));
 }
 
 /// Goal: no device is opened and no key made without random numbers, and the reason is said. Method: a filter of system calls as

@@ -13,7 +13,7 @@ use errors::machine;
 pub use whats::FLOOR;
 pub(crate) use whats::{SMALL, WHATS, only_size};
 
-use nic_soft::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
+use nic_util::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
 use verbs::host::{Span, Time};
 
 use super::contract::{Experiment, Side};

@@ -12,7 +12,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use nic_soft::floor::{Nonces, Tcp, nonces};
+use nic_util::floor::{Nonces, Tcp, nonces};
 use verbs::host::Time;
 
 use super::super::contract::Side;

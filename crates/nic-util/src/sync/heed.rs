@@ -20,18 +20,18 @@ const FEW: u32 = 16;
 /// In shared memory; all zero is "nobody has ever been there to be told".
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Heed(AtomicU32);
+pub struct Heed(AtomicU32);
 
 impl Heed {
     /// One with which somebody was to be told so often.
     #[cfg(all(test, loom))]
-    pub(crate) fn new(often: u32) -> Self {
+    pub fn new(often: u32) -> Self {
         Self(AtomicU32::new(often * ONE))
     }
 
     /// The publisher, after publishing and before it looks for whom to tell.
     #[inline]
-    pub(crate) fn before_looking(&self) {
+    pub fn before_looking(&self) {
         // Partner: the heavy fences below. Neither this word nor what is looked at next may be looked at before what was published.
         fence::light();
         if self.0.load(Ordering::Relaxed) & WANTED != 0 {
@@ -40,7 +40,7 @@ impl Heed {
     }
 
     /// Whoever is to be told, after saying so (and a full fence), and before its last look.
-    pub(crate) fn demand(&self) {
+    pub fn demand(&self) {
         if self.0.load(Ordering::Acquire) & KNOWN != 0 {
             return;
         }
@@ -55,7 +55,7 @@ impl Heed {
     }
 
     /// Forgets who wanted to be told by a predecessor.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

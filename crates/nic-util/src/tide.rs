@@ -22,17 +22,17 @@ const PAUSE: Span = Span::from_ms(500);
 const PATIENCE: Span = Span::from_secs(1);
 
 /// What a memory region takes, in bytes, with its place in tables.
-pub(crate) const REGION: usize = 256;
+pub const REGION: usize = 256;
 
 /// What a queue pair takes, or another queue, of so many entries, in bytes, about: the least ones were measured with 8 KiB, those
 /// of default size with 55 KiB.
-pub(crate) fn queue(entries: u32) -> usize {
+pub fn queue(entries: u32) -> usize {
     4096 + entries as usize * 256
 }
 
 /// What the objects of a device take, in bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Tide {
+pub struct Tide {
     now: AtomicUsize,
     /// The most since the last ebb.
     high: AtomicUsize,
@@ -75,13 +75,13 @@ enum Turn {
 
 impl Tide {
     /// Counts another one, of so many bytes.
-    pub(crate) fn rise(&self, bytes: usize) {
+    pub fn rise(&self, bytes: usize) {
         let now = self.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
         self.high.fetch_max(now, Ordering::AcqRel);
     }
 
     /// One less, of so many bytes; whether that makes an ebb, which the device's thread is to be woken for.
-    pub(crate) fn fall(&self, bytes: usize) -> bool {
+    pub fn fall(&self, bytes: usize) -> bool {
         let now = self.now.fetch_sub(bytes, Ordering::AcqRel) - bytes;
         self.gone.fetch_add(1, Ordering::AcqRel);
         let high = self.high.load(Ordering::Acquire);
@@ -95,13 +95,13 @@ impl Tide {
     }
 
     /// Something else of a crowd's has gone; the device's thread is to be woken.
-    pub(crate) fn ebb(&self) {
+    pub fn ebb(&self) {
         self.gone.fetch_add(1, Ordering::AcqRel);
         self.ebbs.fetch_add(1, Ordering::AcqRel);
     }
 
     /// On the device's thread: gives free memory back to the system when an ebb is over. When to call again.
-    pub(crate) fn give_back(&self, now: Time) -> Option<Time> {
+    pub fn give_back(&self, now: Time) -> Option<Time> {
         match self.turn(now) {
             Turn::Nothing => None,
             Turn::Wait(until) => Some(until),

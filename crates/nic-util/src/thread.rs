@@ -18,7 +18,7 @@ use crate::sync::unpoisoned;
 const EPOLL_STEP: Span = Span::from_ms(1);
 
 /// What the thread sleeps on: descriptors that it watches, each under a token, and being woken. It may outlive its device.
-pub(crate) struct Ear {
+pub struct Ear {
     epoll: Fd,
     kick: Fd,
     stop: AtomicBool,
@@ -29,7 +29,11 @@ impl Ear {
     /// The token of having been woken, which no descriptor has.
     const KICK: u64 = 0;
 
-    pub(crate) fn new() -> Result<Self> {
+    /// One that watches nothing yet.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    pub fn new() -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
@@ -44,54 +48,46 @@ impl Ear {
     }
 
     /// A number that no other call has given; never 0.
-    pub(crate) fn fresh_id(&self) -> u64 {
+    pub fn fresh_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Makes the thread look at everything.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         // A full counter means that it is awake already.
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 
     /// Tells the thread to end.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
+    /// Whether the thread is to end.
+    pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
     /// Has the thread told of a descriptor.
-    pub(crate) fn watch(
-        &self,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        flags: epoll::EventFlags,
-    ) -> Result<(), Errno> {
+    pub fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
     }
 
     /// Has it told of something else, of a descriptor that it watches.
-    pub(crate) fn rewatch(
-        &self,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        flags: epoll::EventFlags,
-    ) -> Result<(), Errno> {
+    pub fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
         epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
     }
 
-    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
+    /// Stops watching a descriptor, if it is watched.
+    pub fn unwatch(&self, fd: BorrowedFd<'_>) {
         // It may be unwatched already, by the other of two reasons.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
     /// Sleeps until something happens, or for this long. What happened: tokens and flags; whether anything has, or somebody has
     /// woken it.
-    pub(crate) fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) -> bool {
+    pub fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) -> bool {
         events.clear();
         let exact = |pause: Span| {
             let pause = pause.to_std();
@@ -123,19 +119,14 @@ impl Ear {
 
 /// The thread itself, as its device holds it.
 #[derive(Default)]
-pub(crate) struct Thread {
+pub struct Thread {
     task: Mutex<Option<Task>>,
     id: OnceLock<ThreadId>,
 }
 
 impl Thread {
     /// Has the host run `body` as this thread, under a name.
-    pub(crate) fn start(
-        &self,
-        host: &Host,
-        name: &'static str,
-        body: impl FnOnce() + Send + 'static,
-    ) -> Result<()> {
+    pub fn start(&self, host: &Host, name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<()> {
         let body = || {
             // It copies to and from the program's memory, and has the signal mask of a thread of the program.
             let _ = uaccess::unblock();
@@ -146,12 +137,12 @@ impl Thread {
     }
 
     /// The caller is it.
-    pub(crate) fn is_me(&self) {
+    pub fn is_me(&self) {
         self.id.get_or_init(|| std::thread::current().id());
     }
 
     /// Ends it; returns when it has ended, unless it is the caller.
-    pub(crate) fn stop(&self, ear: &Ear) {
+    pub fn stop(&self, ear: &Ear) {
         ear.stop();
         let task = unpoisoned(&self.task).take();
         if self.id.get() != Some(&std::thread::current().id())

@@ -31,7 +31,7 @@ mod state {
 
 /// Prepares this process for [`heavy`]; whether the light fence can be light.
 #[cfg(not(loom))]
-pub(crate) fn register() -> bool {
+pub fn register() -> bool {
     let registered = state::registered();
     if !registered {
         require_full();
@@ -41,19 +41,20 @@ pub(crate) fn register() -> bool {
 
 /// From now on light fences are full ones: some peer cannot issue or receive heavy ones.
 #[cfg(not(loom))]
-pub(crate) fn require_full() {
+pub fn require_full() {
     state::FULL.store(true, Ordering::SeqCst);
 }
 
 /// Whether light fences have to be full. Whether for the sake of a peer is known when it has been greeted.
 #[cfg(not(loom))]
-pub(crate) fn must_be_full() -> bool {
+#[inline]
+pub fn must_be_full() -> bool {
     state::FULL.load(Ordering::Relaxed)
 }
 
 /// The frequent side: between its write and its read.
 #[inline]
-pub(crate) fn light() {
+pub fn light() {
     #[cfg(not(loom))]
     if state::FULL.load(Ordering::Relaxed) {
         fence(Ordering::SeqCst);
@@ -65,7 +66,7 @@ pub(crate) fn light() {
 }
 
 /// The rare side: between its write and its read.
-pub(crate) fn heavy() {
+pub fn heavy() {
     fence(Ordering::SeqCst);
     #[cfg(not(loom))]
     if state::registered() {

@@ -10,31 +10,32 @@ use super::fence;
 /// Beside a bell, in shared memory; all zero is "nobody rings so".
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Knock(AtomicU32);
+pub struct Knock(AtomicU32);
 
 impl Knock {
+    /// One that nobody has used.
     #[cfg(all(test, loom))]
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
     /// The writer, once before its first ring. The fence stands between this store and the look for sleepers: a sleeper that
     /// still read 0 in [`Knock::settle`] had announced itself before, and is seen.
     #[cold]
-    pub(crate) fn introduce(&self) {
+    pub fn introduce(&self) {
         self.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// The sleeper, after its announcement (which ends with a full fence) and before its last look.
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         if self.0.load(Ordering::Relaxed) != 0 {
             fence::heavy();
         }
     }
 
     /// Forgets who rang a predecessor's bell.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

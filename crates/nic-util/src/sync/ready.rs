@@ -6,21 +6,29 @@
 use super::atomics::*;
 
 /// How many members there can be. Models have two words of them, since each atomic costs the checker.
-pub(crate) const MEMBERS: usize = if cfg!(loom) { 128 } else { 8192 };
+pub const MEMBERS: usize = if cfg!(loom) { 128 } else { 8192 };
 const WORDS: usize = MEMBERS / 64;
 const SUMMARIES: usize = WORDS.div_ceil(64);
 
 /// The set; all zero is empty.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Ready {
-    pub(crate) summary: [AtomicU64; SUMMARIES],
-    pub(crate) words: [AtomicU64; WORDS],
+pub struct Ready {
+    /// A bit for each word that may have members.
+    pub summary: [AtomicU64; SUMMARIES],
+    /// A bit for each member.
+    pub words: [AtomicU64; WORDS],
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Ready {
     /// An empty set, in memory of this process alone.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             summary: std::array::from_fn(|_| AtomicU64::new(0)),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -28,7 +36,8 @@ impl Ready {
     }
 
     /// Adds a member, after publishing what it is ready with.
-    pub(crate) fn add(&self, member: usize) {
+    #[inline]
+    pub fn add(&self, member: usize) {
         let word = member / 64 % WORDS;
         self.words[word].fetch_or(1 << (member % 64), Ordering::Release);
         self.summary[word / 64].fetch_or(1 << (word % 64), Ordering::Release);
@@ -36,12 +45,13 @@ impl Ready {
 
     /// Whether there may be members.
     #[inline]
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.summary.iter().any(|s| s.load(Ordering::Relaxed) != 0)
     }
 
     /// Removes all members and gives them one by one: what is done with one may add it again, and it does not come twice.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = usize> {
+    #[inline]
+    pub fn taken(&self) -> impl Iterator<Item = usize> {
         (0..SUMMARIES).filter(|i| self.summary[*i].load(Ordering::Relaxed) != 0).flat_map(move |i| {
             // The summary is cleared before its words: a member added in between sets it again.
             let words = bits(self.summary[i].swap(0, Ordering::AcqRel)).map(move |word| i * 64 + word);
@@ -52,12 +62,14 @@ impl Ready {
     }
 
     /// Removes all members and hands them to `each`.
-    pub(crate) fn take(&self, each: impl FnMut(usize)) {
+    #[inline]
+    pub fn take(&self, each: impl FnMut(usize)) {
         self.taken().for_each(each);
     }
 }
 
 /// The places of a word's set bits.
+#[inline]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;

@@ -8,19 +8,20 @@ use super::Spin;
 use super::atomics::*;
 
 /// A value that is worked on by one thread at a time.
-pub(crate) struct Stage<T> {
+pub struct Stage<T> {
     value: Spin<T>,
     wanted: AtomicBool,
 }
 
 impl<T> Stage<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// One that nobody works on yet.
+    pub fn new(value: T) -> Self {
         Self { value: Spin::new(value), wanted: AtomicBool::new(false) }
     }
 
     /// Has `work` done after this call began: now, or by whoever holds the value. Publish what is to be worked on first.
     #[inline]
-    pub(crate) fn request(&self, work: impl FnMut(&mut T)) {
+    pub fn request(&self, work: impl FnMut(&mut T)) {
         // An exchange, not a store: who takes a request back must see what every requester before the last one published.
         self.wanted.swap(true, Ordering::AcqRel);
         // Pairs with the fence behind each letting go: the attempt to lock must not move before the request.
@@ -30,7 +31,7 @@ impl<T> Stage<T> {
 
     /// Does `body` if nobody holds the value, and `work` if somebody asked for it meanwhile.
     #[inline]
-    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> Option<R> {
+    pub fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> Option<R> {
         let mut held = self.value.try_lock()?;
         let result = body(&mut held);
         drop(held);
@@ -41,7 +42,8 @@ impl<T> Stage<T> {
     }
 
     /// Does `body` when it is this thread's turn, and `work` if somebody asked for it meanwhile.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> R {
+    #[inline]
+    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> R {
         let mut held = self.value.lock();
         let result = body(&mut held);
         drop(held);

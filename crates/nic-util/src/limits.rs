@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::Error;
 
 /// Connections need descriptors: the soft limit goes up to the hard one. How many there may be; `None` without a limit.
-pub(crate) fn raise_file_limit() -> Option<u64> {
+pub fn raise_file_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
         // Refused, the old limit stays, and running out of descriptors says so where it happens.
@@ -14,14 +14,14 @@ pub(crate) fn raise_file_limit() -> Option<u64> {
 }
 
 /// Bytes of NIC memory of a device that is told nothing else: half of the machine's memory, at least 64 MiB.
-pub(crate) fn half_of_memory() -> u64 {
+pub fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
 }
 
 /// Why a device's thread could not be started. The system says the same when threads are too many and when there is no
 /// place for a stack, so each limit that is set is named.
-pub(crate) fn no_thread(refused: std::io::Error) -> Error {
+pub fn no_thread(refused: std::io::Error) -> Error {
     let mut what = "cannot start the device's thread (are processes limited? see ulimit -u".to_owned();
     let sizes = [(Resource::As, "address space", "-v"), (Resource::Data, "data", "-d")];
     for (resource, name, flag) in sizes {

@@ -13,12 +13,12 @@ use host::{Biased, BiasedGuard};
 /// Whether somebody stands on the roll; all zero is "no".
 #[repr(transparent)]
 #[derive(Debug, Default)]
-pub(crate) struct Mark(AtomicU32);
+pub struct Mark(AtomicU32);
 
 impl Mark {
     /// Has `put` put its number on the roll unless it stands there. Between saying that it is inside and looking at the right.
     #[inline]
-    pub(crate) fn sign(&self, put: impl FnOnce()) {
+    pub fn sign(&self, put: impl FnOnce()) {
         if self.0.load(Ordering::Relaxed) == 0 {
             self.sign_first(put);
         }
@@ -34,14 +34,15 @@ impl Mark {
     }
 
     /// The owner takes it back, with the number that it found on the roll.
-    pub(crate) fn erase(&self) {
+    #[inline]
+    pub fn erase(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
 /// Numbers that were taken off a roll, until they have been seen outside.
 #[derive(Debug, Default)]
-pub(crate) struct Suspects(Spin<List>);
+pub struct Suspects(Spin<List>);
 
 #[derive(Debug, Default)]
 struct List {
@@ -54,11 +55,7 @@ impl Suspects {
     /// After the right was taken away: takes the numbers off the roll one by one (`taken`), and has `erase` take their marks
     /// back; numbers of nobody, for which it says false, are dropped. The round, for [`Suspects::each`] once
     /// [`super::fence::heavy`] is passed.
-    pub(crate) fn begin(
-        &self,
-        taken: impl Iterator<Item = usize>,
-        mut erase: impl FnMut(usize) -> bool,
-    ) -> u64 {
+    pub fn begin(&self, taken: impl Iterator<Item = usize>, mut erase: impl FnMut(usize) -> bool) -> u64 {
         // Partner: the fence in `Mark::sign_first`. The roll may not be looked at before the right is away.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
@@ -75,7 +72,7 @@ impl Suspects {
 
     /// Asks `is_out`, which may wait, for each that may have been inside when the round began. Who stays inside stays here; an
     /// error is one of them.
-    pub(crate) fn each(&self, round: u64, mut is_out: impl FnMut(usize) -> bool) -> Result<(), usize> {
+    pub fn each(&self, round: u64, mut is_out: impl FnMut(usize) -> bool) -> Result<(), usize> {
         let (mut below, mut result) = (usize::MAX, Ok(()));
         while let Some(member) = self.last(below, round) {
             below = member;
@@ -108,7 +105,7 @@ impl Suspects {
 
 /// A lock under which threads of this process touch registered memory: who passes it finds them outside.
 #[derive(Debug, Default)]
-pub(crate) struct Workplace<T> {
+pub struct Workplace<T> {
     lock: Biased<T>,
     mark: Mark,
 }
@@ -116,7 +113,7 @@ pub(crate) struct Workplace<T> {
 impl<T> Workplace<T> {
     /// Takes the lock to touch registered memory, as in [`Mark::sign`]; look at the right after this.
     #[inline]
-    pub(crate) fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
+    pub fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
         // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. The lock says that we are inside, and that
         // has to stand before the mark and the right are looked at.
@@ -127,17 +124,17 @@ impl<T> Workplace<T> {
 
     /// Takes the lock for anything else.
     #[inline]
-    pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
+    pub fn lock(&self) -> BiasedGuard<'_, T> {
         self.lock.lock()
     }
 
     /// Waits until whoever is inside now has left, after [`super::fence::heavy`].
-    pub(crate) fn pass(&self) {
+    pub fn pass(&self) {
         self.lock.pass();
     }
 
     /// See [`Mark::erase`].
-    pub(crate) fn erase(&self) {
+    pub fn erase(&self) {
         self.mark.erase();
     }
 }

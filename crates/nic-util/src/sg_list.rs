@@ -5,27 +5,35 @@
 
 use std::mem::MaybeUninit;
 
-pub(crate) use uaccess::{Fault, copy_last_byte_last};
+pub use uaccess::{Fault, copy_last_byte_last};
 
 /// SGEs in a work request, at most.
-pub(crate) const SGE_MAX: usize = 16;
+pub const SGE_MAX: usize = 16;
 
 /// Local memory of one request: up to [`SGE_MAX`] entries that the protection table allowed.
-pub(crate) struct SgList {
+pub struct SgList {
     list: [MaybeUninit<libc::iovec>; SGE_MAX],
     count: usize,
     total: u64,
 }
 
-impl SgList {
+impl Default for SgList {
     #[inline]
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SgList {
+    /// An empty list.
+    #[inline]
+    pub fn new() -> Self {
         Self { list: [const { MaybeUninit::uninit() }; SGE_MAX], count: 0, total: 0 }
     }
 
     /// Appends a piece; nothing happens beyond the maximum, which posting has checked.
     #[inline]
-    pub(crate) fn push(&mut self, at: *mut u8, len: u64) {
+    pub fn push(&mut self, at: *mut u8, len: u64) {
         if self.count < SGE_MAX && len > 0 {
             self.list[self.count].write(libc::iovec { iov_base: at.cast(), iov_len: len as usize });
             self.count += 1;
@@ -33,19 +41,22 @@ impl SgList {
         }
     }
 
+    /// Bytes of all entries.
     #[inline]
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.total
     }
 
+    /// The entries, as system calls take them.
     #[inline]
-    pub(crate) fn as_slice(&self) -> &[libc::iovec] {
+    pub fn as_slice(&self) -> &[libc::iovec] {
         // SAFETY: the first `count` entries are written. Test: scatter_and_gather_cut_alike.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
     }
 
     /// The entries of the bytes `from..from+len`.
-    pub(crate) fn part(&self, mut from: u64, mut len: u64) -> Self {
+    #[inline]
+    pub fn part(&self, mut from: u64, mut len: u64) -> Self {
         let mut part = Self::new();
         for piece in self.as_slice() {
             let size = piece.iov_len as u64;
@@ -67,7 +78,7 @@ impl SgList {
 /// # Errors
 /// Which side could not be accessed.
 #[inline]
-pub(crate) unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault> {
+pub unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault> {
     for piece in src.as_slice() {
         // SAFETY: the caller's contract.
         unsafe { copy_last_byte_last(dst, piece.iov_base.cast(), piece.iov_len)? };
@@ -84,7 +95,7 @@ pub(crate) unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault>
 /// # Errors
 /// Which side could not be accessed.
 #[inline]
-pub(crate) unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
+pub unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
     for piece in dst.as_slice() {
         // SAFETY: the caller's contract.
         unsafe { copy_last_byte_last(piece.iov_base.cast(), src, piece.iov_len)? };
@@ -95,7 +106,7 @@ pub(crate) unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fau
 
 /// Whether all entries may be read at this moment, or written: to find out which side of a failed system call it was.
 #[cold]
-pub(crate) fn is_present(list: &SgList, writes: bool) -> bool {
+pub fn is_present(list: &SgList, writes: bool) -> bool {
     let is_there = |piece: &libc::iovec| uaccess::check(piece.iov_base.cast(), piece.iov_len, writes).is_ok();
     !uaccess::is_armed() || list.as_slice().iter().all(is_there)
 }

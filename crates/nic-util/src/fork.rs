@@ -42,11 +42,11 @@ fn belongings() -> MutexGuard<'static, Belongings> {
 
 /// In which process something was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Birth(u32);
+pub struct Birth(u32);
 
 impl Birth {
     /// Here. Forks are seen from now on.
-    pub(crate) fn here() -> Result<Self> {
+    pub fn here() -> Result<Self> {
         static READY: OnceLock<Result<OwnedFd>> = OnceLock::new();
         match READY.get_or_init(register) {
             Ok(_) => Ok(Self(FORKS.load(Ordering::Relaxed))),
@@ -56,13 +56,13 @@ impl Birth {
 
     /// Whether that was a parent of this process.
     #[inline]
-    pub(crate) fn is_elsewhere(self) -> bool {
+    pub fn is_elsewhere(self) -> bool {
         FORKS.load(Ordering::Relaxed) != self.0
     }
 
     /// Refuses a call in a forked child.
     #[inline]
-    pub(crate) fn check(self) -> Result<()> {
+    pub fn check(self) -> Result<()> {
         if self.is_elsewhere() { Err(Error::Forked) } else { Ok(()) }
     }
 }
@@ -113,7 +113,7 @@ extern "C" fn in_child() {
 
 /// A descriptor of a device: no use to a forked child.
 #[derive(Debug)]
-pub(crate) struct Fd(OwnedFd);
+pub struct Fd(OwnedFd);
 
 impl From<OwnedFd> for Fd {
     fn from(fd: OwnedFd) -> Self {
@@ -137,19 +137,19 @@ impl Drop for Fd {
 }
 
 /// Shared memory is mapped at `at` from now on; none of it may be accessed yet.
-pub(crate) fn mapped(at: *mut u8, len: usize) {
+pub fn mapped(at: *mut u8, len: usize) {
     belongings().mappings.insert(at.addr(), (len, 0));
 }
 
 /// So many bytes of what is mapped at `at` may be accessed.
-pub(crate) fn grown(at: *mut u8, open: usize) {
+pub fn grown(at: *mut u8, open: usize) {
     if let Some(mapping) = belongings().mappings.get_mut(&at.addr()) {
         mapping.1 = open;
     }
 }
 
 /// It is being unmapped, by `unmap`.
-pub(crate) fn unmapped(at: *mut u8, unmap: impl FnOnce()) {
+pub fn unmapped(at: *mut u8, unmap: impl FnOnce()) {
     let mut belongings = belongings();
     belongings.mappings.remove(&at.addr());
     unmap();

@@ -7,19 +7,19 @@ use super::atomics::*;
 
 /// The lap mark of position `index` in a ring of `1 << shift` slots.
 #[inline]
-pub(crate) fn lap(index: u64, shift: u32) -> u32 {
+pub fn lap(index: u64, shift: u32) -> u32 {
     ((index >> shift) as u32).wrapping_add(1)
 }
 
 /// Publishes a slot: everything written before is visible to whoever sees the mark. `low` travels with it.
 #[inline]
-pub(crate) fn publish(word: &AtomicU64, lap: u32, low: u32) {
+pub fn publish(word: &AtomicU64, lap: u32, low: u32) {
     word.store(u64::from(lap) << 32 | u64::from(low), Ordering::Release);
 }
 
 /// The low half of a slot's word if the slot is filled in this lap.
 #[inline]
-pub(crate) fn filled(word: &AtomicU64, lap: u32) -> Option<u32> {
+pub fn filled(word: &AtomicU64, lap: u32) -> Option<u32> {
     let w = word.load(Ordering::Acquire);
     ((w >> 32) as u32 == lap).then_some(w as u32)
 }

@@ -10,21 +10,23 @@ const CLAIMANT_SHIFT: u32 = 16;
 
 /// An entry's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     lap: u32,
     /// Who took it; 0 while nobody has.
-    pub(crate) claimant: u16,
+    pub claimant: u16,
     /// The receive that it stands for.
-    pub(crate) receive: u16,
+    pub receive: u16,
 }
 
 impl Entry {
+    #[inline]
     fn pack(self) -> u64 {
         u64::from(self.lap) << LAP_SHIFT
             | u64::from(self.claimant) << CLAIMANT_SHIFT
             | u64::from(self.receive)
     }
 
+    #[inline]
     fn unpack(word: u64) -> Self {
         Self {
             lap: (word >> LAP_SHIFT) as u32,
@@ -36,7 +38,8 @@ impl Entry {
 
 /// Fills the entry for position `index`; returns who claimed what the entry stood for in the lap before.
 /// The caller makes sure that it was claimed: no more are posted than the ring has entries.
-pub(crate) fn post(entry: &AtomicU64, index: u64, shift: u32, receive: u16) -> Option<Entry> {
+#[inline]
+pub fn post(entry: &AtomicU64, index: u64, shift: u32, receive: u16) -> Option<Entry> {
     let old = Entry::unpack(entry.load(Ordering::Acquire));
     let new = Entry { lap: super::ring::lap(index, shift), claimant: 0, receive };
     entry.store(new.pack(), Ordering::Release);
@@ -45,7 +48,8 @@ pub(crate) fn post(entry: &AtomicU64, index: u64, shift: u32, receive: u16) -> O
 
 /// Takes the first entry that nobody has taken; `entry_at` gives the entry of a position. `None` when there
 /// is none.
-pub(crate) fn claim<'a>(
+#[inline]
+pub fn claim<'a>(
     head: &AtomicU64,
     shift: u32,
     entry_at: impl Fn(u64) -> &'a AtomicU64,
@@ -83,7 +87,8 @@ pub(crate) fn claim<'a>(
 }
 
 /// What an entry says now, if anything.
-pub(crate) fn look(entry: &AtomicU64) -> Option<Entry> {
+#[inline]
+pub fn look(entry: &AtomicU64) -> Option<Entry> {
     let entry = Entry::unpack(entry.load(Ordering::Acquire));
     (entry.lap != 0).then_some(entry)
 }

@@ -14,13 +14,13 @@ use crate::sync::unpoisoned;
 
 /// A device's asynchronous events that wait to be fetched; with so many there, further ones are lost: peers cause them, and nobody
 /// need fetch them.
-pub(crate) const ASYNC_EVENTS_MAX: usize = 1024;
+pub const ASYNC_EVENTS_MAX: usize = 1024;
 
 /// Room for events that an empty queue keeps.
 const KEPT: usize = 256;
 
 /// Events for the program.
-pub(crate) struct Events<T> {
+pub struct Events<T> {
     /// Each in a box: one large block, given back, would raise the size from which malloc(3) gives blocks back to the system.
     queue: Mutex<VecDeque<Box<T>>>,
     /// How many there are, for who looks again and again where there are none. Changed under the queue's lock.
@@ -33,14 +33,14 @@ pub(crate) struct Events<T> {
 
 impl Events<AsyncEvent> {
     /// Those of a device.
-    pub(crate) fn asynchronous() -> Result<Self> {
+    pub fn asynchronous() -> Result<Self> {
         Self::bounded(ASYNC_EVENTS_MAX)
     }
 }
 
 impl<T> Events<T> {
     /// As many as come.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         Self::bounded(usize::MAX)
     }
 
@@ -53,12 +53,12 @@ impl<T> Events<T> {
     }
 
     /// Adds an event and wakes who waits for one.
-    pub(crate) fn push(&self, event: T) {
+    pub fn push(&self, event: T) {
         self.push_if(event, || true);
     }
 
     /// Adds an event if `may` says so, which is asked while nobody else adds or takes one.
-    pub(crate) fn push_if(&self, event: T, may: impl FnOnce() -> bool) {
+    pub fn push_if(&self, event: T, may: impl FnOnce() -> bool) {
         let event = Box::new(event);
         let mut queue = unpoisoned(&self.queue);
         if queue.len() >= self.max || !may() {
@@ -78,7 +78,7 @@ impl<T> Events<T> {
 
     /// Takes the first event; `on_ebb` is called if that has emptied the room of a crowd, which is given back.
     #[inline]
-    pub(crate) fn pop(&self, on_ebb: impl FnOnce()) -> Option<T> {
+    pub fn pop(&self, on_ebb: impl FnOnce()) -> Option<T> {
         if self.len.load(Ordering::Acquire) == 0 { None } else { self.pop_some(on_ebb) }
     }
 
@@ -96,7 +96,7 @@ impl<T> Events<T> {
     }
 
     /// Takes out the events that `of` says yes to.
-    pub(crate) fn take_out(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
+    pub fn take_out(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = unpoisoned(&self.queue);
         let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| of(event));
         *queue = stay;
@@ -111,11 +111,13 @@ impl<T> Events<T> {
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
 
-    pub(crate) fn prepare_wait(&self) -> Wake<'_> {
+    /// What a program sleeps by until there may be an event.
+    pub fn prepare_wait(&self) -> Wake<'_> {
         Wake::by(&self.bell)
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    /// A descriptor that is readable exactly while there is an event.
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }

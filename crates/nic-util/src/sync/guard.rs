@@ -12,15 +12,17 @@ use super::roll::Mark;
 /// One initiator's word; lies in shared memory, all zero is "outside".
 #[repr(C)]
 #[derive(Debug, Default)]
-pub(crate) struct Busy {
-    pub(crate) inside: AtomicU32,
-    pub(crate) mark: Mark,
+pub struct Busy {
+    /// 1 while its owner may be inside.
+    pub inside: AtomicU32,
+    /// Whether its owner is on the roll.
+    pub mark: Mark,
 }
 
 impl Busy {
     /// Enters, under this number on the owner's roll; look at the right after this.
     #[inline]
-    pub(crate) fn enter(&self, roll: &Ready, member: usize) {
+    pub fn enter(&self, roll: &Ready, member: usize) {
         self.inside.store(1, Ordering::Relaxed);
         // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. Neither the mark nor the right may be
         // looked at before the word is set.
@@ -30,18 +32,19 @@ impl Busy {
 
     /// Leaves, after the last access.
     #[inline]
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.inside.store(0, Ordering::Release);
     }
 
     /// The owner's view, after it took the right away and passed [`fence::heavy`].
-    pub(crate) fn is_inside(&self) -> bool {
+    #[inline]
+    pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Acquire) != 0
     }
 
     /// Forgets a predecessor.
     #[cfg(not(loom))]
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.mark.erase();
         self.leave();
     }

@@ -1,0 +1,22 @@
+//! The lock-free parts, small and separate, each checked with loom (`RUSTFLAGS="--cfg loom"`). Some serve one NIC only: they
+//! are here because models are built without anything else, and one crate suffices for that.
+
+mod atomics;
+pub mod fence;
+pub mod guard;
+pub mod heed;
+pub mod knock;
+pub mod ready;
+pub mod ring;
+pub mod roll;
+pub mod shared_queue;
+pub mod stage;
+
+pub use host::Spin;
+
+/// Locks a mutex that nobody leaves half-way through a change, so that what a panic elsewhere has poisoned is whole.
+#[cfg(not(loom))]
+#[inline]
+pub fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
