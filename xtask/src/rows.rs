@@ -14,7 +14,7 @@ const ROWS: [&[&str]; 11] = [
     &["cface", "collectives", "datatypes", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
     &["auth", "verbs"],
     &["conformance", "nic-util"],
-    &["nic-soft", "nic-model", "nic-hw"],
+    &["nic-soft", "nic-rails", "nic-model", "nic-hw"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],

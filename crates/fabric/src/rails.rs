@@ -1,7 +1,7 @@
 //! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options among them.
 
 use host::Host;
-use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
+use nic_rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
 use crate::name::{Choice, Refusal, choose, help, parts, set_one, size};
@@ -107,7 +107,7 @@ impl Rails<'_> {
             Ok((kind.read_rail)(&parsed)?(host)?.named(name))
         };
         let rails = self.names.iter().map(open).collect::<Result<_>>()?;
-        verbs::rails::open(rails, &self.config)
+        nic_rails::open(rails, &self.config)
     }
 }
 

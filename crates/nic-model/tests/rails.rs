@@ -7,9 +7,9 @@ mod deaths;
 mod rails_support;
 
 use conformance::{Body, Fixture};
+use nic_rails::Engine;
 use rails_support::{Load, Pair, storm};
 use verbs::host::world::Factory;
-use verbs::rails::Engine;
 
 /// Seeds of storms.
 const STORM_SEEDS: u64 = 150;

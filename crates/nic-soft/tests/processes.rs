@@ -14,9 +14,6 @@ mod killed;
 mod limits;
 #[path = "processes/namespaces.rs"]
 mod namespaces;
-#[path = "processes/no_random.rs"]
-#[allow(unsafe_code, reason = "a filter of system calls has no safe form")]
-mod no_random;
 #[path = "processes/rounds.rs"]
 mod rounds;
 #[path = "processes/shared.rs"]
@@ -43,6 +40,5 @@ fn child_entry() {
         ("squatter", users::squatter_role),
         ("pauper", limits::pauper_role),
         ("bounded", limits::bounded_role),
-        ("no_random", no_random::no_random_role),
     ]);
 }

@@ -36,7 +36,7 @@ pub enum AsyncEvent {
         /// [`crate::Qp::num`].
         qp_num: u32,
     },
-    /// A queue pair of several rails ([`crate::rails`]) has lost one, and goes on with the others.
+    /// A queue pair of several rails (crate `nic-rails`) has lost one, and goes on with the others.
     RailDown {
         /// [`crate::Qp::num`].
         qp_num: u32,

@@ -30,11 +30,13 @@ impl Cq {
     }
 
     /// The device it belongs to.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// Its number, as [`CompChannel::get_event`] and [`crate::AsyncEvent`] give it.
+    #[inline]
     pub fn id(&self) -> u32 {
         self.ops.id()
     }
@@ -116,6 +118,7 @@ impl Cq {
     }
 
     /// The implementation, for its own crate.
+    #[inline]
     pub fn ops(&self) -> &Arc<dyn CqOps> {
         &self.ops
     }
@@ -150,6 +153,7 @@ impl CompChannel {
     }
 
     /// The device it belongs to.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }

@@ -19,7 +19,6 @@
 //! | `numbers` | numbers of a device's objects |
 //! | `firmware`, `program` | [`Firmware`]: programs that a NIC runs itself; the host's hold on one |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
-//! | `rails` | a device made of several |
 //!
 //! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
 //! libibverbs and librdmacm (ibv_*(3), rdma_*(3)).
@@ -42,7 +41,6 @@ mod program;
 pub mod provider;
 mod qp;
 mod qp_state;
-pub mod rails;
 mod screen;
 mod srq;
 mod wc;

@@ -191,6 +191,7 @@ impl Buf {
     }
 
     /// Where it lies.
+    #[inline]
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
@@ -222,6 +223,7 @@ impl Buf {
     }
 
     /// The address of byte 0 in this process. It means nothing where the bytes are reached by copies alone.
+    #[inline]
     pub fn addr(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
@@ -232,6 +234,7 @@ impl Buf {
     }
 
     /// The first byte, for code that places data. Valid while any handle lives; not for memory that is reached by copies alone.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }

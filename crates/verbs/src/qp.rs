@@ -112,26 +112,31 @@ impl Qp {
     }
 
     /// The device's number of it, which events carry.
+    #[inline]
     pub fn num(&self) -> u32 {
         self.ops.num()
     }
 
     /// The number that completions carry: [`QpInit::known_as`], or else [`Qp::num`].
+    #[inline]
     pub fn known_as(&self) -> u32 {
         self.init.known_as.unwrap_or_else(|| self.num())
     }
 
     /// Its state now.
+    #[inline]
     pub fn state(&self) -> QpState {
         self.ops.state()
     }
 
     /// The protection domain that it reaches.
+    #[inline]
     pub fn pd(&self) -> &Pd {
         &self.pd
     }
 
     /// What it was made of.
+    #[inline]
     pub fn init(&self) -> &QpInit {
         &self.init
     }
@@ -259,6 +264,7 @@ impl Qp {
     }
 
     /// The implementation, for its own crate.
+    #[inline]
     pub fn ops(&self) -> &Arc<dyn QpOps> {
         &self.ops
     }

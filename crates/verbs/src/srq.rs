@@ -25,6 +25,7 @@ impl Srq {
     }
 
     /// Its number, as [`crate::AsyncEvent`] gives it.
+    #[inline]
     pub fn id(&self) -> u32 {
         self.ops.id()
     }
@@ -38,6 +39,7 @@ impl Srq {
     ///
     /// # Errors
     /// [`crate::Error::QueueFull`]; [`crate::Error::Limit`] for too many pieces.
+    #[inline]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.ops.post_recv(wr)
     }
@@ -58,6 +60,7 @@ impl Srq {
     }
 
     /// The implementation, for its own crate.
+    #[inline]
     pub fn ops(&self) -> &Arc<dyn SrqOps> {
         &self.ops
     }

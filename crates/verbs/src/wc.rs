@@ -72,6 +72,7 @@ pub struct Wc {
 
 impl Wc {
     /// Whether it ended as asked.
+    #[inline]
     pub fn is_ok(&self) -> bool {
         self.status == WcStatus::Success
     }

@@ -28,6 +28,7 @@ pub struct RemoteAddr {
 
 impl RemoteAddr {
     /// The place `bytes` further on; wraps like the arithmetic of a NIC, which then refuses it.
+    #[inline]
     pub fn offset(self, bytes: u64) -> Self {
         Self { addr: self.addr.wrapping_add(bytes), ..self }
     }
@@ -147,22 +148,26 @@ pub struct SendWr<'a> {
 
 impl<'a> SendWr<'a> {
     /// A request that signals its completion.
+    #[inline]
     pub fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
         Self { wr_id, op, data: Data::Sges(sges), flags: SendFlags::SIGNALED }
     }
 
     /// A request with inline data, which are copied when it is posted.
+    #[inline]
     pub fn inline(wr_id: u64, op: SendOp, bytes: &'a [u8]) -> Self {
         Self { wr_id, op, data: Data::Inline(bytes), flags: SendFlags::SIGNALED }
     }
 
     /// This request, signalling nothing on success.
+    #[inline]
     pub fn unsignaled(mut self) -> Self {
         self.flags.remove(SendFlags::SIGNALED);
         self
     }
 
     /// This request with more flags.
+    #[inline]
     pub fn with(mut self, flags: SendFlags) -> Self {
         self.flags |= flags;
         self
@@ -180,6 +185,7 @@ pub struct RecvWr<'a> {
 
 impl<'a> RecvWr<'a> {
     /// A receive into these pieces.
+    #[inline]
     pub fn new(wr_id: u64, sges: &'a [Sge]) -> Self {
         Self { wr_id, sges }
     }

@@ -8,9 +8,9 @@ use conformance::Env;
 use conformance::shared::{self, Crowd};
 use conformance::traffic::{self, Traffic};
 use nic_model::Config;
+use nic_rails::{Engine, RailsConfig};
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Rng, Span};
-use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
 /// About when the ends are connected: one pair of queue pairs, and three.
@@ -64,7 +64,8 @@ impl Pair {
 /// Both cards as one device.
 pub(crate) fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device {
     let cards = configs.iter().map(|config| nic_model::open(host, config).expect("a card")).collect();
-    rails::open(cards, &RailsConfig { stripe_min: 4096, engine, ..RailsConfig::default() }).expect("rails")
+    nic_rails::open(cards, &RailsConfig { stripe_min: 4096, engine, ..RailsConfig::default() })
+        .expect("rails")
 }
 
 /// What goes over the rails in a storm.

@@ -12,7 +12,8 @@ use crate::raw::{
     memory_file, real_request, short, write_at,
 };
 use crate::support::agent::Agent;
-use crate::support::end::{CAP, End, device};
+use crate::support::device;
+use crate::support::end::{CAP, End};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// A listener under attack, and a connection that must go on.

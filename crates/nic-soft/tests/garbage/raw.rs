@@ -14,7 +14,8 @@ use rustix::net::{
 };
 
 use crate::support::PATIENCE;
-use crate::support::end::{End, at, device};
+use crate::support::device;
+use crate::support::end::{End, at};
 
 /// The first bytes of a segment, and where its heap and NIC memory begin.
 pub(crate) const SEGMENT_LEN: u64 = (1 << 30) + (1 << 20);

@@ -7,7 +7,8 @@ use nic_soft::shm::CopyPath;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
 use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, counter, full_pipe, real_request, short};
-use crate::support::end::{End, at, deadline, device};
+use crate::support::device;
+use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// What a false server answers with.

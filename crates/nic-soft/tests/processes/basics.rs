@@ -4,7 +4,8 @@ use nic_soft::shm::CopyPath;
 use verbs::{MemoryKind, SendOp, WcOpcode, WcStatus};
 
 use crate::support::agent::Agent;
-use crate::support::end::{End, device};
+use crate::support::device;
+use crate::support::end::End;
 use crate::support::{Rng, digest, one_at_a_time};
 
 pub(crate) const KINDS: [MemoryKind; 2] = [MemoryKind::Host, MemoryKind::Nic];

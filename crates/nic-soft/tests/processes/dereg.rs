@@ -6,7 +6,8 @@ use nic_soft::shm::CopyPath;
 use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, WcStatus};
 
 use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, Remote, device};
+use crate::support::device;
+use crate::support::end::{End, Remote};
 use crate::support::{Rng, one_at_a_time, until};
 
 /// Child: for each `LEN PORT` line, connects and writes changing bytes until that is refused; says how it ended.

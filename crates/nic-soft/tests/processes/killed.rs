@@ -8,7 +8,8 @@ use verbs::{Device, MemoryKind, SendOp};
 use crate::rounds::{Mode, churn_round, storm_round};
 use crate::support::agent::Agent;
 use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, at, device};
+use crate::support::device;
+use crate::support::end::{End, at};
 use crate::support::{Rng, digest, one_at_a_time, traces, until};
 
 /// What the specification allows is a second; a busy machine may take a few.

@@ -141,7 +141,7 @@ pub(crate) fn churn_role() {
     let host = host::real::host();
     let Some(line) = hear() else { return };
     let port = line.parse().expect("a port");
-    let device = crate::support::end::device(CopyPath::Auto);
+    let device = crate::support::device(CopyPath::Auto);
     say("ready");
     loop {
         let mut end = End::on(&device, 4096);

@@ -8,7 +8,8 @@ use verbs::{CmEvent, MemoryKind, QpInit, RecvWr, Srq, SrqInit};
 
 use crate::rounds::{LEN, Mode, storm_line};
 use crate::support::child::Child;
-use crate::support::end::{CAP, End, device};
+use crate::support::device;
+use crate::support::end::{CAP, End};
 use crate::support::{Rng, one_at_a_time, until};
 
 const DEPTH: u64 = 64;

@@ -8,7 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{CompChannel, MemoryKind, RecvWr, SendOp, SendWr, Wc};
 
 use crate::support::child::{Child, hear};
-use crate::support::end::{End, deadline, device};
+use crate::support::device;
+use crate::support::end::{End, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time};
 
 const ROUNDS: u64 = 1000;

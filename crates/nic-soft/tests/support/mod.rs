@@ -1,41 +1,27 @@
-//! What the tests with several processes share: children that are this test binary again, and connected ends.
+//! What the tests of the shared-memory NIC share, beside what the tests of all NICs do.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod agent;
-pub(crate) mod child;
-pub(crate) mod end;
-pub(crate) mod netns;
-pub(crate) mod traces;
+#[path = "../../../nic-util/tests/support/mod.rs"]
+mod shared;
 
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use nic_soft::shm::{CopyPath, ShmConfig, open};
+use verbs::Device;
 
-pub(crate) use host::Rng;
+use shared::end::End;
+pub(crate) use shared::*;
 
-/// How long anything may take before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Tests that count descriptors or stop processes run one at a time.
-pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static GATE: Mutex<()> = Mutex::new(());
-    GATE.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Looks until `look` has something; fails with `what` after [`PATIENCE`].
+/// A device as the tests open it.
 #[track_caller]
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "no {what} within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+pub(crate) fn device(copy: CopyPath) -> Device {
+    let config = ShmConfig { copy, ..ShmConfig::default() };
+    open(&host::real::host(), &config).expect("a shared-memory device")
 }
 
-/// A number that differs if any byte does, with all but certainty (FNV-1a over words).
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
-    let word = |c: &[u8]| c.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
-    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |h, c| (h ^ word(c)).wrapping_mul(0x0000_0100_0000_01b3))
+impl End {
+    /// An end on its own device with regions of `len` bytes, between canaries.
+    #[track_caller]
+    pub(crate) fn new(copy: CopyPath, len: usize) -> Self {
+        Self::on(&device(copy), len)
+    }
 }

@@ -1,0 +1,268 @@
+//! Forked children: what they inherit of a device harms nobody, whatever they do with it.
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
+
+#[path = "../../nic-util/tests/support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use verbs::{
+    Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Error, Mr, Pd, Qp, QpInit, RecvWr, SendOp, SendWr,
+};
+
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{at, deadline, within};
+use crate::support::{one_at_a_time, until};
+
+/// Forks; the child does this and ends, with success if it comes to its end.
+fn forked(body: impl FnOnce()) -> Pid {
+    // SAFETY: the child works on what is its own, and leaves without running what is registered for the parent's end.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(i32::from(!fine)) }
+        }
+        pid => Pid::from_raw(pid).expect("a child"),
+    }
+}
+
+/// Waits for a child's good end.
+#[track_caller]
+fn await_end(pid: Pid) {
+    let status = until("end of the child", || waitpid(Some(pid), WaitOptions::NOHANG).expect("a child"));
+    assert_eq!(status.1.exit_status(), Some(0), "{status:?}");
+}
+
+/// One end of a connection.
+struct Side {
+    device: Device,
+    cm: Cm,
+    cq: Cq,
+    pd: Pd,
+    mr: Mr,
+    qp: Qp,
+}
+
+impl Side {
+    fn open(kind: &str) -> Self {
+        let host = host::real::host();
+        let device = match kind {
+            "shm" => nic_soft::shm::open(&host, &Default::default()),
+            "iwarp" => nic_soft::iwarp::open(&host, &Default::default()),
+            _ => nic_rails::open(
+                vec![
+                    nic_soft::iwarp::open(&host, &Default::default()).expect("a rail"),
+                    nic_soft::iwarp::open(&host, &Default::default()).expect("a rail"),
+                ],
+                &Default::default(),
+            ),
+        }
+        .expect("a device");
+        let (cm, cq) = (device.create_cm().expect("a channel"), device.create_cq(64).expect("a queue"));
+        let pd = device.alloc_pd().expect("a domain");
+        let mr = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::ALL).expect("a region");
+        let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
+        Self { device, cm, cq, pd, mr, qp }
+    }
+
+    fn accept(&self) {
+        let Ok(CmEvent::ConnectRequest(request)) = self.cm.get_event(deadline()) else {
+            panic!("no request")
+        };
+        self.cm.accept(request, &self.qp, &ConnParam::default()).expect("accepted");
+        self.established();
+    }
+
+    fn established(&self) {
+        let event = self.cm.get_event(deadline());
+        assert!(matches!(event, Ok(CmEvent::Established { .. })), "{event:?}");
+    }
+
+    fn connect(&self, port: u16) {
+        self.cm.connect(&self.qp, at(port), &ConnParam::default()).expect("asked");
+        self.established();
+    }
+
+    fn send(&self, wr_id: u64) {
+        self.qp.post_send(&SendWr::new(wr_id, SendOp::Send, &[self.mr.sge(0, 8)])).expect("posted");
+    }
+
+    fn receive(&self, wr_id: u64) {
+        self.qp.post_recv(&RecvWr::new(wr_id, &[self.mr.sge(64, 64)])).expect("posted");
+    }
+
+    #[track_caller]
+    fn done(&self, wr_id: u64) {
+        let wc = self.cq.wait(deadline()).expect("a completion");
+        assert!(wc.is_ok() && wc.wr_id == wr_id, "{wc:?}");
+    }
+
+    /// A child's tries: everything is refused, and says why.
+    fn touch(&self) {
+        let forked = |what: &str, result: Result<(), Error>| assert_eq!(result, Err(Error::Forked), "{what}");
+        forked("a domain", self.device.alloc_pd().map(drop));
+        forked("a queue", self.device.create_cq(16).map(drop));
+        forked("a channel", self.device.create_cm().map(drop));
+        forked("NIC memory", self.device.alloc_dm(64).map(drop));
+        forked("a region", self.pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).map(drop));
+        forked("a queue pair", self.pd.create_qp(&QpInit::new(&self.cq)).map(drop));
+        forked("a send", self.qp.post_send(&SendWr::new(1, SendOp::Send, &[self.mr.sge(0, 8)])));
+        forked("a receive", self.qp.post_recv(&RecvWr::new(1, &[self.mr.sge(0, 8)])));
+        forked("a poll", self.cq.poll(&mut [Default::default()]).map(drop));
+        forked("a wait", self.cq.wait(deadline()).map(drop));
+        forked("listening", self.cm.listen(at(0), 1).map(drop));
+        forked("an event", self.cm.get_event(None).map(drop));
+        forked("disconnecting", self.cm.disconnect(&self.qp));
+    }
+}
+
+/// Goal: children that sleep, touch or drop leave the parent's connection as it is. Method: messages both ways after each.
+fn harmless(kind: &str) {
+    let _gate = one_at_a_time();
+    let (near, far) = (Side::open(kind), Side::open(kind));
+    let listener = far.cm.listen(at(0), 16).expect("a listener");
+    std::thread::scope(|scope| {
+        scope.spawn(|| far.accept());
+        near.connect(listener.addr().port());
+    });
+    let works = |wr_id: u64| {
+        far.receive(wr_id);
+        near.send(wr_id);
+        near.done(wr_id);
+        far.done(wr_id);
+    };
+    works(1);
+    let sleeper = forked(|| std::thread::sleep(Duration::from_secs(60)));
+    works(2);
+    if kind != "rails" {
+        await_end(forked(|| near.touch()));
+    }
+    works(3);
+    // What the child drops are its copies; the parent's are as they were.
+    let copies = || (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
+    await_end(forked(|| {
+        let (near, far) = copies();
+        // SAFETY: the child drops its own copy of each, once, and ends.
+        unsafe { (drop(std::ptr::read(far)), drop(std::ptr::read(near))) };
+    }));
+    works(4);
+    await_end(forked(|| {
+        let own = (Side::open(kind), Side::open(kind));
+        let listener = own.1.cm.listen(at(0), 16).expect("a listener");
+        std::thread::scope(|scope| {
+            scope.spawn(|| own.1.accept());
+            own.0.connect(listener.addr().port());
+        });
+    }));
+    works(5);
+    kill_process(sleeper, Signal::KILL).expect("it sleeps");
+    waitpid(Some(sleeper), WaitOptions::empty()).expect("its end");
+}
+
+#[test]
+fn children_leave_shm_alone() {
+    harmless("shm");
+}
+
+#[test]
+fn children_leave_iwarp_alone() {
+    harmless("iwarp");
+}
+
+#[test]
+fn children_leave_rails_alone() {
+    harmless("rails");
+}
+
+/// Goal: a child can drop what it inherits whatever the parent's threads held at that moment. Method: messages without rest while
+/// children are forked, so that the rails' own threads are at work.
+#[test]
+fn children_drop_rails_in_the_middle_of_traffic() {
+    let _gate = one_at_a_time();
+    let (near, far) = (Side::open("rails"), Side::open("rails"));
+    let listener = far.cm.listen(at(0), 16).expect("a listener");
+    std::thread::scope(|scope| {
+        scope.spawn(|| far.accept());
+        near.connect(listener.addr().port());
+        let traffic = scope.spawn(|| {
+            for wr_id in 0..30_000 {
+                far.receive(wr_id);
+                near.send(wr_id);
+                near.done(wr_id);
+                far.done(wr_id);
+            }
+        });
+        while !traffic.is_finished() {
+            let copies = (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
+            await_end(forked(|| {
+                let (near, far) = copies;
+                // SAFETY: the child drops its own copy of each, once, and ends.
+                unsafe { (drop(std::ptr::read(far)), drop(std::ptr::read(near))) };
+            }));
+        }
+    });
+}
+
+/// Child: connects, forks a child of its own that sleeps, and waits to be killed.
+fn parent_role() {
+    let (kind, port) = (hear().expect("a kind"), hear().and_then(|port| port.parse().ok()).expect("a port"));
+    let side = Side::open(&kind);
+    side.connect(port);
+    let sleeper = forked(|| std::thread::sleep(Duration::from_secs(60)));
+    say(sleeper.as_raw_nonzero());
+    hear();
+}
+
+/// Goal: the peers of a killed process notice, although a child of it lives on. Method: a child with a child of its own.
+fn noticed(kind: &str) {
+    let _gate = one_at_a_time();
+    let far = Side::open(kind);
+    let listener = far.cm.listen(at(0), 16).expect("a listener");
+    let mut child = Child::start("parent");
+    child.tell(kind);
+    child.tell(listener.addr().port());
+    far.accept();
+    let sleeper = Pid::from_raw(child.heard().parse().expect("a number")).expect("a process");
+    child.kill();
+    let event = far.cm.get_event(within(Duration::from_secs(10)));
+    let _ = kill_process(sleeper, Signal::KILL);
+    assert!(matches!(event, Ok(CmEvent::Disconnected { .. })), "{event:?}");
+}
+
+#[test]
+fn the_death_of_a_parent_is_noticed_on_shm() {
+    noticed("shm");
+}
+
+#[test]
+fn the_death_of_a_parent_is_noticed_on_iwarp() {
+    noticed("iwarp");
+}
+
+#[test]
+fn the_death_of_a_parent_is_noticed_on_rails() {
+    noticed("rails");
+}
+
+/// Goal: a killed parent's port is free at once, although a child lives on. Method: see above; listening again at its port.
+#[test]
+fn children_hold_no_descriptors() {
+    let _gate = one_at_a_time();
+    let segments = || {
+        let links = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+        let names = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        names.filter(|name| name.to_string_lossy().contains("nicety-shm")).count()
+    };
+    let side = Side::open("shm");
+    assert!(segments() > 0);
+    await_end(forked(|| assert_eq!(segments(), 0, "segments that the child holds")));
+    drop(side);
+}
+
+/// The children's way in; does nothing in an ordinary run.
+#[test]
+fn child_entry() {
+    support::child::enter(&[("parent", parent_role)]);
+}

@@ -1,0 +1,289 @@
+//! The device: its objects by number, what it has to do for some of them, and what rails say about them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+
+use super::cm_events::CmEvents;
+use super::completions::Completions;
+use super::known::Known;
+use super::lock::unpoisoned;
+use super::polling::Polling;
+use super::qp::QpInner;
+use super::screening::AtBackDoor;
+use super::shared::Shared;
+use super::srq::SrqInner;
+use super::tokens::Tokens;
+use verbs::{AsyncEvent, Cm, Device, Listener, Result};
+
+/// Queue pairs that something is to be done for.
+#[derive(Default)]
+pub(crate) struct Chores(Mutex<Vec<Weak<QpInner>>>);
+
+impl Chores {
+    /// Puts a queue pair on the list, once.
+    pub(crate) fn add(&self, qp: &Arc<QpInner>) {
+        let mut list = unpoisoned(&self.0);
+        if !list.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(qp))) {
+            list.push(Arc::downgrade(qp));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        unpoisoned(&self.0).is_empty()
+    }
+
+    /// Does something for each; those for which it is not done stay.
+    pub(crate) fn work(&self, work: impl Fn(&Arc<QpInner>) -> bool) {
+        let all = std::mem::take(&mut *unpoisoned(&self.0));
+        let still: Vec<_> = all.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| work(&qp))).collect();
+        unpoisoned(&self.0).extend(still);
+    }
+}
+
+/// Where further lanes of accepted queue pairs come in.
+struct BackDoor {
+    cms: Vec<Cm>,
+    /// A listener of each rail, for each address at which peers have connected. Rails without an address of their own listen at that address.
+    listeners: Mutex<BTreeMap<IpAddr, Vec<Listener>>>,
+}
+
+/// A device that is open.
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
+    /// Queue pairs by rail and their lane's own number.
+    lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
+    /// How many lanes have been forgotten, whose numbers others may have now.
+    forgotten: AtomicU64,
+    cqs: RwLock<BTreeMap<(usize, u32), Weak<Polling>>>,
+    srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
+    cms: RwLock<Vec<Weak<CmEvents>>>,
+    back_door: OnceLock<BackDoor>,
+    pub(crate) tokens: Arc<Tokens>,
+    /// Accepted queue pairs that are not complete.
+    pub(crate) expected: Chores,
+    /// Queue pairs that have lost a lane, and have not settled what that means.
+    pub(crate) mending: Chores,
+    /// Queue pairs that lack a lane.
+    pub(crate) lame: Chores,
+}
+
+/// What is left of a map's entry.
+fn live<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) -> Option<Arc<T>> {
+    map.read().unwrap_or_else(|e| e.into_inner()).get(&key)?.upgrade()
+}
+
+fn put<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K, value: &Arc<T>) {
+    map.write().unwrap_or_else(|e| e.into_inner()).insert(key, Arc::downgrade(value));
+}
+
+fn take<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) {
+    map.write().unwrap_or_else(|e| e.into_inner()).remove(&key);
+}
+
+impl Inner {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            qps: RwLock::default(),
+            lanes: RwLock::default(),
+            forgotten: AtomicU64::new(0),
+            cqs: RwLock::default(),
+            srqs: RwLock::default(),
+            cms: RwLock::default(),
+            back_door: OnceLock::new(),
+            tokens: Arc::default(),
+            expected: Chores::default(),
+            mending: Chores::default(),
+            lame: Chores::default(),
+        }
+    }
+
+    pub(crate) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
+        live(&self.qps, num)
+    }
+
+    pub(crate) fn qp_of_lane(&self, rail: usize, num: u32) -> Option<Arc<QpInner>> {
+        live(&self.lanes, (rail, num))
+    }
+
+    /// As [`Inner::qp_of_lane`], for whoever remembers those that it has asked for, until the program drops them.
+    #[inline]
+    pub(crate) fn find<'k>(
+        &self,
+        known: &'k mut Known<QpInner>,
+        rail: usize,
+        num: u32,
+    ) -> Option<&'k Arc<QpInner>> {
+        let changes = self.forgotten.load(Ordering::Acquire);
+        known.find(num, changes, || self.qp_of_lane(rail, num).filter(|qp| !qp.is_dropped()))
+    }
+
+    pub(crate) fn add_qp(&self, qp: &Arc<QpInner>) {
+        put(&self.qps, qp.num(), qp);
+        for (rail, lane) in qp.lanes().iter().enumerate() {
+            self.add_lane(rail, lane.num(), qp);
+        }
+    }
+
+    /// The program has dropped a queue pair.
+    pub(crate) fn forget_qp(&self, qp: &QpInner) {
+        take(&self.qps, qp.num());
+        for (rail, lane) in qp.lanes().iter().enumerate() {
+            self.forget_lane(rail, lane.num());
+        }
+        let link = qp.link();
+        if !link.is_active {
+            self.tokens.forget(link.token);
+        }
+    }
+
+    pub(crate) fn add_lane(&self, rail: usize, num: u32, qp: &Arc<QpInner>) {
+        put(&self.lanes, (rail, num), qp);
+    }
+
+    /// A lane has gone, or is about to go: its number may be another's from then on.
+    pub(crate) fn forget_lane(&self, rail: usize, num: u32) {
+        take(&self.lanes, (rail, num));
+        self.forgotten.fetch_add(1, Ordering::Release);
+    }
+
+    /// The queue pairs there are, one at a time: whoever goes through them holds one of them at most, so that the others go at
+    /// once when the program drops them.
+    pub(crate) fn live_qps(&self) -> impl Iterator<Item = Arc<QpInner>> + use<> {
+        let all: Vec<_> = self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
+        all.into_iter().filter_map(|qp| qp.upgrade())
+    }
+
+    pub(crate) fn add_cq(&self, cq: &Arc<Polling>) {
+        cq.completions.lane_ids().for_each(|lane| put(&self.cqs, lane, cq));
+    }
+
+    pub(crate) fn forget_cq(&self, cq: &Polling) {
+        cq.completions.lane_ids().for_each(|lane| take(&self.cqs, lane));
+    }
+
+    /// The completion queue that has this one on a rail.
+    pub(crate) fn cq_of_rail(&self, rail: usize, id: u32) -> Option<Arc<Polling>> {
+        live(&self.cqs, (rail, id))
+    }
+
+    /// Who polls what queue pairs know as this.
+    pub(crate) fn polling(&self, completions: &Completions) -> Option<Arc<Polling>> {
+        self.cq_of_rail(0, completions.on(0).id())
+    }
+
+    /// The completion queues.
+    pub(crate) fn cqs_into(&self, cqs: &mut Vec<Arc<Polling>>) {
+        let all = self.cqs.read().unwrap_or_else(|e| e.into_inner());
+        cqs.extend(all.range((0, 0)..(1, 0)).filter_map(|(_, cq)| cq.upgrade()));
+    }
+
+    pub(crate) fn add_srq(&self, rail: usize, id: u32, srq: &Arc<SrqInner>) {
+        put(&self.srqs, (rail, id), srq);
+    }
+
+    pub(crate) fn forget_srq(&self, rail: usize, id: u32) {
+        take(&self.srqs, (rail, id));
+    }
+
+    /// Made when the first queue pair is accepted.
+    fn back_door(&self) -> Result<&BackDoor> {
+        if let Some(door) = self.back_door.get() {
+            return Ok(door);
+        }
+        let cms = self.shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
+        let door = self.back_door.get_or_init(|| BackDoor { cms, listeners: Mutex::default() });
+        self.shared.service.wake();
+        Ok(door)
+    }
+
+    /// The addresses at which lanes come in, for a peer that reached this device at `local`.
+    pub(crate) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
+        let (door, rails) = (self.back_door()?, &self.shared.rails);
+        let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
+            let addr = rail.attr().port_addrs.first().copied().unwrap_or(local.ip());
+            let screen = AtBackDoor::new(&self.tokens, self.shared.width(), at);
+            cm.listen_screened(SocketAddr::new(addr, 0), 256, Arc::new(screen))
+        };
+        let mut all = unpoisoned(&door.listeners);
+        let listeners = match all.entry(local.ip()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(room) => {
+                room.insert(door.cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?)
+            }
+        };
+        Ok(listeners.iter().map(Listener::addr).collect())
+    }
+
+    /// The back door's channels, if it is open.
+    pub(crate) fn back_cms(&self) -> &[Cm] {
+        self.back_door.get().map_or(&[], |door| &door.cms)
+    }
+
+    pub(crate) fn add_cm(&self, cm: &Arc<CmEvents>) {
+        let mut cms = self.cms.write().unwrap_or_else(|e| e.into_inner());
+        cms.retain(|cm| cm.strong_count() > 0);
+        cms.push(Arc::downgrade(cm));
+        drop(cms);
+        self.shared.service.wake();
+    }
+
+    pub(crate) fn live_cms(&self) -> Vec<Arc<CmEvents>> {
+        self.cms.read().unwrap_or_else(|e| e.into_inner()).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Takes what rails say about their objects.
+    pub(crate) fn poll_rails(&self) {
+        for (rail, device) in self.shared.rails.iter().enumerate() {
+            while let Some(event) = device.poll_async_event() {
+                match event {
+                    AsyncEvent::QpAccessError { qp_num } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            self.shared.async_event(AsyncEvent::QpAccessError { qp_num: qp.num() });
+                            qp.is_blamed();
+                        }
+                    }
+                    AsyncEvent::QpFatal { qp_num, why } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            self.shared.async_event(AsyncEvent::QpFatal { qp_num: qp.num(), why });
+                            qp.is_blamed();
+                        }
+                    }
+                    AsyncEvent::SrqLimitReached { srq } => {
+                        if let Some(srq) = live(&self.srqs, (rail, srq)) {
+                            srq.limit_is_reached(rail);
+                        }
+                    }
+                    AsyncEvent::CqError { cq } => {
+                        if let Some(cq) = self.cq_of_rail(rail, cq) {
+                            cq.completions.overrun();
+                        }
+                    }
+                    AsyncEvent::LastWqeReached { qp_num } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            qp.lane_is_drained(rail);
+                        }
+                    }
+                    // `RailDown` and `RailUp`: rails are not made of rails. NICs report nothing else.
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if shared.is_inherited() {
+            return;
+        }
+        shared.service.stop();
+        shared.workers.iter().for_each(|worker| worker.stop(&shared.host));
+        shared.host.signal();
+    }
+}

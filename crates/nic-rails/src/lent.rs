@@ -1,0 +1,73 @@
+//! What a queue pair lends its halves for a call: who it is, its state, and its own memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::domain::PdInner;
+use super::lock::unpoisoned;
+use super::mail::Mailbox;
+use super::shared::Shared;
+use super::state::State;
+use verbs::Result;
+
+pub(crate) struct Lent {
+    pub(crate) num: u32,
+    /// The number that completions give.
+    pub(crate) known_as: u32,
+    pub(crate) pd: Arc<PdInner>,
+    pub(crate) state: State,
+    pub(crate) mailbox: Mailbox,
+    /// Its place in the domain's scratch memory.
+    pub(crate) scratch: u32,
+    /// A lane has died, and the rest goes on as soon as both ends know.
+    is_mending: AtomicBool,
+    /// The program has dropped it: pollers do not hold it any more, and nothing of it completes.
+    is_dropped: AtomicBool,
+}
+
+impl Lent {
+    pub(crate) fn new(pd: &Arc<PdInner>, known_as: Option<u32>) -> Result<Self> {
+        let mailbox = Mailbox::new(&pd.pds)?;
+        let num = unpoisoned(&pd.shared.qp_nums).take()?;
+        let scratch = pd.take_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
+        Ok(Self {
+            num,
+            known_as: known_as.unwrap_or(num),
+            pd: pd.clone(),
+            state: State::new(),
+            mailbox,
+            scratch,
+            is_mending: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.pd.shared
+    }
+
+    #[inline]
+    pub(crate) fn is_mending(&self) -> bool {
+        self.is_mending.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn drops(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_mending(&self, is_mending: bool) {
+        self.is_mending.store(is_mending, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pd.give_scratch(self.scratch);
+        unpoisoned(&self.pd.shared.qp_nums).give(self.num);
+    }
+}

@@ -1,0 +1,301 @@
+//! Queue pairs: a lane on each rail, a sending and a receiving half, and their connection.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use host::{Held, Lock, Span};
+
+use super::completions::{Completions, Sink};
+use super::connection::Connection;
+use super::domain::PdInner;
+use super::lent::Lent;
+use super::receiving::Receiving;
+use super::sending::Sending;
+use super::sends::Sends;
+use super::shared::Shared;
+use super::srq::SrqInner;
+use super::state;
+use super::wants::Wants;
+use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
+
+/// Requests of the device's own, beside the program's, on a lane.
+pub(crate) const OWN_REQUESTS: u32 = 2;
+
+/// What a queue pair is made of.
+pub(crate) struct Making {
+    pub(crate) cap: QpCap,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) signals_all: bool,
+    pub(crate) known_as: Option<u32>,
+    pub(crate) send: Arc<Completions>,
+    pub(crate) recv: Arc<Completions>,
+    pub(crate) srq: Option<Arc<SrqInner>>,
+}
+
+/// A queue pair.
+pub(crate) struct QpInner {
+    lanes: RwLock<Vec<Arc<Qp>>>,
+    pub(crate) sending: Sending,
+    pub(crate) receiving: Receiving,
+    link: Lock<Connection>,
+    pub(crate) lent: Lent,
+    cap: QpCap,
+    mtu: Option<u32>,
+    /// Lanes, a bit for each, that have completed all shared receives which they had taken.
+    drained: AtomicU8,
+    has_reported_last: AtomicBool,
+    /// The program's settings for messages without a receive, which apply to each lane.
+    rnr: Mutex<Rnr>,
+}
+
+/// A program's settings for messages without a receive.
+#[derive(Default)]
+struct Rnr {
+    retries: Option<u8>,
+    pause: Option<Span>,
+}
+
+impl Rnr {
+    fn apply(&self, lane: &Qp) -> Result<()> {
+        self.retries.map_or(Ok(()), |retries| lane.set_rnr_retry(retries))?;
+        self.pause.map_or(Ok(()), |pause| lane.set_rnr_pause(pause))
+    }
+}
+
+impl QpInner {
+    pub(crate) fn new(pd: &Arc<PdInner>, making: Making) -> Result<Self> {
+        let (shared, Making { cap, mtu, signals_all, known_as, send, recv, srq }) = (&pd.shared, making);
+        let qp = Self {
+            lanes: RwLock::default(),
+            receiving: Receiving::new(shared, &cap, recv, srq),
+            sending: Sending::new(shared, &cap, signals_all, send),
+            link: Lock::new(Connection::default()),
+            lent: Lent::new(pd, known_as)?,
+            cap,
+            mtu,
+            drained: AtomicU8::new(0),
+            has_reported_last: AtomicBool::new(false),
+            rnr: Mutex::default(),
+        };
+        let lanes = (0..shared.width()).map(|rail| qp.make_lane(rail).map(Arc::new));
+        let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
+        qp.sending.lock(&shared.host).go_by(&lanes);
+        qp.receiving.lock(&shared.host).go_by(&lanes);
+        *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
+        Ok(qp)
+    }
+
+    /// A queue pair on a rail.
+    pub(crate) fn make_lane(&self, rail: usize) -> Result<Qp> {
+        let srq = self.receiving.srq.as_ref();
+        let cap = QpCap {
+            max_send_wr: self.cap.max_send_wr + OWN_REQUESTS,
+            max_recv_wr: if srq.is_none() { self.cap.max_recv_wr.max(1) } else { 1 },
+            ..self.cap
+        };
+        self.lent.pd.pds[rail].create_qp(&QpInit {
+            send_cq: self.sending.completions.on(rail).clone(),
+            recv_cq: self.receiving.completions.on(rail).clone(),
+            srq: srq.map(|srq| srq.on(rail)),
+            cap,
+            sq_sig_all: false,
+            mtu: self.mtu,
+            known_as: None,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn num(&self) -> u32 {
+        self.lent.num
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.lent.shared()
+    }
+
+    /// The program has dropped it.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.lent.is_dropped()
+    }
+
+    /// The program drops it.
+    pub(crate) fn drops(&self) {
+        self.lent.drops();
+    }
+
+    /// How many lanes it has.
+    pub(crate) fn width(&self) -> usize {
+        self.shared().width()
+    }
+
+    pub(crate) fn lane(&self, lane: usize) -> Arc<Qp> {
+        self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane].clone()
+    }
+
+    /// All of its lanes.
+    pub(crate) fn lanes(&self) -> Vec<Arc<Qp>> {
+        self.lanes.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Puts another queue pair in a lane's place, which it gives back.
+    pub(crate) fn replace_lane(&self, lane: usize, by: Arc<Qp>) -> Arc<Qp> {
+        self.drained.fetch_and(!(1 << lane), Ordering::AcqRel);
+        self.sending.lock(&self.shared().host).revive(lane, &by);
+        self.receiving.lock(&self.shared().host).begin(lane, &by);
+        let before =
+            std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by.clone());
+        // The rail's device has accepted the same settings for the lane before.
+        let _ = self.rnr().apply(&by);
+        before
+    }
+
+    fn rnr(&self) -> MutexGuard<'_, Rnr> {
+        self.rnr.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        let mut rnr = self.rnr();
+        rnr.retries = Some(retries);
+        self.lanes().iter().try_for_each(|lane| rnr.apply(lane))
+    }
+
+    pub(crate) fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        let mut rnr = self.rnr();
+        rnr.pause = Some(pause);
+        self.lanes().iter().try_for_each(|lane| rnr.apply(lane))
+    }
+
+    /// Locks are taken in this order: the connection, then sends or receives.
+    pub(crate) fn link(&self) -> Held<'_, Connection> {
+        self.link.lock(&self.shared().host)
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u8 {
+        self.lent.state.now()
+    }
+
+    /// Goes from one state to another; whether it was there.
+    pub(crate) fn advance(&self, from: u8, to: u8) -> bool {
+        self.lent.state.advance(from, to)
+    }
+
+    /// The state as the API has it.
+    pub(crate) fn state(&self) -> QpState {
+        self.lent.state.of_api()
+    }
+
+    /// Posts a send request. Whether requests wait that only completions can start.
+    pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> (Result<()>, bool) {
+        let len = match self.sending.check(self.shared(), wr) {
+            Ok(len) => len,
+            Err(why) => return (Err(why), false),
+        };
+        if !matches!(self.now(), state::READY_TO_SEND | state::ERROR) {
+            return (Err(Error::WrongState { call: "post_send", state: self.state() }), false);
+        }
+        self.grant(self.sending.post(&self.lent, wr, len))
+    }
+
+    /// Works on the queue of send requests. Whether requests wait that only completions can start.
+    pub(crate) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> (R, bool) {
+        self.grant(self.sending.work(&self.lent, work))
+    }
+
+    #[inline]
+    fn grant<R>(&self, (result, wants): (R, Wants)) -> (R, bool) {
+        if wants.failure {
+            self.fail();
+        }
+        (result, wants.attention && !wants.failure)
+    }
+
+    pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.receiving.post(&self.lent, wr)
+    }
+
+    /// Everything that is outstanding is flushed, at both ends.
+    pub(crate) fn fail(&self) {
+        self.lent.state.fail();
+        self.sending.completions.sees_an_end();
+        self.receiving.completions.sees_an_end();
+        // A lane that failed by itself tells its peer why, in its own time.
+        self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
+        self.sending.fail(&self.lent);
+        self.receiving.flush(&self.lent);
+        self.report_last_receive();
+        self.shared().host.signal();
+    }
+
+    /// Stops receiving, without a report: the program is about to drop the queue pair.
+    pub(crate) fn close(&self) {
+        self.has_reported_last.store(true, Ordering::Release);
+        self.lanes().iter().for_each(|lane| lane.to_error());
+    }
+
+    /// A rail says that a lane has failed, and completed the shared receives that it had taken.
+    pub(crate) fn lane_is_drained(&self, lane: usize) {
+        self.drained.fetch_or(1 << lane, Ordering::AcqRel);
+        self.report_last_receive();
+    }
+
+    /// Reports that all shared receives which it has taken can be polled, once all of its lanes have said so and it has failed.
+    fn report_last_receive(&self) {
+        let all = u8::MAX >> (u8::BITS as usize - self.width());
+        let is_due = self.receiving.srq.is_some()
+            && self.now() == state::ERROR
+            && self.drained.load(Ordering::Acquire) == all
+            && !self.is_dropped();
+        if is_due && !self.has_reported_last.swap(true, Ordering::AcqRel) {
+            self.shared().async_event(AsyncEvent::LastWqeReached { qp_num: self.num() });
+        }
+    }
+
+    /// A rail says that a lane failed for a reason of its own, which is the end of the whole. But not before this side has taken
+    /// the news that it is connected, of which the accepting side may have made use, and ended it: they are on their way.
+    pub(crate) fn is_blamed(&self) {
+        if self.now() != state::CONNECTING {
+            self.fail();
+        }
+    }
+
+    /// A completion of a lane's send queue.
+    #[inline]
+    pub(crate) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        self.sending.complete(&self.lent, lane, wc, sink)
+    }
+
+    /// A completion of a lane's receive queue.
+    #[inline]
+    pub(crate) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        self.receiving.complete(&self.lent, lane, wc, sink)
+    }
+
+    /// The program has polled completions: so many requests may be posted again.
+    pub(crate) fn give_back(&self, sends: u32, receives: u32) {
+        let host = &self.shared().host;
+        let mut awaited = false;
+        if sends > 0 {
+            awaited |= self.sending.give_back(host, sends);
+        }
+        if receives > 0 {
+            awaited |= self.receiving.give_back(host, receives);
+        }
+        if awaited {
+            host.signal();
+        }
+    }
+
+    pub(crate) fn uses_an_overrun_queue(&self) -> bool {
+        self.sending.completions.has_overrun() || self.receiving.completions.has_overrun()
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        if let Some(srq) = &self.receiving.srq {
+            srq.forget(self.num());
+        }
+    }
+}

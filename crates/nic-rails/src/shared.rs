@@ -1,0 +1,157 @@
+//! What all objects of a device share; none of them is known here.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::{Host, Rng};
+
+use super::config::{Engine, RailsConfig};
+use super::keys::{Keys, chance};
+use super::lock::unpoisoned;
+use super::request::PIECES_MAX;
+use super::wake::WakeUp;
+use super::worker::Worker;
+use verbs::provider::Numbers;
+use verbs::{Access, AsyncEvent, Buf, CompChannel, Device, DeviceAttr, Error, Mr, Pd, Result, Sge};
+
+/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
+const EVENTS_MAX: usize = 4096;
+
+/// What all objects of a device share.
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) attr: DeviceAttr,
+    pub(crate) config: RailsConfig,
+    pub(crate) name: String,
+    pub(crate) rails: Vec<Device>,
+    /// Their names, for events.
+    pub(crate) rail_names: Vec<Arc<str>>,
+    pub(crate) keys: Keys,
+    /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
+    nobody: Vec<(Pd, Mr)>,
+    /// Numbers of queue pairs.
+    pub(crate) qp_nums: Mutex<Numbers>,
+    next: AtomicU32,
+    turn: AtomicU32,
+    chance: Mutex<Rng>,
+    events: Mutex<VecDeque<AsyncEvent>>,
+    /// Where completion queues of each rail report to, where the rail has channels.
+    pub(crate) channels: Vec<Option<CompChannel>>,
+    /// Wakes the service.
+    pub(crate) service: WakeUp,
+    /// What the rails' threads are to do; none if the program's serve all rails.
+    pub(crate) workers: Vec<Arc<Worker>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        rails: Vec<Device>,
+        config: &RailsConfig,
+        attr: DeviceAttr,
+        is_virtual: bool,
+    ) -> Result<Self> {
+        Ok(Self {
+            host: rails[0].host().clone(),
+            qp_nums: Mutex::new(Numbers::new("queue pairs", attr.max_qp as usize)),
+            attr,
+            config: config.clone(),
+            name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
+            rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
+            keys: Keys::new(chance(is_virtual)?),
+            nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
+            next: AtomicU32::new(1),
+            turn: AtomicU32::new(0),
+            chance: Mutex::new(chance(is_virtual)?),
+            events: Mutex::default(),
+            channels: rails.iter().map(|rail| rail.create_comp_channel().ok()).collect(),
+            service: WakeUp::new(is_virtual)?,
+            workers: match config.engine {
+                Engine::One => Vec::new(),
+                Engine::Threads => rails.iter().map(|_| Arc::new(Worker::new())).collect(),
+            },
+            rails,
+        })
+    }
+
+    /// Whether this is a child's copy, inherited by fork(2). Threads that do not exist there may hold this side's locks: nothing
+    /// is given back, and what a handle holds is never dropped.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.check().is_err()
+    }
+
+    /// How many rails there are.
+    #[inline]
+    pub(crate) fn width(&self) -> usize {
+        self.rails.len()
+    }
+
+    /// Refuses a call in a forked child, of which the first rail knows as well as any: before this side's own state, of which the
+    /// child has a copy that may be half changed.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.rails[0].ops().check()
+    }
+
+    /// A number for an object of the device that is no queue pair.
+    pub(crate) fn fresh(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lane whose turn it is to take messages.
+    pub(crate) fn next_lane(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) as usize % self.rails.len()
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        unpoisoned(&self.chance).next_u64()
+    }
+
+    /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
+    pub(crate) fn nobody(&self, rail: usize) -> &Mr {
+        &self.nobody[rail].1
+    }
+
+    /// Tells the program of something that no call has asked for.
+    pub(crate) fn async_event(&self, event: AsyncEvent) {
+        let mut events = unpoisoned(&self.events);
+        // Peers cause them, and nobody need fetch them.
+        if events.len() < EVENTS_MAX {
+            events.push_back(event);
+        }
+        drop(events);
+        self.host.signal();
+    }
+
+    pub(crate) fn take_event(&self) -> Option<AsyncEvent> {
+        unpoisoned(&self.events).pop_front()
+    }
+
+    /// Does `post` with pieces as a lane knows them. A key that names nothing becomes one of the lane's that allows nothing,
+    /// so that the lane refuses it as it refuses any.
+    #[inline]
+    pub(crate) fn local_pieces<R>(
+        &self,
+        lane: usize,
+        sges: &[Sge],
+        post: impl FnOnce(&[Sge]) -> Result<R>,
+    ) -> Result<R> {
+        let local = |sge: &Sge| {
+            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.nobody(lane).lkey());
+            Sge { lkey, ..*sge }
+        };
+        if let [one] = sges {
+            return post(&[local(one)]);
+        }
+        Error::check_limit("pieces of a request", sges.len() as u64, PIECES_MAX as u64)?;
+        let mut pieces = [Sge::default(); PIECES_MAX];
+        pieces.iter_mut().zip(sges).for_each(|(piece, sge)| *piece = local(sge));
+        post(&pieces[..sges.len()])
+    }
+}
+
+fn nobody(rail: &Device) -> Result<(Pd, Mr)> {
+    let pd = rail.alloc_pd()?;
+    let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
+    Ok((pd, mr))
+}

@@ -1,0 +1,44 @@
+//! How far a queue pair has come.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use verbs::QpState;
+
+pub(crate) const INIT: u8 = 0;
+/// `Init` to the program.
+pub(crate) const CONNECTING: u8 = 1;
+pub(crate) const READY_TO_RECEIVE: u8 = 2;
+pub(crate) const READY_TO_SEND: u8 = 3;
+pub(crate) const ERROR: u8 = 4;
+
+/// One of these, in their order.
+pub(crate) struct State(AtomicU8);
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(INIT))
+    }
+
+    pub(crate) fn now(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Goes from one state to another; whether it was there.
+    pub(crate) fn advance(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn fail(&self) {
+        self.0.store(ERROR, Ordering::Release);
+    }
+
+    /// As the API has it.
+    pub(crate) fn of_api(&self) -> QpState {
+        match self.now() {
+            INIT | CONNECTING => QpState::Init,
+            READY_TO_RECEIVE => QpState::ReadyToReceive,
+            READY_TO_SEND => QpState::ReadyToSend,
+            _ => QpState::Error,
+        }
+    }
+}

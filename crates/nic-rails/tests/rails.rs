@@ -1,0 +1,61 @@
+//! Rails of iWARP NICs of which one is cut in the middle of traffic, and comes back.
+
+#[path = "rails/bad.rs"]
+mod bad;
+#[path = "rails/crowd.rs"]
+mod crowd;
+#[path = "rails/cuts.rs"]
+mod cuts;
+#[path = "rails/links.rs"]
+mod links;
+#[path = "rails/sockets.rs"]
+mod sockets;
+#[path = "rails/stirs.rs"]
+mod stirs;
+#[path = "../../nic-util/tests/support/mod.rs"]
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, MutexGuard};
+
+use conformance::Env;
+use nic_rails::{Engine, RailsConfig};
+use nic_soft::iwarp;
+use verbs::host;
+use verbs::{AsyncEvent, Device};
+
+/// Tests that cut connections find them by their addresses, and run one at a time.
+static GATE: Mutex<()> = Mutex::new(());
+
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    GATE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A rail on 127.0.`net`.`side`.
+fn rail(net: u8, side: u8) -> Device {
+    let bind = Some(IpAddr::from([127, 0, net, side]));
+    let config = iwarp::IwarpConfig { bind, ..iwarp::IwarpConfig::default() };
+    iwarp::open(&host::real::host(), &config).expect("an iWARP device")
+}
+
+/// A device of two rails, which differ in the last number of their addresses, at each end.
+fn env(net: u8, engine: Engine) -> Env {
+    let config = RailsConfig { stripe_min: 1024, engine, ..RailsConfig::default() };
+    let open = || nic_rails::open(vec![rail(net, 1), rail(net, 2)], &config).expect("rails");
+    Env::new(open(), open(), SocketAddr::from((Ipv4Addr::new(127, 0, net, 1), 0))).slow(3)
+}
+
+/// What a device has said about its rails: whether they went (`-`) or came back (`+`), with the address's last letter.
+fn news(device: &Device) -> String {
+    let mut news = String::new();
+    while let Some(event) = device.poll_async_event() {
+        let (sign, rail) = match event {
+            AsyncEvent::RailDown { rail, .. } => ('-', rail),
+            AsyncEvent::RailUp { rail, .. } => ('+', rail),
+            other => panic!("{other:?}"),
+        };
+        news.push(sign);
+        news.extend(rail.trim_end_matches(')').chars().last());
+    }
+    news
+}

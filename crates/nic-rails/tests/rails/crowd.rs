@@ -1,0 +1,41 @@
+//! As many queue pairs as there are, made and destroyed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nic_rails::RailsConfig;
+use nic_soft::shm;
+use verbs::host;
+use verbs::{Device, Qp, QpCap, QpInit};
+
+/// Queue pairs of the device of rails.
+const FEW: usize = 64;
+
+/// Queue pairs until there are no more, but at most `max`.
+fn crowd(device: &Device, max: usize) -> Vec<Qp> {
+    let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(16).expect("a queue"));
+    let cap = QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+    std::iter::from_fn(|| pd.create_qp(&QpInit::new(&cq).cap(cap)).ok()).take(max).collect()
+}
+
+/// Goal: a queue pair is destroyed when it has been dropped, whatever the threads of the rails are at; only the one that they look
+/// at just then may take a moment. Method: a rail has room for few; right after all of them have been dropped there are as many
+/// as before, while something keeps the threads awake.
+#[test]
+fn dropped_queue_pairs_are_gone_at_once() {
+    let rail = || shm::open(&host::real::host(), &shm::ShmConfig::default()).expect("a rail");
+    let narrow = rail();
+    let device = nic_rails::open(vec![narrow.clone(), rail()], &RailsConfig::default()).expect("rails");
+    let others = crowd(&narrow, narrow.attr().max_qp as usize - FEW);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(device.create_cm().expect("a channel"));
+            }
+        });
+        let counts: Vec<usize> = (0..20).map(|_| crowd(&device, usize::MAX).len()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(counts.iter().all(|&count| count + 1 >= FEW && count <= FEW), "{counts:?} of {FEW}");
+    });
+    drop(others);
+}

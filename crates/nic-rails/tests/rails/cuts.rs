@@ -1,0 +1,117 @@
+//! Cuts at many places in the middle of traffic: nothing is lost, nothing comes twice, completions stay exact.
+
+use std::net::{IpAddr, SocketAddr};
+
+use conformance::shared::{self, Crowd};
+use conformance::traffic::{self, Traffic};
+use nic_rails::Engine;
+
+use crate::sockets::{Break, break_all};
+use crate::{env, news, one_at_a_time};
+
+/// What happens to a rail, and how the ends behave.
+struct Cut {
+    net: u8,
+    seed: u64,
+    /// The rail's number, from 1.
+    rail: u8,
+    how: Break,
+    /// It is cut when so many requests have completed, and as often again.
+    when: u64,
+    times: usize,
+    sleeps: bool,
+}
+
+impl Cut {
+    /// Has traffic until all is done and the rail has come back each time. What both ends said about it.
+    fn run(&self, requests: u64) -> [String; 2] {
+        let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::One };
+        let env = env(self.net, engine);
+        let (mut cuts, mut due, mut said) = (0, self.when, [String::new(), String::new()]);
+        let ip = IpAddr::from([127, 0, self.net, self.rail]);
+        let mut meanwhile = |done: u64| {
+            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
+                said.push_str(&news(device));
+            }
+            let whole = said.iter().all(|said| said.matches('+').count() == cuts);
+            if whole && cuts < self.times && done >= due {
+                let ends = break_all(ip, self.how, |at| at == (self.seed % 2) as usize);
+                assert!(ends > 0, "nothing was cut");
+                (cuts, due) = (cuts + 1, done + self.when);
+                return false;
+            }
+            whole && cuts == self.times
+        };
+        let detour = |addr: SocketAddr| addr;
+        let (seed, longest, sleeps) = (self.seed, 32 << 10, self.sleeps);
+        let meanwhile = &mut meanwhile;
+        traffic::run(&env, &mut Traffic { seed, requests, longest, meanwhile, detour: &detour, sleeps });
+        said
+    }
+}
+
+/// Goal: the traffic itself is sound. Method: nothing is cut.
+#[test]
+fn without_cuts() {
+    let _gate = one_at_a_time();
+    for seed in 0..4 {
+        let (rail, how) = (1, Break::Reset);
+        let cut = Cut { net: 1, seed, rail, how, when: 0, times: 0, sleeps: seed % 2 == 1 };
+        assert_eq!(cut.run(300), ["", ""]);
+    }
+}
+
+/// Goal: either rail may die at any time, and is used again once it is back. Method: each is cut at many places, in two
+/// ways, polled and slept for.
+#[test]
+fn a_rail_is_cut_and_comes_back() {
+    let _gate = one_at_a_time();
+    for seed in 0..60 {
+        let rail = 1 + (seed / 2 % 2) as u8;
+        let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
+        let cut = Cut { net: 2, seed, rail, how, when: seed * 4 % 230, times: 1, sleeps: seed % 3 == 2 };
+        let whole = format!("-{rail}+{rail}");
+        assert_eq!(cut.run(100), [whole.clone(), whole], "seed {seed}");
+    }
+}
+
+/// Goal: that it has come back once does not matter. Method: the same rail is cut four times in one connection.
+#[test]
+fn a_rail_is_cut_again_and_again() {
+    let _gate = one_at_a_time();
+    for seed in 0..8 {
+        let rail = 1 + (seed / 2 % 2) as u8;
+        let cut = Cut { net: 3, seed, rail, how: Break::Reset, when: 50, times: 4, sleeps: seed % 3 == 2 };
+        let whole = format!("-{rail}+{rail}").repeat(4);
+        assert_eq!(cut.run(100), [whole.clone(), whole], "seed {seed}");
+    }
+}
+
+/// Goal: a rail that is cut under a shared receive queue costs no message and no receive, whether it is cut for all of its queue
+/// pairs or for one. Method: either rail is cut at many places, all connections or one of them.
+#[test]
+fn a_rail_is_cut_under_a_shared_receive_queue() {
+    const SENDERS: u64 = 3;
+    let _gate = one_at_a_time();
+    for seed in 0..40 {
+        let engine = if seed % 5 == 0 { Engine::Threads } else { Engine::One };
+        let env = env(7, engine);
+        let ip = IpAddr::from([127, 0, 7, if seed % 4 == 3 { 2 } else { 1 }]);
+        let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
+        let (mut is_cut, mut said) = (false, [String::new(), String::new()]);
+        let mut meanwhile = |delivered: u64| {
+            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
+                said.push_str(&news(device));
+            }
+            if !is_cut && delivered >= seed * 7 % 200 {
+                // Both ends of each connection are here.
+                let one = (seed % 2 == 1).then_some((seed / 2 % (2 * SENDERS)) as usize);
+                assert!(break_all(ip, how, |at| one.is_none_or(|one| at == one)) > 0, "nothing was cut");
+                is_cut = true;
+            }
+            let counts = said.each_ref().map(|said| (said.matches('-').count(), said.matches('+').count()));
+            is_cut && counts.iter().all(|&(downs, ups)| downs > 0 && (downs, ups) == (counts[0].0, downs))
+        };
+        shared::run(&env, &mut Crowd { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile });
+    }
+}
