@@ -1,4 +1,4 @@
 //! A hostile peer of a queue pair of the iWARP device, over TCP.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nic_soft::iwarp::fuzzing::queue_pair(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nic_iwarp::fuzzing::queue_pair(data));

@@ -1,4 +1,4 @@
 //! A hostile peer of the shared-memory NIC: words of its segment, and operations on it.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nic_soft::shm::fuzzing::segment(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nic_shm::fuzzing::segment(data));

@@ -60,7 +60,7 @@ fn mapped_segments() -> usize {
 }
 
 /// Ranges of segments in a text like /proc/self/maps. The kernel lists a range in parts where only its beginning may be accessed
-/// (`Reserve` in nic-soft): a part that continues the one before it, in addresses and in the file, is not counted.
+/// (`Reserve` in nic-shm): a part that continues the one before it, in addresses and in the file, is not counted.
 fn count_segments(maps: &str) -> usize {
     let mut count = 0;
     let mut next = None;

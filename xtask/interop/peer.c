@@ -1,4 +1,4 @@
-/* The peer in the guest: carries out the orders of crates/nic-soft/examples/interop.rs over librdmacm and libibverbs,
+/* The peer in the guest: carries out the orders of crates/nic-iwarp/examples/interop.rs over librdmacm and libibverbs,
  * and checks every byte. Orders and answers are messages of eight big-endian words; that file describes them.
  *
  * peer listen PORT [OPTION=N...] | peer connect ADDRESS PORT [OPTION=N...]

@@ -14,7 +14,7 @@ const ROWS: [&[&str]; 11] = [
     &["cface", "collectives", "datatypes", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
     &["auth", "verbs"],
     &["conformance", "nic-util"],
-    &["nic-soft", "nic-rails", "nic-model", "nic-hw"],
+    &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],
@@ -142,7 +142,7 @@ mod tests {
         let nodes = [
             node("host", &[]),
             node("verbs", &[("host", Use::Build)]),
-            node("nic-soft", &[("verbs", Use::Build), ("host", Use::Build)]),
+            node("nic-shm", &[("verbs", Use::Build), ("host", Use::Build)]),
             node("xtask", &[("nicety", Use::Build)]),
             node("nicety", &[("host", Use::Build)]),
         ];
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn upwards_is_refused() {
-        let nodes = [node("verbs", &[("nic-soft", Use::Build)]), node("nic-soft", &[])];
-        assert!(only_violation(&nodes).contains("`verbs` (row 1) uses `nic-soft` (row 3)"));
+        let nodes = [node("verbs", &[("nic-shm", Use::Build)]), node("nic-shm", &[])];
+        assert!(only_violation(&nodes).contains("`verbs` (row 1) uses `nic-shm` (row 3)"));
     }
 
     #[test]

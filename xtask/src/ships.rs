@@ -27,9 +27,9 @@ const MODULES: [(&str, &str); 8] = [
     ("conformance", ""),
     ("iwarp", "fuzzing"),
     ("iwarp", "testing"),
-    ("nic-soft", "iwarp::fuzzing"),
-    ("nic-soft", "shm::fuzzing"),
-    ("nic-soft", "shm::lab"),
+    ("nic-iwarp", "fuzzing"),
+    ("nic-shm", "fuzzing"),
+    ("nic-shm", "lab"),
     ("nic-util", "lab"),
     ("pmi", "fuzzing"),
 ];
@@ -122,7 +122,7 @@ mod tests {
         let workspace = Workspace::find().expect("cargo metadata of this workspace");
         let tree = tree(&workspace).expect("cargo tree");
         assert!(
-            tree.lines().any(|line| line.starts_with("nic-soft ")),
+            tree.lines().any(|line| line.starts_with("nic-shm ")),
             "not the tree that was asked for: {tree}"
         );
         assert_eq!(wrong_packages(&tree), Vec::<String>::new());
@@ -131,12 +131,12 @@ mod tests {
     #[test]
     fn packages_and_features_for_tests_are_found() {
         let tree = "nicety v0.1.0 (/w/crates/nicety)|\nconformance v0.1.0 (/w/crates/conformance)|\n\
-                    nic-soft v0.1.0 (/w/crates/nic-soft)|lab\nnic-soft v0.1.0 (/w/crates/nic-soft)|lab (*)\n\
+                    nic-shm v0.1.0 (/w/crates/nic-shm)|lab\nnic-shm v0.1.0 (/w/crates/nic-shm)|lab (*)\n\
                     other v1.0.0|testing\niwarp v0.1.0 (/w/crates/iwarp)|std,testing";
         let wrong = wrong_packages(tree);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(
-            wrong[0].contains("`lab` of `nic-soft`") && wrong[1].contains("`testing` of `iwarp`"),
+            wrong[0].contains("`lab` of `nic-shm`") && wrong[1].contains("`testing` of `iwarp`"),
             "{wrong:?}"
         );
         assert!(wrong[2].contains("`conformance`"), "{wrong:?}");
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn symbols_and_sources_of_modules_for_tests_are_found() {
         let found = |text: &str| traces(text).collect::<Vec<_>>();
-        assert_eq!(found("_ZN8nic_soft3shm3lab7TWISTED17h55d72fa3c0ebad47E"), [("nic-soft", "shm::lab")]);
+        assert_eq!(found("_ZN7nic_shm3lab7TWISTED17h55d72fa3c0ebad47E"), [("nic-shm", "lab")]);
         assert_eq!(found("_RNvNtCs1234_5iwarp7fuzzing10connection"), [("iwarp", "fuzzing")]);
         assert_eq!(found("/w/crates/conformance/src/check.rs"), [("conformance", "")]);
         assert_eq!(found("_ZN5bench9reproduce3lab3Lab7measure crates/nic-model/src/net/slab.rs"), []);

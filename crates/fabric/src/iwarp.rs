@@ -1,7 +1,7 @@
 //! The names of iWARP devices: `iwarp`, or `iwarp@ADDRESS` for the side with that address, with options.
 
 use host::Span;
-use nic_soft::iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
+use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
 use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
@@ -92,7 +92,7 @@ const OPTIONS: &[Choice<IwarpConfig>] = &[
 ];
 
 fn opener(config: IwarpConfig) -> Opener {
-    Box::new(move |host| nic_soft::iwarp::open(host, &config))
+    Box::new(move |host| nic_iwarp::open(host, &config))
 }
 
 /// The configuration that a name of this kind says.

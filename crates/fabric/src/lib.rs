@@ -26,7 +26,7 @@ pub use nic_model::{
     COMPONENTS, Family, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, interrupted,
     machines, profile,
 };
-pub use nic_soft::shm::{CopyPath, copy_path};
+pub use nic_shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
 
 pub use kind::{FloorKind, Reach};

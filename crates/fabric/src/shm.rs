@@ -1,6 +1,6 @@
 //! The names of shared-memory devices: `shm`, with options.
 
-use nic_soft::shm::{self, CopyPath, ShmConfig};
+use nic_shm::{CopyPath, ShmConfig};
 use verbs::Result;
 
 use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
@@ -44,5 +44,5 @@ const OPTIONS: &[Choice<ShmConfig>] = &[
 fn read(name: &Name<'_>) -> Result<Opener> {
     let mut config = ShmConfig::default();
     set(name, OPTIONS, &mut config)?;
-    Ok(Box::new(move |host| shm::open(host, &config)))
+    Ok(Box::new(move |host| nic_shm::open(host, &config)))
 }

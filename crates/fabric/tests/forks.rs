@@ -49,12 +49,12 @@ impl Side {
     fn open(kind: &str) -> Self {
         let host = host::real::host();
         let device = match kind {
-            "shm" => nic_soft::shm::open(&host, &Default::default()),
-            "iwarp" => nic_soft::iwarp::open(&host, &Default::default()),
+            "shm" => nic_shm::open(&host, &Default::default()),
+            "iwarp" => nic_iwarp::open(&host, &Default::default()),
             _ => nic_rails::open(
                 vec![
-                    nic_soft::iwarp::open(&host, &Default::default()).expect("a rail"),
-                    nic_soft::iwarp::open(&host, &Default::default()).expect("a rail"),
+                    nic_iwarp::open(&host, &Default::default()).expect("a rail"),
+                    nic_iwarp::open(&host, &Default::default()).expect("a rail"),
                 ],
                 &Default::default(),
             ),

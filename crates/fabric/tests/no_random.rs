@@ -32,7 +32,7 @@ fn refuse_random(errno: u16) {
 fn no_random_role() {
     let errno = hear().and_then(|line| line.parse().ok()).expect("a number");
     let host = host::real::host();
-    let rail = || nic_soft::iwarp::open(&host, &Default::default()).expect("a rail");
+    let rail = || nic_iwarp::open(&host, &Default::default()).expect("a rail");
     let (rails, early) = (vec![rail(), rail()], rail());
     let pd = early.alloc_pd().expect("a domain");
     refuse_random(errno);
@@ -40,8 +40,8 @@ fn no_random_role() {
         Err(Error::System { what, why, .. }) => format!("{what}: {why}"),
         other => panic!("{other:?}"),
     };
-    say(refused(nic_soft::shm::open(&host, &Default::default()).map(drop)));
-    say(refused(nic_soft::iwarp::open(&host, &Default::default()).map(drop)));
+    say(refused(nic_shm::open(&host, &Default::default()).map(drop)));
+    say(refused(nic_iwarp::open(&host, &Default::default()).map(drop)));
     say(refused(nic_rails::open(rails, &Default::default()).map(drop)));
     let buf = verbs::Buf::alloc(64).expect("memory");
     say(refused(pd.reg_mr(&buf, verbs::Access::ALL).map(drop)));

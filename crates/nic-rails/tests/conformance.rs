@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use conformance::{Body, Env, Fixture};
 use nic_rails::{Engine, RailsConfig};
-use nic_soft::{iwarp, shm};
 use verbs::{Device, host::Host};
 
 /// Opens one rail of a device.
@@ -44,11 +43,12 @@ impl Fixture for Rails {
 
 fn iwarp_rail(host: &Host, side: u8) -> Device {
     let bind = Some(IpAddr::from([127, 0, 0, side]));
-    iwarp::open(host, &iwarp::IwarpConfig { bind, ..iwarp::IwarpConfig::default() }).expect("an iWARP device")
+    nic_iwarp::open(host, &nic_iwarp::IwarpConfig { bind, ..nic_iwarp::IwarpConfig::default() })
+        .expect("an iWARP device")
 }
 
 fn shm_rail(host: &Host, _side: u8) -> Device {
-    shm::open(host, &shm::ShmConfig::default()).expect("a shared-memory device")
+    nic_shm::open(host, &nic_shm::ShmConfig::default()).expect("a shared-memory device")
 }
 
 /// Nearly everything is striped.

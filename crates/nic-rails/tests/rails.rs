@@ -20,7 +20,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use conformance::Env;
 use nic_rails::{Engine, RailsConfig};
-use nic_soft::iwarp;
 use verbs::host;
 use verbs::{AsyncEvent, Device};
 
@@ -34,8 +33,8 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 /// A rail on 127.0.`net`.`side`.
 fn rail(net: u8, side: u8) -> Device {
     let bind = Some(IpAddr::from([127, 0, net, side]));
-    let config = iwarp::IwarpConfig { bind, ..iwarp::IwarpConfig::default() };
-    iwarp::open(&host::real::host(), &config).expect("an iWARP device")
+    let config = nic_iwarp::IwarpConfig { bind, ..nic_iwarp::IwarpConfig::default() };
+    nic_iwarp::open(&host::real::host(), &config).expect("an iWARP device")
 }
 
 /// A device of two rails, which differ in the last number of their addresses, at each end.

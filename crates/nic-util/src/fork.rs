@@ -75,7 +75,7 @@ fn register() -> Result<OwnedFd> {
     let void = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())
         .map_err(|e| Error::system("cannot open /dev/null, which forked children need", e))?;
     VOID.get_or_init(|| void.as_raw_fd());
-    // SAFETY: the handlers are functions that live as long as the program. Test: tests/forks.rs.
+    // SAFETY: the handlers are functions that live as long as the program. Test: crates/fabric/tests/forks.rs.
     match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
         0 => Ok(void),
         errno => Err(Error::system("cannot prepare for forks", std::io::Error::from_raw_os_error(errno))),

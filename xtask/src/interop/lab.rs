@@ -78,7 +78,7 @@ impl Lab {
             "--package",
             "abi-verbs",
             "--package",
-            "nic-soft",
+            "nic-iwarp",
             "--bin",
             "nicety",
             "--lib",

@@ -262,7 +262,7 @@ mod tests {
         check(&source).iter().map(|finding| finding.rule).collect()
     }
 
-    const SOFT: &str = "crates/nic-soft/src/shm.rs";
+    const SOFT: &str = "crates/nic-shm/src/nic.rs";
 
     #[test]
     fn waiting_goes_through_the_host() {
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(objections("crates/host/src/real/park.rs", body), [""; 0], "{body}");
             assert_eq!(objections("crates/bench/src/launch.rs", body), [""; 0], "{body}");
             assert_eq!(objections("crates/nicety/src/main.rs", body), [""; 0], "{body}");
-            assert_eq!(objections("crates/nic-soft/tests/kill.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/nic-shm/tests/kill.rs", body), [""; 0], "{body}");
         }
         for body in
             ["socket.recv(buffer);", "host.park(d);", "loom::thread::yield_now();", "// thread::park\n"]
@@ -378,7 +378,7 @@ mod tests {
         let source = Source::parse(SOFT, "//! Doc.\nfn f() {\n    std::thread::sleep(d);\n}\n");
         assert_eq!(
             check(&source)[0].to_string(),
-            "crates/nic-soft/src/shm.rs:3: `thread::sleep`: wait through Host::wait [wait]"
+            "crates/nic-shm/src/nic.rs:3: `thread::sleep`: wait through Host::wait [wait]"
         );
     }
 }

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use host::{Span, Time};
+use nic_iwarp::{IwarpConfig, open};
 use nic_rails::{Engine, RailsConfig};
-use nic_soft::iwarp::{IwarpConfig, open};
 use verbs::{Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Mr, Qp, QpCap, QpInit, RecvWr, SendOp, SendWr};
 
 use crate::netns::{Space, Spaces};

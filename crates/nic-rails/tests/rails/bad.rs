@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use nic_rails::RailsConfig;
-use nic_soft::{iwarp, shm};
 use verbs::host::{self, Span};
 use verbs::{CmEvent, CmFailure, ConnParam, Device, QpInit};
 
@@ -48,7 +47,7 @@ fn rails_that_cannot_be() {
     assert!(why(vec![one.clone(), one]).contains("given twice"));
     let nine = (1..10).map(|side| rail(6, side)).collect();
     assert!(why(nine).contains("9 rails"));
-    let shm = shm::open(&host::real::host(), &shm::ShmConfig::default()).expect("a device");
+    let shm = nic_shm::open(&host::real::host(), &nic_shm::ShmConfig::default()).expect("a device");
     let weights = RailsConfig { weights: vec![1.0, 0.0], ..RailsConfig::default() };
     let error = nic_rails::open(vec![shm, rail(6, 2)], &weights).expect_err("refused").to_string();
     assert!(error.contains("positive"), "{error}");
@@ -59,7 +58,8 @@ fn rails_that_cannot_be() {
 #[test]
 fn rails_without_an_address_listen_where_the_peer_has_connected() {
     let _gate = one_at_a_time();
-    let iwarp = || iwarp::open(&host::real::host(), &iwarp::IwarpConfig::default()).expect("a device");
+    let iwarp =
+        || nic_iwarp::open(&host::real::host(), &nic_iwarp::IwarpConfig::default()).expect("a device");
     let (near, far) =
         (open(vec![iwarp(), iwarp()]).expect("rails"), open(vec![iwarp(), iwarp()]).expect("rails"));
     let (cm, channel) = (near.create_cm().expect("a channel"), far.create_cm().expect("a channel"));

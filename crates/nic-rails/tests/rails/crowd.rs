@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nic_rails::RailsConfig;
-use nic_soft::shm;
 use verbs::host;
 use verbs::{Device, Qp, QpCap, QpInit};
 
@@ -22,7 +21,7 @@ fn crowd(device: &Device, max: usize) -> Vec<Qp> {
 /// as before, while something keeps the threads awake.
 #[test]
 fn dropped_queue_pairs_are_gone_at_once() {
-    let rail = || shm::open(&host::real::host(), &shm::ShmConfig::default()).expect("a rail");
+    let rail = || nic_shm::open(&host::real::host(), &nic_shm::ShmConfig::default()).expect("a rail");
     let narrow = rail();
     let device = nic_rails::open(vec![narrow.clone(), rail()], &RailsConfig::default()).expect("rails");
     let others = crowd(&narrow, narrow.attr().max_qp as usize - FEW);

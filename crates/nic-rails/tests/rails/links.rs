@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use conformance::Env;
 use conformance::traffic::{self, Traffic};
+use nic_iwarp::{IwarpConfig, open};
 use nic_rails::RailsConfig;
-use nic_soft::iwarp::{IwarpConfig, open};
 use verbs::host::{self, Span};
 use verbs::{CmEvent, ConnParam, Device, QpInit};
 

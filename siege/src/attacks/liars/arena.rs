@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nic_soft::shm::CopyPath;
+use nic_shm::CopyPath;
 use verbs::{CmEvent, ConnParam, ConnectRequest, Cq, Listener, Qp};
 
 use super::estate::{self, Estate, Remotes, Slowest, Traffic};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use host::Span;
-use nic_soft::shm::lab::Lab;
-use nic_soft::shm::{CopyPath, ShmConfig, open};
+use nic_shm::lab::Lab;
+use nic_shm::{CopyPath, ShmConfig, open};
 use verbs::{
     Access, Buf, Cm, CmEvent, CompChannel, ConnParam, ConnectRequest, Cq, Device, Mr, Pd, Qp, QpCap, QpInit,
     RecvWr, RemoteAddr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nic_soft::shm::CopyPath;
-use nic_soft::shm::lab::{Lab, Word, hello_words, twist_hellos};
+use nic_shm::CopyPath;
+use nic_shm::lab::{Lab, Word, hello_words, twist_hellos};
 use verbs::{Cq, Qp, SendOp, SendWr, Wc};
 
 use super::estate::{Estate, LEN, Remotes, Traffic};

@@ -1,6 +1,6 @@
 //! Peers that keep to the protocol of shared memory and lie in one field at a time: every field that a connection uses, in their own
 //! segment and, as far as peers write there, in the victim's, and every field of the hello. The fields come from the layout
-//! (`nic_soft::shm::lab`), the lies from a list of numbers at limits, of the truth's neighbours, of sizes, of other objects'
+//! (`nic_shm::lab`), the lies from a list of numbers at limits, of the truth's neighbours, of sizes, of other objects'
 //! places, and of chance. A field is what the layout names. The first two words of an array are a field each; its other words,
 //! the equal words of a ring's slots, and the words of a structure that no name covers are one, of which every lie takes a word
 //! by chance.
@@ -32,8 +32,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use nic_soft::shm::CopyPath;
-use nic_soft::shm::lab::{Lab, hello_words, is_written};
+use nic_shm::CopyPath;
+use nic_shm::lab::{Lab, hello_words, is_written};
 use serde::{Deserialize, Serialize};
 
 use crate::attack::{Attack, Budget, Tally};

@@ -1,0 +1,274 @@
+//! Moves bytes in every way between us and `xtask/interop/peer.c`, which speaks to another implementation of iWARP, and
+//! compares each of them at both ends.
+//!
+//! `cargo run -p nic-iwarp --example interop -- connect|listen ADDRESS:PORT [OPTION=VALUE...]`, with
+//! - `sizes=A,B,...` in bytes, `pieces=N` requests for each transfer,
+//! - `ways=N`, a sum: 1 our writes, 2 our reads, 4 our sends, 8 the peer's writes, 16 its reads, 32 its sends (63),
+//! - `connections=N` one after the other, `hear=1` when the peer speaks first,
+//! - `badkey=1` for a write of ours with a key that is none, `badkey=2` for one of the peer's,
+//! - `crc=1`, `mpa=1`, `sent=1`, `fpdu=SIZE`, `depth=N` reads each way, `pd=N` bytes of private data.
+//!
+//! Orders are eight big-endian words: what, seed, length, address (2), key, pieces, 0. Answers: what + 128, 0, value (2),
+//! address (2), key, 0. A value is 0 if all is well, or one more than the place of the first wrong byte.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use common::{End, Options, Outcome, Side, conclude, differs, pattern};
+use verbs::{Mr, RemoteAddr, SendOp, SendWr, Sge};
+
+/// What the peer is to do.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// Say where its buffer is.
+    Hello = 1,
+    /// Fill it with the pattern.
+    Fill,
+    /// Compare it with the pattern.
+    Check,
+    /// Write the pattern to us.
+    Put,
+    /// Read it from us, and compare.
+    Get,
+    /// Prepare for a message of ours, and compare that: two answers.
+    Take,
+    /// Send us a message.
+    Give,
+}
+
+const ORDER_LEN: usize = 32;
+const BUFFER_LEN: usize = 8 << 20;
+const SIZES: &[u64] = &[
+    0, 1, 2, 3, 4, 7, 8, 64, 255, 1000, 1460, 4096, 16_383, 65_535, 65_536, 65_537, 262_145, 1_048_576,
+    1_048_577,
+];
+
+struct Driver<'a> {
+    end: End<'a>,
+    buffer: Mr,
+    orders: Mr,
+    peer: RemoteAddr,
+    pieces: usize,
+    seed: u32,
+}
+
+fn main() -> ExitCode {
+    let options = Options::get();
+    conclude(run(&options))
+}
+
+fn run(options: &Options) -> Outcome<String> {
+    let usage = "interop connect|listen ADDRESS:PORT [OPTION=VALUE...]";
+    let addr: SocketAddr = options.word(1).and_then(|word| word.parse().ok()).ok_or(usage)?;
+    let mut side = Side::open(options)?;
+    let to = match options.word(0) {
+        Some("connect") => Some(addr),
+        Some("listen") => {
+            side.listen(addr)?;
+            None
+        }
+        _ => return Err(usage.into()),
+    };
+    let (ways, sizes) =
+        (options.number("ways", 63)?, options.numbers("sizes")?.unwrap_or_else(|| SIZES.to_vec()));
+    let connections = options.number("connections", 1)?;
+    let (mut bytes, mut transfers) = (0, 0);
+    for _ in 0..connections {
+        let pieces = options.number("pieces", 1)?.clamp(1, 64) as usize;
+        let mut driver = Driver::establish(&side, to, pieces, options.number("hear", 0)? == 1)?;
+        driver.break_rules(options.number("badkey", 0)?)?;
+        for &size in &sizes {
+            let size =
+                usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size beyond 8 MiB")?;
+            for way in (0..6).map(|bit| 1 << bit).filter(|way| ways & way != 0) {
+                if way == 2 && size == 0 {
+                    // Linux siw answers a read of no bytes with bytes when it is busy (docs/interop.md).
+                    continue;
+                }
+                driver.seed += 1;
+                driver.go(way, size).map_err(|why| format!("{} of {size} bytes: {why}", name(way)))?;
+                (bytes, transfers) = (bytes + size, transfers + 1);
+            }
+        }
+        driver.end.disconnect()?;
+    }
+    Ok(format!("{connections} connections, {transfers} transfers, {bytes} bytes, each compared"))
+}
+
+fn name(way: u64) -> &'static str {
+    ["our write", "our read", "our send", "the peer's write", "the peer's read", "the peer's send"]
+        [way.trailing_zeros() as usize]
+}
+
+impl<'a> Driver<'a> {
+    fn establish(side: &'a Side, to: Option<SocketAddr>, pieces: usize, hears: bool) -> Outcome<Self> {
+        let end = side.end()?;
+        let (buffer, orders) = (side.memory(BUFFER_LEN)?, side.memory(2 * ORDER_LEN)?);
+        let mut driver = Self { end, buffer, orders, peer: RemoteAddr::default(), pieces, seed: 0 };
+        driver.await_answer()?;
+        driver.end.establish(to)?;
+        if hears {
+            driver.hear(Order::Hello)?;
+            driver.await_answer()?;
+        }
+        driver.ask(Order::Hello, 0)?;
+        Ok(driver)
+    }
+
+    /// Where orders are written, and where answers come.
+    fn order_at(&self) -> Sge {
+        self.orders.sge(0, ORDER_LEN as u32)
+    }
+
+    fn await_answer(&self) -> Outcome<()> {
+        self.end.receive(0, self.orders.sge(ORDER_LEN as u64, ORDER_LEN as u32))
+    }
+
+    fn hear(&mut self, order: Order) -> Outcome<u64> {
+        let wc = self.end.good(&self.end.receives, "an answer")?;
+        let words = self.orders.buf().to_vec(ORDER_LEN..2 * ORDER_LEN).map_err(|e| e.to_string())?;
+        let word = |at: usize| words[4 * at..][..4].iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        if wc.byte_len as usize != ORDER_LEN || word(0) != order as u64 + 128 {
+            return Err(format!("{} bytes that answer {} instead of {order:?}", wc.byte_len, word(0)));
+        }
+        self.peer = RemoteAddr { addr: word(4) << 32 | word(5), rkey: word(6) as u32 };
+        Ok(word(2) << 32 | word(3))
+    }
+
+    /// An answer, which must say that all is well.
+    fn hear_good(&mut self, order: Order) -> Outcome<()> {
+        match self.hear(order)? {
+            0 => Ok(()),
+            place => Err(format!("the peer finds byte {} wrong", place - 1)),
+        }
+    }
+
+    fn tell(&self, order: Order, len: usize, key: u32) -> Outcome<()> {
+        let addr = self.buffer.addr();
+        let words = [
+            order as u32,
+            self.seed,
+            len as u32,
+            (addr >> 32) as u32,
+            addr as u32,
+            key,
+            self.pieces as u32,
+            0,
+        ];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        self.orders.buf().write(0, &bytes).map_err(|e| e.to_string())?;
+        let sges = [self.order_at()];
+        self.end.qp.post_send(&SendWr::new(0, SendOp::Send, &sges)).map_err(|e| e.to_string())?;
+        self.end.good(&self.end.sends, "an order").map(drop)
+    }
+
+    /// An order and its answer, with a receive for the next one.
+    fn ask(&mut self, order: Order, len: usize) -> Outcome<u64> {
+        self.tell(order, len, self.buffer.rkey())?;
+        let value = self.hear(order)?;
+        self.await_answer()?;
+        Ok(value)
+    }
+
+    fn ask_good(&mut self, order: Order, len: usize) -> Outcome<()> {
+        match self.ask(order, len)? {
+            0 => Ok(()),
+            place => Err(format!("the peer finds byte {} wrong", place - 1)),
+        }
+    }
+
+    fn prepare(&self, bytes: &[u8]) -> Outcome<()> {
+        self.buffer.buf().write(0, bytes).map_err(|e| e.to_string())
+    }
+
+    fn compare(&self, len: usize) -> Outcome<()> {
+        let found = self.buffer.buf().to_vec(0..len).map_err(|e| e.to_string())?;
+        differs(&found, &pattern(self.seed, len)).map_or(Ok(()), Err)
+    }
+
+    /// A write or a read in pieces that are all under way at once.
+    fn transfer(&self, len: usize, op: impl Fn(RemoteAddr) -> SendOp, key: u32) -> Outcome<()> {
+        let each = len.div_ceil(self.pieces).max(1);
+        let mut posted = 0;
+        let mut at = 0;
+        loop {
+            let now = each.min(len - at);
+            let sges = [self.buffer.sge(at as u64, now as u32)];
+            let sges = if now == 0 { &[][..] } else { &sges[..] };
+            let remote = RemoteAddr { rkey: key, ..self.peer }.offset(at as u64);
+            self.end.qp.post_send(&SendWr::new(posted, op(remote), sges)).map_err(|e| e.to_string())?;
+            (posted, at) = (posted + 1, at + now);
+            if at >= len {
+                break;
+            }
+        }
+        (0..posted).try_for_each(|_| self.end.good(&self.end.sends, "a transfer of ours").map(drop))
+    }
+
+    fn go(&mut self, way: u64, len: usize) -> Outcome<()> {
+        let bytes = pattern(self.seed, len);
+        let blank = vec![!0; len];
+        match way {
+            1 => {
+                self.prepare(&bytes)?;
+                self.transfer(len, SendOp::Write, self.peer.rkey)?;
+                self.ask_good(Order::Check, len)
+            }
+            2 => {
+                self.ask_good(Order::Fill, len)?;
+                self.prepare(&blank)?;
+                self.transfer(len, SendOp::Read, self.peer.rkey)?;
+                self.compare(len)
+            }
+            4 => {
+                self.prepare(&bytes)?;
+                self.ask_good(Order::Take, len)?;
+                let sges = [self.buffer.sge(0, len as u32)];
+                let sges = if len == 0 { &[][..] } else { &sges[..] };
+                self.end.qp.post_send(&SendWr::new(0, SendOp::Send, sges)).map_err(|e| e.to_string())?;
+                self.end.good(&self.end.sends, "a send of ours")?;
+                self.hear_good(Order::Take)?;
+                self.await_answer()
+            }
+            8 => {
+                self.prepare(&blank)?;
+                self.ask_good(Order::Put, len)?;
+                self.compare(len)
+            }
+            16 => {
+                self.prepare(&bytes)?;
+                self.ask_good(Order::Get, len)
+            }
+            _ => self.be_given(len, &blank),
+        }
+    }
+
+    /// A message of the peer. The receive for answers is posted already, so the peer answers first.
+    fn be_given(&mut self, len: usize, blank: &[u8]) -> Outcome<()> {
+        self.prepare(blank)?;
+        self.end.receive(1, self.buffer.sge(0, len as u32))?;
+        self.tell(Order::Give, len, self.buffer.rkey())?;
+        self.hear_good(Order::Give)?;
+        let wc = self.end.good(&self.end.receives, "a message of the peer")?;
+        self.await_answer()?;
+        if wc.byte_len as usize != len {
+            return Err(format!("a message of {} bytes", wc.byte_len));
+        }
+        self.compare(len)
+    }
+
+    /// A write with a key that names nothing: of ours (1) or of the peer's (2). It fails, and says how.
+    fn break_rules(&mut self, who: u64) -> Outcome<()> {
+        let len = 64;
+        match who {
+            1 => self.transfer(len, SendOp::Write, self.peer.rkey ^ 0x5500),
+            2 => {
+                self.tell(Order::Put, len, self.buffer.rkey() ^ 0x5500)?;
+                self.hear_good(Order::Put)
+            }
+            _ => Ok(()),
+        }
+    }
+}

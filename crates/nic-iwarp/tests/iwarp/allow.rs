@@ -1,0 +1,84 @@
+//! Listeners that accept from some networks only.
+
+use std::net::IpAddr;
+
+use nic_iwarp::{IwarpConfig, open};
+use verbs::{CmEvent, CmFailure, Device};
+
+use crate::raw::{greeted, join, rest};
+use crate::support::end::{End, deadline};
+use crate::support::{PATIENCE, one_at_a_time};
+
+fn device(config: &IwarpConfig) -> Device {
+    open(&host::real::host(), config).expect("an iWARP device")
+}
+
+/// A device that accepts from these networks.
+fn allowing(networks: &[&str]) -> Device {
+    let allow = networks.iter().map(|text| text.parse().expect("a network")).collect();
+    device(&IwarpConfig { allow, ..IwarpConfig::default() })
+}
+
+/// An end on a device that connects from an address.
+fn from(address: [u8; 4]) -> End {
+    End::on(&device(&IwarpConfig { bind: Some(IpAddr::from(address)), ..IwarpConfig::default() }), 4096)
+}
+
+/// Goal: hosts of allowed networks connect, and others are refused before they have said anything. Method: addresses of the loopback.
+#[test]
+fn listeners_accept_from_allowed_networks_alone() {
+    let _gate = one_at_a_time();
+    let far_device = allowing(&["127.0.9.0/24", "127.0.10.1"]);
+    for allowed in [[127, 0, 9, 1], [127, 0, 9, 255], [127, 0, 10, 1]] {
+        join(&mut from(allowed), &mut End::on(&far_device, 4096));
+    }
+    let far = End::on(&far_device, 4096);
+    let listener = far.listen();
+    for refused in [[127, 0, 8, 1], [127, 0, 10, 2], [127, 0, 0, 1]] {
+        let near = from(refused);
+        near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("connecting");
+        let event = near.cm.get_event(deadline());
+        assert!(
+            matches!(
+                event,
+                Ok(CmEvent::ConnectFailed { why: CmFailure::PeerGone | CmFailure::Unreachable(..), .. })
+            ),
+            "{refused:?}: {event:?}"
+        );
+    }
+    assert_eq!(
+        far.cm.poll_event().map(|event| format!("{event:?}")),
+        None,
+        "the program hears nothing of them"
+    );
+}
+
+/// A peer that is not allowed gets no byte, whatever it sends.
+#[test]
+fn a_refused_peer_is_closed_without_an_answer() {
+    let _gate = one_at_a_time();
+    let far = End::on(&allowing(&["10.0.0.0/8", "::/0"]), 4096);
+    let listener = far.listen();
+    let mut stream = greeted(listener.addr());
+    assert_eq!(rest(&mut stream, PATIENCE), (Vec::new(), true));
+}
+
+/// A network of one kind allows no address of the other.
+#[test]
+fn ipv6_peers_need_a_network_of_theirs() {
+    let _gate = one_at_a_time();
+    for (networks, is_allowed) in [(&["127.0.0.0/8", "::1"][..], true), (&["0.0.0.0/0"], false)] {
+        let far = End::on(&allowing(networks), 4096);
+        let Ok(listener) = far.cm.listen("[::1]:0".parse().expect("an address"), 4) else {
+            eprintln!("SKIPPED: no IPv6 here");
+            return;
+        };
+        let mut stream = greeted(listener.addr());
+        if is_allowed {
+            let event = far.cm.get_event(deadline());
+            assert!(matches!(event, Ok(CmEvent::ConnectRequest(_))), "{event:?}");
+        } else {
+            assert_eq!(rest(&mut stream, PATIENCE), (Vec::new(), true));
+        }
+    }
+}

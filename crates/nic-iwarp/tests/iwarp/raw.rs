@@ -1,0 +1,189 @@
+//! Raw sockets that speak, or do not speak, MPA; and a connection that must go on beside them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use iwarp::mpa::{Enhanced, Frame, FrameKind, RtrSet};
+use nic_iwarp::{IwarpConfig, open};
+use verbs::{CmEvent, Device, MemoryKind, SendOp};
+
+use crate::support::end::{End, deadline};
+use crate::support::{PATIENCE, Rng};
+
+/// A device as it comes.
+#[track_caller]
+pub(crate) fn device() -> Device {
+    open(&host::real::host(), &IwarpConfig::default()).expect("an iWARP device")
+}
+
+/// A frame of revision 2 without a flaw.
+pub(crate) fn frame(kind: FrameKind) -> Frame {
+    let rtr = if kind == FrameKind::Request { RtrSet::all() } else { RtrSet::WRITE };
+    Frame {
+        kind,
+        markers: false,
+        crc: false,
+        reject: false,
+        revision: 2,
+        enhanced: Some(Enhanced { peer_to_peer: true, rtr, ird: 16, ord: 16 }),
+        private_data: Vec::new(),
+    }
+}
+
+/// Where a frame says its flags, its revision and its length.
+pub(crate) const FLAGS_AT: usize = 16;
+pub(crate) const LENGTH_AT: usize = 18;
+/// The flag that says that the words of revision 2 are there.
+pub(crate) const ENHANCED: u8 = 0x10;
+/// The one that refuses.
+pub(crate) const REJECT: u8 = 0x20;
+
+/// Frames that are wrong, each with a word that says how.
+pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
+    let good = frame(kind).emit();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let other = match kind {
+        FrameKind::Request => FrameKind::Reply,
+        FrameKind::Reply => FrameKind::Request,
+    };
+    let mut bare = Frame { enhanced: None, ..frame(kind) }.emit();
+    bare[FLAGS_AT] |= ENHANCED;
+    let mut long = Frame { private_data: vec![7; 508], ..frame(kind) }.emit();
+    long[LENGTH_AT + 1] += 1;
+    long.push(7);
+    vec![
+        ("HTTP", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".to_vec()),
+        ("random bytes", Rng::new(77).bytes(400)),
+        ("the last letter of the key", changed(15, b'f')),
+        ("the other side's key", frame(other).emit()),
+        ("revision 0", changed(17, 0)),
+        ("revision 3", changed(17, 3)),
+        ("markers", Frame { markers: true, ..frame(kind) }.emit()),
+        ("no words of revision 2", bare),
+        ("513 bytes of private data", long),
+    ]
+}
+
+/// Reads until the end, a reset, or the limit; what came, and whether it was the end.
+pub(crate) fn rest(stream: &mut TcpStream, limit: Duration) -> (Vec<u8>, bool) {
+    let (began, mut all, mut bytes) = (Instant::now(), Vec::new(), [0; 4096]);
+    while let Some(left) = limit.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        stream.set_read_timeout(Some(left)).expect("a time-out");
+        match stream.read(&mut bytes) {
+            Ok(0) => return (all, true),
+            Ok(n) => all.extend(&bytes[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return (all, true),
+        }
+    }
+    (all, false)
+}
+
+/// Closes a connection such that the peer gets a reset.
+pub(crate) fn reset(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("an option");
+}
+
+/// A raw client; the other end may have closed already when it speaks.
+#[track_caller]
+pub(crate) fn dial(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).expect("somebody who listens");
+    stream.set_nodelay(true).expect("an option");
+    stream
+}
+
+/// Sends what can be sent.
+pub(crate) fn tell(stream: &mut TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+}
+
+/// A raw client whose request was accepted.
+#[track_caller]
+pub(crate) fn greeted(addr: SocketAddr) -> TcpStream {
+    let mut stream = dial(addr);
+    tell(&mut stream, &frame(FrameKind::Request).emit());
+    stream
+}
+
+/// Traffic on a connection of its own, which must not be harmed by anything that happens beside it.
+pub(crate) struct Healthy {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Connects two ends; returns the listening one's.
+#[track_caller]
+pub(crate) fn join(near: &mut End, far: &mut End) {
+    let listener = far.listen();
+    near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("connecting");
+    far.accept();
+    match near.cm.get_event(deadline()) {
+        Ok(CmEvent::Established { private_data, .. }) => near.learn(&private_data),
+        other => panic!("expected Established, got {other:?}"),
+    }
+}
+
+impl Healthy {
+    /// Between this device and another one of this process.
+    #[track_caller]
+    pub(crate) fn start(device: &Device) -> Self {
+        let (mut far, mut near) = (End::on(device, 4096), End::on(&self::device(), 4096));
+        join(&mut near, &mut far);
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (its_stop, its_rounds) = (stop.clone(), rounds.clone());
+        let body = move || {
+            let mut rng = Rng::new(5);
+            while !its_stop.load(Ordering::Relaxed) {
+                let bytes = rng.bytes(4096);
+                near.host.buf().write(0, &bytes).expect("fits");
+                near.post(1, SendOp::Write(near.peer.host), MemoryKind::Host, 0, 4096);
+                near.sent_ok(1);
+                assert_eq!(far.host.buf().to_vec(0..4096).expect("inside"), bytes, "written");
+                near.post(2, SendOp::Read(near.peer.host), MemoryKind::Nic, 0, 4096);
+                near.sent_ok(2);
+                assert_eq!(near.nic.buf().to_vec(0..4096).expect("inside"), bytes, "read back");
+                its_rounds.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            far.check_canaries();
+            near.check_canaries();
+        };
+        Self { stop, rounds, thread: Some(std::thread::spawn(body)) }
+    }
+
+    /// It goes on.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        let (before, began) = (self.rounds.load(Ordering::Relaxed), Instant::now());
+        while self.rounds.load(Ordering::Relaxed) < before + 2 {
+            assert!(began.elapsed() < PATIENCE, "the healthy connection stands still");
+            let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+            assert!(!ended, "the healthy connection has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// It went on all the time.
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        self.check();
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().expect("a thread").join().expect("a healthy connection");
+    }
+}
+
+impl Drop for Healthy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

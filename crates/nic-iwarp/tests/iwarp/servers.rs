@@ -1,0 +1,317 @@
+//! Whom one connects to may be anything. Each is found out within the time-out and called by its name.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use host::Span;
+use iwarp::mpa::{Enhanced, Frame, FrameKind, RtrSet};
+use nic_iwarp::{IwarpConfig, open};
+use verbs::{CmEvent, CmFailure, ConnParam, Error, QpState, WcStatus};
+
+use crate::raw::{Healthy, device, flawed, frame, reset};
+use crate::support::end::{End, at, deadline};
+use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
+
+/// The time-out of connecting, and how late its event may come on a busy machine.
+const TIMEOUT: Duration = Duration::from_millis(800);
+const SLACK: Duration = Duration::from_secs(4);
+
+/// What a server does with each connection, and whether it takes the next.
+type Manner = Arc<dyn Fn(TcpStream) + Send + Sync>;
+
+/// A server that is no NIC. Ends when dropped.
+struct Server {
+    addr: SocketAddr,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (addr, stop) = (listener.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
+        let its_stop = stop.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if its_stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (stream, manner) = (stream.expect("a connection"), manner.clone());
+                std::thread::spawn(move || manner(stream));
+            }
+        });
+        Self { addr, stop }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Lets it look.
+        let _ = TcpStream::connect(self.addr);
+    }
+}
+
+/// Reads the request; the rest is up to the caller.
+fn request(stream: &mut TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut bytes = vec![0; 20];
+    if stream.read_exact(&mut bytes).is_err() {
+        return Vec::new();
+    }
+    let more = usize::from(u16::from_be_bytes([bytes[18], bytes[19]]));
+    bytes.resize(20 + more, 0);
+    let _ = stream.read_exact(&mut bytes[20..]);
+    bytes
+}
+
+fn answers(bytes: Vec<u8>) -> Manner {
+    Arc::new(move |mut stream| {
+        request(&mut stream);
+        let _ = stream.write_all(&bytes);
+        // Stays until the other end closes.
+        let _ = stream.read(&mut [0; 64]);
+    })
+}
+
+/// What connecting came to, and how long that took.
+fn outcome(end: &End, addr: SocketAddr) -> (CmEvent, Duration) {
+    let began = Instant::now();
+    let param = ConnParam { timeout: Span::from_ms(TIMEOUT.as_millis() as u64), ..end.param() };
+    end.cm.connect(&end.qp, addr, &param).expect("the answer comes as an event");
+    let event = end.cm.get_event(deadline()).expect("an event");
+    (event, began.elapsed())
+}
+
+#[track_caller]
+fn fails(end: &End, addr: SocketAddr, what: &str) -> CmFailure {
+    let (event, took) = outcome(end, addr);
+    let CmEvent::ConnectFailed { qp_num, why } = event else { panic!("{what}: {event:?}") };
+    assert_eq!((qp_num, end.qp.state()), (end.qp.num(), QpState::Init), "{what}");
+    assert!(took < TIMEOUT + SLACK, "{what}: {took:?}");
+    why
+}
+
+/// A manner, a name for it, and what it comes to.
+struct Case(&'static str, Manner, fn(&CmFailure) -> bool);
+
+fn manners() -> Vec<Case> {
+    let half = || frame(FrameKind::Reply).emit()[..21].to_vec();
+    let slow: Manner = Arc::new(|mut stream| {
+        request(&mut stream);
+        for byte in frame(FrameKind::Reply).emit() {
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let gone = |why: &CmFailure| *why == CmFailure::PeerGone;
+    let late = |why: &CmFailure| *why == CmFailure::TimedOut;
+    vec![
+        Case("silence", Arc::new(|mut stream| drop(stream.read_to_end(&mut Vec::new()))), late),
+        Case("one byte every 100 ms", slow, late),
+        Case("half a reply", answers(half()), late),
+        Case("the end at once", Arc::new(drop), gone),
+        Case("a reset at once", Arc::new(reset), gone),
+        Case(
+            "the end after the request",
+            Arc::new(|mut stream| {
+                request(&mut stream);
+            }),
+            gone,
+        ),
+        Case(
+            "a reset after the request",
+            Arc::new(|mut stream| {
+                request(&mut stream);
+                reset(stream);
+            }),
+            gone,
+        ),
+        Case(
+            "the end after half a reply",
+            Arc::new(move |mut stream| {
+                request(&mut stream);
+                let _ = stream.write_all(&half());
+            }),
+            gone,
+        ),
+        Case(
+            "a reset after half a reply",
+            Arc::new(move |mut stream| {
+                request(&mut stream);
+                let _ = stream.write_all(&half());
+                std::thread::sleep(Duration::from_millis(20));
+                reset(stream);
+            }),
+            gone,
+        ),
+    ]
+}
+
+/// Words that a user understands, for each flaw of a reply.
+fn words(what: &str) -> &'static str {
+    match what {
+        "revision 0" => "revision 0",
+        "revision 3" => "revision 3",
+        "markers" => "markers",
+        "no words of revision 2" => "lacks the four bytes",
+        "513 bytes of private data" => "513 bytes of private data",
+        _ => "no MPA frame; is the port right?",
+    }
+}
+
+/// Goal: whatever is at the other end becomes one typed event within the time-out, and harms nobody else; the queue pair can
+/// be used again. Method: one queue pair meets all of them, beside a connection with traffic, then a proper peer.
+#[test]
+fn servers_of_all_kinds() {
+    let _gate = one_at_a_time();
+    let device = device();
+    let healthy = Healthy::start(&device);
+    let mut end = End::on(&device, 4096);
+    let before = traces::descriptors();
+    for Case(what, manner, expected) in manners() {
+        let server = Server::start(manner);
+        let why = fails(&end, server.addr, what);
+        assert!(expected(&why), "{what}: {why:?}");
+        healthy.check();
+    }
+    for (what, reply) in flawed(FrameKind::Reply) {
+        let server = Server::start(answers(reply));
+        let why = fails(&end, server.addr, what);
+        let CmFailure::Protocol(said) = &why else { panic!("{what}: {why:?}") };
+        assert!(said.contains(words(what)), "{what}: {said}");
+        healthy.check();
+    }
+    assert!(end.cm.poll_event().is_none(), "one event each");
+    until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
+    let mut proper = End::on(&device, 4096);
+    crate::raw::join(&mut end, &mut proper);
+    healthy.end();
+}
+
+/// Goal: a rejection brings its private data, also in revision 1, and one that only speaks that is met with it.
+#[test]
+fn rejections_and_old_peers() {
+    let _gate = one_at_a_time();
+    let end = End::on(&device(), 4096);
+    let nothing = Some(Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird: 0, ord: 0 });
+    let no = Frame {
+        reject: true,
+        private_data: b"not you".to_vec(),
+        enhanced: nothing,
+        ..frame(FrameKind::Reply)
+    };
+    let old_no = Frame { enhanced: None, revision: 1, ..no.clone() };
+    for reply in [no, old_no] {
+        let server = Server::start(answers(reply.emit()));
+        let (event, _) = outcome(&end, server.addr);
+        let CmEvent::Rejected { private_data, .. } = event else { panic!("{reply:?}: {event:?}") };
+        assert_eq!((private_data.as_slice(), end.qp.state()), (&b"not you"[..], QpState::Init));
+    }
+    // Whoever does not know revision 2 answers in revision 1 (RFC 6581 section 10).
+    let old = Server::start(Arc::new(|mut stream: TcpStream| {
+        let version_1 = request(&mut stream).get(17) == Some(&1);
+        let answer = Frame { enhanced: None, revision: 1, reject: !version_1, ..frame(FrameKind::Reply) };
+        let _ = stream.write_all(&answer.emit());
+        let _ = stream.read_to_end(&mut Vec::new());
+    }));
+    let (event, _) = outcome(&end, old.addr);
+    assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
+}
+
+/// Goal: a connection that ends in the handshake is no answer: nobody is come back to in revision 1. Method: a server that
+/// closes, or resets, on revision 2, and would accept revision 1.
+#[test]
+fn a_handshake_that_breaks_off_is_no_answer() {
+    let _gate = one_at_a_time();
+    for resets in [false, true] {
+        let end = End::on(&device(), 4096);
+        let again = Arc::new(AtomicBool::new(false));
+        let seen = again.clone();
+        let server = Server::start(Arc::new(move |mut stream: TcpStream| {
+            if request(&mut stream).get(17) == Some(&1) {
+                seen.store(true, Ordering::Relaxed);
+                let yes = Frame { enhanced: None, revision: 1, ..frame(FrameKind::Reply) };
+                let _ = stream.write_all(&yes.emit());
+            } else if resets {
+                reset(stream);
+            }
+        }));
+        let (event, _) = outcome(&end, server.addr);
+        let gone = matches!(event, CmEvent::ConnectFailed { why: CmFailure::PeerGone, .. });
+        assert!(gone && !again.load(Ordering::Relaxed), "{event:?}");
+    }
+}
+
+/// Goal: a peer that agrees and then breaks the protocol, or the connection in the middle of a message, ends this one
+/// connection: receives are flushed, one `Disconnected`.
+#[test]
+fn servers_that_go_wrong_later() {
+    let _gate = one_at_a_time();
+    let device = device();
+    let healthy = Healthy::start(&device);
+    // A send of 1000 bytes of which 14 come: length, control, and a part of the header.
+    let mut part = vec![0x03, 0xfa, 0x41, 0x43];
+    part.extend([0; 10]);
+    for (what, more, resets) in [
+        ("random bytes", Rng::new(8).bytes(300), false),
+        ("an end", part.clone(), false),
+        ("a reset", part, true),
+    ] {
+        let reply = [frame(FrameKind::Reply).emit(), more].concat();
+        let server = Server::start(Arc::new(move |mut stream| {
+            request(&mut stream);
+            let _ = stream.write_all(&reply);
+            std::thread::sleep(Duration::from_millis(50));
+            if resets {
+                reset(stream);
+            }
+        }));
+        let end = End::on(&device, 4096);
+        end.post_recv(7, verbs::MemoryKind::Host, 0, 64);
+        let (event, _) = outcome(&end, server.addr);
+        assert!(matches!(event, CmEvent::Established { .. }), "{what}: {event:?}");
+        end.disconnected();
+        let wc = end.received();
+        assert_eq!(
+            (wc.wr_id, wc.status, end.qp.state()),
+            (7, WcStatus::WrFlushErr, QpState::Error),
+            "{what}"
+        );
+        end.check_canaries();
+        healthy.check();
+    }
+    healthy.end();
+}
+
+/// Goal: what is wrong with an address is said at once, and what to do.
+#[test]
+fn addresses_that_do_not_do() {
+    let _gate = one_at_a_time();
+    let side =
+        |ip: &str| IwarpConfig { bind: Some(ip.parse().expect("an address")), ..IwarpConfig::default() };
+    let said = |result: Result<verbs::Device, Error>| result.expect_err("an address of nobody").to_string();
+    let absent = said(open(&host::real::host(), &side("203.0.113.1")));
+    assert!(absent.contains("203.0.113.1") && absent.contains("this host has no such address"), "{absent}");
+    let end = End::on(&device(), 4096);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let refused = fails(&end, taken, "nobody");
+    assert_eq!(refused, CmFailure::Refused(taken));
+    let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = busy.local_addr().expect("bound").port();
+    for (addr, hint) in
+        [(at(port), "the port is taken"), ("203.0.113.1:0".parse().expect("one"), "no such address")]
+    {
+        let error = end.cm.listen(addr, 1).expect_err(hint);
+        assert!(matches!(error, Error::Address { .. }) && error.to_string().contains(hint), "{error}");
+    }
+    let bound = End::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
+    let elsewhere = bound.cm.listen(at(0), 1).expect_err("another side").to_string();
+    assert!(elsewhere.contains("127.0.0.2"), "{elsewhere}");
+    let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("one"), &ConnParam::default());
+    assert!(matches!(v6, Err(Error::Address { .. })), "{v6:?}");
+}

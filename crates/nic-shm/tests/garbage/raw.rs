@@ -1,0 +1,173 @@
+//! Raw sockets that speak, or do not speak, the connection protocol; and descriptors to send over them.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen,
+    recvmsg, sendmsg, socket_with, socketpair,
+};
+
+use crate::support::PATIENCE;
+use crate::support::device;
+use crate::support::end::{End, at};
+
+/// The first bytes of a segment, and where its heap and NIC memory begin.
+pub(crate) const SEGMENT_LEN: u64 = (1 << 30) + (1 << 20);
+/// Where queue pairs begin in a segment, and their size.
+pub(crate) const QP_AT: u64 = 8 << 20;
+/// Where a hello says its token, its process and its queue pair.
+pub(crate) const TOKEN_AT: usize = 8;
+pub(crate) const PROCESS_AT: usize = 16;
+pub(crate) const QP_INDEX_AT: usize = 32;
+
+/// What came over a socket.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Packet(Vec<u8>, Vec<OwnedFd>),
+    End,
+    Silence,
+}
+
+/// A message without a body, of the version of the protocol that the NIC speaks.
+pub(crate) fn short(kind: u8) -> [u8; 8] {
+    [b'n', b'S', b'H', b'M', 2, 0, kind, 0]
+}
+
+/// A connected socket.
+pub(crate) struct Raw(OwnedFd);
+
+fn name(port: u16) -> SocketAddrUnix {
+    let uid = rustix::process::geteuid().as_raw();
+    SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name")
+}
+
+fn new_socket() -> OwnedFd {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket")
+}
+
+impl Raw {
+    #[track_caller]
+    pub(crate) fn connect(port: u16) -> Self {
+        let socket = new_socket();
+        connect(&socket, &name(port)).expect("somebody who listens");
+        Self(socket)
+    }
+
+    /// Sends a packet; the other end may have closed already.
+    pub(crate) fn send(&self, packet: &[u8], fds: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)), "room");
+        }
+        let _ = sendmsg(&self.0, &[IoSlice::new(packet)], &mut ancillary, SendFlags::NOSIGNAL);
+    }
+
+    /// What comes within `limit`.
+    pub(crate) fn answer(&self, limit: Duration) -> Answer {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        if poll(&mut fds, Some(&limit)).expect("poll(2)") == 0 {
+            return Answer::Silence;
+        }
+        let mut bytes = vec![0; 2048];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let got =
+            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+        let fds = ancillary.drain().filter_map(|m| match m {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let fds = fds.flatten().collect();
+        match got {
+            Ok(got) if got.bytes > 0 => {
+                bytes.truncate(got.bytes);
+                Answer::Packet(bytes, fds)
+            }
+            _ => Answer::End,
+        }
+    }
+}
+
+/// A listening socket that is no NIC.
+pub(crate) struct RawListener {
+    socket: OwnedFd,
+    pub(crate) port: u16,
+}
+
+impl RawListener {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        let socket = new_socket();
+        let first = 20_000 + (std::process::id() % 10_000) as u16;
+        let port = (first..first + 10_000).find(|&port| bind(&socket, &name(port)).is_ok());
+        listen(&socket, 16).expect("listening");
+        Self { socket, port: port.expect("a free port") }
+    }
+
+    #[track_caller]
+    pub(crate) fn accept(&self) -> Raw {
+        Raw(accept(&self.socket).expect("a connection"))
+    }
+}
+
+/// Whoever asked for real and still waits for the answer.
+pub(crate) struct Asker {
+    _end: End,
+    _raw: Raw,
+}
+
+/// A real request, with its segment and its doorbell, as a device sends it; good for as long as the asker is kept.
+pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Asker) {
+    let listener = RawListener::new();
+    let end = End::on(&device(nic_shm::CopyPath::Auto), 4096);
+    end.cm.connect(&end.qp, at(listener.port), &end.param()).expect("asked");
+    let raw = listener.accept();
+    let Answer::Packet(packet, fds) = raw.answer(PATIENCE) else { panic!("no request") };
+    (packet, fds, Asker { _end: end, _raw: raw })
+}
+
+/// A file in memory of `len` bytes.
+pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Option<OwnedFd> {
+    let file = memfd_create("garbage", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags).ok()?;
+    ftruncate(&file, len).ok()?;
+    fcntl_add_seals(&file, seals).ok()?;
+    Some(file)
+}
+
+/// What a peer is to be woken by.
+pub(crate) fn button() -> OwnedFd {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    pair.expect("two sockets").0
+}
+
+/// An event counter, which is nothing to wake a peer by.
+pub(crate) fn counter() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC).expect("a counter")
+}
+
+/// A pipe that is full: writing to it would block for ever.
+pub(crate) fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (read, write) = rustix::pipe::pipe().expect("a pipe");
+    rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK).expect("a flag");
+    while rustix::io::write(&write, &[0; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::empty()).expect("a flag");
+    (read, write)
+}
+
+/// Borrows all.
+pub(crate) fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    fds.iter().map(AsFd::as_fd).collect()
+}
+
+/// Writes at an offset of a file.
+pub(crate) fn write_at(file: &OwnedFd, at: u64, bytes: &[u8]) {
+    assert_eq!(rustix::io::pwrite(file, bytes, at).expect("written"), bytes.len());
+}

@@ -1,0 +1,101 @@
+//! Descriptors that a peer sends: nothing is asked of one, not even to close, that could make us wait for its sender.
+
+use std::io::{ErrorKind, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nic_shm::CopyPath;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, connect,
+    sendmsg, socket, sockopt,
+};
+use verbs::{MemoryKind, SendOp};
+
+use crate::support::agent::Agent;
+use crate::support::end::End;
+use crate::support::one_at_a_time;
+
+/// A socket whose last close takes an hour: it has unsent data, and lingers.
+fn lingering() -> (TcpStream, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+    stream.set_nonblocking(true).expect("a flag");
+    loop {
+        match stream.write(&[0; 65_536]) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    sockopt::set_socket_linger(&stream, Some(Duration::from_secs(3600))).expect("lingers");
+    (stream, listener)
+}
+
+fn send_with(port: u16, packet: &[u8], fds: &[BorrowedFd<'_>]) {
+    let uid = rustix::process::geteuid().as_raw();
+    let name =
+        SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name");
+    let raw = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    connect(&raw, &name).expect("connected");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)));
+    sendmsg(&raw, &[IoSlice::new(packet)], &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
+}
+
+/// Sends `packet` with a socket whose last close is the device's, and takes an hour. What is returned ends it by its drop. Were the
+/// device so quick that ours would be the last, it is tried again with another.
+fn send_what_lingers(port: u16, packet: &[u8]) -> TcpListener {
+    loop {
+        let (stream, far) = lingering();
+        send_with(port, packet, &[stream.as_fd()]);
+        let ours = std::thread::spawn(move || drop(stream));
+        let began = Instant::now();
+        while !ours.is_finished() && began.elapsed() < Duration::from_secs(2) {
+            std::thread::yield_now();
+        }
+        if ours.is_finished() {
+            return far;
+        }
+    }
+}
+
+/// Threads of this process that close descriptors for the device.
+fn closers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.map(name).filter(|name| name.trim() == "nicety-close").count()
+}
+
+/// Descriptors of this process; one that is being closed is none any more.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("descriptors").count()
+}
+
+/// Goal: a descriptor whose closing blocks hinders nobody. Method: one comes beside nonsense; afterwards an honest peer connects
+/// and works.
+#[test]
+fn a_descriptor_that_takes_an_hour_to_close_hinders_nobody() {
+    let _gate = one_at_a_time();
+    let mut end = End::new(CopyPath::Auto, 4096);
+    let listener = end.listen();
+    let before = descriptors();
+    // Kept until the end: with it goes what the closing waits for.
+    let mut kept = Vec::new();
+    for packet in [&b"nonsense"[..], &[b'n'; 48]] {
+        kept.push(send_what_lingers(listener.addr().port(), packet));
+    }
+    // A child that is made while the device still has one of them would have it, too, and wait for its closing in execve(2).
+    let began = Instant::now();
+    while closers() < kept.len() || descriptors() > before + kept.len() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the device keeps what it was sent");
+        std::thread::yield_now();
+    }
+    let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
+    end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
+    end.sent_ok(1);
+    agent.end();
+}

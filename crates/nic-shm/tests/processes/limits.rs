@@ -1,0 +1,193 @@
+//! What is scarce: places at a listener, descriptors, the size of files, address space.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use nic_shm::{CopyPath, ShmConfig, open};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use verbs::CmEvent;
+
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{End, at, deadline, within};
+use crate::support::{one_at_a_time, traces, until};
+
+/// What a listener at this port is called.
+fn name_of(port: u16) -> SocketAddrUnix {
+    let uid = rustix::process::geteuid().as_raw();
+    SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name")
+}
+
+/// Somebody who connects to a listener and says nothing; `None` while the kernel has no room for one more.
+fn silent(port: u16) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+    match connect(&socket, &name_of(port)) {
+        Ok(()) => Some(socket),
+        Err(Errno::AGAIN) => None,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Goal: who says nothing cannot keep others out. Method: more silent clients than may be in that state, all of whom stay; then
+/// one that means it.
+#[test]
+fn silent_clients_do_not_keep_others_out() {
+    let _gate = one_at_a_time();
+    let (mut a, mut b) = (End::new(CopyPath::Auto, 64), End::new(CopyPath::Auto, 64));
+    let listener = a.listen();
+    let port = listener.addr().port();
+    let _silent: Vec<_> = (0..400).map(|_| until("room", || silent(port))).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| a.accept());
+        b.connect(port);
+    });
+}
+
+fn limit(resource: Resource, to: u64) {
+    setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) }).expect("a lower limit");
+}
+
+/// Child: connects to a port when it has no descriptor left but for the socket; says what it is told.
+pub(crate) fn pauper_role() {
+    let port: u16 = hear().and_then(|line| line.parse().ok()).expect("a port");
+    let end = End::new(CopyPath::Auto, 64);
+    // What is open is in use, and one more is for the socket.
+    let highest = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let highest = highest.filter_map(|e| e.file_name().to_string_lossy().parse::<u64>().ok()).max();
+    let spare = usize::from(hear().as_deref() == Some("one"));
+    let mut fill = Vec::new();
+    limit(Resource::Nofile, highest.expect("some") + 1);
+    while let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 0) {
+        fill.push(fd);
+    }
+    fill.truncate(fill.len() - spare);
+    match end.cm.connect(&end.qp, at(port), &end.param()) {
+        Ok(()) => say(format!("{:?}", end.cm.get_event(deadline()).expect("an event"))),
+        Err(why) => say(format!("{why}")),
+    }
+    hear();
+    drop(fill);
+}
+
+/// Goal: who has no descriptors left says so, and what to do; the other side learns why. Method: a child with as many as its
+/// socket needs, and with none.
+#[test]
+fn a_want_of_descriptors_is_named_on_both_sides() {
+    let _gate = one_at_a_time();
+    let end = End::new(CopyPath::Auto, 64);
+    let listener = end.listen();
+    for spare in ["none", "one"] {
+        let mut child = Child::start("pauper");
+        child.tell(listener.addr().port());
+        child.tell(spare);
+        if spare == "one" {
+            let Ok(CmEvent::ConnectRequest(request)) = end.cm.get_event(deadline()) else {
+                panic!("no request")
+            };
+            end.cm.accept(request, &end.qp, &end.param()).expect("accepted");
+            let event = format!("{:?}", end.cm.get_event(deadline()).expect("an event"));
+            assert!(event.contains("peer's process has no descriptors left"), "{event}");
+        }
+        let said = child.heard();
+        assert!(said.contains("descriptors") && said.contains("ulimit -n"), "{said}");
+        child.tell("end");
+        child.end();
+    }
+}
+
+/// Child: opens a device under a limit, and says how that went.
+pub(crate) fn bounded_role() {
+    let (what, to) = (hear(), hear().and_then(|line| line.parse().ok()).expect("a number"));
+    match what.as_deref() {
+        Some("files") => limit(Resource::Fsize, to),
+        Some("data") => limit(Resource::Data, traces::data_bytes() + to),
+        _ => limit(Resource::As, to),
+    }
+    say(match open(&host::real::host(), &ShmConfig::default()) {
+        Ok(device) => format!("{} bytes", device.attr().max_dm_size),
+        Err(why) => why.to_string(),
+    });
+}
+
+/// Goal: a limit of files' sizes, of the address space or of data makes NIC memory smaller, or is an error that says what to do; never
+/// a signal. Method: children under limits, ends with success each.
+#[test]
+fn limits_of_sizes_are_kept_to_or_named() {
+    let _gate = one_at_a_time();
+    for (what, to, expected) in [
+        ("files", 1_u64 << 20, "ulimit -f"),
+        ("files", (1 << 30) + (1 << 21), "bytes"),
+        ("space", 1 << 30, "ulimit -v"),
+        ("space", 3 << 30, "bytes"),
+        ("data", 1 << 20, "ulimit -d"),
+    ] {
+        let mut child = Child::start("bounded");
+        child.tell(what);
+        child.tell(to);
+        let said = child.heard();
+        assert!(said.contains(expected), "{what} limited to {to}: {said}");
+        child.end();
+    }
+}
+
+/// Goal: who finds a listener's queue full is told so, and what to do. Method: a listener that takes nobody in.
+#[test]
+fn a_full_queue_is_named() {
+    let _gate = one_at_a_time();
+    let (port, flags) = (1, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+    bind(&listener, &name_of(port)).expect("a port that no program has");
+    listen(&listener, 0).expect("a listener");
+    let _waiting: Vec<_> = std::iter::from_fn(|| silent(port)).collect();
+    let end = End::new(CopyPath::Auto, 64);
+    end.cm.connect(&end.qp, at(port), &end.param()).expect("an event says more");
+    let CmEvent::ConnectFailed { why, .. } = end.cm.get_event(deadline()).expect("an event") else {
+        panic!("connected to nobody")
+    };
+    assert!(why.to_string().contains("again later"), "{why}");
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Takes all descriptors that this process may have, also those that a thread of its own is still closing for what has ended.
+fn all_descriptors() -> Vec<OwnedFd> {
+    let mut taken = Vec::new();
+    loop {
+        let before = taken.len();
+        taken.extend(std::iter::from_fn(|| rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 0).ok()));
+        if before > 0 && taken.len() == before {
+            return taken;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Goal: without descriptors a listener rests, and goes on when there are some. Method: a client that cannot be taken in, the
+/// processor time of a second of that, then the client's request after all.
+#[test]
+fn without_descriptors_a_listener_rests() {
+    let _gate = one_at_a_time();
+    let mut a = End::new(CopyPath::Auto, 64);
+    let listener = a.listen();
+    let port = listener.addr().port();
+    let (mut child, before) = (Child::start("agent"), getrlimit(Resource::Nofile));
+    let lowered = Rlimit { current: Some(traces::descriptors() as u64 + 64), ..before };
+    setrlimit(Resource::Nofile, lowered).expect("a lower limit");
+    let fill = all_descriptors();
+    child.tell(format!("auto 64 {port}"));
+    let began = processor_time();
+    assert!(a.cm.get_event(within(Duration::from_secs(1))).is_err(), "nobody can come in");
+    let spent = processor_time() - began;
+    assert!(spent < Duration::from_millis(300), "a second of waiting took {spent:?} of the processor");
+    setrlimit(Resource::Nofile, before).expect("the old limit");
+    drop(fill);
+    a.accept();
+}

@@ -1,0 +1,256 @@
+//! Storms of operations between two processes, one of which is killed in the middle: both sides of a round.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nic_shm::CopyPath;
+use verbs::{Buf, CmEvent, Error, MemoryKind, RecvWr, SendOp, SendWr, Wc};
+
+use crate::basics::KINDS;
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{CAP, End};
+use crate::support::{Rng, until};
+
+pub(crate) const LEN: usize = 256 << 10;
+const DEPTH: u64 = 64;
+
+/// Posts random operations and keeps account of them.
+pub(crate) struct Storm {
+    rng: Rng,
+    posted: u64,
+    completed: u64,
+    recvs_posted: u64,
+    recvs_completed: u64,
+    pub(crate) failed: bool,
+}
+
+impl Storm {
+    pub(crate) fn new(end: &End, seed: u64) -> Self {
+        let mut storm = Self {
+            rng: Rng::new(seed),
+            posted: 0,
+            completed: 0,
+            recvs_posted: 0,
+            recvs_completed: 0,
+            failed: false,
+        };
+        (0..DEPTH).for_each(|_| storm.post_recv(end));
+        storm
+    }
+
+    fn post_recv(&mut self, end: &End) {
+        let kind = KINDS[self.rng.below(2) as usize];
+        let recv = RecvWr { wr_id: self.recvs_posted, sges: &[end.region(kind).sge(0, LEN as u32)] };
+        end.qp.post_recv(&recv).expect("room");
+        self.recvs_posted += 1;
+    }
+
+    fn random_op(&mut self, end: &End) -> (SendOp, u32) {
+        let sizes = [0, 1, 8, 64, 200, 4096, 70_000, LEN as u64];
+        let len = sizes[self.rng.below(sizes.len() as u64) as usize] as u32;
+        let remote = end.peer.of(KINDS[self.rng.below(2) as usize]);
+        match self.rng.below(8) {
+            0 => (SendOp::Write(remote), len),
+            1 => (SendOp::Read(remote), len),
+            2 => (SendOp::FetchAdd { remote, add: 1 }, 8),
+            3 => (SendOp::CompareSwap { remote, compare: 0, swap: 1 }, 8),
+            4 => (SendOp::WriteImm(remote, 3), len),
+            5 => (SendOp::SendImm(4), len),
+            _ => (SendOp::Send, len),
+        }
+    }
+
+    /// Posts one more operation, if there is room.
+    pub(crate) fn post(&mut self, end: &End) {
+        if self.posted - self.completed >= DEPTH {
+            return;
+        }
+        let (op, len) = self.random_op(end);
+        let sge = [end.region(KINDS[self.rng.below(2) as usize]).sge(0, len)];
+        match end.qp.post_send(&SendWr::new(self.posted, op, &sge)) {
+            Ok(()) => self.posted += 1,
+            Err(Error::QueueFull { .. }) => {}
+            Err(e) => panic!("{op:?}: {e}"),
+        }
+    }
+
+    /// Takes completions; each must be the next one of its queue. Receives are replaced while all is well.
+    pub(crate) fn poll(&mut self, end: &End) {
+        let mut wcs = [Wc::default(); 16];
+        let n = end.send_cq.poll(&mut wcs).expect("no overrun");
+        for wc in &wcs[..n] {
+            assert_eq!(wc.wr_id, self.completed, "out of order: {wc:?}");
+            assert!(wc.is_ok() || self.completed < self.posted, "{wc:?}");
+            self.completed += 1;
+            self.failed |= !wc.is_ok();
+        }
+        let n = end.recv_cq.poll(&mut wcs).expect("no overrun");
+        for wc in &wcs[..n] {
+            assert_eq!(wc.wr_id, self.recvs_completed, "out of order: {wc:?}");
+            self.recvs_completed += 1;
+            self.failed |= !wc.is_ok();
+            if !self.failed {
+                self.post_recv(end);
+            }
+        }
+    }
+
+    /// Whether everything posted has completed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.posted == self.completed && self.recvs_posted == self.recvs_completed
+    }
+}
+
+/// What the child does and what is done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Both sides storm.
+    Both,
+    /// Only the child does: it dies as an initiator.
+    Initiator,
+    /// Only this process does: the child dies as a target.
+    Target,
+}
+
+/// The command line of a storm.
+pub(crate) fn storm_line(copy: CopyPath, mode: Mode, port: u16, seed: u64) -> String {
+    format!("{} {} {port} {seed}", crate::support::agent::copy_name(copy), u8::from(mode != Mode::Target))
+}
+
+/// Child: storms until it is killed.
+pub(crate) fn storm_role() {
+    // The clock's calibration takes longer than the rest; it overlaps with the round before.
+    let _ = host::real::host();
+    let Some(line) = hear() else { return };
+    let words: Vec<&str> = line.split(' ').collect();
+    let copy = if words[0] == "service" { CopyPath::Service } else { CopyPath::Auto };
+    let mut end = End::new(copy, LEN);
+    let mut storm = Storm::new(&end, words[3].parse().expect("a seed"));
+    end.connect(words[2].parse().expect("a port"));
+    loop {
+        if words[1] == "1" {
+            storm.post(&end);
+        }
+        storm.poll(&end);
+        assert!(!storm.failed, "the survivor failed the connection");
+    }
+}
+
+/// Child: makes connections and ends them, registers and deregisters, until it is killed.
+pub(crate) fn churn_role() {
+    let host = host::real::host();
+    let Some(line) = hear() else { return };
+    let port = line.parse().expect("a port");
+    let device = crate::support::device(CopyPath::Auto);
+    say("ready");
+    loop {
+        let mut end = End::on(&device, 4096);
+        end.connect(port);
+        for id in 0..4 {
+            let buf = Buf::alloc(8192).expect("memory");
+            let mr = end.pd.reg_mr(&buf, verbs::Access::ALL).expect("a region");
+            end.post(id, SendOp::Write(end.peer.of(KINDS[id as usize % 2])), MemoryKind::Host, 0, 4096);
+            // The other side may have seen an earlier end; nothing else.
+            end.send_cq.wait(host.after(host::Span::from_secs(20))).expect("a completion");
+            mr.dereg().expect("nobody is stopped");
+        }
+    }
+}
+
+/// A storm in which the child is killed after a random while; how long until the survivor knew everything.
+pub(crate) fn storm_round(
+    device: &verbs::Device,
+    mut child: Child,
+    copy: CopyPath,
+    mode: Mode,
+    rng: &mut Rng,
+) -> Duration {
+    let mut end = End::on(device, LEN);
+    let mut storm = Storm::new(&end, rng.next_u64());
+    let listener = end.listen();
+    child.tell(storm_line(copy, mode, listener.addr().port(), rng.next_u64()));
+    end.accept();
+    let delay = Duration::from_micros(rng.below(3000));
+    let (killed, noticed) = std::thread::scope(|scope| {
+        let killer = scope.spawn(move || {
+            std::thread::sleep(delay);
+            child.kill()
+        });
+        let noticed = ride(&end, &mut storm, mode);
+        (killer.join().expect("killed by us"), noticed)
+    });
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(end.cm.poll_event().is_none(), "one Disconnected is enough");
+    let mut wcs = [Wc::default(); 4];
+    for cq in [&end.send_cq, &end.recv_cq] {
+        assert_eq!(cq.poll(&mut wcs).expect("no overrun"), 0, "more completions than requests");
+    }
+    end.check_canaries();
+    noticed.saturating_duration_since(killed)
+}
+
+/// Storms until the connection is over and everything has completed.
+fn ride(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
+    let mut over = false;
+    until("end of the storm", || {
+        for _ in 0..256 {
+            if mode != Mode::Initiator && !over && !storm.failed {
+                storm.post(end);
+            }
+            storm.poll(end);
+            match end.cm.poll_event() {
+                None => {}
+                Some(CmEvent::Disconnected { qp_num }) if qp_num == end.qp.num() && !over => over = true,
+                Some(other) => panic!("{other:?}"),
+            }
+            // An end without traffic must find its receives flushed all the same.
+            if over && storm.is_settled() {
+                return Some(Instant::now());
+            }
+        }
+        None
+    })
+}
+
+/// Connections that the child makes and ends; killed after a random while. How long until all had an end.
+pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rng) -> Duration {
+    let hub = End::on(device, 4096);
+    let listener = hub.listen();
+    child.tell(listener.addr().port());
+    assert_eq!(child.heard(), "ready");
+    let kill_at = Instant::now() + Duration::from_micros(rng.below(6000));
+    let mut open = BTreeMap::new();
+    let mut killed = None;
+    until("end of all connections", || {
+        while let Some(event) = hub.cm.poll_event() {
+            settle(device, &hub, event, &mut open);
+        }
+        if killed.is_none() && Instant::now() >= kill_at {
+            killed = Some(child.kill());
+        }
+        (killed.is_some() && open.is_empty() && hub.cm.poll_event().is_none()).then_some(())
+    });
+    hub.check_canaries();
+    killed.map(|k| k.elapsed()).expect("killed")
+}
+
+fn settle(device: &verbs::Device, hub: &End, event: CmEvent, open: &mut BTreeMap<u32, End>) {
+    match event {
+        CmEvent::ConnectRequest(request) => {
+            let end = End::on(device, 4096);
+            assert!(end.qp.init().cap == CAP);
+            match hub.cm.accept(request, &end.qp, &end.param()) {
+                Ok(()) => assert!(open.insert(end.qp.num(), end).is_none()),
+                // It gave up, or died, before we answered.
+                Err(Error::Invalid(_) | Error::System { .. }) => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+        CmEvent::Established { qp_num, .. } => assert!(open.contains_key(&qp_num)),
+        CmEvent::Disconnected { qp_num } | CmEvent::ConnectFailed { qp_num, .. } => {
+            let end = open.remove(&qp_num).expect("one end for each connection");
+            end.check_canaries();
+        }
+        CmEvent::Rejected { .. } => panic!("nobody rejects"),
+    }
+}

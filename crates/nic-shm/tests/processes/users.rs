@@ -1,0 +1,160 @@
+//! Other users reach nothing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nic_shm::CopyPath;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketType, bind, connect, listen, recv, send, socket,
+};
+use verbs::{CmEvent, CmFailure, MemoryKind, SendOp};
+
+use crate::support::agent::Agent;
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{End, at, deadline};
+use crate::support::netns::Space;
+use crate::support::one_at_a_time;
+
+const NOBODY: u32 = 65_534;
+
+/// Child, as another user: `PORT PID FD UID`; says what it managed to do.
+pub(crate) fn stranger_role() {
+    let line = hear().expect("a line");
+    let words: Vec<&str> = line.split(' ').collect();
+    let port: u16 = words[0].parse().expect("a port");
+    let mut did = Vec::new();
+    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    let end = End::new(CopyPath::Auto, 4096);
+    end.cm.connect(&end.qp, at(port), &end.param()).expect("asked");
+    match end.cm.get_event(deadline()) {
+        Ok(CmEvent::ConnectFailed { why: CmFailure::Refused(_), .. }) => {}
+        other => did.push(format!("connected: {other:?}")),
+    }
+    for path in [format!("/proc/{}/fd/{}", words[1], words[2]), format!("/proc/{}/mem", words[1])] {
+        if std::fs::File::open(&path).is_ok() {
+            did.push(format!("opened {path}"));
+        }
+    }
+    let name = SocketAddrUnix::new_abstract_name(format!("nicety-shm/{}/{port}", words[3]).as_bytes());
+    let raw = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    if connect(&raw, &name.expect("a name")).is_ok() {
+        // Refused already, or in a moment; an answer it must not give.
+        let _ = send(&raw, b"let me in", SendFlags::NOSIGNAL);
+        let mut answer = [0; 600];
+        if let Ok((n, _)) = recv(&raw, &mut answer, rustix::net::RecvFlags::empty())
+            && n > 0
+        {
+            did.push(format!("was answered {n} bytes"));
+        }
+    }
+    say(format!("did {did:?}"));
+    hear();
+}
+
+/// Child, as another user: `UID FIRST END`; takes the names that listeners of that user have at these ports, and says how many. At
+/// every second port it listens, too.
+pub(crate) fn squatter_role() {
+    let line = hear().expect("a line");
+    let words: Vec<u32> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    let take = |port: u32| {
+        let name = SocketAddrUnix::new_abstract_name(format!("nicety-shm/{}/{port}", words[0]).as_bytes());
+        let taker = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).ok()?;
+        bind(&taker, &name.expect("a name")).ok()?;
+        (port.is_multiple_of(2) || listen(&taker, 0).is_ok()).then_some(taker)
+    };
+    let taken: Vec<_> = (words[1]..words[2]).filter_map(take).collect();
+    say(format!("took {}", taken.len()));
+    hear();
+}
+
+/// Starts a child as another user, from a copy of this binary where that may not go.
+fn stranger(role: &str) -> std::io::Result<Child> {
+    let exe = std::env::current_exe()?;
+    if let Ok(child) = Child::try_start(role, &exe, Some(NOBODY)) {
+        return Ok(child);
+    }
+    let copy = std::env::temp_dir().join(format!("nic-shm-test-{}", std::process::id()));
+    std::fs::copy(&exe, &copy)?;
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))?;
+    let child = Child::try_start(role, &copy, Some(NOBODY));
+    std::fs::remove_file(&copy)?;
+    child
+}
+
+/// Which descriptor of this process is a segment.
+fn segment_fd() -> String {
+    let mut fds = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let is_segment = |path: &Path| {
+        std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("memfd:nicety-shm"))
+    };
+    let found = fds.find(|e| is_segment(&e.path())).expect("a segment");
+    found.file_name().to_string_lossy().into_owned()
+}
+
+/// Goal: a process of another user can neither connect, nor open the segment or this process's memory, and does
+/// not disturb those who may. Method: a child that runs as nobody tries each, also with a raw socket on the very
+/// name; afterwards a child of this user connects and works.
+#[test]
+fn another_user_reaches_nothing() {
+    let _gate = one_at_a_time();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED another_user_reaches_nothing: only root can start a process of another user");
+        return;
+    }
+    let mut end = End::new(CopyPath::Auto, 4096);
+    let listener = end.listen();
+    let mut child = stranger("stranger").expect("a child of another user");
+    let (port, pid, uid) = (listener.addr().port(), std::process::id(), rustix::process::geteuid().as_raw());
+    assert_eq!(child.ask(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
+    assert!(end.cm.poll_event().is_none(), "the listener heard of it");
+    child.tell("end");
+    child.end();
+    let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
+    end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
+    end.sent_ok(1);
+    agent.end();
+}
+
+/// Goal: a user who takes the names of another's listeners keeps nobody from listening, at any port or at one of his choice, and from
+/// being found. Method: children that run as nobody take every dynamic port's name and a lower one; then this user listens. All in a
+/// network namespace of its own, whose names are no other test's.
+#[test]
+fn names_that_another_user_takes_keep_nobody_out() {
+    let _gate = one_at_a_time();
+    match Space::alone() {
+        Ok(space) => space.within(names_are_taken),
+        Err(why) => {
+            println!("SKIPPED names_that_another_user_takes_keep_nobody_out, which needs root: {why}")
+        }
+    }
+}
+
+fn names_are_taken() {
+    const CHOSEN: u16 = 14_711;
+    const EACH: u32 = 4096;
+    let uid = rustix::process::geteuid().as_raw();
+    let parts = (0..4).map(|part| (49_152 + part * EACH, 49_152 + (part + 1) * EACH));
+    let taken = |(first, end): (u32, u32)| {
+        let mut child = stranger("squatter").expect("a child of another user");
+        let said = child.ask(format!("{uid} {first} {end}"));
+        (child, said.strip_prefix("took ").and_then(|count| count.parse::<u32>().ok()).expect("a count"))
+    };
+    let (children, counts): (Vec<_>, Vec<_>) =
+        parts.chain([(CHOSEN.into(), u32::from(CHOSEN) + 1)]).map(taken).unzip();
+    assert_eq!(counts.iter().sum::<u32>(), 4 * EACH + 1, "{counts:?}");
+    for asked in [0, CHOSEN] {
+        let mut end = End::new(CopyPath::Auto, 4096);
+        let listener = end.cm.listen(at(asked), 1).expect("it listens");
+        assert!(asked == 0 || listener.addr().port() == asked);
+        drop(listener);
+        let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
+        end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
+        end.sent_ok(1);
+        agent.end();
+    }
+    for mut child in children {
+        child.tell("end");
+        child.end();
+    }
+}
