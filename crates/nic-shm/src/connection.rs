@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use host::Span;
 use verbs::{Access, Error, QpState, Result};
 
-use super::layout::{QpShared, state};
-use super::numbers::QpNumber;
-use super::peer_qp::PeerQp;
-use super::segment::Ref;
-use super::shared::Shared;
+use crate::memory::layout::{QpShared, state};
+use crate::memory::numbers::QpNumber;
+use crate::memory::segment::Ref;
+use crate::peer::queue_pair::PeerQp;
+use crate::shared::Shared;
 
 /// Nothing has failed.
 const FINE: u32 = 0;
@@ -25,23 +25,23 @@ const FAILED: u32 = 2;
 const UNSET: u8 = u8::MAX;
 
 /// A queue pair's connection.
-pub(super) struct Connection {
-    pub(super) device: Arc<Shared>,
-    pub(super) index: usize,
-    pub(super) generation: u32,
-    pub(super) num: u32,
+pub(crate) struct Connection {
+    pub(crate) device: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) generation: u32,
+    pub(crate) num: u32,
     /// The number that completions give.
-    pub(super) known_as: u32,
-    pub(super) pd: u32,
+    pub(crate) known_as: u32,
+    pub(crate) pd: u32,
     /// What peers see of the queue pair.
-    pub(super) words: Ref<QpShared>,
+    pub(crate) words: Ref<QpShared>,
     /// The status word while all is well.
     ready: u64,
     /// The furthest state that this side has come to.
     reached: AtomicU32,
     link: OnceLock<PeerQp>,
     /// The number of its socket, also when that is closed; 0 before there was one.
-    pub(super) socket: AtomicU64,
+    pub(crate) socket: AtomicU64,
     /// The peer process is gone: it is inside nothing any more.
     peer_dead: AtomicBool,
     /// The peer has said that it is over: its queue pair is in the error state, or gone, and is not touched any more.
@@ -56,7 +56,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Of the queue pair with this number, which lies in `words`; not connected.
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &Arc<Shared>,
         number: QpNumber,
         known_as: Option<u32>,
@@ -86,19 +86,19 @@ impl Connection {
 
     /// The peer's end, once there is one.
     #[inline]
-    pub(super) fn link(&self) -> Option<&PeerQp> {
+    pub(crate) fn link(&self) -> Option<&PeerQp> {
         self.link.get()
     }
 
     /// This is the peer's end.
-    pub(super) fn connect(&self, link: PeerQp) -> Result<()> {
+    pub(crate) fn connect(&self, link: PeerQp) -> Result<()> {
         self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))?;
         self.apply_rnr_retry();
         Ok(())
     }
 
     /// Sets the limit of retries for messages that find no receive; it replaces the peer's.
-    pub(super) fn set_rnr_retry(&self, retries: u8) {
+    pub(crate) fn set_rnr_retry(&self, retries: u8) {
         self.rnr_retry.store(retries, Ordering::Relaxed);
         self.apply_rnr_retry();
     }
@@ -113,19 +113,19 @@ impl Connection {
     }
 
     /// Sets the pause before messages of the peer that find no receive are tried again.
-    pub(super) fn set_rnr_pause(&self, pause: Span) {
+    pub(crate) fn set_rnr_pause(&self, pause: Span) {
         self.words.rnr_pause.store(pause.as_ns() as u32, Ordering::Relaxed);
     }
 
     /// Whether requests may be carried out.
     #[inline]
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.words.status.load(Ordering::Acquire) == self.ready
     }
 
     /// The state's number; see [`state`].
     #[inline]
-    pub(super) fn state(&self) -> u32 {
+    pub(crate) fn state(&self) -> u32 {
         // Looked at first: what it says, the word has said before.
         let reached = self.reached.load(Ordering::Acquire);
         let word = self.words.status.load(Ordering::Acquire);
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// Moves from one state to another; false if it was not in the first.
-    pub(super) fn advance(&self, from: u32, to: u32) -> bool {
+    pub(crate) fn advance(&self, from: u32, to: u32) -> bool {
         if to == state::ERROR {
             // Before the word says so; see `is_failed_by_peer`.
             self.reached.fetch_max(to, Ordering::Release);
@@ -161,12 +161,12 @@ impl Connection {
 
     /// A range of this process's memory that was registered in the queue pair's domain.
     #[inline]
-    pub(super) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+    pub(crate) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         self.device.table.own_memory(key, self.pd, need, addr, len)
     }
 
     /// Whether the peer is in the middle of an operation on this device's memory.
-    pub(super) fn peer_is_inside(&self) -> bool {
+    pub(crate) fn peer_is_inside(&self) -> bool {
         self.words.peer.0.busy.is_inside()
             && !self.peer_dead.load(Ordering::Acquire)
             && !self.link().is_some_and(|link| link.peer.is_gone())
@@ -174,7 +174,7 @@ impl Connection {
 
     /// Wakes a peer that waits for something here.
     #[inline]
-    pub(super) fn answer_rnr(&self) {
+    pub(crate) fn answer_rnr(&self) {
         let rnr = &self.words.rnr.0;
         if rnr.load(Ordering::Relaxed) != 0 {
             rnr.store(0, Ordering::Release);
@@ -183,41 +183,41 @@ impl Connection {
     }
 
     /// Has the peer's NIC thread look at its queue pair, if there is a peer.
-    pub(super) fn kick(&self) {
+    pub(crate) fn kick(&self) {
         if let Some(link) = self.link() {
             link.kick();
         }
     }
 
     /// Whether the peer has failed this queue pair because of a request of its to memory that it may not access.
-    pub(super) fn has_access_error(&self) -> bool {
+    pub(crate) fn has_access_error(&self) -> bool {
         self.words.access_error.load(Ordering::Acquire) == self.generation
     }
 
     /// From now on failing is no event for the program.
-    pub(super) fn expect_failure(&self) {
+    pub(crate) fn expect_failure(&self) {
         self.expected.store(true, Ordering::Release);
     }
 
     /// Whether failing is no event for the program.
-    pub(super) fn expects_failure(&self) -> bool {
+    pub(crate) fn expects_failure(&self) -> bool {
         self.expected.load(Ordering::Acquire)
     }
 
     /// The peer's process takes no part any more; if it is `gone`, it is inside nothing.
-    pub(super) fn bury_peer(&self, gone: bool) {
+    pub(crate) fn bury_peer(&self, gone: bool) {
         self.peer_dead.store(gone, Ordering::Release);
         self.expect_failure();
     }
 
     /// The peer has said that it is over.
-    pub(super) fn peer_parts(&self) {
+    pub(crate) fn peer_parts(&self) {
         self.expect_failure();
         self.peer_parted.store(true, Ordering::Release);
     }
 
     /// The queue pair is to fail, found out where it cannot be done at once.
-    pub(super) fn condemn(&self) {
+    pub(crate) fn condemn(&self) {
         if self.failure.compare_exchange(FINE, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.device.condemn(self.index);
         }
@@ -225,22 +225,22 @@ impl Connection {
 
     /// Whether it is to fail, or has.
     #[inline]
-    pub(super) fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.failure.load(Ordering::Relaxed) != FINE
     }
 
     /// Whether it is to fail, and has not.
-    pub(super) fn is_condemned(&self) -> bool {
+    pub(crate) fn is_condemned(&self) -> bool {
         self.failure.load(Ordering::Acquire) == CONDEMNED
     }
 
     /// Whether its failing has been dealt with.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failure.load(Ordering::Acquire) == FAILED
     }
 
     /// Both ends go to the error state; whether this is the first time.
-    pub(super) fn fail(&self) -> bool {
+    pub(crate) fn fail(&self) -> bool {
         if self.is_failed_by_peer() {
             self.peer_parted.store(true, Ordering::Release);
         }
@@ -256,7 +256,7 @@ impl Connection {
 }
 
 /// The state behind a number of [`state`].
-pub(super) fn state_of(number: u32) -> QpState {
+pub(crate) fn state_of(number: u32) -> QpState {
     match number {
         state::INIT => QpState::Init,
         state::RTR => QpState::ReadyToReceive,
@@ -270,8 +270,8 @@ pub(super) fn state_of(number: u32) -> QpState {
 mod tests {
     use verbs::QpInit;
 
-    use super::super::lies::idle;
     use super::*;
+    use crate::lies::idle;
 
     /// Goal: a peer may confirm and fail this queue pair, and nothing else, whatever it writes. Method: it writes every state, of
     /// this generation and of the next, after each state that this side came to.

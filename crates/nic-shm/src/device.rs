@@ -7,21 +7,21 @@ use host::{Bytes, Host, Wake};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, SrqInit, WriteOrder};
 
-use super::cm::CmHandle;
-use super::copy_path::{CopyPath, CopyState};
-use super::cq::{ChannelHandle, CqHandle};
-use super::handle::QpHandle;
-use super::inner::Inner;
-use super::layout::{CQ_MAX, DM_BASE, MR_MAX, QP_MAX, SRQ_MAX};
-use super::memory::{Memory, PAGE};
-use super::mr::{AllMemory, ShmMr};
-use super::nic;
-use super::peer::Peers;
-use super::place::{self, SGE_MAX, own_pid};
-use super::segment::{SEGMENT_MAX, Segment};
-use super::shared::{NAME, Shared};
-use super::srq::SrqHandle;
-use super::wire::PRIVATE_MAX;
+use crate::api::cq::{ChannelHandle, CqHandle};
+use crate::api::handle::QpHandle;
+use crate::api::mr::{AllMemory, ShmMr};
+use crate::api::srq::SrqHandle;
+use crate::connect::cm::CmHandle;
+use crate::copy::copy_path::{CopyPath, CopyState};
+use crate::copy::place::{self, SGE_MAX, own_pid};
+use crate::inner::Inner;
+use crate::memory::layout::{CQ_MAX, DM_BASE, MR_MAX, QP_MAX, SRQ_MAX};
+use crate::memory::parts::{Memory, PAGE};
+use crate::memory::segment::{SEGMENT_MAX, Segment};
+use crate::nic;
+use crate::peer::device::Peers;
+use crate::protocol::wire::PRIVATE_MAX;
+use crate::shared::{NAME, Shared};
 use nic_util::fork::Birth;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sync::fence;
@@ -119,7 +119,7 @@ struct ShmDevice(Arc<Inner>);
 
 /// What is behind a device of this kind.
 #[cfg(test)]
-pub(super) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
+pub(crate) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
     let shm: Arc<ShmDevice> = own(device.ops().clone(), "the device")?;
     Ok(shm.0.clone())
 }
@@ -233,7 +233,7 @@ mod tests {
     /// thread has ended, so that its own destroying is the first that it does about it.
     #[test]
     fn a_peer_that_goes_later_takes_no_memory_of_the_one_that_went() {
-        let (near, far) = super::super::lies::connected();
+        let (near, far) = crate::lies::connected();
         let device_of = |qp: &Qp| {
             let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
             handle.device.clone()

@@ -16,16 +16,17 @@ use verbs::{
     SendWr, Sge, Wc,
 };
 
-use super::doorbell::Doorbell;
-use super::handle::QpHandle;
-use super::layout::{
+use crate::api::handle::QpHandle;
+use crate::copy::place;
+use crate::memory::layout::{
     CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
 };
-use super::peer_qp::PeerQp;
-use super::qp::QpInner;
-use super::segment::{Map, Segment};
-use super::wire::{Hello, Message};
-use super::{CopyPath, ShmConfig, open, place};
+use crate::memory::segment::{Map, Segment};
+use crate::peer::queue_pair::PeerQp;
+use crate::protocol::wire::{Hello, Message};
+use crate::qp::QpInner;
+use crate::wake::doorbell::Doorbell;
+use crate::{CopyPath, ShmConfig, open};
 
 const CANARY: u8 = 0xa7;
 /// The local region, in the middle of a buffer of three times its size.
@@ -313,7 +314,7 @@ pub fn segment(data: &[u8]) {
 
 /// Connects a queue pair to an honest segment, as if it were of a process that knows nothing of it.
 #[cfg(test)]
-pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
+pub(crate) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
     let token = 77;
     let segment = honest_segment(token, 0, 8).expect("a segment");
     let hello = Hello {
@@ -365,13 +366,13 @@ mod tests {
     /// another process would send it.
     #[test]
     fn another_process_cannot_pass_for_this_one() {
-        use super::super::peer::Reach;
+        use crate::peer::device::Reach;
         let victim = Victim::get();
         let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
         let world = World::new(victim, 0, token).expect("a world");
         let hello = Hello {
             token,
-            process: *super::super::token::process_token().expect("random bits"),
+            process: *crate::protocol::token::process_token().expect("random bits"),
             probe_addr: victim.probe.0,
             qp_index: 0,
             generation: GENERATION,

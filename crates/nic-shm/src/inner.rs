@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 
 use host::Span;
 
-use super::objects::Objects;
-use super::polling::Polling;
-use super::receives::SharedReceives;
-use super::registry::Registry;
-use super::shared::Shared;
-use super::turn;
-use super::visits::Visits;
+use crate::connect::registry::Registry;
+use crate::memory::turn;
+use crate::objects::Objects;
+use crate::polling::Polling;
+use crate::queues::receives::SharedReceives;
+use crate::shared::Shared;
+use crate::visits::Visits;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
@@ -53,24 +53,24 @@ impl<H> Watch<H> {
 }
 
 /// A device that is open.
-pub(super) struct Inner {
-    pub(super) shared: Arc<Shared>,
-    pub(super) objects: Objects,
-    pub(super) registry: Registry,
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) objects: Objects,
+    pub(crate) registry: Registry,
     visits: Visits,
     watched: Mutex<Watched>,
     /// Held while peers are woken that wait for shared receives.
     feeding: Spin<()>,
     /// Held while it is looked which completion queues report.
-    pub(super) hearing: Spin<()>,
+    pub(crate) hearing: Spin<()>,
     /// Who had the turn at atomics at the last look.
     turn_seen: AtomicU64,
     pds: AtomicU32,
-    pub(super) thread: Thread,
+    pub(crate) thread: Thread,
 }
 
 impl Inner {
-    pub(super) fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
             shared: Arc::new(shared),
             objects: Objects::default(),
@@ -86,29 +86,29 @@ impl Inner {
     }
 
     /// A number for a protection domain.
-    pub(super) fn take_pd(&self) -> u32 {
+    pub(crate) fn take_pd(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A completion queue may be overrun from now on.
-    pub(super) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
+    pub(crate) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
         unpoisoned(&self.watched).cqs.add(cq.completions.index, cq.clone());
     }
 
     /// The program lets go of a completion queue: nobody is to hear of its overrun.
-    pub(super) fn forget_cq(&self, index: usize) {
+    pub(crate) fn forget_cq(&self, index: usize) {
         // Dropped when the lock is free again.
         let _watched = unpoisoned(&self.watched).cqs.take(index);
         self.objects.remove_cq(index);
     }
 
     /// A shared receive queue has a limit from now on.
-    pub(super) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
+    pub(crate) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
         unpoisoned(&self.watched).srqs.add(srq.index, Arc::downgrade(srq));
     }
 
     /// Looks at what peers may have brought about.
-    pub(super) fn look_at_watched(&self) {
+    pub(crate) fn look_at_watched(&self) {
         let mut watched = unpoisoned(&self.watched);
         watched.cqs.0.iter().for_each(|(_, cq)| cq.look_for_overrun());
         watched.srqs.0.retain(|(_, srq)| {
@@ -118,10 +118,11 @@ impl Inner {
     }
 
     /// Deals with what was condemned; holding no lock.
-    pub(super) fn settle_condemned(&self) {
+    pub(crate) fn settle_condemned(&self) {
         let (cqs, qps) = self.shared.take_condemned();
         if !cqs.is_empty() {
-            let hit = |completions: &super::completions::Completions| cqs.contains(&completions.index);
+            let hit =
+                |completions: &crate::queues::completions::Completions| cqs.contains(&completions.index);
             for qp in self.objects.live_qps() {
                 if hit(&qp.sending.completions) || hit(&qp.receiving.completions) {
                     // Its completions are lost: the peer must not go on as if nothing had happened.
@@ -139,7 +140,7 @@ impl Inner {
 
     /// Wakes peers that wait for a receive of a shared queue, those that have said so.
     #[cold]
-    pub(super) fn answer_rnr(&self, srq: &SharedReceives) {
+    pub(crate) fn answer_rnr(&self, srq: &SharedReceives) {
         // One at a time: who waits for another queue is out of the set for a moment.
         let _feeding = self.feeding.lock();
         if !srq.take_rnr() {
@@ -157,23 +158,23 @@ impl Inner {
 
     /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
     /// number of the queue pair that would not end otherwise.
-    pub(super) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
+    pub(crate) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
         self.visits.quiesce(&self.shared, &self.objects, call, patience)
     }
 
     /// After a key was invalidated: waits until peers that saw it valid have left.
-    pub(super) fn wait_for_peers_outside(&self) {
+    pub(crate) fn wait_for_peers_outside(&self) {
         self.visits.wait_for_peers_outside(&self.shared, &self.objects);
     }
 
     /// Takes the turn at atomics from who cannot give it back. Whether to look again soon.
-    pub(super) fn look_at_turn(&self) -> bool {
+    pub(crate) fn look_at_turn(&self) -> bool {
         let is_inside = |index| self.objects.is_inside_by(index);
         turn::look_at(&self.shared.table.map, &self.turn_seen, is_inside)
     }
 
     /// Ends the thread; returns when it has ended, unless it is the caller.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.thread.stop(&self.shared.reactor.ear);
     }
 }

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use verbs::provider::own;
 use verbs::{Error, Qp, Result};
 
-use super::handle::QpHandle;
-use super::layout::{
+use crate::api::handle::QpHandle;
+use crate::memory::layout::{
     ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
     recv, srq_at,
 };
-use super::qp::QpInner;
-use super::segment::Map;
-use super::twist;
+use crate::memory::segment::Map;
+use crate::protocol::twist;
+use crate::qp::QpInner;
 
 /// Slots of each ring that are listed: one that is in use, and its neighbours.
 const SLOTS: u64 = 3;
@@ -341,8 +341,8 @@ pub fn find<'w>(words: &'w [Word], name: &str) -> Result<&'w Word> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::{Hello, Message};
     use super::*;
+    use crate::protocol::wire::{Hello, Message};
 
     /// Goal: no word of the layout can be left out. Method: the words of each structure cover its size without a gap or an
     /// overlap, each name is at a word of its own, and what is written to each is read back.
@@ -369,7 +369,7 @@ mod tests {
                 |named: &Named| words.iter().any(|w| w.field.starts_with(&format!("t.{}", named.name)));
             assert!(names.iter().all(is_there));
         }
-        let (one, other) = super::super::lies::connected();
+        let (one, other) = crate::lies::connected();
         let lab = Lab::of(&one).expect("ours");
         let words = [lab.own_words(&[1]), lab.peer_words(&[1])].concat();
         let places = |field| words.iter().filter(|word| word.field == field && !word.of_peer).count();

@@ -12,12 +12,12 @@ use verbs::{
     SendWr, Wc, WcStatus,
 };
 
-use super::device::of;
-use super::handle::QpHandle;
-use super::layout::{MrEntry, mr_at};
-use super::qp::QpInner;
-use super::turn::Turn;
-use super::{CopyPath, ShmConfig, open};
+use crate::api::handle::QpHandle;
+use crate::device::of;
+use crate::memory::layout::{MrEntry, mr_at};
+use crate::memory::turn::Turn;
+use crate::qp::QpInner;
+use crate::{CopyPath, ShmConfig, open};
 
 const LEN: usize = 4096;
 
@@ -84,13 +84,13 @@ fn pair(copy: CopyPath) -> (Side, Side) {
 }
 
 /// Two connected queue pairs.
-pub(super) fn connected() -> (Qp, Qp) {
+pub(crate) fn connected() -> (Qp, Qp) {
     let (one, other) = pair(CopyPath::Auto);
     (one.qp, other.qp)
 }
 
 /// A queue pair of which nobody but the test knows: the device's thread has ended. With what keeps it.
-pub(super) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
+pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
     let device = open(&host::real::host(), &ShmConfig::default()).expect("a device");
     of(&device).expect("ours").stop();
     let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
@@ -177,7 +177,7 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     );
     let victim = Side::new(CopyPath::Auto);
     let (device, shared) = (of(&victim.device).expect("ours"), victim.inner.connection.device.clone());
-    super::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
+    crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
     let index = victim.inner.index();
     victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
     let turn = Turn::take(&shared.table.map, index, 7).expect("free");
@@ -223,7 +223,7 @@ fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
     let leaver = host.spawn("leaver", None, leaver).expect("a thread");
     victim.qp.to_error();
     let left_before = has_left.load(Ordering::Acquire);
-    assert!(left_before || host.now().since(began) >= super::handle::PATIENCE, "the peer was inside");
+    assert!(left_before || host.now().since(began) >= crate::api::handle::PATIENCE, "the peer was inside");
     leaver.join();
 }
 
@@ -233,7 +233,7 @@ fn a_turn_of_nobody_does_not_last() {
     let victim = Side::new(CopyPath::Auto);
     let shared = &victim.inner.connection.device;
     for lie in [1, 7, u64::MAX, 1 << 40] {
-        let header: &super::layout::Header = shared.table.map.get(0).expect("a header");
+        let header: &crate::memory::layout::Header = shared.table.map.get(0).expect("a header");
         header.atomic_holder.0.store(lie, Ordering::Release);
         shared.reactor.wake();
         let free = || Turn::take(&shared.table.map, 3, 1).map(drop);

@@ -10,13 +10,13 @@ use std::sync::{Arc, Weak};
 use host::{Span, Time};
 use verbs::Result;
 
-use super::conns::{expire_handshakes, on_socket, wake_listeners};
-use super::inner::Inner;
-use super::layout::state;
-use super::qp::QpInner;
-use super::reactor::Happening;
-use super::sending::By;
-use super::shared::Shared;
+use crate::connect::conns::{expire_handshakes, on_socket, wake_listeners};
+use crate::inner::Inner;
+use crate::memory::layout::state;
+use crate::qp::QpInner;
+use crate::send::sending::By;
+use crate::shared::Shared;
+use crate::wake::reactor::Happening;
 
 /// Looks again after this while something waits that may not announce itself.
 const RETRY: Span = Span::from_ms(1);
@@ -26,7 +26,7 @@ const DEPARTURE: Span = Span::from_ms(20);
 const LOOK_AT_ALL: Span = Span::from_ms(100);
 
 /// Starts a device's thread.
-pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
     device.thread.start(&device.shared.host, "nicety-shm", move || run(&shared, &weak))
 }
@@ -122,7 +122,7 @@ fn is_waiting(qp: &QpInner) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::of;
+    use crate::device::of;
     use verbs::{Device, QpInit};
 
     use super::*;
@@ -131,7 +131,7 @@ mod tests {
     /// has ended, so that the rounds are ours; queue pairs that fail in secret show who was looked at.
     #[test]
     fn a_round_looks_at_those_who_were_named() {
-        let device: Device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
@@ -170,7 +170,7 @@ mod tests {
     /// the rounds are ours, looks again until it has dealt with it.
     #[test]
     fn rounds_go_on_until_the_memory_of_a_crowd_is_given_back() {
-        let device: Device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         inner.stop();

@@ -3,37 +3,37 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use super::polling::Polling;
-use super::qp::QpInner;
-use super::shared::Shared;
-use super::turn;
+use crate::memory::turn;
+use crate::polling::Polling;
+use crate::qp::QpInner;
+use crate::shared::Shared;
 use nic_util::sync::unpoisoned;
 
 /// A device's objects.
 #[derive(Default)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
-    pub(super) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
+    pub(crate) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
     /// A stopped peer may wake up inside: rings and number stay taken until it has left or died.
-    pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
+    pub(crate) departed: Mutex<Vec<Arc<QpInner>>>,
 }
 
 impl Objects {
-    pub(super) fn add_qp(&self, qp: &Arc<QpInner>) {
+    pub(crate) fn add_qp(&self, qp: &Arc<QpInner>) {
         self.qps.write().unwrap_or_else(PoisonError::into_inner).insert(qp.index(), qp.clone());
     }
 
     /// A queue pair by its number.
-    pub(super) fn qp(&self, index: usize) -> Option<Arc<QpInner>> {
+    pub(crate) fn qp(&self, index: usize) -> Option<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
     }
 
-    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+    pub(crate) fn live_qps(&self) -> Vec<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// A queue pair has been destroyed; its peer is outside, or else is waited for.
-    pub(super) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
+    pub(crate) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
         if is_out {
             turn::free_of(&device.table.map, qp.index());
         } else {
@@ -49,17 +49,17 @@ impl Objects {
     }
 
     /// The queue pair that has a number, be it one that was destroyed while its peer was inside.
-    pub(super) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
+    pub(crate) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
         self.qp(index).or_else(|| unpoisoned(&self.departed).iter().find(|qp| qp.index() == index).cloned())
     }
 
     /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
-    pub(super) fn is_inside_by(&self, index: usize) -> bool {
+    pub(crate) fn is_inside_by(&self, index: usize) -> bool {
         self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
     }
 
     /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.
-    pub(super) fn see_off_departed(&self, device: &Shared) -> bool {
+    pub(crate) fn see_off_departed(&self, device: &Shared) -> bool {
         let mut departed = unpoisoned(&self.departed);
         let gone: Vec<_> = departed.extract_if(.., |qp| !qp.peer_is_inside()).collect();
         let more = !departed.is_empty();
@@ -72,22 +72,22 @@ impl Objects {
         more
     }
 
-    pub(super) fn add_cq(&self, cq: &Arc<Polling>) {
+    pub(crate) fn add_cq(&self, cq: &Arc<Polling>) {
         let index = cq.completions.index;
         self.cqs.write().unwrap_or_else(PoisonError::into_inner).insert(index, Arc::downgrade(cq));
     }
 
     /// A completion queue by its number.
-    pub(super) fn cq(&self, index: usize) -> Option<Arc<Polling>> {
+    pub(crate) fn cq(&self, index: usize) -> Option<Arc<Polling>> {
         self.cqs.read().unwrap_or_else(PoisonError::into_inner).get(&index)?.upgrade()
     }
 
-    pub(super) fn live_cqs(&self) -> Vec<Arc<Polling>> {
+    pub(crate) fn live_cqs(&self) -> Vec<Arc<Polling>> {
         self.cqs.read().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
     }
 
     /// A completion queue is gone: what is forgotten is what a weak handle keeps of its memory.
-    pub(super) fn remove_cq(&self, index: usize) {
+    pub(crate) fn remove_cq(&self, index: usize) {
         self.cqs.write().unwrap_or_else(PoisonError::into_inner).remove(&index);
     }
 }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use host::BiasedGuard;
 use verbs::{Error, Result, Wc};
 
-use super::completions::Completions;
-use super::qp::QpInner;
-use super::sending::By;
-use super::shared::Shared;
+use crate::qp::QpInner;
+use crate::queues::completions::Completions;
+use crate::send::sending::By;
+use crate::shared::Shared;
 use nic_util::sync::roll::Workplace;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
@@ -22,7 +22,7 @@ const FEW: usize = 8;
 
 /// What polling works on.
 #[derive(Default)]
-pub(super) struct PollSide {
+pub(crate) struct PollSide {
     /// Queue pairs whose send requests complete here, by seat.
     senders: Vec<Option<Arc<QpInner>>>,
     /// Seats that nobody has.
@@ -120,22 +120,22 @@ impl PollSide {
 }
 
 /// Who polls a completion queue, and whom for.
-pub(super) struct Polling {
-    pub(super) completions: Arc<Completions>,
+pub(crate) struct Polling {
+    pub(crate) completions: Arc<Completions>,
     side: Workplace<PollSide>,
     /// There are too many queue pairs to look at each: peers say which ones have something. Once so, always so.
     has_many: AtomicBool,
 }
 
 impl Polling {
-    pub(super) fn new(completions: Completions) -> Self {
+    pub(crate) fn new(completions: Completions) -> Self {
         let completions = Arc::new(completions);
         Self { completions, side: Workplace::default(), has_many: AtomicBool::new(false) }
     }
 
     /// Takes a queue pair's sending half in, which has a seat here from now on; whether the queue can overrun by that, and could not
     /// before.
-    pub(super) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
+    pub(crate) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.want(qp.sending.depth());
         let mut side = self.side.lock();
         self.completions.make_room();
@@ -149,7 +149,7 @@ impl Polling {
     }
 
     /// Takes a queue pair's receiving half in; says the same.
-    pub(super) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
+    pub(crate) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.want(qp.receiving.depth());
         let mut side = self.side.lock();
         let at = side.receivers.partition_point(|other| other.index() < qp.index());
@@ -171,7 +171,7 @@ impl Polling {
     }
 
     /// Forgets a queue pair's sending half and its completions.
-    pub(super) fn detach_sender(&self, qp: &QpInner) {
+    pub(crate) fn detach_sender(&self, qp: &QpInner) {
         self.completions.unwant(qp.sending.depth());
         let mut side = self.side.lock();
         if let Some(seat) = qp.sending.seat() {
@@ -182,7 +182,7 @@ impl Polling {
     }
 
     /// Forgets a queue pair's receiving half and its completions.
-    pub(super) fn detach_receiver(&self, qp: &QpInner) {
+    pub(crate) fn detach_receiver(&self, qp: &QpInner) {
         self.completions.unwant(qp.receiving.depth());
         let mut side = self.side.lock();
         if let Ok(at) = side.receivers.binary_search_by_key(&qp.index(), |other| other.index()) {
@@ -199,7 +199,7 @@ impl Polling {
 
     /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.
     #[inline]
-    pub(super) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
+    pub(crate) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         if self.completions.is_unusual() {
             return self.poll_any(device, wcs);
         }
@@ -274,14 +274,14 @@ impl Polling {
     }
 
     /// Gives the queue another size, if no more completions wait; whether it can overrun by that.
-    pub(super) fn resize(&self, cqe: u32) -> Option<bool> {
+    pub(crate) fn resize(&self, cqe: u32) -> Option<bool> {
         let side = self.side.lock();
         let receives = side.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
         self.completions.resize(cqe, receives)
     }
 
     /// Finds an overrun that nobody has polled for.
-    pub(super) fn look_for_overrun(&self) {
+    pub(crate) fn look_for_overrun(&self) {
         let mut side = self.side.lock();
         self.hear_reports(&mut side);
         let is_overrun = self.is_overrun(&side);
@@ -305,12 +305,12 @@ impl Polling {
     }
 
     /// Waits until whoever polls now has ended.
-    pub(super) fn pass(&self) {
+    pub(crate) fn pass(&self) {
         self.side.pass();
     }
 
     /// See [`nic_util::sync::roll::Mark::erase`].
-    pub(super) fn erase(&self) {
+    pub(crate) fn erase(&self) {
         self.side.erase();
     }
 }

@@ -5,39 +5,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use verbs::{AsyncEvent, QpCap, Result, SendWr, Wc};
 
-use super::completions::Completions;
-use super::connection::Connection;
-use super::layout::{QpShared, qp_at};
-use super::memory::Ring;
-use super::receives::SharedReceives;
-use super::receiving::Receiving;
-use super::segment::Ref;
-use super::sending::{By, Sending};
-use super::serving::Serving;
-use super::shared::Shared;
-use super::turn;
+use crate::connection::Connection;
+use crate::memory::layout::{QpShared, qp_at};
+use crate::memory::parts::Ring;
+use crate::memory::segment::Ref;
+use crate::memory::turn;
+use crate::queues::completions::Completions;
+use crate::queues::receives::SharedReceives;
+use crate::receive::receiving::Receiving;
+use crate::receive::serving::Serving;
+use crate::send::sending::{By, Sending};
+use crate::shared::Shared;
 use nic_util::sync::Spin;
 use nic_util::tide::queue;
 
 /// What a queue pair is made of.
-pub(super) struct Making {
-    pub(super) pd: u32,
-    pub(super) cap: QpCap,
-    pub(super) signal_all: bool,
-    pub(super) known_as: Option<u32>,
-    pub(super) send: Arc<Completions>,
-    pub(super) recv: Arc<Completions>,
-    pub(super) srq: Option<Arc<SharedReceives>>,
+pub(crate) struct Making {
+    pub(crate) pd: u32,
+    pub(crate) cap: QpCap,
+    pub(crate) signal_all: bool,
+    pub(crate) known_as: Option<u32>,
+    pub(crate) send: Arc<Completions>,
+    pub(crate) recv: Arc<Completions>,
+    pub(crate) srq: Option<Arc<SharedReceives>>,
 }
 
 /// A queue pair.
-pub(super) struct QpInner {
-    pub(super) connection: Connection,
-    pub(super) sending: Sending,
-    pub(super) receiving: Receiving,
+pub(crate) struct QpInner {
+    pub(crate) connection: Connection,
+    pub(crate) sending: Sending,
+    pub(crate) receiving: Receiving,
     serving: Serving,
     /// Memory that the peer uses, until it is outside for good.
-    pub(super) rings: Spin<Vec<Ring>>,
+    pub(crate) rings: Spin<Vec<Ring>>,
     /// Entries of its queues.
     entries: u32,
     /// That its last shared receive is completed has been reported, or is not to be.
@@ -45,7 +45,7 @@ pub(super) struct QpInner {
 }
 
 impl QpInner {
-    pub(super) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
+    pub(crate) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
         let Making { pd, cap, signal_all, known_as, send, recv, srq } = making;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.take()?;
@@ -69,19 +69,19 @@ impl QpInner {
 
     /// Its number among the device's.
     #[inline]
-    pub(super) fn index(&self) -> usize {
+    pub(crate) fn index(&self) -> usize {
         self.connection.index
     }
 
     /// The number by which programs know it.
     #[inline]
-    pub(super) fn num(&self) -> u32 {
+    pub(crate) fn num(&self) -> u32 {
         self.connection.num
     }
 
     /// Posts a request.
     #[inline]
-    pub(super) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+    pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         if self.sending.post(&self.connection, wr)? {
             self.fail();
         }
@@ -89,7 +89,7 @@ impl QpInner {
     }
 
     /// Carries on with requests that wait.
-    pub(super) fn progress(&self, by: By) {
+    pub(crate) fn progress(&self, by: By) {
         if self.sending.progress(&self.connection, by) {
             self.fail();
         }
@@ -97,22 +97,22 @@ impl QpInner {
 
     /// Takes completions of receives, in order; under the poll lock.
     #[inline]
-    pub(super) fn poll_receives(&self, wcs: &mut [Wc]) -> usize {
+    pub(crate) fn poll_receives(&self, wcs: &mut [Wc]) -> usize {
         self.receiving.poll(&self.connection, wcs)
     }
 
     /// Carries out what the peer has asked of this device's thread; whether to look again soon.
-    pub(super) fn serve_peer(&self) -> bool {
+    pub(crate) fn serve_peer(&self) -> bool {
         self.serving.serve(&self.connection, &self.rings, || self.sending.enter(&self.connection))
     }
 
     /// Whether the peer is in the middle of an operation on this device's memory.
-    pub(super) fn peer_is_inside(&self) -> bool {
+    pub(crate) fn peer_is_inside(&self) -> bool {
         self.connection.peer_is_inside()
     }
 
     /// Fails: both ends go to the error state, everything that waits is flushed, everybody is woken. Holding no lock.
-    pub(super) fn fail(&self) {
+    pub(crate) fn fail(&self) {
         let connection = &self.connection;
         let first = connection.fail();
         self.sending.flush(connection);
@@ -129,7 +129,7 @@ impl QpInner {
     }
 
     /// Reports that all shared receives which its peer has taken can be polled. It has failed, and its peer is outside.
-    pub(super) fn report_last_receive(&self) {
+    pub(crate) fn report_last_receive(&self) {
         let device = &self.connection.device;
         if self.receiving.srq.is_some() && !self.has_reported_last.swap(true, Ordering::AcqRel) {
             device.async_event(AsyncEvent::LastWqeReached { qp_num: self.num() });
@@ -137,18 +137,18 @@ impl QpInner {
     }
 
     /// The program destroys it: nothing is reported of it any more.
-    pub(super) fn silence(&self) {
+    pub(crate) fn silence(&self) {
         self.has_reported_last.store(true, Ordering::Release);
     }
 
     /// Fails, which is no news for the program.
-    pub(super) fn fail_as_expected(&self) {
+    pub(crate) fn fail_as_expected(&self) {
         self.connection.expect_failure();
         self.fail();
     }
 
     /// The peer takes no part any more; if it is `gone`, it is inside nothing.
-    pub(super) fn bury_peer(&self, gone: bool) {
+    pub(crate) fn bury_peer(&self, gone: bool) {
         self.connection.bury_peer(gone);
         if gone {
             turn::free_of(&self.connection.device.table.map, self.index());

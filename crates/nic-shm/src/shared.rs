@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use host::Host;
 use verbs::{AsyncEvent, DeviceAttr, Result};
 
-use super::layout::{Header, VERSION};
-use super::memory::{Memory, PAGE};
-use super::numbers::Indices;
-use super::peer::Peers;
-use super::reactor::Reactor;
-use super::segment::Ref;
-use super::table::Table;
-use super::token::{process_token, random};
+use crate::memory::layout::{Header, VERSION};
+use crate::memory::numbers::Indices;
+use crate::memory::parts::{Memory, PAGE};
+use crate::memory::segment::Ref;
+use crate::memory::table::Table;
+use crate::peer::device::Peers;
+use crate::protocol::token::{process_token, random};
+use crate::wake::reactor::Reactor;
 use nic_util::events::Events;
 use nic_util::fork::Birth;
 use nic_util::sync::ready::Ready;
@@ -21,32 +21,32 @@ use nic_util::sync::{Spin, unpoisoned};
 use nic_util::tide::Tide;
 
 /// What the device is called.
-pub(super) const NAME: &str = "shm";
+pub(crate) const NAME: &str = "shm";
 
 /// What all objects of a device share.
-pub(super) struct Shared {
-    pub(super) host: Host,
-    pub(super) birth: Birth,
-    pub(super) attr: DeviceAttr,
-    pub(super) memory: Arc<Memory>,
-    pub(super) table: Arc<Table>,
-    pub(super) header: Ref<Header>,
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) birth: Birth,
+    pub(crate) attr: DeviceAttr,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) header: Ref<Header>,
     /// A random number that the device was born with.
-    pub(super) token: u64,
+    pub(crate) token: u64,
     /// That of the process.
-    pub(super) process: &'static u64,
-    pub(super) peers: Peers,
-    pub(super) indices: Spin<Indices>,
+    pub(crate) process: &'static u64,
+    pub(crate) peers: Peers,
+    pub(crate) indices: Spin<Indices>,
     keys: AtomicU64,
     stamps: AtomicU64,
-    pub(super) events: Events<AsyncEvent>,
+    pub(crate) events: Events<AsyncEvent>,
     condemned: Condemned,
-    pub(super) tide: Tide,
+    pub(crate) tide: Tide,
     /// Queue pairs whose send requests this process has carried out since it last waited for them, and completion queues that it
     /// has polled; see [`nic_util::sync::roll`].
-    pub(super) posters: Ready,
-    pub(super) pollers: Ready,
-    pub(super) reactor: Reactor,
+    pub(crate) posters: Ready,
+    pub(crate) pollers: Ready,
+    pub(crate) reactor: Reactor,
 }
 
 /// What is to fail, found out where it cannot be done at once.
@@ -59,7 +59,7 @@ struct Condemned {
 }
 
 impl Shared {
-    pub(super) fn new(
+    pub(crate) fn new(
         host: &Host,
         birth: Birth,
         attr: DeviceAttr,
@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// A key for region `index` that differs from its last.
-    pub(super) fn fresh_key(&self, index: usize) -> u32 {
+    pub(crate) fn fresh_key(&self, index: usize) -> u32 {
         // An odd factor permutes the 65,536 values, so that none comes back before all have been used; the
         // start is random. Key 0 is nobody's.
         let low = loop {
@@ -107,12 +107,12 @@ impl Shared {
     }
 
     /// A number for a registration that no other has.
-    pub(super) fn fresh_stamp(&self) -> u64 {
+    pub(crate) fn fresh_stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A queue pair's number may be used again.
-    pub(super) fn give_qp(&self, index: usize) {
+    pub(crate) fn give_qp(&self, index: usize) {
         let mut indices = self.indices.lock();
         if let Some(page) = indices.qp.give(index) {
             // Under the lock: from then on somebody may make a queue pair there.
@@ -121,37 +121,37 @@ impl Shared {
     }
 
     /// An object has gone that took so much of malloc(3).
-    pub(super) fn fall(&self, bytes: usize) {
+    pub(crate) fn fall(&self, bytes: usize) {
         if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
             self.reactor.wake();
         }
     }
 
     /// Room of a crowd has been given back: the thread is to see whether the system can have it.
-    pub(super) fn ebb(&self) {
+    pub(crate) fn ebb(&self) {
         self.tide.ebb();
         self.reactor.wake();
     }
 
     /// Tells the program of something that no call has asked for.
-    pub(super) fn async_event(&self, event: AsyncEvent) {
+    pub(crate) fn async_event(&self, event: AsyncEvent) {
         self.events.push(event);
     }
 
     /// Has the NIC thread look at a queue pair of this device.
-    pub(super) fn look_at(&self, index: usize) {
+    pub(crate) fn look_at(&self, index: usize) {
         self.header.kicked.add(index);
         self.reactor.wake();
     }
 
     /// A queue pair is to fail.
-    pub(super) fn condemn(&self, index: usize) {
+    pub(crate) fn condemn(&self, index: usize) {
         unpoisoned(&self.condemned.qps).push(index);
         self.say_condemned();
     }
 
     /// All queue pairs that use an overrun completion queue are to fail.
-    pub(super) fn condemn_users_of(&self, cq: usize) {
+    pub(crate) fn condemn_users_of(&self, cq: usize) {
         unpoisoned(&self.condemned.cqs).push(cq);
         self.say_condemned();
     }
@@ -163,12 +163,12 @@ impl Shared {
 
     /// Whether anything is to fail.
     #[inline]
-    pub(super) fn has_condemned(&self) -> bool {
+    pub(crate) fn has_condemned(&self) -> bool {
         self.condemned.any.load(Ordering::Relaxed)
     }
 
     /// Overrun completion queues, and queue pairs, that are to fail since the last call.
-    pub(super) fn take_condemned(&self) -> (Vec<usize>, Vec<usize>) {
+    pub(crate) fn take_condemned(&self) -> (Vec<usize>, Vec<usize>) {
         if !self.condemned.any.swap(false, Ordering::AcqRel) {
             return Default::default();
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use host::Span;
 
-use super::objects::Objects;
-use super::qp::QpInner;
-use super::shared::Shared;
+use crate::objects::Objects;
+use crate::qp::QpInner;
+use crate::shared::Shared;
 use nic_util::sync::fence;
 use nic_util::sync::roll::Suspects;
 
@@ -18,7 +18,7 @@ const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 /// Who was inside: peers, threads that carried requests out, and threads that polled. Their rolls are in the header, where peers
 /// find it, and in [`Shared`].
 #[derive(Default)]
-pub(super) struct Visits {
+pub(crate) struct Visits {
     peers: Suspects,
     posting: Suspects,
     polling: Suspects,
@@ -27,7 +27,7 @@ pub(super) struct Visits {
 impl Visits {
     /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
     /// number of the queue pair that would not end otherwise.
-    pub(super) fn quiesce(
+    pub(crate) fn quiesce(
         &self,
         device: &Shared,
         objects: &Objects,
@@ -49,7 +49,7 @@ impl Visits {
     }
 
     /// After a key was invalidated: waits until peers that saw it valid have left.
-    pub(super) fn wait_for_peers_outside(&self, device: &Shared, objects: &Objects) {
+    pub(crate) fn wait_for_peers_outside(&self, device: &Shared, objects: &Objects) {
         let round = self.begin_with_peers(device, objects);
         fence::heavy();
         // A peer that is stopped inside was there before the invalidation; it cannot be waited for.
@@ -90,8 +90,8 @@ mod tests {
     use verbs::provider::own;
     use verbs::{Access, Buf, Error, QpInit};
 
-    use super::super::device::of;
-    use super::super::handle::QpHandle;
+    use crate::api::handle::QpHandle;
+    use crate::device::of;
 
     use super::*;
 
@@ -99,7 +99,7 @@ mod tests {
     /// words and locks say "inside" without their having come in: who looks at them, waits for ever.
     #[test]
     fn deregistering_asks_nobody_who_was_not_there() {
-        let device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
@@ -117,7 +117,7 @@ mod tests {
     /// Goal: memory stays while a peer is in the middle of an access to it, also when the queue pair is gone by which it came.
     #[test]
     fn deregistering_waits_for_peers_of_queue_pairs_that_are_gone() {
-        let device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let region = || pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");

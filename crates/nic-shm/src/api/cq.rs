@@ -1,0 +1,202 @@
+//! Completion queues and completion channels, as programs hold them.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::provider::{CompChannelOps, CqOps};
+use verbs::{Error, Result, Wc};
+
+use crate::inner::Inner;
+use crate::polling::Polling;
+use crate::queues::channel::Channel;
+use crate::queues::completions::Completions;
+use crate::shared::Shared;
+use crate::wake::doorbell::{Rung, ring};
+
+/// A program's hold on a completion queue.
+pub(crate) struct CqHandle {
+    device: Arc<Inner>,
+    /// The device's, held here as well: every poll looks at it.
+    shared: Arc<Shared>,
+    pub(crate) polling: Arc<Polling>,
+}
+
+impl CqHandle {
+    pub(crate) fn create(device: &Arc<Inner>, cqe: u32, channel: Option<&ChannelHandle>) -> Result<Self> {
+        let channel = channel.map(|channel| channel.channel.clone());
+        let polling = Arc::new(Polling::new(Completions::new(&device.shared, cqe, channel)?));
+        device.objects.add_cq(&polling);
+        Ok(Self { device: device.clone(), shared: device.shared.clone(), polling })
+    }
+
+    fn completions(&self) -> &Completions {
+        &self.polling.completions
+    }
+}
+
+impl CqOps for CqHandle {
+    fn id(&self) -> u32 {
+        self.completions().index as u32
+    }
+
+    fn cqe(&self) -> u32 {
+        self.completions().cqe()
+    }
+
+    fn resize(&self, cqe: u32) -> Result<()> {
+        self.shared.birth.check()?;
+        let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
+        if self.polling.resize(cqe).ok_or_else(too_many)? {
+            self.device.watch_for_overrun(&self.polling);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        let shared = &*self.shared;
+        shared.birth.check()?;
+        let (sends, receives) = self.polling.poll(shared, wcs)?;
+        if shared.has_condemned() {
+            self.device.settle_condemned();
+        }
+        if wcs[sends..][..receives].iter().any(|wc| wc.invalidated.is_some()) {
+            self.device.wait_for_peers_outside();
+        }
+        Ok(sends + receives)
+    }
+
+    fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        self.device.shared.birth.check()?;
+        if self.completions().channel.is_none() {
+            return Err(Error::Invalid("the completion queue has no channel to report to".into()));
+        }
+        self.completions().arm(solicited_only);
+        Ok(())
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        self.completions().prepare_wait()
+    }
+}
+
+impl Drop for CqHandle {
+    fn drop(&mut self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            // Before its number is given back: whoever has that next is another.
+            self.device.forget_cq(self.completions().index);
+        }
+    }
+}
+
+/// A program's hold on a completion channel.
+pub(crate) struct ChannelHandle {
+    device: Arc<Inner>,
+    channel: Arc<Channel>,
+}
+
+impl ChannelHandle {
+    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+        Ok(Self { device: device.clone(), channel: Arc::new(Channel::new(&device.shared)?) })
+    }
+
+    /// Fetches an event of one of these queues; whoever else has one is named, and this channel rung, again.
+    fn take_event_of(&self, cqs: impl Iterator<Item = Arc<Polling>>) -> Option<u32> {
+        let mut found = None;
+        for cq in cqs {
+            let cq = &cq.completions;
+            let is_mine = cq.channel.as_ref().is_some_and(|c| c.index == self.channel.index);
+            if is_mine && found.is_none() && cq.take_event() {
+                found = Some(cq.index as u32);
+            }
+            if cq.has_event() {
+                self.device.shared.header.reporting.add(cq.index);
+                if is_mine {
+                    // All rings were taken back, of one event of maybe several.
+                    ring(self.channel.doorbell.button());
+                }
+            }
+        }
+        found
+    }
+}
+
+impl CompChannelOps for ChannelHandle {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.channel.doorbell.ear())
+    }
+
+    fn poll_event(&self) -> Option<u32> {
+        self.device.shared.birth.check().ok()?;
+        if self.channel.doorbell.take() == Rung::No {
+            return None;
+        }
+        // One at a time: what is not this channel's is out of the set for a moment.
+        let _hearing = self.device.hearing.lock();
+        let (objects, reporting) = (&self.device.objects, &self.device.shared.header.reporting);
+        let mut found = self.take_event_of(reporting.taken().filter_map(|index| objects.cq(index)));
+        if found.is_none() {
+            // Whoever rang is wrong about its name, or another has taken that back.
+            found = self.take_event_of(objects.live_cqs().into_iter());
+        }
+        found
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.channel.words.bell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use verbs::provider::own;
+
+    use super::*;
+
+    /// Goal: fetching an event costs the queues that have one, however many there are; no event is lost if a name is. Method:
+    /// queues that have events in secret are found when nobody has said a name, and not before.
+    #[test]
+    fn a_channel_asks_those_who_have_reported() {
+        let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
+        let channel = device.create_comp_channel().expect("a channel");
+        let other = device.create_comp_channel().expect("another");
+        let cqs: Vec<_> = (0..100)
+            .map(|i| device.create_cq_with(4, if i == 50 { &other } else { &channel }).expect("a queue"))
+            .collect();
+        let inner = |i: usize| -> Arc<Completions> {
+            let handle: Arc<CqHandle> = own(cqs[i].ops().clone(), "the queue").expect("ours");
+            handle.polling.completions.clone()
+        };
+        let event = |i: usize| {
+            inner(i).arm(false);
+            inner(i).words.events.fetch_add(1, Ordering::Relaxed);
+        };
+        [3, 4].into_iter().for_each(event);
+        [7, 50, 70, 70].into_iter().for_each(|i| inner(i).force_event());
+        let next = || channel.poll_event().map(|id| id as usize);
+        let id = |i: usize| inner(i).index;
+        assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
+        assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
+        assert_eq!(next(), None, "nobody has rung");
+        ring(inner(3).channel.as_ref().expect("one").doorbell.button());
+        assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
+    }
+
+    /// Goal: nothing stays of a queue that has been dropped: a weak handle keeps the memory. Method: the device's list is as long
+    /// as before.
+    #[test]
+    fn a_dropped_queue_leaves_nothing_behind() {
+        let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
+        let one = device.create_cq(64).expect("a queue");
+        let inner: Arc<CqHandle> = own(one.ops().clone(), "the queue").expect("ours");
+        let listed = || inner.device.objects.cqs.read().expect("unpoisoned").len();
+        let before = listed();
+        let more: Vec<_> = (0..100).map(|_| device.create_cq(16).expect("a queue")).collect();
+        assert_eq!(listed(), before + 100);
+        drop(more);
+        assert_eq!(listed(), before);
+    }
+}

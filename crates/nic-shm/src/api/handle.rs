@@ -1,0 +1,149 @@
+//! Queue pairs, as programs hold them: making them, posting to them, and letting go.
+
+use std::sync::Arc;
+
+use host::Span;
+use verbs::provider::{QpOps, QpParts, own};
+use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendWr};
+
+use crate::api::cq::CqHandle;
+use crate::api::srq::SrqHandle;
+use crate::api::window::map_peer;
+use crate::connection::state_of;
+use crate::inner::Inner;
+use crate::memory::layout::state;
+use crate::qp::{Making, QpInner};
+
+/// How long failing and destroying wait for a peer that is inside; after that its number and rings are seen off when it has left.
+pub(crate) const PATIENCE: Span = Span::from_ms(100);
+
+/// A program's hold on a queue pair: dropping it destroys.
+pub(crate) struct QpHandle {
+    pub(crate) qp: Arc<QpInner>,
+    pub(crate) device: Arc<Inner>,
+    send_cq: Arc<CqHandle>,
+    recv_cq: Arc<CqHandle>,
+}
+
+impl QpHandle {
+    pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+        let send_cq: Arc<CqHandle> = own(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
+        let making = Making {
+            pd,
+            cap: init.cap,
+            signal_all: init.sq_sig_all,
+            known_as: init.known_as,
+            send: send_cq.polling.completions.clone(),
+            recv: recv_cq.polling.completions.clone(),
+            srq: srq.as_ref().map(|srq| srq.receives.clone()),
+        };
+        let qp = Arc::new(QpInner::new(&device.shared, making)?);
+        if send_cq.polling.attach_sender(&qp) {
+            device.watch_for_overrun(&send_cq.polling);
+        }
+        if recv_cq.polling.attach_receiver(&qp) {
+            device.watch_for_overrun(&recv_cq.polling);
+        }
+        device.objects.add_qp(&qp);
+        Ok(Self { device: device.clone(), qp, send_cq, recv_cq })
+    }
+
+    /// Ends the connection, be it in the making; the program is told if it is `told`.
+    fn end(&self, told: bool) {
+        self.device.registry.part(&self.device.shared, &self.qp, told);
+        self.qp.fail_as_expected();
+    }
+
+    /// Waits until the peer is not in the middle of an operation on this side's memory; whether it is not.
+    fn await_peer(&self) -> bool {
+        let (host, out) = (&self.device.shared.host, || (!self.qp.peer_is_inside()).then_some(()));
+        host.poll("the peer's last access", host.after(PATIENCE), out).is_some()
+    }
+}
+
+impl Drop for QpHandle {
+    /// Destroys: the peer is told, nothing of this queue pair is left anywhere.
+    fn drop(&mut self) {
+        let (shared, qp) = (&self.device.shared, &self.qp);
+        if shared.birth.is_elsewhere() {
+            return;
+        }
+        qp.silence();
+        self.end(false);
+        // A connection that came about between the two is over as well.
+        self.device.registry.part(shared, qp, false);
+        let is_out = self.await_peer();
+        self.send_cq.polling.detach_sender(qp);
+        self.recv_cq.polling.detach_receiver(qp);
+        qp.receiving.give_back_claims(&qp.connection);
+        self.device.objects.remove_qp(shared, qp, is_out);
+    }
+}
+
+impl QpOps for QpHandle {
+    fn num(&self) -> u32 {
+        self.qp.num()
+    }
+
+    fn state(&self) -> QpState {
+        state_of(self.qp.connection.state())
+    }
+
+    #[inline]
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.qp.connection.device.birth.check()?;
+        self.qp.post_send(wr)
+    }
+
+    #[inline]
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.qp.connection.device.birth.check()?;
+        self.qp.receiving.post(&self.qp.connection, wr)
+    }
+
+    fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
+        self.device.shared.birth.check()?;
+        let connection = &self.qp.connection;
+        let status = connection.state();
+        match connection.link().filter(|_| status == state::RTS) {
+            Some(link) => map_peer(link, remote, len),
+            None => Err(Error::WrongState { call: "Qp::map", state: state_of(status) }),
+        }
+    }
+
+    #[inline]
+    fn ring(&self) -> Result<()> {
+        if let Some(link) = self.qp.connection.link().filter(|link| link.accepts()) {
+            link.ring();
+        }
+        Ok(())
+    }
+
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.connection.set_rnr_retry(retries);
+        Ok(())
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.connection.set_rnr_pause(pause);
+        Ok(())
+    }
+
+    fn has_completed(&self) -> bool {
+        !self.device.shared.birth.is_elsewhere()
+            && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
+    }
+
+    /// What the program gives its memory for next, no copy of the peer's may change any more.
+    fn to_error(&self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            self.end(true);
+            self.await_peer();
+        }
+    }
+}

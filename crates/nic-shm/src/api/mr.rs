@@ -1,0 +1,156 @@
+//! Memory regions: registering and deregistering, of buffers and of all memory.
+//!
+//! What is mapped in a region of all memory is not known when it is made, and changes: so peers' accesses to it go through the
+//! kernel always, also within a process and in the owner's own thread, and an address where nothing is mapped makes a request
+//! fail and nobody fault.
+
+use std::sync::Arc;
+
+use host::Span;
+use verbs::provider::MrOps;
+use verbs::{Access, Buf, Error, MemoryKind, Result};
+
+use crate::inner::Inner;
+use crate::memory::layout::{MR_MAX, kind};
+use crate::memory::table::Region;
+use nic_util::tide::REGION;
+
+/// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
+const DEREG_PATIENCE: Span = Span::from_secs(1);
+
+/// An entry of the protection table.
+struct Entry {
+    device: Arc<Inner>,
+    index: usize,
+    key: u32,
+    live: bool,
+}
+
+impl Entry {
+    /// Enters a region; key and stamp are given here.
+    fn new(
+        device: &Arc<Inner>,
+        pd: u32,
+        access: Access,
+        (kind, addr, len, place): (u32, u64, u64, u64),
+    ) -> Result<Self> {
+        let shared = &device.shared;
+        let index = shared.indices.lock().mr.take("memory regions", MR_MAX)?;
+        let key = shared.fresh_key(index);
+        let stamp = shared.fresh_stamp();
+        shared.table.enter(key, &Region { access, pd, kind, addr, len, place, stamp });
+        Ok(Self { device: device.clone(), index, key, live: true })
+    }
+
+    /// Takes the key away and waits until nobody uses it any more; the number of the queue pair whose peer does.
+    fn retire(&mut self, call: &'static str) -> Result<(), u32> {
+        if std::mem::take(&mut self.live) {
+            self.device.shared.table.strike(self.key);
+            self.device.quiesce(call, DEREG_PATIENCE)?;
+            self.device.shared.indices.lock().mr.give(self.index);
+        }
+        Ok(())
+    }
+}
+
+/// Why a region cannot go: the number of the queue pair whose peer is inside.
+fn busy(qp_num: u32) -> Error {
+    let why = format!("the peer of queue pair {qp_num} is stopped in the middle of an access");
+    Error::Busy { what: "the memory region", why }
+}
+
+/// A registered buffer.
+pub(crate) struct ShmMr {
+    entry: Entry,
+    addr: u64,
+    buf: Buf,
+}
+
+impl ShmMr {
+    /// Registers all of `buf` in protection domain `pd`.
+    pub(crate) fn register(device: &Arc<Inner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
+        let is_nic = buf.kind() == MemoryKind::Nic;
+        if is_nic && !device.shared.memory.owns(buf) {
+            return Err(Error::Foreign { what: "the NIC memory" });
+        }
+        let (kind, addr, place) =
+            if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
+        let entry = Entry::new(device, pd, access, (kind, addr, buf.len() as u64, place))?;
+        device.shared.tide.rise(REGION);
+        Ok(Self { entry, addr, buf: buf.clone() })
+    }
+
+    fn retire(&mut self) -> Result<()> {
+        self.entry.device.shared.birth.check()?;
+        self.entry.retire("Mr::dereg").map_err(|qp_num| {
+            // The peer may wake up and go on copying: the memory must stay what it is.
+            std::mem::forget(self.buf.owner());
+            busy(qp_num)
+        })
+    }
+}
+
+impl MrOps for ShmMr {
+    fn lkey(&self) -> u32 {
+        self.entry.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.entry.key
+    }
+
+    fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.retire()
+    }
+}
+
+impl Drop for ShmMr {
+    fn drop(&mut self) {
+        // Its error is for those who ask by `dereg`; the memory is safe either way.
+        let _ = self.retire();
+        self.entry.device.shared.fall(REGION);
+    }
+}
+
+/// A region of all memory.
+pub(crate) struct AllMemory(Entry);
+
+impl AllMemory {
+    pub(crate) fn register(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
+        Ok(Self(Entry::new(device, pd, access, (kind::ALL, 0, u64::MAX, 0))?))
+    }
+
+    fn retire(&mut self) -> Result<()> {
+        self.0.device.shared.birth.check()?;
+        self.0.retire("ImplicitMr::dereg").map_err(busy)
+    }
+}
+
+impl MrOps for AllMemory {
+    fn lkey(&self) -> u32 {
+        self.0.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.0.key
+    }
+
+    fn addr(&self) -> u64 {
+        0
+    }
+
+    fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.retire()
+    }
+}
+
+impl Drop for AllMemory {
+    fn drop(&mut self) {
+        // Its error is for those who ask by `dereg`.
+        let _ = self.retire();
+    }
+}

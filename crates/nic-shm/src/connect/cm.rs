@@ -1,0 +1,175 @@
+//! The connection manager, as programs hold it: channels of events, listeners, and the calls that start things; `conns` carries
+//! them on.
+//!
+//! A listener is a socket with an abstract name, which the kernel removes with its process: nothing is left in a
+//! file system, unless another user has taken the name (`names`).
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::{CmEvent, ConnParam, Error, Result, Screen};
+
+use crate::api::handle::QpHandle;
+use crate::connect::greeting::{greet, hello_of};
+use crate::connect::port::{Held, Port};
+use crate::connect::registry::{CmEvents, Conn, Listener, Phase, failed};
+use crate::inner::Inner;
+use crate::memory::layout::state;
+use crate::protocol::names::{Connected, connect_to};
+use crate::protocol::socket::{check_local, ip_of};
+use crate::protocol::wire::Message;
+use crate::qp::QpInner;
+
+/// The API's hold on a listener.
+struct ListenerHandle {
+    held: Arc<Held>,
+    /// Events need their channel.
+    _events: Arc<CmEvents>,
+}
+
+impl ListenerOps for ListenerHandle {
+    fn addr(&self) -> SocketAddr {
+        self.held.place.addr
+    }
+}
+
+impl Drop for ListenerHandle {
+    fn drop(&mut self) {
+        self.held.stop_listening();
+    }
+}
+
+/// The channel behind what a program gives.
+pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmEvents>> {
+    let any: &dyn std::any::Any = cm;
+    let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
+    if !Arc::ptr_eq(&handle.device, device) {
+        return Err(Error::Foreign { what: "the event channel" });
+    }
+    Ok(handle.events.clone())
+}
+
+/// The queue pair behind the API's, if it is not yet connected.
+pub(crate) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    if handle.qp.connection.state() != state::INIT {
+        return Err(Error::WrongState { call, state: handle.state() });
+    }
+    Ok(handle.qp.clone())
+}
+
+/// The API's hold on an event channel.
+pub(crate) struct CmHandle {
+    device: Arc<Inner>,
+    events: Arc<CmEvents>,
+}
+
+impl CmHandle {
+    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+        Ok(Self { device: device.clone(), events: Arc::new(CmEvents::new()?) })
+    }
+
+    fn listener(&self, held: Arc<Held>) -> Box<dyn ListenerOps> {
+        Box::new(ListenerHandle { held, _events: self.events.clone() })
+    }
+
+    /// Asks the process that listens at `addr` to connect; the connection comes from port `from`, or from any. Returns none where
+    /// nobody could be asked, which an event reports.
+    fn ask(
+        &self,
+        from: Option<u16>,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<Option<Arc<Conn>>> {
+        check_local(addr)?;
+        let device = &self.device;
+        device.shared.birth.check()?;
+        let qp = own_idle_qp(qp, "connect")?;
+        if device.registry.conn_of(&qp).is_some() {
+            return Err(Error::Invalid("the queue pair is being connected already".into()));
+        }
+        let Connected { socket, port, pid } = match connect_to(addr, from)? {
+            Ok(connected) => connected,
+            Err(why) => {
+                self.events.push(failed(&qp, why));
+                return Ok(None);
+            }
+        };
+        let local = SocketAddr::new(ip_of(addr), port);
+        let deadline = device.shared.host.now() + param.timeout;
+        let request = Message::Request(hello_of(&device.shared, &qp, param));
+        let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline };
+        let peer = SocketAddr::new(ip_of(addr), addr.port());
+        let conn = device.registry.adopt(&device.shared, socket, pid, (local, peer), phase)?;
+        if let Err(why) = greet(&device.shared, &conn, &qp, &request) {
+            device.registry.on_end(&device.shared, &conn, &why);
+        }
+        device.shared.reactor.wake();
+        Ok(Some(conn))
+    }
+}
+
+impl CmOps for CmHandle {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let listener = Listener::new(&self.events, backlog, screen);
+        let held = Held::take(&self.device, addr, Some(listener))?;
+        Ok(self.listener(Arc::new(held)))
+    }
+
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        Ok(Box::new(Port::new(Held::take(&self.device, addr, None)?)))
+    }
+
+    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let port = Port::own(port, &self.device)?;
+        let held = port.listen(Listener::new(&self.events, backlog, None))?;
+        Ok(self.listener(held))
+    }
+
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.ask(None, qp, addr, param).map(drop)
+    }
+
+    fn connect_from(
+        &self,
+        port: &dyn PortOps,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
+        Port::own(port, &self.device)?.connect(|from| self.ask(Some(from), qp, addr, param))
+    }
+
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+        let device = &self.device;
+        device.shared.birth.check()?;
+        if handle.qp.connection.link().is_none() {
+            return Err(Error::WrongState { call: "disconnect", state: handle.state() });
+        }
+        device.registry.part(&device.shared, &handle.qp, true);
+        Ok(())
+    }
+
+    fn poll_event(&self) -> Option<CmEvent> {
+        self.device.shared.birth.check().ok()?;
+        self.events.pop(|| self.device.shared.ebb())
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        self.events.prepare_wait()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.events.fd())
+    }
+}

@@ -1,0 +1,266 @@
+//! Connections as the NIC thread sees them: the state machine of the connection protocol, over Unix seqpacket sockets.
+//!
+//! Both ends check by SO_PEERCRED that the other runs as the same user.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use host::{Span, Time};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use verbs::provider::screen;
+use verbs::{CmEvent, CmFailure, ConnectRequest};
+
+use crate::connect::greeting::{link, not_linked};
+use crate::connect::registry::{CmEvents, Conn, Phase, Place, failed};
+use crate::connect::request::{RequestHandle, answer};
+use crate::inner::Inner;
+use crate::memory::layout::state;
+use crate::protocol::names::peer_port;
+use crate::protocol::socket::{receive, same_user, send};
+use crate::protocol::wire::{Hello, Message, PRIVATE_MAX, Shortage};
+use crate::qp::QpInner;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+/// How long somebody who has connected to a listener may take to say what it wants.
+const HELLO_PATIENCE: Span = Span::from_secs(5);
+/// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
+const ACCEPTS: usize = 64;
+/// With descriptors or memory used up, listeners rest so long.
+const SHORTAGE_PAUSE: Span = Span::from_ms(100);
+
+/// A socket has something to read, or has ended. On the NIC thread.
+pub(crate) fn on_socket(device: &Arc<Inner>, id: u64) {
+    let registry = &device.registry;
+    if let Some(conn) = registry.conn(id) {
+        return on_conn(device, &conn);
+    }
+    let place = unpoisoned(&registry.places).get(&id).cloned();
+    if let Some(place) = place {
+        on_place(device, &place);
+    }
+}
+
+fn on_place(device: &Arc<Inner>, place: &Arc<Place>) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPTS {
+        match accept_with(&place.socket, flags) {
+            Ok(socket) => hear_out(device, socket.into(), place),
+            // The second when it has been shut down.
+            Err(Errno::AGAIN | Errno::INVAL) => return,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Whoever has said nothing holds what others need. If there is nobody, whoever waits can wait on.
+                match device.registry.oldest_silent(place.id, true) {
+                    Some(silent) => device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut),
+                    None => return rest(device, place),
+                }
+            }
+            // Of the one connection, which is gone already (accept(2)).
+            Err(_) => {}
+        }
+    }
+}
+
+/// Lets nobody in for a while; asking again at once would only keep the thread busy.
+fn rest(device: &Inner, place: &Place) {
+    device.shared.reactor.rewatch(place.socket.as_fd(), place.id, false);
+    *unpoisoned(&device.registry.rest_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
+}
+
+/// Listeners that rest go on when it is time; when that will be.
+pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
+    let mut rest_until = unpoisoned(&device.registry.rest_until);
+    let until = (*rest_until)?;
+    if now < until {
+        return Some(until);
+    }
+    *rest_until = None;
+    for (id, place) in unpoisoned(&device.registry.places).iter() {
+        device.shared.reactor.rewatch(place.socket.as_fd(), *id, true);
+    }
+    None
+}
+
+/// Waits for what a new connection wants.
+fn hear_out(device: &Arc<Inner>, socket: Fd, place: &Arc<Place>) {
+    // Another user's process: the closed socket says so.
+    let Some(pid) = same_user(&socket) else { return };
+    if let Some(silent) = device.registry.oldest_silent(place.id, false) {
+        device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut);
+    }
+    let deadline = device.shared.host.now() + HELLO_PATIENCE;
+    let phase = Phase::AwaitRequest { place: place.clone(), deadline };
+    let peer = SocketAddr::new(place.addr.ip(), peer_port(&socket));
+    if let Ok(conn) = device.registry.adopt(&device.shared, socket, pid, (place.addr, peer), phase) {
+        on_conn(device, &conn);
+    }
+}
+
+fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
+    loop {
+        match receive(&conn.socket) {
+            Ok(None) => return,
+            Ok(Some(packet)) if packet.is_cut => {
+                return refuse(device, conn, Shortage::Descriptors);
+            }
+            Ok(Some(packet)) => match Message::parse(&packet.bytes) {
+                Ok(message) => on_message(device, conn, message, packet.fds),
+                Err(why) => {
+                    return device.registry.on_end(
+                        &device.shared,
+                        conn,
+                        &CmFailure::Protocol(why.to_string()),
+                    );
+                }
+            },
+            Err(Errno::BADMSG) => {
+                let why = "it sent descriptors that are none of the protocol's";
+                return device.registry.on_end(&device.shared, conn, &CmFailure::Protocol(why.into()));
+            }
+            Err(_) => return device.registry.on_end(&device.shared, conn, &CmFailure::PeerGone),
+        }
+        if matches!(*unpoisoned(&conn.phase), Phase::Over) {
+            return;
+        }
+    }
+}
+
+/// Ends a connection in the making for want of something, and tells both sides of what.
+pub(crate) fn refuse(device: &Arc<Inner>, conn: &Arc<Conn>, shortage: Shortage) {
+    // A peer that is gone needs no answer.
+    let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
+    device.registry.on_end(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
+}
+
+fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
+    let mut phase = unpoisoned(&conn.phase);
+    device.registry.leave(conn.id, &phase);
+    match (std::mem::replace(&mut *phase, Phase::Over), message) {
+        (Phase::AwaitRequest { place, .. }, Message::Request(hello)) => {
+            *phase = Phase::Requested { hello: Box::new(hello.clone()), fds };
+            drop(phase);
+            on_request(device, conn, &place, hello);
+        }
+        (Phase::AwaitReply { qp, cm, .. }, Message::Reply(hello)) => {
+            drop(phase);
+            on_reply(device, conn, qp, cm, hello, fds);
+        }
+        (Phase::AwaitReply { qp, cm, .. }, Message::Reject(private_data)) => {
+            drop(phase);
+            device.registry.drop_conn(&device.shared, conn);
+            cm.push(CmEvent::Rejected { qp_num: qp.num(), private_data });
+        }
+        (Phase::AwaitReply { qp, cm, .. }, Message::Nobody) => {
+            drop(phase);
+            device.registry.drop_conn(&device.shared, conn);
+            cm.push(failed(&qp, CmFailure::Refused(conn.info().peer)));
+        }
+        (Phase::AwaitReady { qp, cm, .. }, Message::Ready) => {
+            *phase = Phase::Up { qp: qp.clone(), cm: cm.clone() };
+            drop(phase);
+            qp.connection.advance(state::RTR, state::RTS);
+            let info = conn.info();
+            cm.push(CmEvent::Established { qp_num: qp.num(), private_data: Vec::new(), info });
+        }
+        (Phase::Up { qp, cm }, Message::Disconnect) => {
+            drop(phase);
+            device.registry.drop_conn(&device.shared, conn);
+            disconnected(&qp, &cm);
+        }
+        (Phase::AwaitReady { qp, cm, .. }, Message::Disconnect) => {
+            // Ready and gone again before anybody looked: both events, in order.
+            drop(phase);
+            device.registry.drop_conn(&device.shared, conn);
+            disconnected(&qp, &cm);
+        }
+        (other @ (Phase::AwaitReply { .. } | Phase::AwaitReady { .. }), Message::Refuse(shortage)) => {
+            *phase = other;
+            drop(phase);
+            device.registry.on_end(
+                &device.shared,
+                conn,
+                &CmFailure::Shortage(shortage.explain("the peer's process")),
+            );
+        }
+        (other, _) => {
+            *phase = other;
+            drop(phase);
+            device.registry.on_end(
+                &device.shared,
+                conn,
+                &CmFailure::Protocol("it sent a message out of turn".into()),
+            );
+        }
+    }
+}
+
+fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
+    qp.connection.peer_parts();
+    qp.fail();
+    cm.push(CmEvent::Disconnected { qp_num: qp.num() });
+}
+
+fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, place: &Place, hello: Hello) {
+    let listener = unpoisoned(&place.listener).clone();
+    let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
+    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::Nobody) };
+    conn.note_hello(&hello);
+    let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
+        Ok(screened) => screened,
+        Err(words) => return answer(device, conn, &Message::Reject(words)),
+    };
+    let request = RequestHandle { device: device.clone(), conn: conn.clone(), listener: listener.clone() };
+    if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
+        drop(request);
+        return answer(device, conn, &Message::Reject(Vec::new()));
+    }
+    let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info()).screened(screened);
+    cm.push(CmEvent::ConnectRequest(request));
+}
+
+fn on_reply(
+    device: &Arc<Inner>,
+    conn: &Arc<Conn>,
+    qp: Arc<QpInner>,
+    cm: Arc<CmEvents>,
+    hello: Hello,
+    fds: Vec<OwnedFd>,
+) {
+    if let Err(why) = link(&device.shared, conn, &qp, &hello, fds) {
+        let why = not_linked(conn, &why);
+        device.registry.drop_conn(&device.shared, conn);
+        return cm.push(failed(&qp, why));
+    }
+    *unpoisoned(&conn.phase) = Phase::Up { qp: qp.clone(), cm: cm.clone() };
+    if !qp.connection.advance(state::INIT, state::RTS) {
+        // Destroyed or failed by the program while the reply was on its way.
+        *unpoisoned(&conn.phase) = Phase::Over;
+        return device.registry.drop_conn(&device.shared, conn);
+    }
+    if let Some(link) = qp.connection.link() {
+        link.confirm();
+    }
+    let sent = send(&conn.socket, &Message::Ready, &[]);
+    conn.note_hello(&hello);
+    let (private_data, info) = (hello.private_data, conn.info());
+    cm.push(CmEvent::Established { qp_num: qp.num(), private_data, info });
+    if sent.is_err() {
+        device.registry.on_end(&device.shared, conn, &CmFailure::PeerGone);
+    }
+}
+
+/// Ends set-ups that take too long; when the next one will.
+pub(crate) fn expire_handshakes(device: &Arc<Inner>, now: Time) -> Option<Time> {
+    let (late, next) = device.registry.overdue(now);
+    for conn in late {
+        // Unless it has come about in this very moment.
+        let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);
+        if is_late {
+            device.registry.on_end(&device.shared, &conn, &CmFailure::TimedOut);
+        }
+    }
+    next
+}

@@ -1,0 +1,71 @@
+//! What the two sides of a connection tell each other, and making of it what a queue pair needs.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use verbs::{CmFailure, ConnParam, Depths, Error, Result};
+
+use crate::connect::registry::Conn;
+use crate::peer::queue_pair::PeerQp;
+use crate::protocol::socket::{life_of, send};
+use crate::protocol::wire::{Hello, Message, Shortage};
+use crate::qp::QpInner;
+use crate::shared::Shared;
+use nic_util::sync::fence;
+
+/// What a side says of itself.
+pub(crate) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hello {
+    Hello {
+        token: device.token,
+        process: *device.process,
+        probe_addr: std::ptr::from_ref(device.process).addr() as u64,
+        qp_index: qp.index() as u32,
+        generation: qp.connection.generation,
+        qp_num: qp.connection.known_as,
+        barriers: fence::register(),
+        depths: Depths::of(param),
+        rnr_retry: param.rnr_retry,
+        private_data: param.private_data.clone(),
+    }
+}
+
+/// Sends a hello with the descriptors that the peer needs.
+pub(crate) fn greet(device: &Shared, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), CmFailure> {
+    let mut fds = vec![device.memory.segment.as_fd(), device.reactor.button()];
+    fds.extend(qp.receiving.completions.channel.as_ref().map(|c| c.doorbell.button()));
+    send(&conn.socket, message, &fds).map_err(|errno| match errno {
+        Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => CmFailure::PeerGone,
+        Errno::TOOMANYREFS => CmFailure::Shortage(
+            "too many descriptors are on their way to peers; raise the limit with ulimit -n, or connect fewer \
+             at a time"
+                .into(),
+        ),
+        other => CmFailure::Shortage(format!("what the peer needs cannot be sent: {other}")),
+    })
+}
+
+/// Connects a queue pair to the sender of a hello.
+pub(crate) fn link(
+    device: &Shared,
+    conn: &Conn,
+    qp: &QpInner,
+    hello: &Hello,
+    mut fds: Vec<OwnedFd>,
+) -> Result<()> {
+    if !hello.barriers {
+        fence::require_full();
+    }
+    let peer = device.peers.get(hello, conn.pid, || life_of(&conn.socket, conn.pid), &mut fds)?;
+    qp.connection.connect(PeerQp::new(peer, hello, fds.pop())?)
+}
+
+/// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.
+pub(crate) fn not_linked(conn: &Conn, why: &Error) -> CmFailure {
+    // Of what the system says only this is a want; the rest is what the peer has sent.
+    if !matches!(why, Error::System { errno: Some(errno), .. } if *errno == Errno::NOMEM.raw_os_error()) {
+        return CmFailure::Protocol(why.to_string());
+    }
+    // A peer that is gone needs no answer.
+    let _ = send(&conn.socket, &Message::Refuse(Shortage::Memory), &[]);
+    CmFailure::Shortage(why.to_string())
+}

@@ -1,0 +1,122 @@
+//! Addresses that programs hold, to listen at or to connect from.
+//!
+//! The socket of a held address listens from the beginning, so that other processes of the user see that the port is taken (`names`).
+//! The NIC thread refuses requests while the program does not listen. A socket that listens cannot connect: connections from the
+//! address have sockets of their own.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, Weak};
+
+use verbs::provider::PortOps;
+use verbs::{Error, Result};
+
+use crate::connect::registry::{Conn, Listener, Place};
+use crate::inner::Inner;
+use crate::protocol::names::listen_at;
+use crate::protocol::socket::{check_local, ip_of, new_socket};
+use nic_util::sync::unpoisoned;
+
+/// A place that the NIC thread watches, until this is dropped.
+pub(crate) struct Held {
+    device: Arc<Inner>,
+    pub(crate) place: Arc<Place>,
+}
+
+impl Held {
+    /// Takes the port asked for, or a free one, for a program that listens or will decide later.
+    pub(crate) fn take(device: &Arc<Inner>, addr: SocketAddr, listener: Option<Listener>) -> Result<Self> {
+        check_local(addr)?;
+        device.shared.birth.check()?;
+        let socket = new_socket()?;
+        let name = listen_at(&socket, addr)?;
+        let addr = SocketAddr::new(ip_of(addr), name.port);
+        let id = device.shared.reactor.fresh_id();
+        let listener = Mutex::new(listener.map(Arc::new));
+        let place = Arc::new(Place { id, socket, name, addr, listener });
+        let mut places = unpoisoned(&device.registry.places);
+        device.shared.reactor.watch(place.socket.as_fd(), id)?;
+        places.insert(id, place.clone());
+        drop(places);
+        Ok(Self { device: device.clone(), place })
+    }
+
+    /// Refuses requests from now on.
+    pub(crate) fn stop_listening(&self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            unpoisoned(&self.place.listener).take();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.device.shared.birth.is_elsewhere() {
+            return;
+        }
+        self.device.shared.reactor.unwatch(self.place.socket.as_fd());
+        self.place.name.remove();
+        unpoisoned(&self.device.registry.places).remove(&self.place.id);
+    }
+}
+
+/// The API's hold on an address.
+pub(crate) struct Port {
+    held: Arc<Held>,
+    /// The last connection from here.
+    conn: Mutex<Weak<Conn>>,
+}
+
+impl Port {
+    pub(crate) fn new(held: Held) -> Self {
+        Self { held: Arc::new(held), conn: Mutex::default() }
+    }
+
+    /// The port behind the API's, if it is this device's.
+    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
+        let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
+        port.filter(|port| Arc::ptr_eq(&port.held.device, device)).ok_or(Error::Foreign { what: "the port" })
+    }
+
+    /// Checks that no connection from here is in use.
+    fn check_unconnected(&self, conn: &Weak<Conn>) -> Result<()> {
+        match conn.upgrade().is_some_and(|conn| !conn.is_over()) {
+            true => self.busy("a connection comes from"),
+            false => Ok(()),
+        }
+    }
+
+    fn busy(&self, why: &str) -> Result<()> {
+        Err(Error::Busy { what: "the port", why: format!("{why} {}", self.addr()) })
+    }
+
+    /// Hands requests that come here to a listener, until [`Held::stop_listening`].
+    pub(crate) fn listen(&self, listener: Listener) -> Result<Arc<Held>> {
+        self.held.device.shared.birth.check()?;
+        let conn = unpoisoned(&self.conn);
+        self.check_unconnected(&conn)?;
+        let mut now = unpoisoned(&self.held.place.listener);
+        if now.is_some() {
+            self.busy("a program listens at")?;
+        }
+        *now = Some(Arc::new(listener));
+        Ok(self.held.clone())
+    }
+
+    /// Lets `connect` make a connection from this port; it returns none where nobody could be reached.
+    pub(crate) fn connect(&self, connect: impl FnOnce(u16) -> Result<Option<Arc<Conn>>>) -> Result<()> {
+        let mut conn = unpoisoned(&self.conn);
+        self.check_unconnected(&conn)?;
+        if unpoisoned(&self.held.place.listener).is_some() {
+            self.busy("a program listens at")?;
+        }
+        *conn = connect(self.addr().port())?.map_or_else(Weak::new, |conn| Arc::downgrade(&conn));
+        Ok(())
+    }
+}
+
+impl PortOps for Port {
+    fn addr(&self) -> SocketAddr {
+        self.held.place.addr
+    }
+}

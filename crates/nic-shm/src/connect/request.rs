@@ -1,0 +1,96 @@
+//! A connect request that waits for the program's answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use verbs::provider::{CmOps, QpOps, RequestOps};
+use verbs::{ConnParam, Error, Result};
+
+use crate::connect::cm::{find_events, own_idle_qp};
+use crate::connect::greeting::{greet, hello_of, link, not_linked};
+use crate::connect::registry::{Conn, Listener, Phase};
+use crate::connection::state_of;
+use crate::inner::Inner;
+use crate::memory::layout::state;
+use crate::protocol::socket::{is_silent, send};
+use crate::protocol::wire::{Message, PRIVATE_MAX};
+use nic_util::sync::unpoisoned;
+
+/// A connect request's answer.
+pub(crate) struct RequestHandle {
+    pub(crate) device: Arc<Inner>,
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) listener: Arc<Listener>,
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        self.listener.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Answers a request by something else than a connection, and closes its socket.
+pub(crate) fn answer(device: &Inner, conn: &Conn, message: &Message) {
+    *unpoisoned(&conn.phase) = Phase::Over;
+    // A peer that is gone needs no answer.
+    let _ = send(&conn.socket, message, &[]);
+    device.registry.drop_conn(&device.shared, conn);
+}
+
+impl RequestHandle {
+    fn decline(&self, private_data: &[u8]) {
+        answer(&self.device, &self.conn, &Message::Reject(private_data.to_vec()));
+    }
+
+    fn try_accept(&self, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
+        let cm = find_events(&self.device, cm)?;
+        let qp = own_idle_qp(qp, "accept")?;
+        let mut phase = unpoisoned(&self.conn.phase);
+        let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Over) else {
+            return Err(Error::Invalid("the connecting side has given up".into()));
+        };
+        if let Err(why) = link(&self.device.shared, &self.conn, &qp, &hello, fds) {
+            not_linked(&self.conn, &why);
+            return Err(why);
+        }
+        // Before the state changes: whoever destroys the queue pair from then on finds the connection.
+        qp.connection.socket.store(self.conn.id, Ordering::Release);
+        if !qp.connection.advance(state::INIT, state::RTR) {
+            return Err(Error::WrongState { call: "accept", state: state_of(qp.connection.state()) });
+        }
+        let deadline = self.device.shared.host.now() + param.timeout;
+        *phase = Phase::AwaitReady { qp: qp.clone(), cm, deadline };
+        self.device.registry.enter(self.conn.id, &phase);
+        drop(phase);
+        let reply = Message::Reply(hello_of(&self.device.shared, &qp, param));
+        if let Err(why) = greet(&self.device.shared, &self.conn, &qp, &reply) {
+            self.device.registry.on_end(&self.device.shared, &self.conn, &why);
+        }
+        self.device.shared.reactor.wake();
+        Ok(())
+    }
+}
+
+impl RequestOps for RequestHandle {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let result = self.try_accept(cm, qp, param);
+        if result.is_err() {
+            self.decline(&[]);
+        }
+        result
+    }
+
+    fn is_alive(&self) -> bool {
+        // The NIC thread may not have seen yet that the other side has gone; the socket says so at once.
+        matches!(*unpoisoned(&self.conn.phase), Phase::Requested { .. }) && is_silent(&self.conn.socket)
+    }
+
+    fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let limit = PRIVATE_MAX;
+        let fits = Error::check_limit("bytes of private data", private_data.len() as u64, limit as u64);
+        self.decline(if fits.is_ok() { private_data } else { &[] });
+        fits
+    }
+}

@@ -1,0 +1,64 @@
+//! Atomics: on mapped memory by the processor, on another process's private memory one at a time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::copy::place::{self, Direction, Fault, SgList, Side};
+
+/// An atomic on another process's private memory; the caller has its turn ([`crate::memory::turn`]).
+pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
+    let mut word = 0_u64;
+    let (mut local, mut remote) = (SgList::new(), SgList::new());
+    local.push((&raw mut word).cast(), 8);
+    remote.push(at as *mut u8, 8);
+    place::across(pid, &local, &remote, Direction::In)?;
+    let cell = AtomicU64::new(word);
+    let old = op.apply(&cell);
+    let mut new = cell.into_inner();
+    let mut local = SgList::new();
+    local.push((&raw mut new).cast(), 8);
+    place::across(pid, &local, &remote, Direction::Out)?;
+    Ok(old)
+}
+
+/// Puts an atomic's result into the local memory: 8 bytes fetched.
+pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
+    // SAFETY: the local memory has 8 bytes in all (checked).
+    let stored: Result<(), Side> = unsafe { place::scatter((&raw const old).cast(), local) };
+    stored.map(|()| 8).map_err(|_| Fault::Local)
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Atomic {
+    /// Compare, swap.
+    CompareSwap(u64, u64),
+    /// Add.
+    FetchAdd(u64),
+}
+
+impl Atomic {
+    /// Carries it out; the old value.
+    pub(crate) fn apply(self, word: &AtomicU64) -> u64 {
+        match self {
+            Self::CompareSwap(compare, swap) => word
+                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
+                .unwrap_or_else(|found| found),
+            Self::FetchAdd(add) => word.fetch_add(add, Ordering::SeqCst),
+        }
+    }
+
+    /// Carries it out on memory of this process that its program may have unmapped; the old value.
+    ///
+    /// # Safety
+    /// As [`uaccess::fetch_add`]; aligned.
+    pub(crate) unsafe fn apply_at(self, at: *mut u64) -> Result<u64, Fault> {
+        // SAFETY: the caller's contract.
+        let old = unsafe {
+            match self {
+                Self::CompareSwap(compare, swap) => uaccess::compare_swap(at, compare, swap),
+                Self::FetchAdd(add) => uaccess::fetch_add(at, add),
+            }
+        };
+        old.map_err(|uaccess::Gone| Fault::Access)
+    }
+}

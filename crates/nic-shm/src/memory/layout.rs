@@ -1,0 +1,364 @@
+//! What lies where in a device's segment, and the words that processes share.
+//!
+//! Everything here consists of atomics: any bytes are valid, and all zero is a fresh object. A connected peer can
+//! write all of it, this side's protection table included: it is a process of the same user, and trusted as such.
+//!
+//! ```text
+//! 0          header
+//! 64 KiB     memory regions     65,536 x 64 B
+//! 8 MiB      queue pairs         8,192 x 1 KiB
+//! 16 MiB     completion queues   4,096 x 2 KiB
+//! 28 MiB     shared receive queues, completion channels
+//! 32 MiB     heap of rings
+//! 1 GiB      NIC memory
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use host::Bell;
+use verbs::RNR_PAUSE;
+
+use nic_util::sync::guard::Busy;
+use nic_util::sync::heed::Heed;
+use nic_util::sync::knock::Knock;
+use nic_util::sync::ready::{MEMBERS, Ready};
+
+/// Changes with every change of this file.
+pub(crate) const VERSION: u32 = 8;
+
+pub(crate) const MR_MAX: usize = 65_536;
+pub(crate) const QP_MAX: usize = MEMBERS;
+pub(crate) const CQ_MAX: usize = 4_096;
+pub(crate) const SRQ_MAX: usize = 4_096;
+pub(crate) const CHANNEL_MAX: usize = 4_096;
+
+const MR_BASE: u64 = 64 << 10;
+const QP_BASE: u64 = 8 << 20;
+const CQ_BASE: u64 = 16 << 20;
+const CQ_STRIDE: u64 = 2 << 10;
+const SRQ_BASE: u64 = 28 << 20;
+const CHANNEL_BASE: u64 = 30 << 20;
+/// The heap of rings.
+pub(crate) const HEAP_BASE: u64 = 32 << 20;
+/// NIC memory, up to the end of the segment.
+pub(crate) const DM_BASE: u64 = 1 << 30;
+
+/// Marks types that may be laid over shared memory.
+///
+/// # Safety
+/// The type is `repr(C)` and consists of atomics (or of types that do), so that every bit pattern is valid and
+/// shared references to it are sound whatever other processes do.
+pub(crate) unsafe trait Shared {}
+
+/// What the owner says of itself; the peer checks it before anything else.
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    pub(crate) version: AtomicU32,
+    /// A random number that the device was born with.
+    pub(crate) token: AtomicU64,
+    /// Who is in the middle of an atomic on private memory: its queue pair here + 1 in the lower half, and in the upper how
+    /// often it was there; 0 for nobody.
+    pub(crate) atomic_holder: Line<AtomicU64>,
+    /// Queue pairs here that the NIC thread is to look at; written before it is woken.
+    pub(crate) kicked: Ready,
+    /// Queue pairs here whose peers wait for a receive of a shared queue.
+    pub(crate) rnr: Ready,
+    /// Completion queues here that have an event for their channels.
+    pub(crate) reporting: Ready,
+    /// Queue pairs here whose peers were inside since this device last waited for them; see [`nic_util::sync::roll`].
+    pub(crate) visited: Ready,
+}
+
+/// A memory region's entry in the protection table.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(crate) struct MrEntry {
+    /// The key; 0 while free. Everything else is written before it and not changed while it stands.
+    pub(crate) key: AtomicU32,
+    pub(crate) access: AtomicU32,
+    pub(crate) pd: AtomicU32,
+    /// Of [`kind`].
+    pub(crate) kind: AtomicU32,
+    /// The address of the first byte as work requests give it.
+    pub(crate) addr: AtomicU64,
+    pub(crate) len: AtomicU64,
+    /// The address of the first byte in the owner's process; in the segment for NIC memory.
+    pub(crate) place: AtomicU64,
+    /// The number of this registration, which no other ever had; 0 while the key is not valid.
+    pub(crate) stamp: AtomicU64,
+}
+
+/// What a region is of.
+pub(crate) mod kind {
+    /// A range of the owner's private memory.
+    pub(crate) const HOST: u32 = 0;
+    /// NIC memory of the owner's.
+    pub(crate) const NIC: u32 = 1;
+    /// All of the owner's private memory.
+    pub(crate) const ALL: u32 = 2;
+}
+
+/// A queue pair's shared part.
+#[repr(C, align(64))]
+pub(crate) struct QpShared {
+    /// Generation in the upper half, [`verbs::QpState`] as a number in the lower.
+    pub(crate) status: AtomicU64,
+    pub(crate) pd: AtomicU32,
+    pub(crate) recv_cq: AtomicU32,
+    /// Shared receive queue + 1; 0 without one.
+    pub(crate) srq: AtomicU32,
+    pub(crate) recv_shift: AtomicU32,
+    pub(crate) recv_stride: AtomicU32,
+    pub(crate) comp_shift: AtomicU32,
+    pub(crate) recv_ring: AtomicU64,
+    pub(crate) comp_ring: AtomicU64,
+    /// The pause before a message that found no receive is tried again, in nanoseconds.
+    pub(crate) rnr_pause: AtomicU32,
+    /// The peer's: inside this device's memory.
+    pub(crate) peer: Line<PeerWords>,
+    /// Set by a peer that waits for a receive (or for room among the completions); cleared by the owner.
+    pub(crate) rnr: Line<AtomicU32>,
+    /// How many completions the owner has taken from the ring.
+    pub(crate) taken: AtomicU64,
+    /// Set to the generation by the peer, before it fails this queue pair because of a request to memory that it may not access.
+    pub(crate) access_error: AtomicU32,
+    /// The peer's request for a copy by this device's own thread.
+    pub(crate) service: Line<ServiceWords>,
+}
+
+impl QpShared {
+    /// Forgets what a predecessor left; from here on the place belongs to this generation.
+    pub(crate) fn renew(&self, generation: u32) {
+        self.taken.store(0, Ordering::Relaxed);
+        self.access_error.store(0, Ordering::Relaxed);
+        self.rnr.0.store(0, Ordering::Relaxed);
+        self.rnr_pause.store(RNR_PAUSE.as_ns() as u32, Ordering::Relaxed);
+        self.service.0.turn.store(0, Ordering::Relaxed);
+        self.service.0.bounce.store(0, Ordering::Relaxed);
+        self.peer.0.busy.reset();
+        self.status.store(state::word(generation, state::INIT), Ordering::Release);
+    }
+}
+
+/// What only the peer writes, once per operation.
+#[repr(C)]
+pub(crate) struct PeerWords {
+    pub(crate) busy: Busy,
+}
+
+/// A copy asked of the owner of private memory, where the kernel lets nobody else do it.
+#[repr(C)]
+pub(crate) struct ServiceWords {
+    /// See `service`: a number that the asker raises by 1 to ask and the owner by 1 to answer.
+    pub(crate) turn: AtomicU32,
+    /// Of [`ask`].
+    pub(crate) kind: AtomicU32,
+    pub(crate) len: AtomicU64,
+    /// The address in the owner's process, checked by the owner against `key`.
+    pub(crate) place: AtomicU64,
+    pub(crate) key: AtomicU32,
+    /// 0 done, 1 refused.
+    pub(crate) refused: AtomicU32,
+    pub(crate) operand: [AtomicU64; 2],
+    /// Where the bytes cross, in the owner's segment; 0 until the owner has made one.
+    pub(crate) bounce: AtomicU64,
+}
+
+/// A cache line (two, as processors fetch pairs) of its own.
+#[repr(C, align(128))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// The words of a posted receive, in a ring or in a shared queue's store.
+pub(crate) mod recv {
+    use super::{AtomicU64, Ordering};
+    use nic_util::sg_list::SGE_MAX;
+
+    /// Lap mark and number of SGEs (rings only).
+    pub(crate) const MARK: usize = 0;
+    pub(crate) const WR_ID: usize = 1;
+    /// Number of SGEs, for stores, whose slots have no lap.
+    pub(crate) const COUNT: usize = 0;
+    /// The SGEs: address, then length in the upper half and key in the lower.
+    pub(crate) const SGES: usize = 2;
+
+    /// The SGEs that a receive says it has, as far as there is room for them in its slot.
+    #[inline]
+    pub(crate) fn sges(slot: &[AtomicU64]) -> usize {
+        let said = (slot[MARK].load(Ordering::Relaxed) & 0xffff) as usize;
+        said.min(SGE_MAX).min((slot.len() - SGES) / 2)
+    }
+
+    /// The bytes that a receive with up to `sges` SGEs takes.
+    pub(crate) const fn stride(sges: u32) -> u64 {
+        ((SGES as u64 + 2 * sges as u64) * 8).next_multiple_of(64)
+    }
+}
+
+/// The words of the completion of a receive, written by the peer.
+pub(crate) mod comp {
+    use verbs::WcStatus;
+
+    /// Lap mark; below it opcode, status, flags and the number of bytes that it carries itself.
+    pub(crate) const MARK: usize = 0;
+    /// Length in the upper half, immediate data or key in the lower.
+    pub(crate) const LEN_IMM: usize = 1;
+    /// The receive in its shared queue's store.
+    pub(crate) const RECEIVE: usize = 2;
+    /// Bytes that it carries itself.
+    pub(crate) const BYTES: usize = 4;
+    pub(crate) const STRIDE: u64 = 128;
+    pub(crate) const INLINE_MAX: usize = STRIDE as usize - BYTES * 8;
+
+    /// Flags: it has immediate data; a key was invalidated; its receiver wants to be woken; it carries the message itself.
+    pub(crate) const IMM: u32 = 1;
+    pub(crate) const INVALIDATE: u32 = 2;
+    pub(crate) const SOLICITED: u32 = 4;
+    pub(crate) const CARRIED: u32 = 8;
+
+    /// A status as a number.
+    pub(crate) fn number_of(status: WcStatus) -> u32 {
+        match status {
+            WcStatus::Success => 0,
+            WcStatus::LocLenErr => 1,
+            WcStatus::LocProtErr => 2,
+            _ => 3,
+        }
+    }
+
+    /// The status behind a number.
+    pub(crate) fn status_of(number: u32) -> WcStatus {
+        match number {
+            0 => WcStatus::Success,
+            1 => WcStatus::LocLenErr,
+            2 => WcStatus::LocProtErr,
+            _ => WcStatus::GeneralErr,
+        }
+    }
+}
+
+/// What a peer asks for, in [`ServiceWords`].
+pub(crate) mod ask {
+    pub(crate) const READ: u32 = 0;
+    pub(crate) const WRITE: u32 = 1;
+    pub(crate) const COMPARE_SWAP: u32 = 2;
+    pub(crate) const FETCH_ADD: u32 = 3;
+    /// Into a receive.
+    pub(crate) const DELIVER: u32 = 4;
+    pub(crate) const MAKE_BOUNCE: u32 = 5;
+    /// The bytes that a bounce buffer has.
+    pub(crate) const BOUNCE: u64 = 64 << 10;
+}
+
+/// A completion queue's shared part.
+#[repr(C, align(64))]
+pub(crate) struct CqShared {
+    pub(crate) bell: Bell,
+    /// How whoever completes looks at the bell, `armed` and `many`.
+    pub(crate) heed: Heed,
+    /// 0 not armed, 1 for solicited completions, 2 for any.
+    pub(crate) armed: AtomicU32,
+    /// Completion channel + 1; 0 without one.
+    pub(crate) channel: AtomicU32,
+    /// Events for the channel that the owner has not fetched yet.
+    pub(crate) events: AtomicU32,
+    /// Whether `ready` is used: there are too many queue pairs to look at each.
+    pub(crate) many: AtomicU32,
+    /// Whether peers ring the bell after writes.
+    pub(crate) knock: Knock,
+    pub(crate) ready: Ready,
+}
+
+impl CqShared {
+    /// After publishing here: whether somebody is to be told, who sleeps, has armed the queue, or cannot look at all queue pairs.
+    #[inline]
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.heed.before_looking();
+        let armed = self.armed.load(Ordering::Relaxed) | self.many.load(Ordering::Relaxed);
+        armed != 0 || self.bell.is_awaited()
+    }
+}
+
+/// A completion channel's shared part.
+#[repr(C, align(64))]
+pub(crate) struct ChannelShared {
+    pub(crate) bell: Bell,
+}
+
+/// A shared receive queue's shared part.
+#[repr(C, align(64))]
+pub(crate) struct SrqShared {
+    pub(crate) pd: AtomicU32,
+    pub(crate) shift: AtomicU32,
+    pub(crate) stride: AtomicU32,
+    /// The ring of entries and the store of receives.
+    pub(crate) ring: AtomicU64,
+    pub(crate) store: AtomicU64,
+    pub(crate) head: Line<AtomicU64>,
+    pub(crate) tail: AtomicU64,
+    /// Event wanted when fewer are left; 0 disarmed.
+    pub(crate) limit: AtomicU32,
+    /// Set by a peer that waits for a receive, after it has named its queue pair in the header; cleared by the owner.
+    pub(crate) rnr: AtomicU32,
+}
+
+macro_rules! shared {
+    ($($t:ty),* $(,)?) => {$(
+        // SAFETY: `repr(C)` and atomics only, as its definition above shows.
+        unsafe impl Shared for $t {}
+    )*};
+}
+
+shared!(Header, MrEntry, QpShared, CqShared, ChannelShared, SrqShared);
+
+const _: () = {
+    assert!(size_of::<Header>() as u64 <= MR_BASE);
+    assert!(MR_BASE + (MR_MAX * size_of::<MrEntry>()) as u64 <= QP_BASE);
+    assert!(size_of::<QpShared>() <= QP_STRIDE as usize);
+    assert!(QP_BASE + QP_MAX as u64 * QP_STRIDE <= CQ_BASE);
+    assert!(size_of::<CqShared>() <= CQ_STRIDE as usize);
+    assert!(CQ_BASE + CQ_MAX as u64 * CQ_STRIDE <= SRQ_BASE);
+    assert!(size_of::<SrqShared>() <= SRQ_STRIDE as usize);
+    assert!(SRQ_BASE + SRQ_MAX as u64 * SRQ_STRIDE <= CHANNEL_BASE);
+    assert!(CHANNEL_BASE + CHANNEL_MAX as u64 * 128 <= HEAP_BASE);
+};
+
+const QP_STRIDE: u64 = 1024;
+const SRQ_STRIDE: u64 = 512;
+
+/// Where region `i`'s entry lies.
+pub(crate) const fn mr_at(i: usize) -> u64 {
+    MR_BASE + (i * size_of::<MrEntry>()) as u64
+}
+
+/// Where queue pair `i`'s shared part lies.
+pub(crate) const fn qp_at(i: usize) -> u64 {
+    QP_BASE + i as u64 * QP_STRIDE
+}
+
+/// Where completion queue `i`'s shared part lies.
+pub(crate) const fn cq_at(i: usize) -> u64 {
+    CQ_BASE + i as u64 * CQ_STRIDE
+}
+
+/// Where shared receive queue `i`'s shared part lies.
+pub(crate) const fn srq_at(i: usize) -> u64 {
+    SRQ_BASE + i as u64 * SRQ_STRIDE
+}
+
+/// Where completion channel `i`'s shared part lies.
+pub(crate) const fn channel_at(i: usize) -> u64 {
+    CHANNEL_BASE + i as u64 * 128
+}
+
+/// The state of a queue pair as its status word holds it.
+pub(crate) mod state {
+    pub(crate) const INIT: u32 = 1;
+    pub(crate) const RTR: u32 = 2;
+    pub(crate) const RTS: u32 = 3;
+    pub(crate) const ERROR: u32 = 4;
+
+    /// The status word.
+    pub(crate) const fn word(generation: u32, state: u32) -> u64 {
+        (generation as u64) << 32 | state as u64
+    }
+}

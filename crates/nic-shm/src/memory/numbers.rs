@@ -1,0 +1,128 @@
+//! Numbers of a device's objects, by which its tables in shared memory are indexed: the one given back last comes first.
+
+use verbs::{Error, Result, provider};
+
+use crate::memory::layout::{QP_MAX, qp_at};
+use crate::memory::parts::PAGE;
+
+/// Numbers of one kind of object.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    next: usize,
+    free: Vec<usize>,
+}
+
+impl Numbers {
+    pub(crate) fn take(&mut self, what: &'static str, max: usize) -> Result<usize> {
+        if let Some(index) = self.free.pop() {
+            return Ok(index);
+        }
+        if self.next == max {
+            return Err(Error::Limit { what, given: max as u64 + 1, limit: max as u64 });
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    pub(crate) fn give(&mut self, index: usize) {
+        self.free.push(index);
+    }
+}
+
+/// Places of queue pairs in the shared table, each with a generation, the pages on which their shared parts lie, and the numbers by
+/// which programs know them.
+pub(crate) struct QpNumbers {
+    places: Numbers,
+    /// By which programs know queue pairs.
+    pub(crate) numbers: provider::Numbers,
+    /// Of each place, the queue pair that has it, or had it last.
+    owners: Vec<QpNumber>,
+    /// How many queue pairs have their shared part on each page.
+    on_page: Vec<u32>,
+}
+
+/// What a queue pair is known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QpNumber {
+    /// Its place in the shared table.
+    pub(crate) index: usize,
+    /// How often that has been given.
+    pub(crate) generation: u32,
+    /// By which programs know it.
+    pub(crate) num: u32,
+}
+
+impl Default for QpNumbers {
+    fn default() -> Self {
+        let numbers = provider::Numbers::new("queue pairs", QP_MAX);
+        Self { places: Numbers::default(), numbers, owners: Vec::new(), on_page: Vec::new() }
+    }
+}
+
+impl QpNumbers {
+    /// A place, and the numbers of the queue pair that has it now.
+    pub(crate) fn take(&mut self) -> Result<QpNumber> {
+        let index = self.places.take("queue pairs", QP_MAX)?;
+        let num = self.numbers.take().inspect_err(|_| self.places.give(index))?;
+        // By place in one piece: what lived on between the queue pairs' own would keep their pages from going back.
+        if self.owners.len() <= index {
+            self.owners.resize(index + 1, QpNumber::default());
+            self.on_page.resize(page_of(index) + 1, 0);
+        }
+        let generation = self.owners[index].generation.wrapping_add(1);
+        self.owners[index] = QpNumber { index, generation, num };
+        self.on_page[page_of(index)] += 1;
+        Ok(self.owners[index])
+    }
+
+    /// The place may be used again. Where the page begins that no queue pair needs any more, if there is one.
+    pub(crate) fn give(&mut self, index: usize) -> Option<u64> {
+        self.numbers.give(self.owners[index].num);
+        self.places.give(index);
+        let page = page_of(index);
+        self.on_page[page] -= 1;
+        (self.on_page[page] == 0).then_some(qp_at(0) + page as u64 * PAGE)
+    }
+}
+
+/// The page of the table on which a queue pair's shared part lies.
+fn page_of(index: usize) -> usize {
+    ((qp_at(index) - qp_at(0)) / PAGE) as usize
+}
+
+/// Numbers of every kind of object.
+#[derive(Default)]
+pub(crate) struct Indices {
+    pub(crate) qp: QpNumbers,
+    pub(crate) mr: Numbers,
+    pub(crate) cq: Numbers,
+    pub(crate) srq: Numbers,
+    pub(crate) channel: Numbers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_with_another_generation_and_end_at_the_limit() {
+        let mut numbers = QpNumbers::default();
+        let all: Vec<_> = (0..QP_MAX).map(|_| numbers.take().expect("room")).collect();
+        assert!(all.iter().enumerate().all(|(i, taken)| (taken.index, taken.generation) == (i, 1)));
+        assert!(matches!(numbers.take(), Err(Error::Limit { .. })));
+        assert_eq!(numbers.give(7), None, "others are on its page");
+        let again = numbers.take().expect("room");
+        assert_eq!((again.index, again.generation), (7, 2));
+        assert!(all.iter().all(|taken| taken.num != again.num), "known by another number");
+    }
+
+    #[test]
+    fn a_page_goes_back_with_the_last_queue_pair_on_it() {
+        let mut numbers = QpNumbers::default();
+        let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
+        (0..=per_page).for_each(|index| assert_eq!(numbers.take().map(|taken| taken.index), Ok(index)));
+        assert!((1..per_page).all(|index| numbers.give(index).is_none()));
+        assert_eq!(numbers.give(0), Some(qp_at(0)));
+        assert_eq!(numbers.give(per_page), Some(qp_at(per_page)));
+    }
+}

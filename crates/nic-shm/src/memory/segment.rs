@@ -1,0 +1,379 @@
+//! A device's segment: an anonymous file in memory, mapped by its owner and by every connected peer.
+//!
+//! The owner reserves addresses for all of it. A peer does for the tables and the rings, and for NIC memory only as far as it has used
+//! any: otherwise a process with many peers would run out of addresses, as each of them may have half of the machine's memory. What was
+//! mapped stays where it is. Either may access what has been used ([`Reserve`]).
+//!
+//! It has no name, so nothing of it outlives its last process; its mode is 0600, and it reaches other processes
+//! over a connection whose two ends are of one user. Its size is sealed, so that no peer can cut it short
+//! under us.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+    fstatfs, ftruncate, memfd_create,
+};
+use rustix::process::{Resource, getrlimit};
+use verbs::{Error, Result};
+
+use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, Shared, mr_at};
+use crate::memory::reserve::{Dump, Reserve};
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
+
+/// A segment's size, at most: several of them must fit into an address space of 47 bits.
+pub(crate) const SEGMENT_MAX: u64 = 1 << 43;
+/// NIC memory that a device has at least, where limits leave room for less than was hoped for.
+const DM_LEAST: u64 = 1 << 20;
+
+/// How large files of this process may be.
+fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// The type of file systems of huge pages, as statfs(2) says it.
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// A mapped segment, one's own or a peer's.
+pub(crate) struct Map {
+    /// The tables, which may be accessed from the beginning, and the rings.
+    low: Reserve,
+    /// NIC memory, which begins at [`DM_BASE`].
+    high: High,
+}
+
+enum High {
+    Own(Reserve),
+    Peers(Rest),
+}
+
+/// NIC memory of a peer for which addresses are reserved together, at least.
+const REST_LEAST: u64 = 64 << 20;
+
+/// A peer's NIC memory, mapped as far as it has been used. When that does not reach, a mapping is added that begins at the
+/// same place and is at least twice as long; those before it stay, as there are pointers into them.
+struct Rest {
+    file: Fd,
+    /// Bytes of NIC memory in the file, for ever.
+    len: u64,
+    /// The longest mapping, which is the last of all.
+    current: AtomicPtr<Reserve>,
+    #[expect(
+        clippy::vec_box,
+        reason = "`current` points to an element, which must not move when the list grows"
+    )]
+    all: Mutex<Vec<Box<Reserve>>>,
+}
+
+impl Rest {
+    fn of(file: OwnedFd, len: u64) -> Self {
+        Self { file: file.into(), len, current: AtomicPtr::default(), all: Mutex::default() }
+    }
+
+    /// The bytes from one offset in NIC memory to another.
+    #[inline]
+    fn bytes(&self, from: u64, end: u64) -> Option<*mut u8> {
+        // SAFETY: null, or a mapping that stays as long as this. Test: a_peer_maps_as_much_nic_memory_as_it_uses.
+        match unsafe { self.current.load(Ordering::Acquire).as_ref() }
+            .and_then(|current| current.bytes(from, end))
+        {
+            Some(bytes) => Some(bytes),
+            None => self.add(end)?.bytes(from, end),
+        }
+    }
+
+    /// Maps more; `None` where the segment ends before, or this process may map no more.
+    #[cold]
+    fn add(&self, end: u64) -> Option<&Reserve> {
+        if end > self.len {
+            return None;
+        }
+        let mut all = unpoisoned(&self.all);
+        if all.last().is_none_or(|longest| longest.len() < end) {
+            let len = end.next_power_of_two().max(REST_LEAST).min(self.len);
+            all.push(Box::new(Reserve::new(self.file.as_fd(), DM_BASE, len, 0, Dump::No).ok()?));
+            let longest: *const Reserve = &raw const **all.last()?;
+            self.current.store(longest.cast_mut(), Ordering::Release);
+        }
+        // SAFETY: as above.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+impl Map {
+    /// All of an own segment.
+    fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
+        assert!(len > DM_BASE, "a segment holds its tables and some NIC memory");
+        let low = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
+        let high = Reserve::new(fd, DM_BASE, len - DM_BASE, 0, Dump::Yes)?;
+        Ok(Arc::new(Self { low, high: High::Own(high) }))
+    }
+
+    /// The shared object at `offset`, if it lies inside and is aligned.
+    #[inline]
+    pub(crate) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
+        let at = self.bytes(offset, size_of::<T>() as u64)?.cast::<T>();
+        // SAFETY: inside the mapping, aligned, and valid for any bytes (`Shared`).
+        at.is_aligned().then(|| unsafe { &*at })
+    }
+
+    /// The protection table's entry of a region: there is one for every 16-bit number.
+    #[inline]
+    pub(crate) fn region(&self, index: u16) -> &MrEntry {
+        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
+        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping may be accessed (`Map::of` and `map_peer`), aligned;
+        // valid for any bytes (`Shared`).
+        unsafe { &*self.low.base().add(mr_at(index.into()) as usize).cast() }
+    }
+
+    /// `len` bytes at `offset`, if they lie inside.
+    #[inline]
+    pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        match offset.checked_sub(DM_BASE) {
+            None => self.low.bytes(offset, end),
+            Some(from) => match &self.high {
+                High::Own(memory) => memory.bytes(from, end - DM_BASE),
+                High::Peers(rest) => rest.bytes(from, end - DM_BASE),
+            },
+        }
+    }
+}
+
+/// A shared object in a mapping, which it keeps alive.
+pub(crate) struct Ref<T> {
+    _map: Arc<Map>,
+    at: NonNull<T>,
+}
+
+// SAFETY: a shared reference to atomics in a mapping that `map` keeps, for any thread.
+unsafe impl<T: Shared> Send for Ref<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Ref<T> {}
+
+impl<T: Shared> Ref<T> {
+    /// The object at `offset`.
+    pub(crate) fn new(map: &Arc<Map>, offset: u64) -> Result<Self> {
+        let at = map.get::<T>(offset).ok_or_else(|| {
+            Error::Invalid(format!("a shared object at {offset:#x} does not lie in its segment"))
+        })?;
+        Ok(Self { _map: map.clone(), at: NonNull::from(at) })
+    }
+}
+
+impl<T: Shared> std::ops::Deref for Ref<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: inside the mapping (checked by `new`), which is kept.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// An array of shared slots of a fixed stride, a power of two of them: a ring or a store.
+pub(crate) struct Slots {
+    base: NonNull<u8>,
+    stride: usize,
+    shift: u32,
+    _map: Arc<Map>,
+}
+
+// SAFETY: as for `Ref`.
+unsafe impl Send for Slots {}
+// SAFETY: as for `Ref`.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// `1 << shift` slots of `stride` bytes (a multiple of 8) at `offset`.
+    pub(crate) fn new(map: &Arc<Map>, offset: u64, stride: u64, shift: u32) -> Result<Self> {
+        let bad = || Error::Invalid(format!("a ring at {offset:#x} does not lie in its segment"));
+        let len = stride.checked_mul(1 << shift.min(40)).ok_or_else(bad)?;
+        let base = map.bytes(offset, len).and_then(NonNull::new).ok_or_else(bad)?;
+        if !stride.is_multiple_of(8) || !offset.is_multiple_of(64) || shift > 20 {
+            return Err(bad());
+        }
+        Ok(Self { base, stride: stride as usize, shift, _map: map.clone() })
+    }
+
+    /// How many bits number the slots: log2 of their number.
+    #[inline]
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// The words of slot `index` modulo the number of slots.
+    #[inline]
+    pub(crate) fn slot(&self, index: u64) -> &[AtomicU64] {
+        let i = (index & ((1 << self.shift) - 1)) as usize;
+        // SAFETY: slot i lies inside (checked by `new`), aligned to 8, atomics only; the map lives with us.
+        unsafe {
+            let at = self.base.as_ptr().add(i * self.stride).cast();
+            std::slice::from_raw_parts(at, self.stride / 8)
+        }
+    }
+}
+
+/// One's own segment: the mapping and the file to hand to peers.
+pub(crate) struct Segment {
+    pub(crate) map: Arc<Map>,
+    file: Fd,
+}
+
+impl Segment {
+    /// A segment of `len` bytes, none of which is committed yet.
+    pub(crate) fn create(len: u64) -> Result<Self> {
+        let refused = |e: rustix::io::Errno| Error::system("cannot create a device's shared memory", e);
+        let file =
+            memfd_create("nicety-shm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        // Growing a file beyond the limit is answered by a signal that ends the process.
+        if let Some(limit) = file_limit().filter(|limit| *limit < len) {
+            let what = format!("cannot create a device's shared memory of {len} bytes");
+            let why = format!("the size of files is limited to {limit} bytes; raise that with ulimit -f");
+            return Err(Error::system(what, std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)));
+        }
+        ftruncate(&file, len).map_err(refused)?;
+        fcntl_add_seals(&file, SEALS).map_err(refused)?;
+        Ok(Self { map: Map::of(file.as_fd(), len)?, file: file.into() })
+    }
+
+    /// Which file it is.
+    pub(crate) fn id(&self) -> Result<FileId> {
+        identify(&self.file)
+    }
+
+    /// A segment with so much NIC memory, or with less of it where this process may not have or map so large a file.
+    pub(crate) fn create_within_limits(dm_size: u64) -> Result<(Self, u64)> {
+        let mut size = dm_size;
+        loop {
+            match Self::create(DM_BASE + size) {
+                Err(Error::System { .. }) if size > DM_LEAST => size = ((size / 2) & !0xfff).max(DM_LEAST),
+                result => return Ok((result?, size)),
+            }
+        }
+    }
+
+    /// Commits a range, so that touching it cannot fail later.
+    pub(crate) fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        fallocate(&self.file, FallocateFlags::empty(), offset, len).map_err(|e| {
+            Error::system(format!("no memory for {len} bytes of shared memory; free some or ask for less"), e)
+        })
+    }
+
+    /// Gives a range back; it reads as zero afterwards.
+    pub(crate) fn release(&self, offset: u64, len: u64) {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A range that cannot be given back stays committed until the device goes.
+        let _ = fallocate(&self.file, punch, offset, len);
+    }
+}
+
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Which file a segment is: no two segments of a host have the same, and nobody can choose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(u64, u64);
+
+/// Whether a descriptor is memory that cannot be cut short under us. Asks nobody but the kernel: where a file belongs to a
+/// process's own file system, any other question may wait for that process.
+pub(crate) fn is_sealed_memory(file: impl AsFd) -> bool {
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+}
+
+/// Which file a peer's segment is.
+pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
+    if !is_sealed_memory(file) {
+        return Err(Error::Invalid("the peer's segment is no memory file of sealed size".into()));
+    }
+    let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    Ok(FileId(stat.st_dev, stat.st_ino))
+}
+
+/// Maps a peer's segment, after making sure that it is what it must be.
+pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
+    let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
+    // First of all, and before any question that could block.
+    identify(&file)?;
+    let stat = fstat(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(bad("belongs to another user"));
+    }
+    let fs = fstatfs(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    if fs.f_type as u64 == HUGETLBFS_MAGIC {
+        // Touching it could fail for want of huge pages, which kills.
+        return Err(bad("consists of huge pages"));
+    }
+    let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
+    if len < DM_BASE {
+        return Err(bad("is too small"));
+    }
+    if len > SEGMENT_MAX {
+        return Err(bad("takes too much of the address space"));
+    }
+    let low = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
+    Ok(Arc::new(Map { low, high: High::Peers(Rest::of(file, len - DM_BASE)) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::layout::Header;
+
+    #[test]
+    fn owner_and_peer_see_the_same_memory_and_nothing_outside() {
+        let segment = Segment::create(DM_BASE + 4096).expect("a segment");
+        let file = segment.as_fd().try_clone_to_owned().expect("a descriptor");
+        let peer = map_peer(file.try_clone().expect("another")).expect("the same memory");
+        segment.map.get::<Header>(0).expect("inside").token.store(7, Ordering::Release);
+        assert_eq!(peer.get::<Header>(0).expect("inside").token.load(Ordering::Acquire), 7);
+        assert!(peer.get::<Header>(DM_BASE + 4096).is_none());
+        assert!(peer.get::<Header>(8).is_none(), "not aligned");
+        assert!(peer.bytes(u64::MAX, 2).is_none());
+        assert!(ftruncate(&file, 0).is_err(), "sealed");
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
+        ftruncate(&file, DM_BASE + 1).expect("a size");
+        assert!(map_peer(file).is_err());
+    }
+
+    /// Goal: a peer takes addresses for the NIC memory that it uses, and what it has mapped stays. Method: pointers to places
+    /// that lie ever farther in a segment of which hardly anything is used.
+    #[test]
+    fn a_peer_maps_as_much_nic_memory_as_it_uses() {
+        let size: u64 = 64 << 30;
+        let segment = Segment::create(DM_BASE + size).expect("a segment");
+        let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
+        let High::Peers(rest) = &peer.high else { panic!("a peer's") };
+        let taken = || unpoisoned(&rest.all).iter().map(|one| one.len()).sum::<u64>();
+        let word = |map: &Map, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
+        assert_eq!(taken(), 0);
+        let mut before = Vec::new();
+        for at in [0, 8, REST_LEAST - 8, REST_LEAST, 5 * REST_LEAST, size / 2] {
+            let (there, here) = (word(&segment.map, DM_BASE + at), word(&peer, DM_BASE + at));
+            before.push((at, there.expect("inside"), here.expect("inside")));
+            assert!(taken() <= 4 * at.max(REST_LEAST), "{} for {at}", taken());
+        }
+        for (at, there, here) in before {
+            // SAFETY: both are mapped, as long as the maps live.
+            let [there, here] = [there, here].map(|word| unsafe { AtomicU64::from_ptr(word) });
+            there.store(at + 1, Ordering::Release);
+            assert_eq!(here.load(Ordering::Acquire), at + 1);
+        }
+        assert!(peer.bytes(DM_BASE + size - 8, 8).is_some() && peer.bytes(DM_BASE + size - 8, 9).is_none());
+        assert!(peer.bytes(DM_BASE - 8, 16).is_none(), "no object lies on both sides");
+        assert!(peer.bytes(u64::MAX - 8, 8).is_none());
+    }
+}

@@ -1,0 +1,215 @@
+//! Data path: placement checks. Protection tables, a peer's or one's own, and who may use an entry.
+//!
+//! A peer's table lies in its segment and may say anything: what it says of NIC memory is held against the mapping, and what
+//! it says of private memory becomes a pointer nowhere, as the kernel or the owner reaches that. The table of a device of
+//! this process becomes pointers; peers may write it as well, so it is held against what was registered, of which each
+//! device keeps a private record. What peers may do there is to invalidate.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use verbs::Access;
+
+use crate::memory::layout::{MR_MAX, MrEntry, kind};
+use crate::memory::segment::{FileId, Map};
+use nic_util::sync::unpoisoned;
+
+/// Where checked memory lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Location {
+    /// In the segment, at this offset.
+    Nic(u64),
+    /// In the owner's private memory, at this address.
+    Private(u64),
+    /// At this address in a region of all memory: whether anything is mapped there, only the kernel knows.
+    Anywhere(u64),
+}
+
+impl Location {
+    /// The address, of private memory.
+    #[inline]
+    pub(crate) fn private(self) -> Option<u64> {
+        match self {
+            Self::Nic(_) => None,
+            Self::Private(at) | Self::Anywhere(at) => Some(at),
+        }
+    }
+}
+
+/// Entries of the private record that are made together.
+const CHUNK: usize = 256;
+
+/// What was registered: the same entries as in the segment, where no peer can write.
+type Record = [OnceLock<Box<[MrEntry; CHUNK]>>; MR_MAX / CHUNK];
+
+/// A protection table.
+pub(crate) struct Table {
+    pub(crate) map: Arc<Map>,
+    /// Of a device of this process only.
+    record: Option<Box<Record>>,
+}
+
+/// The tables of this process's devices, by their segments.
+static OWN: Mutex<BTreeMap<FileId, Weak<Table>>> = Mutex::new(BTreeMap::new());
+
+/// The table of the device of this process that has this segment, if there is one.
+pub(crate) fn of_this_process(segment: FileId) -> Option<Arc<Table>> {
+    unpoisoned(&OWN).get(&segment).and_then(Weak::upgrade)
+}
+
+impl Table {
+    /// The table of a device of this process, with nothing registered yet.
+    pub(crate) fn own(map: &Arc<Map>, segment: FileId) -> Arc<Self> {
+        let record = Box::new([const { OnceLock::new() }; MR_MAX / CHUNK]);
+        let table = Arc::new(Self { map: map.clone(), record: Some(record) });
+        let mut own = unpoisoned(&OWN);
+        own.retain(|_, table| table.strong_count() > 0);
+        own.insert(segment, Arc::downgrade(&table));
+        table
+    }
+
+    /// The table in a peer's segment.
+    pub(crate) fn of_peer(map: Arc<Map>) -> Arc<Self> {
+        Arc::new(Self { map, record: None })
+    }
+
+    /// Whether it is of a device of this process, so that private memory in it is at hand.
+    pub(crate) fn is_own(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Enters a region: the record first, then what peers see, the key last of all.
+    pub(crate) fn enter(&self, key: u32, region: &Region) {
+        let index = (key >> 16) as u16;
+        let chunk = self.record.as_ref().map(|r| &r[usize::from(index) / CHUNK]);
+        let recorded = chunk.map(|c| &c.get_or_init(new_chunk)[usize::from(index) % CHUNK]);
+        for entry in recorded.into_iter().chain([self.map.region(index)]) {
+            entry.access.store(region.access.bits().into(), Ordering::Relaxed);
+            entry.pd.store(region.pd, Ordering::Relaxed);
+            entry.kind.store(region.kind, Ordering::Relaxed);
+            entry.addr.store(region.addr, Ordering::Relaxed);
+            entry.len.store(region.len, Ordering::Relaxed);
+            entry.place.store(region.place, Ordering::Relaxed);
+            entry.stamp.store(region.stamp, Ordering::Release);
+            entry.key.store(key, Ordering::Release);
+        }
+    }
+
+    /// Makes a region's key unusable, for peers and for this process.
+    pub(crate) fn strike(&self, key: u32) {
+        let index = (key >> 16) as u16;
+        for entry in [self.map.region(index)].into_iter().chain(self.recorded(index)) {
+            entry.key.store(0, Ordering::Release);
+            entry.stamp.store(0, Ordering::Release);
+        }
+    }
+
+    /// Looks a range up; `None` if key, domain, rights or bounds do not allow it.
+    #[inline]
+    pub(crate) fn check(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<Location> {
+        let (_, entry) = self.entries(key)?;
+        if entry.pd.load(Ordering::Relaxed) != pd {
+            return None;
+        }
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        let offset = addr.wrapping_sub(entry.addr.load(Ordering::Relaxed));
+        let size = entry.len.load(Ordering::Relaxed);
+        if !access.contains(need) || offset > size || len > size - offset {
+            return None;
+        }
+        let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
+        Some(match entry.kind.load(Ordering::Relaxed) {
+            kind::HOST => Location::Private(at),
+            kind::NIC => Location::Nic(at),
+            _ => Location::Anywhere(at),
+        })
+    }
+
+    /// A range of registered memory of this process, for the device whose table it is.
+    #[inline]
+    pub(crate) fn own_memory(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        match self.check(key, pd, need, addr, len)? {
+            Location::Nic(offset) => self.map.bytes(offset, len),
+            Location::Private(at) | Location::Anywhere(at) => Some(at as *mut u8),
+        }
+    }
+
+    /// What stands for a key: what peers see and may invalidate, and the entry that counts, which may be the same.
+    #[inline]
+    fn entries(&self, key: u32) -> Option<(&MrEntry, &MrEntry)> {
+        // Key 0 marks a free entry.
+        let index = (key >> 16) as u16;
+        let shown = self.map.region(index);
+        if key == 0 || shown.key.load(Ordering::Acquire) != key {
+            return None;
+        }
+        match &self.record {
+            None => Some((shown, shown)),
+            Some(_) => {
+                let entry = self.recorded(index)?;
+                (entry.key.load(Ordering::Acquire) == key).then_some((shown, entry))
+            }
+        }
+    }
+
+    #[inline]
+    fn recorded(&self, index: u16) -> Option<&MrEntry> {
+        let chunk = self.record.as_ref()?[usize::from(index) / CHUNK].get()?;
+        Some(&chunk[usize::from(index) % CHUNK])
+    }
+
+    /// Makes a key unusable, as a send with invalidate does; false if it was not valid in that domain.
+    pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
+        self.entries(key).is_some_and(|(shown, entry)| {
+            entry.pd.load(Ordering::Relaxed) == pd
+                && shown.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                && shown.stamp.swap(0, Ordering::AcqRel) != 0
+        })
+    }
+
+    /// All of the region that `key` stands for, if this process reaches all of it by a pointer.
+    pub(crate) fn whole(&self, key: u32) -> Option<Whole<'_>> {
+        let (shown, entry) = self.entries(key)?;
+        let stamp = shown.stamp.load(Ordering::Acquire);
+        let (addr, len) = (entry.addr.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        let place = entry.place.load(Ordering::Relaxed);
+        let base = match entry.kind.load(Ordering::Relaxed) {
+            kind::NIC => self.map.bytes(place, len)?,
+            kind::HOST if self.is_own() => place as *mut u8,
+            _ => return None,
+        };
+        // The stamps stood throughout, or what was read belongs to two registrations.
+        let stamps = [&shown.stamp, &entry.stamp];
+        let stood = stamp != 0 && stamps.iter().all(|s| s.load(Ordering::Acquire) == stamp);
+        let still = stood && shown.key.load(Ordering::Acquire) == key;
+        still.then_some(Whole { stamps, stamp, access, addr, len, base })
+    }
+}
+
+/// A region to be entered.
+pub(crate) struct Region {
+    pub(crate) access: Access,
+    pub(crate) pd: u32,
+    /// Of [`kind`].
+    pub(crate) kind: u32,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    pub(crate) place: u64,
+    pub(crate) stamp: u64,
+}
+
+/// A region as one look at the table found it: `len` bytes at `base`, for as long as both stamps stand.
+pub(crate) struct Whole<'t> {
+    pub(crate) stamps: [&'t AtomicU64; 2],
+    pub(crate) stamp: u64,
+    pub(crate) access: Access,
+    pub(crate) addr: u64,
+    pub(crate) len: u64,
+    pub(crate) base: *mut u8,
+}
+
+fn new_chunk() -> Box<[MrEntry; CHUNK]> {
+    Box::new(std::array::from_fn(|_| MrEntry::default()))
+}

@@ -1,0 +1,190 @@
+//! Data path: translation cache. The last region that a queue pair used, so that the next message to it needs one
+//! look at the protection table instead of seven.
+//!
+//! An entry of the table does not change while its stamp stands, and a stamp never comes back. A peer's table may lie: only
+//! regions are remembered all of which is mapped, so that no later word of the peer's makes them larger.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::Access;
+
+use crate::memory::table::Table;
+
+/// One remembered region, of memory that this process can reach by a pointer.
+pub(crate) struct Tlb {
+    key: u32,
+    access: Access,
+    stamp: u64,
+    addr: u64,
+    len: u64,
+    base: NonNull<u8>,
+    /// Where the stamp must stand: in the table that peers see, and in the record that they do not.
+    stamps: [NonNull<AtomicU64>; 2],
+    /// Keeps the stamps, and NIC memory, mapped.
+    _table: Option<Arc<Table>>,
+}
+
+// SAFETY: pointers into a table that `_table` keeps (or into private memory that the stamp vouches for), used under
+// the send lock of one queue pair at a time. Test: the conformance suite, group `threads`.
+unsafe impl Send for Tlb {}
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Self {
+            key: 0,
+            access: Access::empty(),
+            stamp: 0,
+            addr: 0,
+            len: 0,
+            base: NonNull::dangling(),
+            stamps: [NonNull::dangling(); 2],
+            _table: None,
+        }
+    }
+}
+
+impl Tlb {
+    /// Where `len` bytes at `addr` lie, if they are in the remembered region, it still stands, and `need` is allowed.
+    #[inline]
+    pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        // Key 0 is nobody's, so that an empty cache is never asked further.
+        if key != self.key || key == 0 {
+            return None;
+        }
+        // SAFETY: set together with `_table`, which keeps both; atomics only.
+        let [shown, recorded] = self.stamps.map(|at| unsafe { at.as_ref() }.load(Ordering::Acquire));
+        let offset = addr.wrapping_sub(self.addr);
+        let allowed = shown == self.stamp && recorded == self.stamp && self.access.contains(need);
+        let inside = offset <= self.len && len <= self.len - offset;
+        // SAFETY: offset <= len of the region, which is mapped as long as its stamp stands and we are inside.
+        // Test: a_region_that_claims_everything_reaches_nothing_outside.
+        (allowed && inside).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
+    }
+
+    /// Remembers the region of `key`, if all of it is mapped. Call while inside, after the table allowed an access.
+    pub(crate) fn learn(&mut self, table: &Arc<Table>, key: u32) {
+        let whole = table.whole(key);
+        *self = match whole.and_then(|w| Some((NonNull::new(w.base)?, w))) {
+            Some((base, w)) => Self {
+                key,
+                access: w.access,
+                stamp: w.stamp,
+                addr: w.addr,
+                len: w.len,
+                base,
+                stamps: w.stamps.map(NonNull::from),
+                _table: Some(table.clone()),
+            },
+            None => Self::default(),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::layout::{DM_BASE, MrEntry, kind};
+    use crate::memory::parts::PAGE;
+    use crate::memory::segment::Segment;
+    use crate::memory::table::Region;
+
+    const PD: u32 = 3;
+    const INDICES: u64 = 4;
+
+    /// Numbers that look random.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % end
+        }
+
+        /// Few, so that each comes back soon.
+        fn key(&mut self) -> u32 {
+            ((self.below(INDICES) << 16) + 1 + self.below(2)) as u32
+        }
+
+        fn access(&mut self) -> Access {
+            Access::from_bits_truncate(self.below(256) as u8)
+        }
+    }
+
+    /// What stands for a key by the plain rule: rights, first address, length, and where it lies.
+    type Plain = [Option<(u32, Access, u64, u64, *mut u8)>; INDICES as usize];
+
+    /// Where a range lies, if somebody has registered it so.
+    fn plain_find(plain: &Plain, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        let (its, access, first, size, base) = plain[(key >> 16) as usize]?;
+        let offset = addr.checked_sub(first)?;
+        let fits =
+            its == key && access.contains(need) && offset.checked_add(len).is_some_and(|end| end <= size);
+        fits.then(|| base.wrapping_add(offset as usize))
+    }
+
+    /// Goal: what is remembered is what is registered, whatever was registered, deregistered, invalidated and lied about since; and
+    /// what was just learned is found. Method: operations at random on a few keys that come back all the time, with other rights
+    /// and ranges, against a plain list.
+    #[test]
+    fn the_cache_never_says_other_than_what_is_registered() {
+        let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");
+        let table = Table::own(&segment.map, segment.id().expect("a file"));
+        let mut memory = vec![0_u8; 4 * PAGE as usize];
+        let nic = segment.map.bytes(DM_BASE, 4 * PAGE).expect("mapped");
+        let (mut dice, mut plain, mut tlb) = (Dice(0x5eed), Plain::default(), Tlb::default());
+        let (mut hits, mut stale) = (0, 0);
+        for stamp in 1..200_000 {
+            let key = dice.key();
+            let index = (key >> 16) as usize;
+            match dice.below(16) {
+                0 => {
+                    let (access, addr, at) = (dice.access(), dice.below(100), dice.below(2 * PAGE));
+                    let len = 1 + dice.below(PAGE);
+                    let (kind, place, base) = match dice.below(2) {
+                        0 => (kind::NIC, DM_BASE + at, nic.wrapping_add(at as usize)),
+                        _ => {
+                            let base = memory.as_mut_ptr().wrapping_add(at as usize);
+                            (kind::HOST, base.addr() as u64, base)
+                        }
+                    };
+                    table.enter(key, &Region { access, pd: PD, kind, addr, len, place, stamp });
+                    plain[index] = Some((key, access, addr, len, base));
+                }
+                1 => {
+                    table.strike(key);
+                    plain[index] = None;
+                }
+                2 if table.invalidate(key, PD) => plain[index] = None,
+                3 => {
+                    let shown: &MrEntry = segment.map.region(index as u16);
+                    let word = [&shown.addr, &shown.len, &shown.place][dice.below(3) as usize];
+                    word.store(dice.below(u64::MAX), Ordering::Relaxed);
+                }
+                _ => {
+                    let (need, addr, len) =
+                        (dice.access() & dice.access(), dice.below(PAGE), dice.below(PAGE));
+                    let expected = plain_find(&plain, key, need, addr, len);
+                    match tlb.find(key, need, addr, len) {
+                        Some(found) => {
+                            assert_eq!(Some(found), expected, "key {key:#x}, {len} bytes at {addr}");
+                            hits += 1;
+                        }
+                        None => {
+                            stale += u32::from(tlb.key == key && expected.is_some());
+                            assert_eq!(table.own_memory(key, PD, need, addr, len), expected);
+                            if expected.is_some() {
+                                tlb.learn(&table, key);
+                                assert_eq!(tlb.find(key, need, addr, len), expected, "just learned");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(hits > 500 && stale > 100, "{hits} hits, {stale} regions that had changed since");
+    }
+}

@@ -1,0 +1,136 @@
+//! Peer devices: mapping one, how its private memory is reached, waking its NIC thread.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use verbs::{Error, Result};
+
+use crate::copy::copy_path::CopyState;
+use crate::copy::place;
+use crate::memory::layout::{Header, VERSION};
+use crate::memory::segment::{FileId, Ref, identify, map_peer};
+use crate::memory::table::{Table, of_this_process};
+use crate::protocol::wire::Hello;
+use crate::wake::doorbell::{is_button, ring};
+use nic_util::fork::Fd;
+use nic_util::sync::ready::Ready;
+use nic_util::sync::unpoisoned;
+
+/// How private memory of the peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It is this very process.
+    Direct {
+        /// Its number.
+        pid: i32,
+    },
+    /// By process_vm_readv/writev(2).
+    Kernel {
+        /// The peer's process.
+        pid: i32,
+    },
+    /// Its own NIC thread copies.
+    Service,
+}
+
+/// A peer device, shared by all connections to it.
+pub(crate) struct Peer {
+    pub(crate) table: Arc<Table>,
+    pub(crate) reach: Reach,
+    /// Its process, as the kernel says; 0 if it is in a PID namespace that this one does not see.
+    pid: i32,
+    /// Who is meant by a kick, who is inside, and what else its queue pairs and queues are named in.
+    pub(crate) header: Ref<Header>,
+    /// A handle of its process, where the kernel gives one: tells whether it lives.
+    life: Option<Fd>,
+    /// Wakes its NIC thread.
+    kick: Fd,
+}
+
+impl Peer {
+    /// Who is inside, for the peer to find; see [`crate::memory::layout::Header`].
+    #[inline]
+    pub(crate) fn roll(&self) -> &Ready {
+        &self.header.visited
+    }
+
+    /// Wakes the peer's NIC thread, which then looks at its queue pair `index`.
+    pub(crate) fn kick(&self, index: usize) {
+        self.header.kicked.add(index);
+        ring(self.kick.as_fd());
+    }
+
+    /// Whether its process is known to have ended, and so is inside nothing any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| {
+            let mut look = [PollFd::new(life, PollFlags::IN)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut look, Some(&now)).is_ok_and(|ready| ready > 0)
+        })
+    }
+}
+
+/// The devices at the other ends of a device's connections, each mapped once.
+pub(crate) struct Peers {
+    copy: CopyState,
+    mapped: Mutex<BTreeMap<FileId, Weak<Peer>>>,
+}
+
+impl Peers {
+    /// None yet; how their private memory is to be reached is decided.
+    pub(crate) fn new(copy: CopyState) -> Self {
+        Self { copy, mapped: Mutex::default() }
+    }
+
+    /// The device that said hello, mapped once for all its connections. `life` fetches a handle of its process.
+    pub(crate) fn get(
+        &self,
+        hello: &Hello,
+        pid: i32,
+        life: impl FnOnce() -> Option<OwnedFd>,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<Arc<Peer>> {
+        if fds.len() < 2 {
+            return Err(Error::Invalid("the peer sent too few descriptors".into()));
+        }
+        let (file, kick) = (fds.remove(0), fds.remove(0));
+        if !is_button(&kick) || !fds.iter().all(is_button) {
+            return Err(Error::Invalid("the peer sent something else than a socket to wake it by".into()));
+        }
+        let id = identify(&file)?;
+        let other = || Error::Invalid("the peer claims to be another process's device".into());
+        let mut peers = unpoisoned(&self.mapped);
+        if let Some(known) = peers.get(&id).and_then(Weak::upgrade) {
+            return if known.pid == pid { Ok(known) } else { Err(other()) };
+        }
+        let table = match of_this_process(id) {
+            Some(table) if pid == std::process::id() as i32 => table,
+            Some(_) => return Err(other()),
+            None => Table::of_peer(map_peer(file)?),
+        };
+        let header: Ref<Header> = Ref::new(&table.map, 0)?;
+        if header.version.load(Ordering::Acquire) != VERSION
+            || header.token.load(Ordering::Relaxed) != hello.token
+        {
+            return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
+        }
+        let reach = self.choose_reach(hello, pid, table.is_own());
+        let (life, kick) = (life().map(Fd::from), Fd::from(kick));
+        let peer = Arc::new(Peer { table, pid, reach, header, life, kick });
+        peers.retain(|_, p| p.strong_count() > 0);
+        peers.insert(id, Arc::downgrade(&peer));
+        Ok(peer)
+    }
+
+    fn choose_reach(&self, hello: &Hello, pid: i32, is_own: bool) -> Reach {
+        if is_own && !self.copy.is_forced() {
+            return Reach::Direct { pid };
+        }
+        // A number of another PID namespace means nothing here; whether this one means the peer, the word decides.
+        let reads = || place::probe(pid, hello.probe_addr, hello.process);
+        if pid > 0 && self.copy.probe(reads) { Reach::Kernel { pid } } else { Reach::Service }
+    }
+}

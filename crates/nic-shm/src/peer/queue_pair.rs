@@ -1,0 +1,266 @@
+//! Data path: the peer's end. The peer's queue pair of a connection as this side uses it, mapped: its state word, its rings and
+//! where this side stands in them, its queues.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, compiler_fence};
+
+use host::Span;
+use verbs::{Error, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, Result};
+
+use crate::memory::layout::{
+    CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, QP_MAX, QpShared, SRQ_MAX, SrqShared, channel_at, comp,
+    cq_at, qp_at, recv, srq_at, state,
+};
+use crate::memory::segment::{Map, Ref, Slots};
+use crate::peer::announce::announce;
+use crate::peer::device::Peer;
+use crate::protocol::wire::Hello;
+use nic_util::fork::Fd;
+use nic_util::sync::guard::Busy;
+use nic_util::sync::ring;
+
+/// The peer's queue pair of a connection, as this side uses it.
+pub(crate) struct PeerQp {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) qp: Ref<QpShared>,
+    /// Its index in the peer's device.
+    pub(crate) index: usize,
+    generation: u32,
+    pub(crate) pd: u32,
+    /// Where it takes receives from: its own ring...
+    pub(crate) recvs: Option<Slots>,
+    /// ...or a shared queue.
+    pub(crate) srq: Option<SrqLink>,
+    pub(crate) comps: Slots,
+    pub(crate) cq: Ref<CqShared>,
+    /// The index of that queue in the peer's device.
+    cq_index: usize,
+    channel: Option<(Ref<ChannelShared>, Fd)>,
+    /// The limit of retries for a message that finds no receive.
+    pub(crate) rnr_retry: AtomicU8,
+    /// The status word of the peer's queue pair while all is well.
+    ready: u64,
+    /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
+    delivered: AtomicU64,
+    /// It is said that this side rings, and light fences are enough for that.
+    knocks: AtomicBool,
+}
+
+/// A peer's shared receive queue.
+pub(crate) struct SrqLink {
+    pub(crate) shared: Ref<SrqShared>,
+    pub(crate) ring: Slots,
+    pub(crate) store: Slots,
+}
+
+impl PeerQp {
+    /// The queue pair that said hello, every offset of which is checked here once.
+    pub(crate) fn new(peer: Arc<Peer>, hello: &Hello, channel: Option<OwnedFd>) -> Result<Self> {
+        let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
+        let map = &peer.table.map;
+        let index = hello.qp_index as usize;
+        if index >= QP_MAX {
+            return Err(bad("queue pair"));
+        }
+        let qp: Ref<QpShared> = Ref::new(map, qp_at(index))?;
+        let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
+        if cq_index >= CQ_MAX {
+            return Err(bad("completion queue"));
+        }
+        let cq: Ref<CqShared> = Ref::new(map, cq_at(cq_index))?;
+        let stride = u64::from(qp.recv_stride.load(Ordering::Relaxed));
+        let shift = qp.recv_shift.load(Ordering::Relaxed);
+        let (mut recvs, mut srq) = (None, None);
+        match qp.srq.load(Ordering::Relaxed) as usize {
+            0 if stride < recv::stride(1) => return Err(bad("receive ring")),
+            0 => recvs = Some(Slots::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
+            n if n <= SRQ_MAX => srq = Some(SrqLink::new(map, n - 1)?),
+            _ => return Err(bad("shared receive queue")),
+        }
+        let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
+        let comps = Slots::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
+        let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
+            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((Ref::new(map, channel_at(n - 1))?, fd.into())),
+            _ => None,
+        };
+        let pd = qp.pd.load(Ordering::Relaxed);
+        let generation = hello.generation;
+        let ready = state::word(generation, state::RTS);
+        Ok(Self {
+            qp,
+            index,
+            generation,
+            pd,
+            recvs,
+            srq,
+            comps,
+            cq,
+            cq_index,
+            channel,
+            rnr_retry: AtomicU8::new(hello.rnr_retry),
+            ready,
+            delivered: AtomicU64::new(0),
+            knocks: AtomicBool::new(false),
+            peer,
+        })
+    }
+
+    /// How long a message may wait for a receive; `None` without limit.
+    pub(crate) fn patience(&self) -> Option<Span> {
+        let retries = self.rnr_retry.load(Ordering::Relaxed);
+        let pause = Span::from_ns(self.qp.rnr_pause.load(Ordering::Relaxed).into()).min(RNR_PAUSE_MAX);
+        (retries < RNR_RETRY_FOREVER).then(|| pause * retries.into())
+    }
+
+    /// Wakes who sleeps on the queue that the peer's receives complete to, after stores in the peer's memory.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        if self.knocks.load(Ordering::Acquire) {
+            // Partner: the heavy fence in `Knock::settle`. The look for sleepers must not move before the stores.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            self.knock();
+        }
+        self.cq.bell.ring_after_fence();
+    }
+
+    /// Says that this side rings, and passes a full fence. Once; with a peer that passes no heavy fences, each time.
+    #[cold]
+    fn knock(&self) {
+        self.cq.knock.introduce();
+        // Another thread that sees this may do without.
+        self.knocks.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
+    }
+
+    /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.
+    #[inline]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        let busy = &self.qp.peer.0.busy;
+        busy.enter(self.peer.roll(), self.index);
+        Inside(busy)
+    }
+
+    /// Where the next message goes.
+    #[inline]
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// A message is there; under the send lock.
+    #[inline]
+    pub(crate) fn count_delivery(&self) {
+        self.delivered.store(self.delivered() + 1, Ordering::Relaxed);
+    }
+
+    /// The peer's next receive, if it is there and of a queue of its own; nothing is claimed.
+    #[inline]
+    pub(crate) fn waiting_receive(&self) -> Option<&[AtomicU64]> {
+        let (recvs, next) = (self.recvs.as_ref()?, self.delivered());
+        let slot = recvs.slot(next);
+        ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
+    }
+
+    /// Whether so many receives of a queue of its own wait, or a quarter of those that it holds.
+    pub(crate) fn has_receives(&self, count: u64) -> bool {
+        self.recvs.as_ref().is_some_and(|recvs| {
+            let last = self.delivered() + count.min(1 << recvs.shift() >> 2).max(1) - 1;
+            ring::filled(&recvs.slot(last)[recv::MARK], ring::lap(last, recvs.shift())).is_some()
+        })
+    }
+
+    /// Begins to fetch the receive that the next message will find: when one was sent, as the peer may have posted many, and
+    /// when one came, as the peer posts a receive for the answer before it asks.
+    #[inline]
+    pub(crate) fn fetch_next_receive(&self) {
+        if let Some(recvs) = &self.recvs {
+            host::fetch_ahead(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
+        }
+    }
+
+    /// Has the peer's NIC thread look at its queue pair.
+    pub(crate) fn kick(&self) {
+        self.peer.kick(self.index);
+    }
+
+    /// After publishing to its queue and a full fence: tells its poller which queue pair has something, if that cannot look at all,
+    /// and who sleeps there, or has armed it.
+    #[cold]
+    pub(crate) fn announce(&self, solicited: bool) {
+        if self.cq.many.load(Ordering::Relaxed) != 0 {
+            self.cq.ready.add(self.index);
+        }
+        let channel = self.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
+        announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
+    }
+
+    /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.
+    pub(crate) fn name_rnr(&self) {
+        if let Some(srq) = &self.srq {
+            self.peer.header.rnr.add(self.index);
+            srq.shared.rnr.store(1, Ordering::Release);
+        }
+    }
+
+    /// The peer may send from now on, before it has read our confirmation.
+    pub(crate) fn confirm(&self) {
+        let _ = self.advance(state::RTR, state::RTS);
+    }
+
+    /// The peer's queue pair is about to fail because of a request of this side to memory that it may not access.
+    pub(crate) fn note_access_error(&self) {
+        self.qp.access_error.store(self.generation, Ordering::Release);
+    }
+
+    /// The peer's queue pair is in the error state from now on.
+    pub(crate) fn fail(&self) {
+        for from in [state::RTS, state::RTR] {
+            if self.advance(from, state::ERROR) {
+                self.kick();
+            }
+        }
+    }
+
+    fn advance(&self, from: u32, to: u32) -> bool {
+        let word = |s| state::word(self.generation, s);
+        let status = &self.qp.status;
+        status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`crate::memory::layout::PeerWords`]).
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.qp.status.load(Ordering::Acquire) == self.ready
+    }
+
+    /// Whether it accepts operations at all: also while the peer waits for our confirmation.
+    #[inline]
+    pub(crate) fn accepts(&self) -> bool {
+        let word = self.qp.status.load(Ordering::Acquire);
+        word == self.ready || word == state::word(self.generation, state::RTR)
+    }
+}
+
+/// Inside the peer's memory, until dropped.
+pub(crate) struct Inside<'a>(&'a Busy);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl SrqLink {
+    fn new(map: &Arc<Map>, index: usize) -> Result<Self> {
+        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+        let shift = shared.shift.load(Ordering::Relaxed);
+        let stride = u64::from(shared.stride.load(Ordering::Relaxed));
+        if stride < recv::stride(1) {
+            return Err(Error::Invalid("the peer's shared receives do not exist".into()));
+        }
+        let ring = Slots::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
+        let store = Slots::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
+        Ok(Self { shared, ring, store })
+    }
+}

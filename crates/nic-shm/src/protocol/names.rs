@@ -1,0 +1,358 @@
+//! Names of listening sockets, by port: an abstract one, or one in the user's folder where another user has taken that.
+//!
+//! Abstract names belong to a network namespace, reach across mount namespaces, and go with their process. But anybody may take one. A
+//! name in the user's folder ([`host::real::user_folder`]) is open to nobody else. A socket with a name listens at once, also where a
+//! program only holds the port: so other processes can tell whose the name is. Whoever connects tries the usual one, and the other
+//! one where that is not this user's. Both sides check who the other is, whichever name it was.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use host::real::{find_user_folder, network_namespace, user_folder};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, unlink};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, bind, connect, getpeername, listen};
+use verbs::{CmFailure, Error, Result};
+
+use crate::protocol::socket::{new_socket, same_user};
+use crate::protocol::token::{process_token, random};
+use nic_util::fork::Fd;
+
+/// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
+const FIRST_DYNAMIC_PORT: u16 = 49_152;
+
+/// Ports of connecting sockets, below those that listeners are given. Their names are others than listeners', so that none is in
+/// the way of a program that asks for its port.
+const CLIENT_PORTS: std::ops::Range<u16> = 32_768..FIRST_DYNAMIC_PORT;
+/// Ports that a connecting socket tries before it does without one.
+const CLIENT_TRIES: u32 = 64;
+
+/// Connections that the kernel keeps until the NIC thread takes them.
+const BACKLOG: i32 = 4096;
+
+/// What a listening socket is called.
+pub(crate) struct Name {
+    pub(crate) port: u16,
+    /// In the user's folder; it is to be removed.
+    path: Option<PathBuf>,
+}
+
+impl Name {
+    /// Takes the name away as nobody listens any more. An abstract one goes with its socket.
+    pub(crate) fn remove(&self) {
+        if let Some(path) = &self.path {
+            let _ = unlink(path);
+        }
+    }
+}
+
+/// Has a socket listen at the port asked for, or at a free one.
+pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
+    let taken = |why: &str| Error::Address { addr, why: why.into() };
+    if addr.port() != 0 {
+        let found = match listen_openly(socket, addr.port())? {
+            Some(name) => Some(name),
+            None if is_ours(addr.port())? => None,
+            None => listen_in_folder(socket, addr.port())?,
+        };
+        return found.ok_or_else(|| taken("the port is taken; choose another, or 0 for any"));
+    }
+    if let Some(name) = first_free(|port| listen_openly(socket, port))? {
+        return Ok(name);
+    }
+    // So many names are another user's, as this one has no such number of sockets.
+    let not_ours = |port| if is_ours(port)? { Ok(None) } else { listen_in_folder(socket, port) };
+    first_free(not_ours)?.ok_or_else(|| taken("every dynamic port is taken"))
+}
+
+/// The first dynamic port that `take` gets. Processes begin at different ports, and each search after the one before, so that a port
+/// that was closed is not chosen again at once: a program may want to open it again.
+fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
+    let start = (*process_token()? as u32).wrapping_add(std::process::id());
+    for _ in 0..span {
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        if let Some(name) = take(FIRST_DYNAMIC_PORT + (step % span) as u16)? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+fn cannot(what: &'static str) -> impl Fn(Errno) -> Error {
+    move |why| Error::system(what, why)
+}
+
+/// Listens at the abstract name, unless somebody has it, or this user's other name for the port.
+fn listen_openly(socket: &Fd, port: u16) -> Result<Option<Name>> {
+    if let Some(path) = path_if_any(port)
+        && is_alive(&path)?
+    {
+        return Ok(None);
+    }
+    match bind(socket, &abstract_name("nicety-shm", port)?) {
+        Ok(()) => {}
+        Err(Errno::ADDRINUSE) => return Ok(None),
+        Err(why) => return Err(cannot("cannot bind a socket")(why)),
+    }
+    listen(socket, BACKLOG).map_err(cannot("cannot listen"))?;
+    Ok(Some(Name { port, path: None }))
+}
+
+/// Listens at the name in the user's folder, unless another process of this user does. One at a time, so that only names of those
+/// are removed that have ended.
+fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
+    let folder =
+        user_folder().map_err(|why| Error::system("another user has the name of the port, and", why))?;
+    let lock = folder.join(format!("shm-{}.lock", network_namespace()));
+    let lock = open(&lock, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        .map_err(cannot("cannot open the lock of this user's names"))?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(cannot("cannot lock this user's names"))?;
+    let path = path_in(&folder, port);
+    if is_alive(&path)? {
+        return Ok(None);
+    }
+    match unlink(&path) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(why) => return Err(cannot("cannot remove the name of a process that has ended")(why)),
+    }
+    bind(socket, &unix(&path)?).map_err(cannot("cannot bind a socket"))?;
+    listen(socket, BACKLOG).map_err(cannot("cannot listen"))?;
+    Ok(Some(Name { port, path: Some(path) }))
+}
+
+/// Whether somebody listens at a name in the user's folder.
+fn is_alive(path: &Path) -> Result<bool> {
+    let socket = new_socket()?;
+    // Full is alive.
+    Ok(matches!(connect(&socket, &unix(path)?), Ok(()) | Err(Errno::AGAIN)))
+}
+
+/// Whether the abstract name of a port, which somebody has, is that of a process of this user. Another user's may listen or not, and
+/// take no connection off its queue, so that one more finds no room. A process of ours listens at once and takes what comes.
+fn is_ours(port: u16) -> Result<bool> {
+    let socket = new_socket()?;
+    let name = abstract_name("nicety-shm", port)?;
+    Ok(connect(&socket, &name).is_ok() && same_user(&socket).is_some())
+}
+
+/// A socket that is connected to a listener of this user.
+pub(crate) struct Connected {
+    pub(crate) socket: Fd,
+    /// Its own port; 0 if it has none.
+    pub(crate) port: u16,
+    /// The listener's process; 0 if it is in a PID namespace that this one does not see.
+    pub(crate) pid: i32,
+}
+
+/// Connects to the listener of this user at a port, by whichever name it has; otherwise why there is no connection. The connection
+/// comes from port `from`, which the caller holds, or from any.
+///
+/// # Errors
+/// A socket that cannot be made.
+pub(crate) fn connect_to(
+    addr: SocketAddr,
+    from: Option<u16>,
+) -> Result<std::result::Result<Connected, CmFailure>> {
+    let mut why = match try_name(&abstract_name("nicety-shm", addr.port())?, from)? {
+        Ok(found) => return Ok(Ok(found)),
+        Err(why) => why,
+    };
+    if let Some(path) = path_if_any(addr.port()) {
+        match try_name(&unix(&path)?, from)? {
+            Ok(found) => return Ok(Ok(found)),
+            // Nobody, or somebody who has ended.
+            Err(Some(Errno::NOENT | Errno::CONNREFUSED)) => {}
+            Err(other) => why = other,
+        }
+    }
+    let why = match why {
+        Some(Errno::CONNREFUSED) => return Ok(Err(CmFailure::Refused(addr))),
+        Some(Errno::AGAIN) => {
+            "too many others wait there to be let in; connect fewer at a time, or again later".to_owned()
+        }
+        Some(why) => why.to_string(),
+        None => "a process of another user listens there, and none of this one".to_owned(),
+    };
+    Ok(Err(CmFailure::Unreachable(addr, why)))
+}
+
+/// Connects to a name; `None` says that it is another user's.
+fn try_name(
+    name: &SocketAddrUnix,
+    from: Option<u16>,
+) -> Result<std::result::Result<Connected, Option<Errno>>> {
+    let socket = new_socket()?;
+    let port = match from {
+        Some(port) => bind_as_holder(&socket, port)?,
+        None => bind_client(&socket),
+    };
+    Ok(match connect(&socket, name) {
+        Ok(()) => same_user(&socket).map(|pid| Connected { socket, port, pid }).ok_or(None),
+        Err(why) => Err(Some(why)),
+    })
+}
+
+/// Where the name of a port is in the user's folder, if there is a folder.
+fn path_if_any(port: u16) -> Option<PathBuf> {
+    find_user_folder().map(|folder| path_in(&folder, port))
+}
+
+fn path_in(folder: &Path, port: u16) -> PathBuf {
+    folder.join(format!("shm-{}-{port}", network_namespace()))
+}
+
+fn unix(path: &Path) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(cannot("cannot name a socket"))
+}
+
+/// This user's abstract name for a port of a kind.
+fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
+    let uid = rustix::process::geteuid().as_raw();
+    SocketAddrUnix::new_abstract_name(format!("{kind}/{uid}/{port}").as_bytes())
+        .map_err(cannot("cannot name a socket"))
+}
+
+/// Gives a socket that is about to connect a port of its own, by which the peer can tell its connections apart; 0 if it gets none.
+pub(crate) fn bind_client(socket: &Fd) -> u16 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
+    let Ok(token) = process_token() else { return 0 };
+    let start = (*token as u32).wrapping_add(std::process::id());
+    let port = |_| {
+        let step = start.wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
+        let port = CLIENT_PORTS.start + (step % span) as u16;
+        let name = abstract_name("nicety-shm-from", port);
+        name.is_ok_and(|name| bind(socket, &name).is_ok()).then_some(port)
+    };
+    (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
+}
+
+/// Gives a socket that is about to connect the port that its program holds. Its name only says the port to the peer; as nobody can
+/// guess it, nobody takes it before.
+fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
+    let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
+    bind(socket, &name).map_err(cannot("cannot bind a socket"))?;
+    Ok(port)
+}
+
+/// The port of the other end of a socket; 0 if it has none.
+pub(crate) fn peer_port(socket: &Fd) -> u16 {
+    let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
+    let port = named.as_ref().and_then(|addr| {
+        let name = std::str::from_utf8(addr.abstract_name()?).ok()?;
+        name.rsplit_once('/')?.1.parse().ok()
+    });
+    port.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> Fd {
+        new_socket().expect("a socket")
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn is_found(port: u16) -> bool {
+        connect_to(at(port), None).expect("a socket").is_ok()
+    }
+
+    /// A port that no other test has.
+    fn port() -> u16 {
+        use std::sync::atomic::AtomicU16;
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        20_000 + (std::process::id() % 1000) as u16 * 10 + NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Goal: whoever connects is in nobody's way who listens. Method: the port of a connecting socket is listened on.
+    #[test]
+    fn the_port_of_a_client_can_be_listened_on() {
+        let (client, listener) = (socket(), socket());
+        let port = bind_client(&client);
+        assert!(CLIENT_PORTS.contains(&port), "{port}");
+        assert_eq!(listen_at(&listener, at(port)).expect("free").port, port);
+    }
+
+    /// Goal: a connection says the port that its program holds, though a listening socket has the port's name. Method: two connections,
+    /// whose listeners ask for the port of the other end.
+    #[test]
+    fn a_connection_from_a_held_port_says_that_port() {
+        let (listener, holder) = (socket(), socket());
+        let port = listen_at(&listener, at(0)).expect("a free port").port;
+        let held = listen_at(&holder, at(0)).expect("a free port").port;
+        let ends = [(); 2].map(|()| {
+            let active = connect_to(at(port), Some(held)).expect("a socket").expect("it listens");
+            assert_eq!(active.port, held);
+            let passive: Fd = rustix::net::accept(&listener).expect("it has connected").into();
+            assert_eq!(peer_port(&passive), held);
+            (active, passive)
+        });
+        drop(ends);
+    }
+
+    #[test]
+    fn a_closed_port_is_not_chosen_again_at_once() {
+        let any = || listen_at(&socket(), at(0)).expect("a free port").port;
+        assert_ne!(any(), any());
+    }
+
+    /// Goal: a name that somebody else has taken keeps nobody from its port, however often it is asked for. Method: sockets that have the
+    /// name and do not listen, or listen and have no room, as none of ours does.
+    #[test]
+    fn a_port_whose_name_has_no_room_is_listened_at_again_and_again() {
+        let (squatter, port) = (socket(), port());
+        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
+        listen(&squatter, 0).expect("it listens");
+        let waits = socket();
+        connect(&waits, &abstract_name("nicety-shm", port).expect("a name")).expect("the only place");
+        for _ in 0..3 {
+            let listener = socket();
+            let name = listen_at(&listener, at(port)).expect("it is ours");
+            assert!(is_found(port));
+            name.remove();
+        }
+    }
+
+    /// Goal: of such a port, which has two names, this user's processes know one owner at a time. Method: one listens, a second one tries,
+    /// the first ends as if it was killed, and the other name becomes free meanwhile.
+    #[test]
+    fn a_port_whose_name_others_have_is_listened_at_and_found() {
+        let (squatter, port) = (socket(), port());
+        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
+        let listener = socket();
+        let name = listen_at(&listener, at(port)).expect("it is ours");
+        assert!(name.path.is_some());
+        assert!(is_found(port));
+        let again = listen_at(&socket(), at(port));
+        assert!(matches!(again, Err(Error::Address { .. })), "one process of ours has it");
+        // Nor does the usual name give it away, once it is free.
+        drop(squatter);
+        assert!(matches!(listen_at(&socket(), at(port)), Err(Error::Address { .. })));
+        assert!(is_found(port));
+        // One that was killed leaves its name, which is in nobody's way.
+        drop(listener);
+        assert!(!is_found(port));
+        let next = socket();
+        assert!(listen_at(&next, at(port)).expect("free again").path.is_none());
+        assert!(is_found(port));
+        name.remove();
+    }
+
+    #[test]
+    fn a_port_that_a_process_of_this_user_has_is_taken() {
+        let (listener, port) = (socket(), port());
+        let name = listen_at(&listener, at(port)).expect("free");
+        assert!(name.path.is_none() && name.port == port);
+        assert!(matches!(listen_at(&socket(), at(port)), Err(Error::Address { .. })));
+        let any = socket();
+        let chosen = listen_at(&any, at(0)).expect("one is free").port;
+        assert!(chosen >= FIRST_DYNAMIC_PORT && chosen != port);
+    }
+}

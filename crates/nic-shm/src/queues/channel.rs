@@ -1,0 +1,48 @@
+//! Completion channels: a doorbell, which peers hold the button of.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use verbs::Result;
+
+use crate::memory::layout::{CHANNEL_MAX, ChannelShared, channel_at};
+use crate::memory::segment::Ref;
+use crate::peer::announce::raise;
+use crate::shared::Shared;
+use crate::wake::doorbell::Doorbell;
+
+/// A completion channel.
+pub(crate) struct Channel {
+    device: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) doorbell: Doorbell,
+    pub(crate) words: Ref<ChannelShared>,
+}
+
+impl Channel {
+    pub(crate) fn new(device: &Arc<Shared>) -> Result<Self> {
+        let doorbell = Doorbell::new()?;
+        let index = device.indices.lock().channel.take("completion channels", CHANNEL_MAX)?;
+        let words = Ref::new(&device.table.map, channel_at(index))?;
+        Ok(Self { device: device.clone(), index, doorbell, words })
+    }
+
+    /// What [`crate::peer::announce::announce`] needs of it.
+    #[inline]
+    pub(crate) fn sleepers(&self) -> (&ChannelShared, BorrowedFd<'_>) {
+        (&self.words, self.doorbell.button())
+    }
+
+    /// Wakes who sleeps on it.
+    pub(crate) fn raise(&self) {
+        raise(&self.words, self.doorbell.button());
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if !self.device.birth.is_elsewhere() {
+            self.device.indices.lock().channel.give(self.index);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Data path: completion at the receiver. What a peer's engine published in a queue pair's ring, and moving what a completion
+//! carries to where its receive wants it. From the ring, to the poll.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Access, Wc, WcOpcode, WcStatus};
+
+use crate::connection::Connection;
+use crate::copy::place;
+use crate::memory::layout::{comp, recv};
+
+/// The completion in a slot, whose mark says `low`, of a receive. What the peer wrote there is read once and held against the
+/// receive; if it cannot be, the queue pair is to fail.
+#[inline]
+pub(crate) fn complete(
+    connection: &Connection,
+    slot: &[AtomicU64],
+    low: u32,
+    receive: &[AtomicU64],
+    wc: &mut Wc,
+) {
+    if low & 0x00ff_ffff & !(comp::SOLICITED << 16) == comp::CARRIED << 16
+        && let Some(dst) = place_of(connection, slot, low >> 24, receive)
+        // SAFETY: as in `unload`; the slot has INLINE_MAX bytes.
+        && unsafe { place::copy_last_byte_last(dst, carried(slot), (low >> 24) as usize) }.is_ok()
+    {
+        let wr_id = receive[recv::WR_ID].load(Ordering::Relaxed);
+        *wc = Wc {
+            wr_id,
+            opcode: WcOpcode::Recv,
+            byte_len: low >> 24,
+            qp_num: connection.known_as,
+            ..Wc::default()
+        };
+    } else {
+        *wc = completion(connection, slot, low, receive);
+    }
+}
+
+/// The bytes that a completion carries.
+#[inline]
+fn carried(slot: &[AtomicU64]) -> *const u8 {
+    slot[comp::BYTES].as_ptr().cast()
+}
+
+/// Where the bytes of a plain message go that its completion carries: into the first SGE of its receive, if that holds all of them.
+#[inline]
+fn place_of(connection: &Connection, slot: &[AtomicU64], len: u32, receive: &[AtomicU64]) -> Option<*mut u8> {
+    let [_, _, addr, length_key, ..] = receive else { return None };
+    let length_key = length_key.load(Ordering::Relaxed);
+    let said = (slot[comp::LEN_IMM].load(Ordering::Relaxed) >> 32) as u32;
+    let fits =
+        said == len && len > 0 && len as usize <= comp::INLINE_MAX && u64::from(len) <= length_key >> 32;
+    if !fits || recv::sges(receive) == 0 {
+        return None;
+    }
+    let addr = addr.load(Ordering::Relaxed);
+    connection.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, len.into())
+}
+
+/// Any completion, as [`complete`].
+#[inline(never)]
+fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[AtomicU64]) -> Wc {
+    let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
+    let (flags, imm, byte_len) = (low >> 16, len_imm as u32, (len_imm >> 32) as u32);
+    let is_write = low & 0xff == 1;
+    let carried = (flags & comp::CARRIED != 0).then_some(low >> 24);
+    let mut wc = Wc {
+        wr_id: receive[recv::WR_ID].load(Ordering::Relaxed),
+        status: comp::status_of(low >> 8 & 0xff),
+        opcode: if is_write { WcOpcode::RecvWriteImm } else { WcOpcode::Recv },
+        byte_len,
+        qp_num: connection.known_as,
+        imm: (flags & comp::IMM != 0).then_some(imm),
+        invalidated: (flags & comp::INVALIDATE != 0).then_some(imm),
+    };
+    let arrived = match carried {
+        Some(len) => len == byte_len && unload(connection, slot, receive, len.into()),
+        // A program reads as many bytes of its receive as it is told.
+        None => is_write || wc.status != WcStatus::Success || u64::from(byte_len) <= room(receive),
+    };
+    if !arrived {
+        (wc.status, wc.byte_len) = (WcStatus::LocProtErr, 0);
+        connection.condemn();
+    }
+    wc
+}
+
+/// Moves what a completion carries to where its receive wants it; false if that memory is gone.
+#[inline]
+fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
+    let mut left = len.min(comp::INLINE_MAX as u64);
+    let mut src = carried(slot);
+    for words in receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive)) {
+        if left == 0 {
+            break;
+        }
+        let length_key = words[1].load(Ordering::Relaxed);
+        let n = (length_key >> 32).min(left);
+        if n == 0 {
+            continue;
+        }
+        let addr = words[0].load(Ordering::Relaxed);
+        let Some(dst) = connection.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, n) else {
+            return false;
+        };
+        // SAFETY: checked memory, kept by the poll lock that deregistering takes; the slot has `left` bytes. Test: `traffic`
+        // of the conformance suite.
+        if unsafe { place::copy_last_byte_last(dst, src, n as usize) }.is_err() {
+            return false;
+        }
+        src = src.wrapping_add(n as usize);
+        left -= n;
+    }
+    left == 0
+}
+
+/// The bytes that a receive has room for.
+fn room(receive: &[AtomicU64]) -> u64 {
+    let sges = receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive));
+    sges.map(|words| words[1].load(Ordering::Relaxed) >> 32).sum()
+}

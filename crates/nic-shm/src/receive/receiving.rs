@@ -1,0 +1,356 @@
+//! Data path: receiving. The receiving half of a queue pair: receives that are posted, the ring in which the peer completes them, and
+//! who polls it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use host::Biased;
+use verbs::{Error, QpCap, RecvWr, Result, Wc, WcOpcode, WcStatus};
+
+use crate::connection::Connection;
+use crate::memory::layout::{QpShared, comp, recv, state};
+use crate::memory::parts::{Memory, Ring};
+use crate::memory::segment::Slots;
+use crate::queues::completions::Completions;
+use crate::queues::receives::{Claimed, SharedReceives, check_sges, fill};
+use crate::receive::arrival;
+use nic_util::sync::ring;
+
+/// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
+const SRQ_COMPS: u32 = 64;
+
+/// The receiving half of a queue pair.
+pub(crate) struct Receiving {
+    /// Completions, written by the peer.
+    comps: Slots,
+    /// Receives of its own...
+    recvs: Option<Slots>,
+    /// ...or of a shared queue.
+    pub(crate) srq: Option<Arc<SharedReceives>>,
+    pub(crate) completions: Arc<Completions>,
+    /// Receives that it holds, of so many SGEs each.
+    max_wr: u32,
+    max_sge: u32,
+    /// Held while a receive is posted.
+    post: Biased<()>,
+    /// Receives posted so far.
+    posted: AtomicU64,
+    /// Completions taken so far; advanced under the poll lock.
+    taken: AtomicU64,
+    /// Up to which position completions have been counted; under the poll lock, as the next.
+    counted: AtomicU64,
+    /// It is among those that the poller looks at.
+    pub(crate) is_due: AtomicBool,
+}
+
+impl Receiving {
+    /// For a queue pair that is not connected; with its rings, completions first, which have to last as long as peers use them.
+    pub(crate) fn new(
+        memory: &Arc<Memory>,
+        cap: &QpCap,
+        completions: Arc<Completions>,
+        srq: Option<Arc<SharedReceives>>,
+    ) -> Result<(Self, Vec<Ring>)> {
+        let depth = if srq.is_some() { SRQ_COMPS } else { cap.max_recv_wr };
+        let shift = depth.next_power_of_two().trailing_zeros();
+        let stride = recv::stride(cap.max_recv_sge);
+        let map = &memory.segment.map;
+        let mut rings = vec![memory.take_ring(comp::STRIDE << shift)?];
+        let mut recvs = None;
+        if srq.is_none() {
+            let ring = memory.take_ring(stride << shift)?;
+            recvs = Some(Slots::new(map, ring.at, stride, shift)?);
+            rings.push(ring);
+        }
+        let half = Self {
+            comps: Slots::new(map, rings[0].at, comp::STRIDE, shift)?,
+            recvs,
+            srq,
+            completions,
+            max_wr: cap.max_recv_wr,
+            max_sge: cap.max_recv_sge,
+            post: Biased::new(()),
+            posted: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
+            is_due: AtomicBool::new(false),
+        };
+        Ok((half, rings))
+    }
+
+    /// Tells peers where the rings and queues are.
+    pub(crate) fn describe(&self, words: &QpShared, rings: &[Ring]) {
+        let shift = self.comps.shift();
+        words.recv_cq.store(self.completions.index as u32, Ordering::Relaxed);
+        words.srq.store(self.srq.as_ref().map_or(0, |s| s.index as u32 + 1), Ordering::Relaxed);
+        words.recv_shift.store(shift, Ordering::Relaxed);
+        words.recv_stride.store(recv::stride(self.max_sge) as u32, Ordering::Relaxed);
+        words.comp_shift.store(shift, Ordering::Relaxed);
+        words.comp_ring.store(rings[0].at, Ordering::Relaxed);
+        words.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
+    }
+
+    /// Completions that may be outstanding.
+    pub(crate) fn depth(&self) -> u32 {
+        if self.srq.is_some() { SRQ_COMPS } else { self.max_wr }
+    }
+
+    #[inline]
+    pub(crate) fn post(&self, connection: &Connection, wr: &RecvWr<'_>) -> Result<()> {
+        let Some(recvs) = &self.recvs else {
+            return Err(Error::Invalid(
+                "the queue pair takes its receives from a shared queue; post there".into(),
+            ));
+        };
+        check_sges(wr, self.max_sge)?;
+        let lock = self.post.lock();
+        let posted = self.posted.load(Ordering::Relaxed);
+        if posted - self.taken.load(Ordering::Acquire) >= self.max_wr.into() {
+            return Err(Error::QueueFull { queue: "receive", depth: self.max_wr });
+        }
+        let (slot, shift) = (recvs.slot(posted), recvs.shift());
+        fill(slot, wr);
+        // Before the peer can see it: what it answers is about a receive that was posted.
+        self.posted.store(posted + 1, Ordering::Release);
+        ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
+        drop(lock);
+        nic_util::sync::fence::light();
+        connection.answer_rnr();
+        if !connection.is_ready() && connection.state() == state::ERROR {
+            self.completions.alarm(connection.index);
+        }
+        Ok(())
+    }
+
+    /// Before which position completions can be: a peer completes only what was posted.
+    #[inline]
+    fn end(&self) -> u64 {
+        match self.recvs {
+            Some(_) => self.posted.load(Ordering::Acquire),
+            None => self.taken.load(Ordering::Relaxed) + (1 << self.comps.shift()),
+        }
+    }
+
+    /// Completions that wait to be polled.
+    pub(crate) fn waiting(&self) -> usize {
+        let first = self.taken.load(Ordering::Relaxed);
+        (self.first_missing(first) - first) as usize
+    }
+
+    /// Completions that wait to be polled, and those of receives that are going to be flushed by a poll.
+    pub(crate) fn due(&self, connection: &Connection) -> usize {
+        if connection.is_ready() || connection.state() != state::ERROR {
+            return self.waiting();
+        }
+        match &self.srq {
+            Some(srq) => srq.claims_of(claimant(connection)).len(),
+            None => (self.posted.load(Ordering::Acquire) - self.taken.load(Ordering::Relaxed)) as usize,
+        }
+    }
+
+    /// The first position from this one on at which no completion is.
+    fn first_missing(&self, mut next: u64) -> u64 {
+        let (end, shift) = (self.end(), self.comps.shift());
+        while next < end && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
+        {
+            next += 1;
+        }
+        next
+    }
+
+    /// Counts completions, each once: how many are new.
+    pub(crate) fn count_arrivals(&self) -> usize {
+        let first = self.counted.load(Ordering::Relaxed).max(self.taken.load(Ordering::Relaxed));
+        let next = self.first_missing(first);
+        self.counted.store(next, Ordering::Relaxed);
+        (next - first) as usize
+    }
+
+    /// Completions that have been counted and not taken.
+    pub(crate) fn counted_arrivals(&self) -> usize {
+        self.counted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Takes completions, in order; under the poll lock.
+    #[inline]
+    pub(crate) fn poll(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
+        match &self.recvs {
+            Some(recvs) => self.poll_own(recvs, connection, wcs),
+            None => self.poll_shared(connection, wcs),
+        }
+    }
+
+    /// As [`Receiving::poll`], of receives of its own: most have some.
+    #[inline]
+    fn poll_own(&self, recvs: &Slots, connection: &Connection, wcs: &mut [Wc]) -> usize {
+        let (first, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
+        let mut next = first;
+        for wc in &mut *wcs {
+            let slot = self.comps.slot(next);
+            let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
+            // A peer completes only what was posted.
+            if next >= self.posted.load(Ordering::Acquire) {
+                break;
+            }
+            arrival::complete(connection, slot, low, recvs.slot(next), wc);
+            next += 1;
+        }
+        if next != first {
+            self.taken.store(next, Ordering::Release);
+            if let Some(link) = connection.link() {
+                link.fetch_next_receive();
+            }
+        } else if !connection.is_ready() && connection.state() == state::ERROR && !wcs.is_empty() {
+            return self.flush(connection, next, wcs);
+        }
+        (next - first) as usize
+    }
+
+    /// As [`Receiving::poll`], of receives that are shared.
+    #[inline(never)]
+    fn poll_shared(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
+        let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.end(), self.comps.shift());
+        let mut next = first;
+        let mut got = 0;
+        while got < wcs.len() && next < end {
+            let slot = self.comps.slot(next);
+            let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
+            match self.receive_of(connection, slot) {
+                Some((receive, claimed)) => {
+                    arrival::complete(connection, slot, low, receive, &mut wcs[got]);
+                    got += 1;
+                    claimed.give_back();
+                }
+                // About nothing that the peer could have used: it is passed over.
+                None => connection.condemn(),
+            }
+            next += 1;
+        }
+        if next != first {
+            self.taken.store(next, Ordering::Release);
+            if let Some(link) = connection.link() {
+                link.fetch_next_receive();
+            }
+            if let Some(srq) = &self.srq {
+                after_shared(connection, srq, next);
+            }
+        } else if connection.state() == state::ERROR && !wcs.is_empty() {
+            got = self.flush(connection, next, wcs);
+        }
+        got
+    }
+
+    /// The receive that the completion in a slot is about, with the claim on it if it is a shared one.
+    #[inline]
+    fn receive_of(&self, connection: &Connection, slot: &[AtomicU64]) -> Option<(&[AtomicU64], Claimed<'_>)> {
+        let (srq, at) = (self.srq.as_ref()?, slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
+        Some((srq.receive(at), srq.claimed(at, claimant(connection))?))
+    }
+
+    /// Flushes posted receives, once nothing of the peer can arrive any more.
+    #[cold]
+    fn flush(&self, connection: &Connection, mut next: u64, wcs: &mut [Wc]) -> usize {
+        nic_util::sync::fence::heavy();
+        if connection.peer_is_inside() || self.waiting() > 0 {
+            return 0;
+        }
+        let flushed = |wr_id| Wc {
+            wr_id,
+            status: WcStatus::WrFlushErr,
+            opcode: WcOpcode::Recv,
+            qp_num: connection.known_as,
+            ..Wc::default()
+        };
+        let mut got = 0;
+        if let Some(recvs) = &self.recvs {
+            let posted = self.posted.load(Ordering::Acquire);
+            while got < wcs.len() && next < posted {
+                wcs[got] = flushed(recvs.slot(next)[recv::WR_ID].load(Ordering::Relaxed));
+                got += 1;
+                next += 1;
+            }
+            self.taken.store(next, Ordering::Release);
+        } else if let Some(srq) = &self.srq {
+            let me = claimant(connection);
+            for receive in srq.claims_of(me).into_iter().take(wcs.len()) {
+                wcs[got] = flushed(srq.receive(receive)[recv::WR_ID].load(Ordering::Relaxed));
+                srq.give_back(receive, me);
+                got += 1;
+            }
+        }
+        got
+    }
+
+    /// Gives back the receives of a shared queue that the peer has claimed and nobody completes any more.
+    pub(crate) fn give_back_claims(&self, connection: &Connection) {
+        if let Some(srq) = &self.srq {
+            let me = claimant(connection);
+            srq.claims_of(me).into_iter().for_each(|receive| srq.give_back(receive, me));
+        }
+    }
+}
+
+/// Who claims receives of a shared queue for this queue pair: its peer.
+fn claimant(connection: &Connection) -> u16 {
+    connection.index as u16 + 1
+}
+
+/// Completions up to this position have been taken: the peer may go on.
+#[cold]
+fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
+    connection.words.taken.store(taken, Ordering::Release);
+    nic_util::sync::fence::light();
+    connection.answer_rnr();
+    srq.check_limit();
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::{QpInit, SrqInit};
+
+    use super::*;
+    use crate::lies::idle;
+
+    /// What a peer publishes at a position: a message of no bytes.
+    fn complete(half: &Receiving, position: u64) {
+        let slot = half.comps.slot(position);
+        ring::publish(&slot[comp::MARK], ring::lap(position, half.comps.shift()), 0);
+    }
+
+    fn polled(half: &Receiving, connection: &Connection) -> Vec<u64> {
+        let mut wcs = [Wc::default(); 8];
+        let got = half.poll(connection, &mut wcs);
+        wcs[..got].iter().map(|wc| wc.wr_id).collect()
+    }
+
+    /// Goal: a peer completes what was posted, in order, and no more. Method: it publishes four completions ahead.
+    #[test]
+    fn a_peer_completes_only_what_was_posted() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
+        let (half, connection) = (&qp.receiving, &qp.connection);
+        let post = |wr_id| half.post(connection, &RecvWr::new(wr_id, &[]));
+        assert_eq!((post(5), post(6)), (Ok(()), Ok(())));
+        (0..4).for_each(|position| complete(half, position));
+        assert_eq!((half.count_arrivals(), half.waiting()), (2, 2));
+        assert_eq!((polled(half, connection), polled(half, connection)), (vec![5, 6], vec![]));
+        assert_eq!((post(7), polled(half, connection)), (Ok(()), vec![7]));
+        assert!((8..12).all(|wr_id| post(wr_id).is_ok()));
+        assert_eq!(post(12), Err(Error::QueueFull { queue: "receive", depth: 4 }));
+        assert_eq!(polled(half, connection), [8], "the fourth");
+        drop(device);
+    }
+
+    /// Goal: a completion about a shared receive that this peer has not claimed reaches no program, and fails the queue pair.
+    #[test]
+    fn a_receive_that_nobody_claimed_is_not_completed() {
+        let (device, qp) = idle(|pd, cq| {
+            let srq = pd.create_srq(SrqInit { max_wr: 4, max_sge: 1 }).expect("a queue");
+            srq.post_recv(&RecvWr::new(1, &[])).expect("room");
+            QpInit { srq: Some(srq), ..QpInit::new(cq) }
+        });
+        complete(&qp.receiving, 0);
+        assert_eq!(polled(&qp.receiving, &qp.connection), []);
+        assert!(qp.connection.is_condemned());
+        drop(device);
+    }
+}

@@ -1,0 +1,142 @@
+//! The owner's side of [`crate::send::service`]: what this device's NIC thread does with its memory for a peer that may not.
+//!
+//! Each word that the peer writes is read once: it may change at any time.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use verbs::Access;
+
+use crate::connection::Connection;
+use crate::copy::atomic::{Atomic, atomic_across};
+use crate::copy::place::{self, Direction, SgList, own_pid};
+use crate::memory::layout::{ServiceWords, ask, state};
+use crate::memory::parts::Ring;
+use crate::memory::table::Location;
+use crate::memory::turn::Turn;
+use nic_util::sync::Spin;
+
+/// What one queue pair serves its peer with.
+#[derive(Default)]
+pub(crate) struct Serving {
+    /// Where the buffer lies through which this device copies for the peer, once there is one.
+    bounce: OnceLock<u64>,
+}
+
+impl Serving {
+    /// Carries out what the peer asked for, if anything; whether to look again soon. `enter` takes a lock for which deregistering
+    /// waits.
+    pub(crate) fn serve<L>(
+        &self,
+        connection: &Connection,
+        rings: &Spin<Vec<Ring>>,
+        enter: impl FnOnce() -> L,
+    ) -> bool {
+        let words = &connection.words.service.0;
+        let asked = words.turn.load(Ordering::Acquire);
+        if asked.is_multiple_of(2) {
+            return false;
+        }
+        let table = &connection.device.table;
+        let Some(turn) = Turn::take(&table.map, connection.index, asked) else { return true };
+        let lock = enter();
+        // Whoever fails the queue pair passes the lock: nothing is carried out once that is done.
+        let may = connection.state() != state::ERROR;
+        let done = may.then(|| self.carry_out(connection, rings, words)).flatten();
+        drop(lock);
+        drop(turn);
+        words.refused.store(done.is_none().into(), Ordering::Relaxed);
+        words.turn.store(asked.wrapping_add(1), Ordering::Release);
+        connection.kick();
+        false
+    }
+
+    fn carry_out(
+        &self,
+        connection: &Connection,
+        rings: &Spin<Vec<Ring>>,
+        words: &ServiceWords,
+    ) -> Option<()> {
+        let kind = words.kind.load(Ordering::Relaxed);
+        if kind == ask::MAKE_BOUNCE {
+            let at = self.bounce_ring(connection, rings)?;
+            words.bounce.store(at, Ordering::Release);
+            return Some(());
+        }
+        let need = match kind {
+            ask::READ => Access::REMOTE_READ,
+            ask::WRITE => Access::REMOTE_WRITE,
+            ask::COMPARE_SWAP | ask::FETCH_ADD => Access::REMOTE_ATOMIC,
+            ask::DELIVER => Access::LOCAL_WRITE,
+            _ => return None,
+        };
+        let atomic = asked_atomic(words, kind);
+        // What an atomic changes, it changes whatever length the peer says.
+        let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
+        let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
+        let table = &connection.device.table;
+        let place = table.check(key, connection.pd, need, at, len)?;
+        let at = place.private()?;
+        if let Some(op) = atomic {
+            let old = change_word(place, at, op)?;
+            words.operand[0].store(old, Ordering::Relaxed);
+            return Some(());
+        }
+        if len > ask::BOUNCE {
+            return None;
+        }
+        // Where the buffer lies is no question for the peer.
+        let bounce = table.map.bytes(*self.bounce.get()?, ask::BOUNCE)?;
+        let mut memory = SgList::new();
+        memory.push(at as *mut u8, len);
+        if let Location::Anywhere(_) = place {
+            let mut buffer = SgList::new();
+            buffer.push(bounce, len);
+            let way = if kind == ask::READ { Direction::In } else { Direction::Out };
+            return place::across(own_pid(), &buffer, &memory, way).ok();
+        }
+        // SAFETY: checked just now, and deregistering waits for the lock that the caller holds; the buffer has `len` bytes.
+        // Test: the conformance suite on `shm(copy=service)`.
+        let copied = unsafe {
+            match kind {
+                ask::READ => place::gather(&memory, bounce),
+                _ => place::scatter(bounce, &memory),
+            }
+        };
+        copied.ok()
+    }
+
+    /// Where the bounce buffer lies, made at the first call, however often the peer asks.
+    fn bounce_ring(&self, connection: &Connection, rings: &Spin<Vec<Ring>>) -> Option<u64> {
+        if let Some(at) = self.bounce.get() {
+            return Some(*at);
+        }
+        let ring = connection.device.memory.take_ring(ask::BOUNCE).ok()?;
+        let at = *self.bounce.get_or_init(|| ring.at);
+        rings.lock().push(ring);
+        Some(at)
+    }
+}
+
+/// The atomic that the peer asked for, if it asked for one.
+fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
+    let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
+    match kind {
+        ask::COMPARE_SWAP => Some(Atomic::CompareSwap(operand(0), operand(1))),
+        ask::FETCH_ADD => Some(Atomic::FetchAdd(operand(0))),
+        _ => None,
+    }
+}
+
+/// Carries out an atomic on 8 checked bytes of this process: the old value.
+fn change_word(place: Location, at: u64, op: Atomic) -> Option<u64> {
+    let pointer = at as *mut u64;
+    if !pointer.is_aligned() {
+        return None;
+    }
+    if let Location::Anywhere(_) = place {
+        return atomic_across(own_pid(), at, op).ok();
+    }
+    // SAFETY: checked by the caller for 8 bytes, aligned, kept as above.
+    unsafe { op.apply_at(pointer) }.ok()
+}

@@ -1,0 +1,256 @@
+//! Data path: messages. Finds the peer's next receive, puts a message there, and publishes its completion, by which the receive is
+//! consumed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use host::Time;
+use verbs::{Access, WcOpcode, WcStatus};
+
+use crate::copy::place::{self, Direction, SgList};
+use crate::memory::layout::{comp, recv};
+use crate::peer::queue_pair::PeerQp;
+use crate::send::transfer::{Stop, Transfer};
+use nic_util::sync::{ring, shared_queue};
+
+/// What a completion tells the receiver.
+pub(crate) struct News {
+    opcode: WcOpcode,
+    status: WcStatus,
+    len: u64,
+    imm: Option<u32>,
+    invalidate: Option<u32>,
+    solicited: bool,
+}
+
+impl News {
+    #[inline]
+    pub(crate) fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
+        Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
+    }
+
+    /// With immediate data.
+    #[inline]
+    pub(crate) fn imm(self, imm: u32) -> Self {
+        Self { imm: Some(imm), ..self }
+    }
+
+    /// With a key of the receiver's that it invalidates.
+    #[inline]
+    pub(crate) fn invalidate(self, key: u32) -> Self {
+        Self { invalidate: Some(key), ..self }
+    }
+}
+
+/// What delivering keeps while a message waits.
+#[derive(Default)]
+pub(crate) struct Delivery {
+    /// A receive claimed from the peer's shared queue, for the message that is waiting.
+    claimed: Option<u16>,
+    /// When it gives up on a peer without receives; `None` while not waiting for one.
+    rnr_deadline: Option<Time>,
+    /// A message waits for a receive.
+    pub(crate) is_waiting: bool,
+    /// Whoever posts a receive is to tell the NIC thread: nobody else looks again by himself.
+    pub(crate) wants_to_be_told: bool,
+}
+
+impl Delivery {
+    /// The peer's next receive: its slot's words. Waits if there is none.
+    #[inline]
+    pub(crate) fn next_receive<'l>(
+        &mut self,
+        link: &'l PeerQp,
+        now: impl FnOnce() -> Time,
+    ) -> Result<&'l [AtomicU64], Stop> {
+        self.is_waiting = false;
+        if let Some(slot) = self.find_receive(link) {
+            self.rnr_deadline = None;
+            return Ok(slot);
+        }
+        // Said once: whoever posts after that sees it and wakes us.
+        if self.wants_to_be_told && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
+            link.name_rnr();
+            nic_util::sync::fence::heavy();
+            if let Some(slot) = self.find_receive(link) {
+                self.rnr_deadline = None;
+                return Ok(slot);
+            }
+        }
+        self.is_waiting = true;
+        if self.is_crowded_out(link) {
+            // The peer may have posted receives, but has not polled its completions.
+            self.rnr_deadline = None;
+        } else if let Some(patience) = link.patience() {
+            let now = now();
+            if now >= *self.rnr_deadline.get_or_insert(now + patience) {
+                return Err(Stop::Fail(WcStatus::RnrRetryExcErr));
+            }
+        }
+        Err(Stop::Wait)
+    }
+
+    #[inline]
+    fn find_receive<'l>(&mut self, link: &'l PeerQp) -> Option<&'l [AtomicU64]> {
+        if link.recvs.is_some() {
+            return link.waiting_receive();
+        }
+        let srq = link.srq.as_ref()?;
+        if self.claimed.is_none() {
+            if self.is_crowded_out(link) {
+                return None;
+            }
+            let entry = |i| &srq.ring.slot(i)[0];
+            let me = link.index as u16 + 1;
+            self.claimed = shared_queue::claim(&srq.shared.head.0, srq.ring.shift(), entry, me);
+        }
+        self.claimed.map(|receive| srq.store.slot(receive.into()))
+    }
+
+    /// Whether no receive of a shared queue can be used because the peer's completions that nobody has polled leave no room.
+    fn is_crowded_out(&self, link: &PeerQp) -> bool {
+        let taken = link.qp.taken.load(Ordering::Acquire);
+        link.srq.is_some() && link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0
+    }
+
+    /// Delivers a message into the peer's next receive.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        transfer: &mut Transfer,
+        link: &PeerQp,
+        local: &SgList,
+        mut news: News,
+        now: impl FnOnce() -> Time,
+    ) -> Result<(), Stop> {
+        let slot = self.next_receive(link, now)?;
+        let result = fill_receive(transfer, link, slot, local);
+        if let Err(Stop::Wait) = result {
+            return Err(Stop::Wait);
+        }
+        let result = result.and_then(|carried| match news.invalidate {
+            Some(key) if !link.peer.table.invalidate(key, link.pd) => Err(Stop::Fail(WcStatus::RemAccessErr)),
+            _ => Ok(carried),
+        });
+        match result {
+            Ok(carried) => {
+                self.publish(link, &news, carried.then_some(local.total() as u32));
+                Ok(())
+            }
+            // Not the receiver's affair, whose receive stays as it is.
+            Err(Stop::Fail(own @ (WcStatus::RetryExcErr | WcStatus::LocProtErr))) => Err(Stop::Fail(own)),
+            Err(stop) => {
+                // What the receiver learns is its own side of the failure.
+                let (own, theirs) = match stop {
+                    Stop::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
+                    Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
+                    _ => (WcStatus::RemOpErr, WcStatus::LocProtErr),
+                };
+                (news.status, news.imm, news.invalidate) = (theirs, None, None);
+                self.publish(link, &news, None);
+                Err(Stop::Fail(own))
+            }
+        }
+    }
+
+    /// Publishes a completion at the peer and consumes the receive that it is about. It carries so many bytes, which are there
+    /// already, if it `carried` the message.
+    pub(crate) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<u32>) {
+        let slot = link.comps.slot(link.delivered());
+        let bytes = carried.unwrap_or(0);
+        let mut flags = if carried.is_some() { comp::CARRIED } else { 0 };
+        flags |= if news.imm.is_some() { comp::IMM } else { 0 };
+        flags |= if news.invalidate.is_some() { comp::INVALIDATE } else { 0 };
+        flags |= if news.solicited { comp::SOLICITED } else { 0 };
+        let imm = news.imm.or(news.invalidate).unwrap_or(0);
+        slot[comp::LEN_IMM].store(news.len << 32 | u64::from(imm), Ordering::Relaxed);
+        slot[comp::RECEIVE].store(self.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
+        let kind = u32::from(news.opcode == WcOpcode::RecvWriteImm);
+        let low = kind | comp::number_of(news.status) << 8 | flags << 16 | bytes << 24;
+        deliver(link, slot, low, news.solicited || news.status != WcStatus::Success);
+    }
+}
+
+/// Publishes the completion of a message of `len` bytes, which it carries itself, into a receive of the peer's own queue. False if
+/// the bytes could not be read: nothing has happened then.
+///
+/// # Safety
+/// `src` must have `len` bytes, which are at most [`comp::INLINE_MAX`].
+#[inline]
+pub(crate) unsafe fn publish_plain(
+    link: &PeerQp,
+    src: *const u8,
+    len: u32,
+    imm: Option<u32>,
+    solicited: bool,
+) -> bool {
+    let slot = link.comps.slot(link.delivered());
+    let [_, len_imm, _, _, bytes, ..] = slot else { return false };
+    // SAFETY: the slot has INLINE_MAX bytes from this word on. Test: `traffic` of the conformance suite.
+    if unsafe { place::copy_last_byte_last(bytes.as_ptr().cast(), src, len as usize) }.is_err() {
+        return false;
+    }
+    len_imm.store(u64::from(len) << 32 | u64::from(imm.unwrap_or(0)), Ordering::Relaxed);
+    let imm = if imm.is_some() { comp::IMM } else { 0 };
+    let flags = comp::CARRIED | imm | if solicited { comp::SOLICITED } else { 0 };
+    deliver(link, slot, flags << 16 | len << 24, solicited);
+    true
+}
+
+/// Marks the slot of the next message as filled, and tells whom it concerns.
+#[inline]
+fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
+    ring::publish(&slot[comp::MARK], ring::lap(link.delivered(), link.comps.shift()), low);
+    link.count_delivery();
+    link.fetch_next_receive();
+    if link.cq.has_listeners() {
+        link.announce(solicited);
+    }
+}
+
+/// Puts a message where the receive wants it, or into the completion, which then carries it: whether it does.
+#[inline]
+fn fill_receive(
+    transfer: &mut Transfer,
+    link: &PeerQp,
+    slot: &[AtomicU64],
+    local: &SgList,
+) -> Result<bool, Stop> {
+    let total = local.total();
+    let count = recv::sges(slot);
+    let sges = || {
+        slot[recv::SGES..].chunks_exact(2).take(count).map(|words| {
+            let length_key = words[1].load(Ordering::Relaxed);
+            (words[0].load(Ordering::Relaxed), length_key >> 32, length_key as u32)
+        })
+    };
+    if sges().map(|(_, len, _)| len).sum::<u64>() < total {
+        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+    }
+    let carried = total <= comp::INLINE_MAX as u64;
+    let mut done = 0;
+    for (addr, len, key) in sges() {
+        let len = len.min(total - done);
+        if len == 0 {
+            continue;
+        }
+        let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
+        let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
+        // A piece that was copied before the request had to wait is not copied twice.
+        if !carried && !transfer.asking.is_behind(done) {
+            transfer.deliver(link, &local.part(done, len), place, key, done)?;
+        }
+        done += len;
+    }
+    transfer.asking.finish();
+    // The peer may change its receive between two looks, and then the message is not all there.
+    if done < total {
+        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+    }
+    if carried {
+        let bytes = link.comps.slot(link.delivered())[comp::BYTES].as_ptr().cast();
+        // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
+        // conformance suite.
+        unsafe { place::move_mapped(local, bytes, Direction::Out) }?;
+    }
+    Ok(carried)
+}

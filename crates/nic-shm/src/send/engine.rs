@@ -1,0 +1,129 @@
+//! Data path: NIC engine. Carries out send requests in the initiator's own thread: from the post, through both protection tables,
+//! to the peer's memory.
+
+use verbs::{Access, Data, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
+
+use crate::connection::Connection;
+use crate::copy::atomic::Atomic;
+use crate::copy::place::{Direction, SgList};
+use crate::memory::layout::state;
+use crate::memory::tlb::Tlb;
+use crate::peer::queue_pair::PeerQp;
+use crate::send::delivery::{Delivery, News};
+use crate::send::transfer::{Stop, Transfer};
+
+/// What became of a request.
+pub(crate) enum Outcome {
+    /// It is over: how, and the bytes that it fetched.
+    Done(WcStatus, u32),
+    /// It must wait for the peer; ask again.
+    Wait,
+}
+
+/// What carrying out one queue pair's requests keeps from one to the next.
+#[derive(Default)]
+pub(crate) struct Engine {
+    /// The local region used last.
+    pub(crate) near: Tlb,
+    pub(crate) transfer: Transfer,
+    pub(crate) delivery: Delivery,
+}
+
+impl Engine {
+    /// Carries out a request, or as much as can be done now.
+    #[inline]
+    pub(crate) fn execute(&mut self, connection: &Connection, wr: &SendWr<'_>) -> Outcome {
+        let Some(link) = connection.link() else { return Outcome::Done(WcStatus::WrFlushErr, 0) };
+        match self.try_execute(connection, link, wr) {
+            Ok(bytes) => Outcome::Done(WcStatus::Success, bytes),
+            Err(Stop::Wait) => Outcome::Wait,
+            Err(Stop::Fail(_)) if connection.state() == state::ERROR => {
+                Outcome::Done(WcStatus::WrFlushErr, 0)
+            }
+            Err(Stop::Fail(status)) => Outcome::Done(status, 0),
+        }
+    }
+
+    #[inline]
+    fn try_execute(&mut self, connection: &Connection, link: &PeerQp, wr: &SendWr<'_>) -> Result<u32, Stop> {
+        let need = if wr.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
+        let mut local = SgList::new();
+        if !self.collect(connection, &wr.data, need, &mut local) {
+            return Err(Stop::Fail(WcStatus::LocProtErr));
+        }
+        let _inside = link.enter();
+        if !link.accepts() {
+            return Err(Stop::Fail(WcStatus::RetryExcErr));
+        }
+        let solicited = wr.flags.contains(SendFlags::SOLICITED);
+        let message = News::of(WcOpcode::Recv, local.total(), solicited);
+        let now = || connection.device.host.now();
+        let Self { transfer, delivery, .. } = self;
+        match wr.op {
+            SendOp::Write(remote) => {
+                transfer.reach(link, &local, remote, Direction::Out)?;
+                if wr.flags.contains(SendFlags::RING) {
+                    link.ring();
+                }
+            }
+            SendOp::Read(remote) => {
+                transfer.reach(link, &local, remote, Direction::In)?;
+                return Ok(local.total() as u32);
+            }
+            SendOp::WriteImm(remote, imm) => {
+                delivery.next_receive(link, now)?;
+                transfer.reach(link, &local, remote, Direction::Out)?;
+                let news = News::of(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
+                delivery.publish(link, &news, None);
+            }
+            SendOp::Send => delivery.send(transfer, link, &local, message, now)?,
+            SendOp::SendImm(imm) => {
+                delivery.send(transfer, link, &local, message.imm(imm), now)?;
+            }
+            SendOp::SendInv(key) => {
+                delivery.send(transfer, link, &local, message.invalidate(key), now)?;
+            }
+            SendOp::CompareSwap { remote, compare, swap } => {
+                return transfer.atomic(link, &local, remote, Atomic::CompareSwap(compare, swap));
+            }
+            SendOp::FetchAdd { remote, add } => {
+                return transfer.atomic(link, &local, remote, Atomic::FetchAdd(add));
+            }
+        }
+        Ok(0)
+    }
+
+    /// Collects the local memory of a request; false if the protection table does not allow all of it.
+    /// Into a place of the caller's, as the list is too long to be moved for every message.
+    #[inline]
+    fn collect(&mut self, connection: &Connection, data: &Data<'_>, need: Access, list: &mut SgList) -> bool {
+        match data {
+            Data::Inline(bytes) => list.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
+            Data::Sges(sges) => {
+                for sge in *sges {
+                    let len = u64::from(sge.length);
+                    if len == 0 {
+                        continue;
+                    }
+                    let at = match self.near.find(sge.lkey, need, sge.addr, len) {
+                        Some(at) => at,
+                        None => match connection.own_memory(sge.lkey, need, sge.addr, len) {
+                            Some(at) => {
+                                self.near.learn(&connection.device.table, sge.lkey);
+                                at
+                            }
+                            None => return false,
+                        },
+                    };
+                    list.push(at, len);
+                }
+            }
+        }
+        true
+    }
+
+    /// Forgets what was under way; the queue pair has failed.
+    pub(crate) fn abandon(&mut self) {
+        self.transfer.asking.finish();
+    }
+}

@@ -1,0 +1,88 @@
+//! Data path: the fast path. An RDMA write of one SGE between remembered regions, and a small send of one SGE into a
+//! waiting receive: the requests that latency and message rate depend on most. Everything else, and every doubt, is for the
+//! engine, which alone reports errors.
+
+use std::sync::atomic::Ordering;
+
+use verbs::{Access, Data, SendFlags, SendOp, SendWr};
+
+use crate::copy::place;
+use crate::memory::layout::{comp, recv};
+use crate::memory::tlb::Tlb;
+use crate::peer::queue_pair::PeerQp;
+use crate::send::delivery::publish_plain;
+use crate::send::engine::Engine;
+
+/// Whether a request may be one for [`carry_out`].
+#[inline]
+pub(crate) fn may_take(wr: &SendWr<'_>) -> bool {
+    matches!(wr.op, SendOp::Write(_) | SendOp::Send | SendOp::SendImm(_))
+}
+
+/// Carries out the request, if it is one of those; false if nothing has happened. Under the send lock, with nothing in front.
+#[inline]
+pub(crate) fn carry_out(
+    engine: &mut Engine,
+    link: &PeerQp,
+    wr: &SendWr<'_>,
+    inline_max: usize,
+    size_max: u64,
+) -> bool {
+    let Some((src, len)) = sole_sge(&engine.near, wr, inline_max, size_max) else { return false };
+    let _inside = link.enter();
+    if !link.is_ready() {
+        return false;
+    }
+    let SendOp::Write(remote) = wr.op else {
+        return send(link, wr, src, len);
+    };
+    let Some(dst) = engine.transfer.far.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len) else {
+        return false;
+    };
+    // SAFETY: both caches vouch for registered memory of this length, the far one as long as we are inside, the
+    // near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
+    if unsafe { place::copy_last_byte_last(dst, src, len as usize) }.is_err() {
+        return false;
+    }
+    if wr.flags.contains(SendFlags::RING) {
+        link.ring();
+    }
+    true
+}
+
+/// Delivers a message that its completion can carry into a waiting receive of the peer's own queue whose first
+/// SGE holds it; false if nothing has happened.
+#[inline]
+fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
+    let Some(receive) = link.waiting_receive() else { return false };
+    let [_, _, addr, length_key, ..] = receive else { return false };
+    let length_key = length_key.load(Ordering::Relaxed);
+    let count = recv::sges(receive);
+    if count == 0 || len > comp::INLINE_MAX as u64 || len > length_key >> 32 {
+        return false;
+    }
+    let (key, addr) = (length_key as u32, addr.load(Ordering::Relaxed));
+    if link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len).is_none() {
+        return false;
+    }
+    let imm = if let SendOp::SendImm(imm) = wr.op { Some(imm) } else { None };
+    // SAFETY: the near cache vouches for the source, or it is inline; the length was held against INLINE_MAX. Test: `traffic` of the
+    // conformance suite.
+    unsafe { publish_plain(link, src, len as u32, imm, wr.flags.contains(SendFlags::SOLICITED)) }
+}
+
+/// The request's local data, if it is one non-empty SGE of allowed size.
+#[inline]
+fn sole_sge(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
+    match wr.data {
+        Data::Sges([sge]) if sge.length > 0 => {
+            let len = u64::from(sge.length);
+            let at = near.find(sge.lkey, Access::empty(), sge.addr, len)?;
+            (len <= size_max).then_some((at.cast_const(), len))
+        }
+        Data::Inline(bytes) if !bytes.is_empty() && bytes.len() <= inline_max => {
+            Some((bytes.as_ptr(), bytes.len() as u64))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,8 @@
+//! The sending half of a queue pair: from the post to the peer's memory and its completion ring.
+
+pub(crate) mod delivery;
+pub(crate) mod engine;
+pub(crate) mod fast_path;
+pub(crate) mod sending;
+pub(crate) mod service;
+pub(crate) mod transfer;

@@ -1,0 +1,414 @@
+//! Data path: sending. The sending half of a queue pair: from the post to the completion, by the fast path or the engine, and the
+//! requests that wait for the peer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use host::{BiasedGuard, Span, Time};
+use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, WcStatus};
+
+use crate::connection::{Connection, state_of};
+use crate::memory::layout::state;
+use crate::peer::queue_pair::PeerQp;
+use crate::queues::completions::{Completions, SendDone};
+use crate::send::engine::{Engine, Outcome};
+use crate::send::fast_path;
+use nic_util::sync::roll::Workplace;
+
+/// The sending half of a queue pair.
+pub(crate) struct Sending {
+    queue: Workplace<Queue>,
+    pub(crate) completions: Arc<Completions>,
+    /// Its place among those that complete there.
+    seat: OnceLock<usize>,
+    /// Requests that it holds, of so many SGEs or bytes of inline data each.
+    max_wr: u32,
+    max_sge: u32,
+    max_inline: u32,
+    signal_all: bool,
+    /// The number that completions of its requests give.
+    num: u32,
+    /// Whether requests are pending.
+    stalled: AtomicBool,
+    /// Requests whose places have been given back.
+    reclaimed: AtomicU64,
+}
+
+/// Who carries on with requests that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A thread of the program's that polls, and is likely to do so again.
+    Poller,
+    /// The NIC thread.
+    Thread,
+}
+
+/// How often who polls looks for the one receive that a message waits for: each look takes a line away from whoever posts.
+const LOOK_PERIOD: Span = Span::from_us(1);
+/// He looks at once when so many receives are there.
+const MANY_RECEIVES: u64 = 32;
+/// Of whoever has polled within this it is expected that he will again: nobody is to wake the NIC thread meanwhile.
+const ATTENDED: Span = Span::from_us(100);
+
+/// What posting works on, under the send lock.
+#[derive(Default)]
+pub(crate) struct Queue {
+    posted: u64,
+    /// Requests that wait for the peer, in order.
+    pending: VecDeque<Pending>,
+    engine: Engine,
+    /// When somebody polled last while requests waited, and looked for a receive.
+    polled: Option<Time>,
+    looked: Option<Time>,
+}
+
+/// A send request that must wait, with everything of it that the caller may reuse.
+struct Pending {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    inline: bool,
+    sges: Vec<verbs::Sge>,
+    bytes: Vec<u8>,
+}
+
+impl Pending {
+    fn of(wr: &SendWr<'_>) -> Self {
+        let (inline, sges, bytes) = match wr.data {
+            Data::Sges(sges) => (false, sges.to_vec(), Vec::new()),
+            Data::Inline(bytes) => (true, Vec::new(), bytes.to_vec()),
+        };
+        Self { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, inline, sges, bytes }
+    }
+
+    fn request(&self) -> SendWr<'_> {
+        let data = if self.inline { Data::Inline(&self.bytes) } else { Data::Sges(&self.sges) };
+        SendWr { wr_id: self.wr_id, op: self.op, data, flags: self.flags }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, wr: &SendWr<'_>) {
+        self.posted += 1;
+        self.pending.push_back(Pending::of(wr));
+    }
+
+    /// Whether to try again now. What waits for a receive is tried by whoever polls when there are many or a while has passed, so that
+    /// the two sides do not take a line from each other for each message; and only while nobody polls is the peer to tell of a receive.
+    fn is_to_be_tried(&mut self, link: &PeerQp, by: By, now: Time) -> bool {
+        let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
+        let delivery = &mut self.engine.delivery;
+        delivery.wants_to_be_told = by == By::Thread && !within(self.polled, ATTENDED);
+        if by == By::Thread {
+            return true;
+        }
+        self.polled = Some(now);
+        if delivery.is_waiting && within(self.looked, LOOK_PERIOD) && !link.has_receives(MANY_RECEIVES) {
+            return false;
+        }
+        self.looked = Some(now);
+        true
+    }
+
+    /// The first that waits, and how many are done with it.
+    fn pop(&mut self) -> Option<(Pending, u64)> {
+        let first = self.pending.pop_front()?;
+        Some((first, self.posted - self.pending.len() as u64))
+    }
+}
+
+impl Sending {
+    pub(crate) fn new(cap: &QpCap, signal_all: bool, num: u32, completions: Arc<Completions>) -> Self {
+        Self {
+            queue: Workplace::default(),
+            completions,
+            seat: OnceLock::new(),
+            max_wr: cap.max_send_wr,
+            max_sge: cap.max_send_sge,
+            max_inline: cap.max_inline,
+            signal_all,
+            num,
+            stalled: AtomicBool::new(false),
+            reclaimed: AtomicU64::new(0),
+        }
+    }
+
+    /// Requests that it holds.
+    pub(crate) fn depth(&self) -> u32 {
+        self.max_wr
+    }
+
+    /// Its place among those that complete where it does.
+    pub(crate) fn seat(&self) -> Option<usize> {
+        self.seat.get().copied()
+    }
+
+    /// Whether successful completions of its requests wait to be polled.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.seat().is_some_and(|seat| self.completions.has_completed(seat))
+    }
+
+    pub(crate) fn set_seat(&self, seat: usize) {
+        let _ = self.seat.set(seat);
+    }
+
+    /// Takes the send lock, to carry requests out: deregistering waits until it is free again.
+    #[inline]
+    pub(crate) fn enter(&self, connection: &Connection) -> BiasedGuard<'_, Queue> {
+        self.queue.enter(|| connection.device.posters.add(connection.index))
+    }
+
+    /// Takes the send lock for anything else.
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// Waits until whoever carries requests out now has ended.
+    pub(crate) fn pass(&self) {
+        self.queue.pass();
+    }
+
+    /// See [`nic_util::sync::roll::Mark::erase`].
+    pub(crate) fn erase(&self) {
+        self.queue.erase();
+    }
+
+    /// Posts a request; whether the queue pair is to fail by it.
+    #[inline]
+    pub(crate) fn post(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<bool> {
+        if self.post_fast(connection, wr) {
+            return Ok(false);
+        }
+        self.post_any(connection, wr)
+    }
+
+    /// Posts what the fast path takes; false if nothing has happened.
+    #[inline]
+    fn post_fast(&self, connection: &Connection, wr: &SendWr<'_>) -> bool {
+        if !fast_path::may_take(wr) {
+            return false;
+        }
+        let Some(link) = connection.link() else { return false };
+        let mut queue = self.enter(connection);
+        if !connection.is_ready() || !queue.pending.is_empty() || self.is_full(&queue) {
+            return false;
+        }
+        let size_max = connection.device.attr.max_msg_size;
+        if !fast_path::carry_out(&mut queue.engine, link, wr, self.max_inline as usize, size_max) {
+            return false;
+        }
+        self.complete(connection, &mut queue, wr, WcStatus::Success, 0);
+        true
+    }
+
+    #[inline(never)]
+    fn post_any(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<bool> {
+        self.check(connection, wr)?;
+        let mut queue = self.enter(connection);
+        if self.is_full(&queue) {
+            return Err(Error::QueueFull { queue: "send", depth: self.max_wr });
+        }
+        let status = connection.state();
+        if status != state::RTS {
+            return self.post_unready(connection, &mut queue, wr, status);
+        }
+        if queue.pending.is_empty() {
+            // If it has to wait, the NIC thread is woken, and sees whether somebody polls.
+            queue.engine.delivery.wants_to_be_told = false;
+            match queue.engine.execute(connection, wr) {
+                Outcome::Done(status, bytes) => {
+                    return Ok(self.complete(connection, &mut queue, wr, status, bytes));
+                }
+                Outcome::Wait => self.set_stalled(connection, true),
+            }
+        }
+        queue.push(wr);
+        Ok(false)
+    }
+
+    #[cold]
+    fn post_unready(
+        &self,
+        connection: &Connection,
+        queue: &mut Queue,
+        wr: &SendWr<'_>,
+        status: u32,
+    ) -> Result<bool> {
+        if status != state::ERROR {
+            return Err(Error::WrongState { call: "post_send", state: state_of(status) });
+        }
+        if queue.pending.is_empty() {
+            self.complete(connection, queue, wr, WcStatus::WrFlushErr, 0);
+        } else {
+            queue.push(wr);
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn check(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<()> {
+        match wr.data {
+            Data::Sges(sges) => {
+                Error::check_limit("the number of SGEs", sges.len() as u64, self.max_sge.into())?;
+                let total = sges.iter().map(|s| u64::from(s.length)).sum();
+                Error::check_limit("bytes in the message", total, connection.device.attr.max_msg_size)
+            }
+            Data::Inline(_) if wr.op.fetches() => {
+                Err(Error::Invalid("inline data cannot take what the operation returns".into()))
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.max_inline.into())
+            }
+        }
+    }
+
+    /// Whether no further request has room.
+    #[inline]
+    fn is_full(&self, queue: &Queue) -> bool {
+        queue.posted - self.reclaimed.load(Ordering::Acquire) >= self.max_wr.into()
+    }
+
+    /// Requests up to this one need their places no more.
+    #[inline]
+    pub(crate) fn reclaim(&self, upto: u64) {
+        self.reclaimed.fetch_max(upto, Ordering::Release);
+    }
+
+    /// Counts a request that was over at once and reports it; whether the queue pair fails with it.
+    #[inline]
+    fn complete(
+        &self,
+        connection: &Connection,
+        queue: &mut Queue,
+        wr: &SendWr<'_>,
+        status: WcStatus,
+        bytes: u32,
+    ) -> bool {
+        queue.posted += 1;
+        let unsignalled =
+            status == WcStatus::Success && !wr.flags.contains(SendFlags::SIGNALED) && !self.signal_all;
+        !unsignalled && self.report(connection, wr, queue.posted, status, bytes)
+    }
+
+    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    fn report(
+        &self,
+        connection: &Connection,
+        wr: &SendWr<'_>,
+        upto: u64,
+        status: WcStatus,
+        bytes: u32,
+    ) -> bool {
+        let failed = status != WcStatus::Success;
+        if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
+            let done = SendDone {
+                wr_id: wr.wr_id,
+                upto,
+                seat: self.seat().map_or(u32::MAX, |seat| seat as u32),
+                qp_num: self.num,
+                byte_len: bytes,
+                status,
+                opcode: wr.op.opcode(),
+            };
+            self.completions.push(done, failed);
+        }
+        failed && status != WcStatus::WrFlushErr && {
+            if status == WcStatus::RemAccessErr {
+                connection.link().into_iter().for_each(PeerQp::note_access_error);
+            }
+            // Under the lock of the send queue still, so that nobody carries out what stands behind it.
+            connection.advance(state::RTS, state::ERROR);
+            true
+        }
+    }
+
+    fn set_stalled(&self, connection: &Connection, stalled: bool) {
+        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled && stalled {
+            self.seat.get().iter().for_each(|seat| self.completions.stalls(**seat));
+            connection.device.look_at(connection.index);
+        }
+    }
+
+    /// Whether requests wait for the peer.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Acquire)
+    }
+
+    /// Carries on with requests that wait. Whether the queue pair is to fail by it.
+    pub(crate) fn progress(&self, connection: &Connection, by: By) -> bool {
+        if !self.is_stalled() {
+            return false;
+        }
+        let mut queue = self.enter(connection);
+        let now = connection.device.host.now();
+        if connection.link().is_some_and(|link| !queue.is_to_be_tried(link, by, now)) {
+            return false;
+        }
+        let mut failed = false;
+        while !failed && connection.state() == state::RTS {
+            let Some((first, upto)) = queue.pop() else { break };
+            match queue.engine.execute(connection, &first.request()) {
+                Outcome::Done(status, bytes) => {
+                    failed = self.report(connection, &first.request(), upto, status, bytes);
+                }
+                Outcome::Wait => {
+                    queue.pending.push_front(first);
+                    return false;
+                }
+            }
+        }
+        if queue.pending.is_empty() {
+            self.set_stalled(connection, false);
+        }
+        failed
+    }
+
+    /// Flushes everything that waits; the queue pair has failed.
+    pub(crate) fn flush(&self, connection: &Connection) {
+        let mut queue = self.lock();
+        while let Some((first, upto)) = queue.pop() {
+            self.report(connection, &first.request(), upto, WcStatus::WrFlushErr, 0);
+        }
+        queue.engine.abandon();
+        self.set_stalled(connection, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::{QpInit, Wc};
+
+    use super::*;
+    use crate::fuzzing::link_to_process;
+    use crate::lies::idle;
+
+    /// Goal: requests that wait keep their places, and are flushed in order. Method: ten sends to a peer that has eight receives
+    /// and posts no more.
+    #[test]
+    fn what_waits_keeps_its_place_and_its_order() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));
+        link_to_process(&qp, std::process::id() as i32, None);
+        let (half, connection) = (&qp.sending, &qp.connection);
+        let send = |wr_id| half.post(connection, &SendWr::inline(wr_id, SendOp::Send, &[1]));
+        let over = || {
+            let mut wcs = [Wc::default(); 16];
+            let count = half.completions.take(&mut wcs, |done| half.reclaim(done.upto));
+            wcs[..count].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
+        };
+        assert!((0..10).all(|wr_id| send(wr_id) == Ok(false)) && half.is_stalled());
+        assert_eq!(send(10), Err(Error::QueueFull { queue: "send", depth: 10 }));
+        assert_eq!(over(), (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>());
+        let asked = || connection.link().map(|link| link.qp.rnr.0.load(Ordering::Relaxed));
+        assert!(!half.progress(connection, By::Poller) && asked() == Some(0), "it polls");
+        half.lock().polled = None;
+        assert!(!half.progress(connection, By::Thread) && over().is_empty(), "there is no receive still");
+        assert_eq!(asked(), Some(1), "nobody polls");
+        assert_eq!(send(10), Ok(false));
+        connection.fail();
+        half.flush(connection);
+        assert_eq!(over(), [8, 9, 10].map(|wr_id| (wr_id, WcStatus::WrFlushErr)));
+        assert!(!half.is_stalled());
+        drop(device);
+    }
+}

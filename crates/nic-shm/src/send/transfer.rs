@@ -1,0 +1,186 @@
+//! Data path: the peer's memory. Copies between local memory and memory that the peer's protection table allows: mapped, by the
+//! kernel, or by asking the owner.
+
+use std::sync::atomic::AtomicU64;
+
+use verbs::{Access, RemoteAddr, WcStatus};
+
+use crate::copy::atomic::{Atomic, atomic_across, store_old};
+use crate::copy::place::{self, Direction, Fault, SgList};
+use crate::memory::table::Location;
+use crate::memory::tlb::Tlb;
+use crate::memory::turn::Turn;
+use crate::peer::device::Reach;
+use crate::peer::queue_pair::PeerQp;
+use crate::send::service::Asking;
+
+/// Why a request cannot go on now.
+pub(crate) enum Stop {
+    Wait,
+    Fail(WcStatus),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fail(match fault {
+            Fault::Local => WcStatus::LocProtErr,
+            Fault::Access => WcStatus::RemAccessErr,
+            Fault::Gone => WcStatus::RetryExcErr,
+        })
+    }
+}
+
+/// What one queue pair's access to its peer's memory keeps from one request to the next.
+#[derive(Default)]
+pub(crate) struct Transfer {
+    /// The remote region used last.
+    pub(crate) far: Tlb,
+    /// What the owner was asked for.
+    pub(crate) asking: Asking,
+    /// Turns taken at the peer's memory.
+    turns: u32,
+}
+
+impl Transfer {
+    /// RDMA: copies between local memory and one range of the peer.
+    #[inline]
+    pub(crate) fn reach(
+        &mut self,
+        link: &PeerQp,
+        local: &SgList,
+        remote: RemoteAddr,
+        way: Direction,
+    ) -> Result<(), Stop> {
+        let len = local.total();
+        if len == 0 {
+            return Ok(());
+        }
+        let need = if way == Direction::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        if let Some(at) = self.far.find(remote.rkey, need, remote.addr, len) {
+            // SAFETY: as in `copy`.
+            return Ok(unsafe { place::move_mapped(local, at, way) }?);
+        }
+        let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
+        let place = place.ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
+        if mapped(link, place, len).is_some() {
+            self.far.learn(&link.peer.table, remote.rkey);
+        }
+        self.copy(link, local, place, remote.rkey, way)
+    }
+
+    /// Copies between local memory and a checked place of the peer.
+    fn copy(
+        &mut self,
+        link: &PeerQp,
+        local: &SgList,
+        place: Location,
+        key: u32,
+        way: Direction,
+    ) -> Result<(), Stop> {
+        if let Some(at) = mapped(link, place, local.total()) {
+            // SAFETY: both sides were checked against protection tables, whose entries remain until this side has left
+            // ([`crate::peer::queue_pair::Inside`]; the send lock for its own). Test: the conformance suite; `violations` in it.
+            return Ok(unsafe { place::move_mapped(local, at, way) }?);
+        }
+        match (place, link.peer.reach) {
+            (Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
+            | (Location::Anywhere(at), Reach::Direct { pid }) => {
+                let mut remote = SgList::new();
+                remote.push(at as *mut u8, local.total());
+                Ok(place::across(pid, local, &remote, way)?)
+            }
+            (Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
+                match self.asking.copy(link, local, at, key, way) {
+                    Some(result) => Ok(result?),
+                    None => Err(Stop::Wait),
+                }
+            }
+            // A peer's table that names memory outside its segment.
+            _ => Err(Stop::Fail(WcStatus::RemAccessErr)),
+        }
+    }
+
+    /// Copies a part of a message, which begins at `from`, to a checked place of a receive.
+    pub(crate) fn deliver(
+        &mut self,
+        link: &PeerQp,
+        part: &SgList,
+        place: Location,
+        key: u32,
+        from: u64,
+    ) -> Result<(), Stop> {
+        if let (Some(at), Reach::Service) = (place.private(), link.peer.reach) {
+            return match self.asking.deliver(link, part, at, key, from) {
+                Some(Err(Fault::Access)) => Err(Stop::Fail(WcStatus::RemOpErr)),
+                Some(result) => Ok(result?),
+                None => Err(Stop::Wait),
+            };
+        }
+        self.copy(link, part, place, key, Direction::Out).map_err(|stop| match stop {
+            Stop::Fail(WcStatus::RemAccessErr) => Stop::Fail(WcStatus::RemOpErr),
+            other => other,
+        })
+    }
+
+    /// Carries out an atomic: 8 bytes fetched.
+    pub(crate) fn atomic(
+        &mut self,
+        link: &PeerQp,
+        local: &SgList,
+        remote: RemoteAddr,
+        op: Atomic,
+    ) -> Result<u32, Stop> {
+        if local.total() != 8 {
+            return Err(Stop::Fail(WcStatus::LocLenErr));
+        }
+        if !remote.addr.is_multiple_of(8) {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        let refused = || Stop::Fail(WcStatus::RemAccessErr);
+        let place = link.peer.table.check(remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8);
+        let place = place.ok_or_else(refused)?;
+        let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
+        if at.is_some_and(|at| !at.is_aligned()) {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        let old = match (at, place, link.peer.reach) {
+            // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
+            (Some(at), Location::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
+            (Some(at), _, _) => {
+                let _turn = self.take_turn(link)?;
+                // SAFETY: as above, except that a program may have unmapped it.
+                unsafe { op.apply_at(at) }?
+            }
+            (None, Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
+            | (None, Location::Anywhere(at), Reach::Direct { pid }) => {
+                let _turn = self.take_turn(link)?;
+                atomic_across(pid, at, op)?
+            }
+            (None, Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
+                self.asking.atomic(link, at, remote.rkey, op).ok_or(Stop::Wait)??
+            }
+            _ => return Err(refused()),
+        };
+        Ok(store_old(local, old)?)
+    }
+
+    /// The right to an atomic on private memory of the peer. Where somebody has it for long, the peer shall look at who that is.
+    fn take_turn<'l>(&mut self, link: &'l PeerQp) -> Result<Turn<'l>, Stop> {
+        self.turns = self.turns.wrapping_add(1);
+        Turn::take(&link.peer.table.map, link.index, self.turns).ok_or_else(|| {
+            link.kick();
+            Stop::Wait
+        })
+    }
+}
+
+/// A pointer to a checked place of the peer, where there is one.
+#[inline]
+fn mapped(link: &PeerQp, place: Location, len: u64) -> Option<*mut u8> {
+    match (place, link.peer.reach) {
+        (Location::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
+        // Of this process, and so held against what was registered (`table`).
+        (Location::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
+        _ => None,
+    }
+}

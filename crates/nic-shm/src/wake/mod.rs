@@ -1,0 +1,4 @@
+//! What threads sleep on, and what wakes them.
+
+pub(crate) mod doorbell;
+pub(crate) mod reactor;
