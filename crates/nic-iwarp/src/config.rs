@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use host::{Network, Span};
 
-/// Reads that are granted, and wished for, beyond what the program asks: for the questions of `questions`.
-pub(super) const QUESTIONS: u16 = 16;
+/// Reads that are granted, and wished for, beyond what the program asks: for the questions of `send::flush_markers`.
+pub(crate) const QUESTIONS: u16 = 16;
 /// What a request of revision 2 has room for beside its own four bytes (RFC 6581 section 6).
-pub(super) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
+pub(crate) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
 
 /// When a write or a send is complete at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl IwarpConfig {
     pub const SILENCE_MIN: Span = Span::from_secs(1);
 
     /// Whether a host may connect. A host whose address is unknown may if all may.
-    pub(super) fn allows(&self, peer: Option<IpAddr>) -> bool {
+    pub(crate) fn allows(&self, peer: Option<IpAddr>) -> bool {
         self.allow.is_empty() || peer.is_some_and(|peer| self.allow.iter().any(|network| network.has(peer)))
     }
 }

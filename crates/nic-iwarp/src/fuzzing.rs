@@ -20,7 +20,7 @@ use verbs::{
     RemoteAddr, SendFlags, SendOp, SendWr, Wc,
 };
 
-use super::{IwarpConfig, open};
+use crate::{IwarpConfig, open};
 use peer::Peer;
 use yard::Yard;
 

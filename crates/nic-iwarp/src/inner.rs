@@ -8,18 +8,18 @@ use host::Chore;
 use verbs::provider::Numbers;
 use verbs::{DeviceAttr, Result};
 
-use super::memory::NicMemory;
-use super::qp::QpInner;
-use super::ready::{By, TURNS};
-use super::registry::{Registry, Wish};
-use super::shared::Shared;
+use crate::connect::registry::{Registry, Wish};
+use crate::memory::nic_memory::NicMemory;
+use crate::qp::QpInner;
+use crate::shared::Shared;
+use crate::wake::ready::{By, TURNS};
 use nic_util::sync::roll::Suspects;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
-pub(super) const QP_MAX: usize = 8192;
-pub(super) const CQ_MAX: usize = 8192;
-pub(super) const SRQ_MAX: usize = 4096;
+pub(crate) const QP_MAX: usize = 8192;
+pub(crate) const CQ_MAX: usize = 8192;
+pub(crate) const SRQ_MAX: usize = 4096;
 
 #[derive(Default)]
 struct Connected {
@@ -28,24 +28,24 @@ struct Connected {
 }
 
 /// A device that is open: what its queue pairs, queues and its thread share.
-pub(super) struct Inner {
-    pub(super) shared: Arc<Shared>,
-    pub(super) attr: DeviceAttr,
-    pub(super) dm: NicMemory,
-    pub(super) registry: Registry,
-    pub(super) cq_ids: Mutex<Numbers>,
-    pub(super) srq_ids: Mutex<Numbers>,
-    pub(super) qp_nums: Mutex<Numbers>,
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) attr: DeviceAttr,
+    pub(crate) dm: NicMemory,
+    pub(crate) registry: Registry,
+    pub(crate) cq_ids: Mutex<Numbers>,
+    pub(crate) srq_ids: Mutex<Numbers>,
+    pub(crate) qp_nums: Mutex<Numbers>,
     pds: AtomicU32,
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Those with a connection, for whoever looks at memory.
     connected: Spin<Connected>,
     visitors: Suspects,
-    pub(super) thread: Thread,
+    pub(crate) thread: Thread,
 }
 
 impl Inner {
-    pub(super) fn new(shared: Shared, attr: DeviceAttr) -> Self {
+    pub(crate) fn new(shared: Shared, attr: DeviceAttr) -> Self {
         Self {
             shared: Arc::new(shared),
             dm: NicMemory::new(attr.max_dm_size),
@@ -63,24 +63,24 @@ impl Inner {
     }
 
     /// A number for a protection domain.
-    pub(super) fn take_pd(&self) -> u32 {
+    pub(crate) fn take_pd(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn take_qp_num(&self) -> Result<u32> {
+    pub(crate) fn take_qp_num(&self) -> Result<u32> {
         unpoisoned(&self.qp_nums).take()
     }
 
     /// A number that no queue pair has got.
-    pub(super) fn give_qp_num(&self, num: u32) {
+    pub(crate) fn give_qp_num(&self, num: u32) {
         unpoisoned(&self.qp_nums).give(num);
     }
 
-    pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+    pub(crate) fn register_qp(&self, qp: &Arc<QpInner>) {
         self.qps.write().unwrap_or_else(PoisonError::into_inner).insert(qp.num(), qp.clone());
     }
 
-    pub(super) fn forget_qp(&self, num: u32) {
+    pub(crate) fn forget_qp(&self, num: u32) {
         self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&num);
         self.remove_connected(&[num]);
         self.shared.reactor.forget(num);
@@ -88,16 +88,16 @@ impl Inner {
         unpoisoned(&self.qp_nums).give(num);
     }
 
-    pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
+    pub(crate) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).get(&num).cloned()
     }
 
-    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+    pub(crate) fn live_qps(&self) -> Vec<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// A queue pair has a connection from now on. When it has none any more, [`Shared::part`] says so.
-    pub(super) fn add_connected(&self, qp: &Arc<QpInner>) {
+    pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
         let is_first = connected.list.len() == 1;
@@ -110,7 +110,7 @@ impl Inner {
     }
 
     /// Forgets the connections that have ended.
-    pub(super) fn forget_parted(&self) {
+    pub(crate) fn forget_parted(&self) {
         let parted = self.shared.take_parted();
         if !parted.is_empty() {
             self.remove_connected(&parted);
@@ -124,13 +124,13 @@ impl Inner {
     }
 
     /// Those with a connection.
-    pub(super) fn connected(&self) -> Vec<Arc<QpInner>> {
+    pub(crate) fn connected(&self) -> Vec<Arc<QpInner>> {
         self.connected.lock().list.clone()
     }
 
     /// Waits until nobody is in the middle of something that began before the call, on whatever connections were worked on
     /// since the last time.
-    pub(super) fn pass_stages(&self) {
+    pub(crate) fn pass_stages(&self) {
         let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
         let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
         let round = self.visitors.begin(taken, erase);
@@ -141,7 +141,7 @@ impl Inner {
     }
 
     /// A receive was posted to a shared queue: queue pairs that wait for one look again.
-    pub(super) fn answer_rnr(&self) {
+    pub(crate) fn answer_rnr(&self) {
         for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
             if qp.queues.is_rnr() {
                 qp.request();
@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// Works on connections that have news.
-    pub(super) fn drive_ready(&self) {
+    pub(crate) fn drive_ready(&self) {
         self.shared.news.take(|num, by| {
             if self.qp(num).is_some_and(|qp| !qp.poll(by)) {
                 self.shared.news.again(num, by);
@@ -159,7 +159,7 @@ impl Inner {
     }
 
     /// Has the thread do something for a program.
-    pub(super) fn ask(&self, wish: Wish) {
+    pub(crate) fn ask(&self, wish: Wish) {
         self.registry.wish(wish);
         self.shared.reactor.wake();
     }

@@ -4,77 +4,44 @@
 //! by one thread at a time: by whoever posts, by whoever polls, and by the device's thread when nobody does. Payload goes
 //! from the socket into the memory that it is meant for, and from there into the socket, without a copy in between.
 //!
-//! Modules in rows; each uses those above it only (`cargo xtask tidy` checks that they form no circle).
+//! Files use each other one way (`cargo xtask tidy` checks that they form no circle).
 //!
-//! | modules | what they hold |
+//! | module | what it holds |
 //! |---|---|
-//! | `config`, `socket`, `ends`, `patrol` | how a device is set up; TCP sockets, and where their ends are; peers that fall silent |
-//! | `regions`, `memory` | who may use which bytes; NIC memory |
-//! | `place`, `ahead`, `outbox` | system calls and copies on user memory; bytes that came early, or wait to go |
-//! | `queue`, `outcome`, `messages` | rings of requests; what they are to the protocol, and what their completions say |
-//! | `reactor`, `ready`, `linger`, `shared` | what the thread sleeps on; which of many have news; what all objects share |
-//! | `reports`, `receives`, `completions`, `events` | rings between a connection and who polls |
-//! | `queues` | a queue pair without its connection |
-//! | `questions`, `sending` | the sending half of a connection |
-//! | `lookup`, `receiving` | the receiving half |
-//! | `attention`, `link`, `end`, `stream` | the connection: who looks at it, what it lends its halves, how it ends |
-//! | `qp` | a queue pair: its queues, and its connection on a stage |
-//! | `active`, `hearing`, `listener`, `port`, `registry` | connections in the making; addresses that are held |
+//! | `config` | how a device is set up |
+//! | `tcp` | TCP sockets, where their ends are, peers that fall silent; bytes that came early, or wait to go |
+//! | `memory` | who may use which bytes; NIC memory; system calls and copies on user memory |
+//! | `wake` | what the thread sleeps on; which of many connections something has come for |
+//! | `shared` | what all objects of a device share |
+//! | `queues` | rings of requests, of completions, of events and reports; a queue pair without its connection |
+//! | `send` | the sending half of a connection |
+//! | `receive` | the receiving half |
+//! | `connection` | a connection: its socket, the protocol's machine and the two halves; who polls it, how it ends |
+//! | `qp` | a queue pair: its queues, and its connection under a combining lock |
 //! | `inner` | the device: its queue pairs by number |
-//! | `cq`, `channel`, `srq`, `mr`, `handle`, `cm`, `request` | what programs hold |
-//! | `handshake`, `nic` | the device's thread |
+//! | `connect` | connection management: connections in the making, listeners, held addresses, requests, the program's calls |
+//! | `api` | the other objects that programs hold |
+//! | `nic` | the device's thread |
 //! | `device` | opening a device |
 //! | `fuzzing` | a hostile peer of a queue pair, for the fuzzer (test builds only) |
 
-mod active;
-mod ahead;
-mod attention;
-mod channel;
-mod cm;
-mod completions;
+mod api;
 mod config;
-mod cq;
+mod connect;
+mod connection;
 mod device;
-mod end;
-mod ends;
-mod events;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod handle;
-mod handshake;
-mod hearing;
 mod inner;
-mod lent;
-mod linger;
-mod link;
-mod listener;
-mod lookup;
 mod memory;
-mod messages;
-mod mr;
 mod nic;
-mod outbox;
-mod outcome;
-mod patrol;
-mod place;
-mod port;
 mod qp;
-mod questions;
-mod queue;
 mod queues;
-mod reactor;
-mod ready;
-mod receives;
-mod receiving;
-mod regions;
-mod registry;
-mod reports;
-mod request;
-mod sending;
+mod receive;
+mod send;
 mod shared;
-mod socket;
-mod srq;
-mod stream;
+mod tcp;
+mod wake;
 
 pub use config::{Completion, FpduSize, IwarpConfig, Mpa};
 pub use device::open;

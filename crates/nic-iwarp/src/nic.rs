@@ -1,7 +1,7 @@
 //! The device's thread: sleeps until a socket wants something, and works on connections that nobody polls.
 //!
 //! It makes connections, notices peers that fall silent or away, and looks, up to once in a millisecond, whether those who
-//! polled still do; `attention` says how a connection goes back and forth between it and them.
+//! polled still do; `connection::poll_owner` says how a connection goes back and forth between it and them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -10,20 +10,20 @@ use host::{Span, Time};
 use rustix::event::epoll::EventFlags;
 use verbs::Result;
 
-use super::config::IwarpConfig;
-use super::end::End;
-use super::handshake;
-use super::inner::Inner;
-use super::qp::QpInner;
-use super::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM, meaning};
-use super::shared::Shared;
+use crate::config::IwarpConfig;
+use crate::connect::handshake;
+use crate::connection::end::End;
+use crate::inner::Inner;
+use crate::qp::QpInner;
+use crate::shared::Shared;
+use crate::wake::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM, meaning};
 
 /// The first and the longest pause between two looks at whether a poller still polls.
 const LOOK_MIN: Span = Span::from_us(50);
 const LOOK_MAX: Span = Span::from_ms(1);
 
 /// Starts a device's thread.
-pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
     device.thread.start(&device.shared.host, "nicety-iwarp", move || run(&shared, &weak))
 }
@@ -231,7 +231,7 @@ mod tests {
         let birth = nic_util::fork::Birth::here().expect("handlers");
         let config = IwarpConfig::default();
         let shared = Arc::new(Shared::new(&host::real::host(), birth, &config).expect("descriptors"));
-        let ring = super::super::completions::Completions::new(&shared, 0, 16, None);
+        let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
         assert_eq!(shared.woken(), 0, "nobody sleeps");
         ring.bell().announce();

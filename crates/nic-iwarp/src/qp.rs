@@ -4,41 +4,41 @@ use std::sync::Arc;
 
 use verbs::{Error, RecvWr, Result, SendWr};
 
-use super::end::End;
-use super::queues::{Making, Queues};
-use super::ready::By;
-use super::shared::Shared;
-use super::stream::Stream;
+use crate::connection::end::End;
+use crate::connection::stream::Stream;
+use crate::queues::per_qp::{Making, Queues};
+use crate::shared::Shared;
+use crate::wake::ready::By;
 use nic_util::sync::stage::Stage;
 use nic_util::tide::queue;
 
 /// A queue pair.
-pub(super) struct QpInner {
-    pub(super) queues: Queues,
+pub(crate) struct QpInner {
+    pub(crate) queues: Queues,
     stage: Stage<Stream>,
 }
 
 impl QpInner {
-    pub(super) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
         let queues = Queues::new(shared, making)?;
         shared.tide.rise(queue(queues.entries()));
         Ok(Self { queues, stage: Stage::new(Stream::default()) })
     }
 
-    pub(super) fn num(&self) -> u32 {
+    pub(crate) fn num(&self) -> u32 {
         self.queues.num
     }
 
     /// Posts a request.
     #[inline]
-    pub(super) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+    pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         self.queues.post_send(wr)?;
         self.request();
         Ok(())
     }
 
     /// Posts requests; how many were, if not all.
-    pub(super) fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+    pub(crate) fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         let mut each = wrs.iter().enumerate();
         let posted = each.try_for_each(|(posted, wr)| self.queues.post_send(wr).map_err(|e| (posted, e)));
         // One turn for all: they leave in as few system calls as possible.
@@ -47,7 +47,7 @@ impl QpInner {
     }
 
     #[inline]
-    pub(super) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+    pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         if self.queues.post_receive(wr)? {
             self.request();
         }
@@ -56,13 +56,13 @@ impl QpInner {
 
     /// Has the stage's work done that was published before.
     #[inline]
-    pub(super) fn request(&self) {
+    pub(crate) fn request(&self) {
         self.stage.request(|stream| stream.asked(&self.queues));
     }
 
     /// A poller's turn: works on the connection if nobody else does; false if somebody does.
     #[inline]
-    pub(super) fn poll(&self, by: By) -> bool {
+    pub(crate) fn poll(&self, by: By) -> bool {
         let queues = &self.queues;
         if !queues.is_connected() {
             return true;
@@ -73,24 +73,24 @@ impl QpInner {
     }
 
     /// The poller is about to sleep: from now on the device's thread looks after the connection.
-    pub(super) fn hand_over(&self) {
+    pub(crate) fn hand_over(&self) {
         if self.queues.is_connected() {
             self.with(|stream| stream.hand_over(&self.queues));
         }
     }
 
     /// Does something on the stage unless somebody else has the turn.
-    pub(super) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
         self.stage.try_with(body, |stream| stream.asked(&self.queues))
     }
 
     /// Does something on the stage when it is this thread's turn.
-    pub(super) fn with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> R {
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> R {
         self.stage.with(body, |stream| stream.asked(&self.queues))
     }
 
     /// Sets the limit of retries for messages that find no receive, and announces it if there is a connection.
-    pub(super) fn set_rnr_retry(&self, retries: u8) {
+    pub(crate) fn set_rnr_retry(&self, retries: u8) {
         self.queues.set_rnr_retry(retries);
         self.with(|stream| {
             stream.announce_rnr_limit(&self.queues);
@@ -99,7 +99,7 @@ impl QpInner {
     }
 
     /// Ends the connection if there is one, and moves to the error state.
-    pub(super) fn end(&self, end: &End) {
+    pub(crate) fn end(&self, end: &End) {
         self.with(|stream| stream.end(&self.queues, end));
     }
 }

@@ -9,31 +9,31 @@ use host::{Host, Time};
 use rustix::io::Errno;
 use verbs::{AsyncEvent, Error, Result};
 
-use super::config::IwarpConfig;
-use super::linger::Lingering;
-use super::outbox::Pool;
-use super::reactor::Reactor;
-use super::ready::{News, TURNS};
-use super::regions::Table;
+use crate::config::IwarpConfig;
+use crate::memory::regions::Table;
+use crate::tcp::outbox::Pool;
+use crate::wake::linger::Lingering;
+use crate::wake::reactor::Reactor;
+use crate::wake::ready::{News, TURNS};
 use nic_util::events::Events;
 use nic_util::fork::{Birth, Fd};
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::tide::Tide;
 
 /// What all objects of a device share.
-pub(super) struct Shared {
-    pub(super) host: Host,
-    pub(super) birth: Birth,
-    pub(super) config: IwarpConfig,
-    pub(super) regions: Table,
-    pub(super) staging: Pool,
-    pub(super) reactor: Reactor,
-    pub(super) news: News,
-    pub(super) tide: Tide,
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) birth: Birth,
+    pub(crate) config: IwarpConfig,
+    pub(crate) regions: Table,
+    pub(crate) staging: Pool,
+    pub(crate) reactor: Reactor,
+    pub(crate) news: News,
+    pub(crate) tide: Tide,
     lingering: Lingering,
     /// How many connections there are.
     connections: AtomicUsize,
-    pub(super) events: Events<AsyncEvent>,
+    pub(crate) events: Events<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
     /// How often somebody who slept was woken.
@@ -41,11 +41,11 @@ pub(super) struct Shared {
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
     /// Queue pairs whose connections were worked on since deregistering last waited; see [`nic_util::sync::roll`].
-    pub(super) visited: Spin<BTreeSet<u32>>,
+    pub(crate) visited: Spin<BTreeSet<u32>>,
 }
 
 impl Shared {
-    pub(super) fn new(host: &Host, birth: Birth, config: &IwarpConfig) -> Result<Self> {
+    pub(crate) fn new(host: &Host, birth: Birth, config: &IwarpConfig) -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         Ok(Self {
             host: host.clone(),
@@ -67,85 +67,85 @@ impl Shared {
     }
 
     /// Tells the program of something that no call has asked for.
-    pub(super) fn async_event(&self, event: AsyncEvent) {
+    pub(crate) fn async_event(&self, event: AsyncEvent) {
         self.events.push(event);
     }
 
     /// All queue pairs that use an overrun completion queue are to fail.
-    pub(super) fn condemn_users_of(&self, cq: u32) {
+    pub(crate) fn condemn_users_of(&self, cq: u32) {
         unpoisoned(&self.condemned).push(cq);
         self.reactor.wake();
     }
 
     /// How often somebody who slept on completions was woken.
-    pub(super) fn woken(&self) -> u32 {
+    pub(crate) fn woken(&self) -> u32 {
         self.woken.load(Ordering::Relaxed)
     }
 
     /// Somebody who slept on completions is woken.
-    pub(super) fn count_woken(&self) {
+    pub(crate) fn count_woken(&self) {
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Completion queues that have overrun since the last call.
-    pub(super) fn take_condemned(&self) -> Vec<u32> {
+    pub(crate) fn take_condemned(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.condemned))
     }
 
     /// A queue pair has no connection any more.
-    pub(super) fn part(&self, num: u32) {
+    pub(crate) fn part(&self, num: u32) {
         unpoisoned(&self.parted).push(num);
         self.reactor.wake();
     }
 
     /// Queue pairs whose connections have ended since the last call.
-    pub(super) fn take_parted(&self) -> Vec<u32> {
+    pub(crate) fn take_parted(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.parted))
     }
 
     /// An object has gone that took so much of malloc(3).
-    pub(super) fn fall(&self, bytes: usize) {
+    pub(crate) fn fall(&self, bytes: usize) {
         if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
             self.reactor.wake();
         }
     }
 
     /// Room of a crowd has been given back: the thread is to see whether the system can have it.
-    pub(super) fn ebb(&self) {
+    pub(crate) fn ebb(&self) {
         self.tide.ebb();
         self.reactor.wake();
     }
 
     /// So many connections there are now.
-    pub(super) fn set_connections(&self, count: usize) {
+    pub(crate) fn set_connections(&self, count: usize) {
         self.connections.store(count, Ordering::Relaxed);
     }
 
     /// Whether there are more connections than whoever polls looks at one by one.
     #[inline]
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > TURNS
     }
 
     /// Whether this poll looks at the next connection in turn, whatever is new.
     #[inline]
-    pub(super) fn is_turn(&self) -> bool {
+    pub(crate) fn is_turn(&self) -> bool {
         self.news.is_turn(self.connections.load(Ordering::Relaxed))
     }
 
     /// Closes a connection such that the peer hears what was said last.
-    pub(super) fn linger(&self, socket: Fd, rest: Vec<u8>) {
+    pub(crate) fn linger(&self, socket: Fd, rest: Vec<u8>) {
         self.lingering.add(&self.reactor, socket, rest, self.host.now());
     }
 
     /// Whoever lingers is looked after.
-    pub(super) fn lingering(&self) -> &Lingering {
+    pub(crate) fn lingering(&self) -> &Lingering {
         &self.lingering
     }
 }
 
 /// A time as the protocol's machines count it.
-pub(super) fn machine_time(now: Time) -> Duration {
+pub(crate) fn machine_time(now: Time) -> Duration {
     now.since(Time::ZERO).to_std()
 }
 

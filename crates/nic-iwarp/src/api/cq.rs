@@ -1,0 +1,155 @@
+//! Data path: polling. Completion queues, as programs hold them.
+//!
+//! Who polls an empty queue works on the connections whose completions would come here: with few of them on each in turn, so
+//! that a message costs no more than the system calls of its socket; with many, `ready` says on which.
+
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::provider::CqOps;
+use verbs::{Error, Result, Wc};
+
+use crate::inner::Inner;
+use crate::qp::QpInner;
+use crate::queues::completions::Completions;
+use crate::queues::reports::Reports;
+use crate::wake::ready::{By, TURNS};
+use nic_util::sync::{Spin, unpoisoned};
+use nic_util::tide::queue;
+
+/// A completion queue.
+pub(crate) struct CqInner {
+    device: Arc<Inner>,
+    ring: Arc<Completions>,
+    /// Queue pairs whose completions come here; held while working on them for a poll.
+    users: Spin<Users>,
+}
+
+#[derive(Default)]
+struct Users {
+    list: Vec<Arc<QpInner>>,
+    turn: usize,
+}
+
+impl CqInner {
+    pub(crate) fn create(device: &Arc<Inner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
+        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
+        // Its entries are counted with the queue pairs that make room for them.
+        device.shared.tide.rise(queue(0));
+        Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(Users::default()) })
+    }
+
+    /// Where completions go.
+    pub(crate) fn ring(&self) -> &Arc<Completions> {
+        &self.ring
+    }
+
+    /// A queue pair's completions come here from now on, at most `depth` of them at a time.
+    pub(crate) fn attach(&self, qp: &Arc<QpInner>, depth: u32) {
+        self.ring.reserve(depth);
+        let mut users = self.users.lock();
+        if !users.list.iter().any(|user| Arc::ptr_eq(user, qp)) {
+            users.list.push(qp.clone());
+        }
+    }
+
+    /// Forgets a queue pair and its completions.
+    pub(crate) fn detach(&self, qp: &Arc<QpInner>, depth: u32) {
+        self.users.lock().list.retain(|user| !Arc::ptr_eq(user, qp));
+        self.ring.watched.lock().remove(&qp.num());
+        self.ring.release(qp.queues.slots(), depth);
+    }
+
+    /// The device's thread looks after all connections from now on: those that it left to pollers.
+    fn hand_over(&self) {
+        let watched = std::mem::take(&mut *self.ring.watched.lock());
+        watched.into_iter().filter_map(|num| self.device.qp(num)).for_each(|qp| qp.hand_over());
+    }
+
+    /// Works on connections whose completions would come here; with `sleepy`, makes sure that the device's thread hears
+    /// of what comes for them, because the caller is about to sleep.
+    #[inline]
+    pub(crate) fn drive(&self, sleepy: bool) {
+        // Another poller is at it.
+        let Some(mut users) = self.users.try_lock() else { return };
+        let count = users.list.len();
+        let turns = if count > TURNS && self.device.shared.is_crowded() {
+            self.device.drive_ready();
+            usize::from(self.device.shared.is_turn())
+        } else {
+            count.min(TURNS)
+        };
+        for step in 0..turns {
+            users.list[(users.turn + step) % count].poll(By::Poller);
+        }
+        users.turn = if count > TURNS { (users.turn + turns) % count } else { 0 };
+        drop(users);
+        if sleepy {
+            self.hand_over();
+        }
+    }
+}
+
+impl CqOps for CqInner {
+    fn id(&self) -> u32 {
+        self.ring.id()
+    }
+
+    fn cqe(&self) -> u32 {
+        self.ring.cqe()
+    }
+
+    fn resize(&self, cqe: u32) -> Result<()> {
+        self.device.shared.birth.check()?;
+        // What is due counts, though nobody has polled for it.
+        self.drive(false);
+        let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
+        if self.ring.resize(cqe) { Ok(()) } else { Err(too_many()) }
+    }
+
+    #[inline]
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.device.shared.birth.check()?;
+        if self.ring.is_dead() {
+            return Err(Error::CqOverrun { cqe: self.ring.cqe() });
+        }
+        let got = self.ring.take(wcs);
+        if got > 0 || wcs.is_empty() {
+            return Ok(got);
+        }
+        self.drive(self.ring.bell().is_awaited());
+        Ok(self.ring.take(wcs))
+    }
+
+    fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        self.device.shared.birth.check()?;
+        if !self.ring.arm(solicited_only) {
+            return Err(Error::Invalid("the completion queue has no channel to report to".into()));
+        }
+        // Whoever arms is going to sleep, perhaps on the descriptor, where nobody sees it.
+        self.hand_over();
+        Ok(())
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        let wake = Wake::by(self.ring.bell());
+        // Nobody may poll any more, and then the device's thread is to hear of what comes.
+        self.hand_over();
+        wake
+    }
+
+    fn stirs(&self) -> u64 {
+        self.ring.stirs()
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        if self.device.shared.birth.is_elsewhere() {
+            return;
+        }
+        self.ring.forget_reports();
+        unpoisoned(&self.device.cq_ids).give(self.ring.id());
+        self.device.shared.fall(queue(0));
+    }
+}

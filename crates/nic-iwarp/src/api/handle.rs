@@ -1,0 +1,139 @@
+//! Queue pairs, as programs hold them: making them, posting to them, and letting go.
+
+use std::sync::Arc;
+
+use host::Span;
+use verbs::provider::{QpOps, QpParts, own};
+use verbs::{Error, QpState, RecvWr, Result, SendWr};
+
+use crate::api::cq::CqInner;
+use crate::api::srq::SrqInner;
+use crate::connection::end::End;
+use crate::inner::Inner;
+use crate::qp::QpInner;
+use crate::queues::per_qp::{Making, state_of};
+use crate::wake::ready::By;
+
+/// Completions that a queue pair with a shared receive queue is expected to have outstanding.
+const SRQ_COMPLETIONS: u32 = 64;
+
+/// A program's hold on a queue pair: dropping it destroys.
+pub(crate) struct QpHandle {
+    device: Arc<Inner>,
+    qp: Arc<QpInner>,
+    /// The completion queues, and the completions that it may have outstanding in each.
+    send_cq: (Arc<CqInner>, u32),
+    recv_cq: (Arc<CqInner>, u32),
+    /// Its receives come from there.
+    _srq: Option<Arc<SrqInner>>,
+}
+
+impl QpHandle {
+    pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+        let send_cq: Arc<CqInner> = own(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqInner> = own(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqInner>> = srq.transpose()?;
+        let cap = init.cap;
+        let making = Making {
+            num: device.take_qp_num()?,
+            pd,
+            cap,
+            sq_sig_all: init.sq_sig_all,
+            known_as: init.known_as,
+            send_ring: send_cq.ring().clone(),
+            recv_ring: recv_cq.ring().clone(),
+            srq: srq.as_ref().map(|srq| srq.receives().clone()),
+        };
+        let num = making.num;
+        let qp = Arc::new(QpInner::new(&device.shared, making).inspect_err(|_| device.give_qp_num(num))?);
+        let recv_depth = if srq.is_some() { SRQ_COMPLETIONS } else { cap.max_recv_wr };
+        let (send_cq, recv_cq) = ((send_cq, cap.max_send_wr), (recv_cq, recv_depth));
+        for (cq, depth) in [&send_cq, &recv_cq] {
+            cq.attach(&qp, *depth);
+        }
+        device.register_qp(&qp);
+        Ok(Self { device: device.clone(), qp, send_cq, recv_cq, _srq: srq })
+    }
+
+    pub(crate) fn qp(&self) -> &Arc<QpInner> {
+        &self.qp
+    }
+
+    /// Takes in what has come by now, as a card would have when it came, and tells the peer.
+    fn take_in(&self) {
+        self.qp.with(|stream| stream.progress(&self.qp.queues, By::Other));
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        self.device.shared.birth.is_elsewhere()
+    }
+}
+
+impl Drop for QpHandle {
+    fn drop(&mut self) {
+        if self.is_elsewhere() {
+            return;
+        }
+        self.take_in();
+        self.qp.queues.set_dropped();
+        self.qp.end(&End::Asked);
+        self.device.registry.cancel(&self.qp);
+        for (cq, depth) in [&self.send_cq, &self.recv_cq] {
+            cq.detach(&self.qp, *depth);
+        }
+        self.device.forget_qp(self.qp.num());
+    }
+}
+
+impl QpOps for QpHandle {
+    fn num(&self) -> u32 {
+        self.qp.num()
+    }
+
+    fn state(&self) -> QpState {
+        state_of(self.qp.queues.state())
+    }
+
+    #[inline]
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.post_send(wr)
+    }
+
+    fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        self.device.shared.birth.check().map_err(|e| (0, e))?;
+        self.qp.post_sends(wrs)
+    }
+
+    #[inline]
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.post_recv(wr)
+    }
+
+    fn has_completed(&self) -> bool {
+        let slots = self.qp.queues.slots();
+        !self.is_elsewhere()
+            && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
+    }
+
+    fn set_rnr_retry(&self, retries: u8) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.set_rnr_retry(retries);
+        Ok(())
+    }
+
+    fn set_rnr_pause(&self, pause: Span) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.qp.queues.set_rnr_pause(pause);
+        Ok(())
+    }
+
+    fn to_error(&self) {
+        if !self.is_elsewhere() {
+            self.qp.end(&End::Asked);
+            self.device.registry.cancel(&self.qp);
+        }
+    }
+}

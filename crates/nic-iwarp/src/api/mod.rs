@@ -1,0 +1,7 @@
+//! The objects that programs hold, beside those of connection management.
+
+pub(crate) mod channel;
+pub(crate) mod cq;
+pub(crate) mod handle;
+pub(crate) mod mr;
+pub(crate) mod srq;

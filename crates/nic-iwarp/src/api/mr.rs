@@ -1,0 +1,82 @@
+//! Memory regions, as programs hold them: registering and letting go.
+
+use std::sync::Arc;
+
+use verbs::provider::MrOps;
+use verbs::{Access, Buf, Error, MemoryKind, Result};
+
+use crate::inner::Inner;
+use nic_util::tide::REGION;
+
+/// A registered region.
+pub(crate) struct IwarpMr {
+    device: Arc<Inner>,
+    key: u32,
+    base: u64,
+    /// Keeps the memory, if it is a part of it.
+    _buf: Option<Buf>,
+    live: bool,
+}
+
+impl IwarpMr {
+    pub(crate) fn register(device: &Arc<Inner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
+        let is_nic = buf.kind() == MemoryKind::Nic;
+        if is_nic && !device.dm.owns(buf) {
+            return Err(Error::Foreign { what: "the NIC memory" });
+        }
+        // Regions of NIC memory are zero-based.
+        let base = if is_nic { 0 } else { buf.addr() };
+        let regions = &device.shared.regions;
+        let key = regions.insert(pd, (buf.addr(), buf.len() as u64), base, access)?;
+        device.shared.tide.rise(REGION);
+        Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
+    }
+
+    /// All memory of the process. No peer may have rights to it: a host is not as trusted as a process of the same user.
+    pub(crate) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
+        let regions = &device.shared.regions;
+        let key = regions.insert(pd, (0, u64::MAX), 0, access)?;
+        device.shared.tide.rise(REGION);
+        Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
+    }
+
+    /// Takes the tag away, and waits until nobody is in the middle of using it.
+    fn retire(&mut self) {
+        if !std::mem::take(&mut self.live) {
+            return;
+        }
+        let regions = &self.device.shared.regions;
+        regions.retire(self.key);
+        self.device.pass_stages();
+        regions.give(self.key);
+    }
+}
+
+impl MrOps for IwarpMr {
+    fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    fn addr(&self) -> u64 {
+        self.base
+    }
+
+    fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.retire();
+        Ok(())
+    }
+}
+
+impl Drop for IwarpMr {
+    fn drop(&mut self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            self.retire();
+            self.device.shared.fall(REGION);
+        }
+    }
+}

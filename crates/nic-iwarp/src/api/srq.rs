@@ -1,0 +1,69 @@
+//! Shared receive queues, as programs hold them.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use verbs::provider::SrqOps;
+use verbs::{RecvWr, Result, SrqInit};
+
+use crate::inner::Inner;
+use crate::queues::receives::SharedReceives;
+use nic_util::sync::unpoisoned;
+use nic_util::tide::queue;
+
+/// A shared receive queue.
+pub(crate) struct SrqInner {
+    device: Arc<Inner>,
+    receives: Arc<SharedReceives>,
+    entries: u32,
+}
+
+impl SrqInner {
+    pub(crate) fn create(device: &Arc<Inner>, init: SrqInit) -> Result<Self> {
+        let id = unpoisoned(&device.srq_ids).take()?;
+        let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
+        device.shared.tide.rise(queue(init.max_wr));
+        Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
+    }
+
+    /// The receives themselves.
+    pub(crate) fn receives(&self) -> &Arc<SharedReceives> {
+        &self.receives
+    }
+}
+
+impl SrqOps for SrqInner {
+    fn id(&self) -> u32 {
+        self.receives.id()
+    }
+
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.shared.birth.check()?;
+        self.receives.post(wr)?;
+        // Pairs with the fence of `Queues::set_rnr`: the look for who lacks one must not move before the receive. Who
+        // lacks one counts itself first and looks again afterwards.
+        fence(Ordering::SeqCst);
+        if self.receives.is_rnr() {
+            self.device.answer_rnr();
+        }
+        Ok(())
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<()> {
+        self.receives.arm_limit(limit);
+        Ok(())
+    }
+
+    fn limit(&self) -> u32 {
+        self.receives.limit()
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            unpoisoned(&self.device.srq_ids).give(self.receives.id());
+            self.device.shared.fall(queue(self.entries));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The connecting side of connections in the making, from the socket to the peer's reply. On the device's thread, which makes
+//! the sockets, too.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use host::Time;
+use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Revision, Rtr, RtrSet};
+use rustix::net::sockopt;
+use verbs::{CmEvent, CmFailure, ConnParam};
+
+use crate::config::{IwarpConfig, Mpa, QUESTIONS};
+use crate::connection::link::Link;
+use crate::qp::QpInner;
+use crate::queues::events::Events;
+use crate::queues::per_qp::state;
+use crate::shared::{Shared, machine_time};
+use crate::tcp::ends;
+use crate::tcp::socket::{bind_at, connect_to, failure, hear, parted_from_itself, say};
+use nic_util::fork::Fd;
+
+/// What the active side wants.
+pub(crate) struct Active {
+    pub(crate) qp: Arc<QpInner>,
+    events: Arc<Events>,
+    addr: SocketAddr,
+    param: ConnParam,
+    from: Option<From>,
+    pub(crate) deadline: Time,
+    revision: Revision,
+}
+
+/// The address that a connection is to come from.
+pub(crate) struct From {
+    addr: SocketAddr,
+    /// A socket that is bound there, until an attempt has used it up.
+    socket: Option<Fd>,
+}
+
+impl From {
+    pub(crate) fn new(addr: SocketAddr, socket: Option<Fd>) -> Self {
+        Self { addr, socket }
+    }
+
+    /// A socket that is bound there.
+    fn take(&mut self) -> verbs::Result<Fd> {
+        self.socket.take().map_or_else(|| bind_at(self.addr).map(|(socket, _)| socket), Ok)
+    }
+}
+
+impl Active {
+    pub(crate) fn new(
+        shared: &Shared,
+        qp: Arc<QpInner>,
+        events: Arc<Events>,
+        addr: SocketAddr,
+        param: ConnParam,
+        from: Option<From>,
+    ) -> Self {
+        let deadline = shared.host.now() + param.timeout;
+        let revision = match shared.config.mpa {
+            Mpa::V1 => Revision::V1,
+            Mpa::V2 => Revision::V2,
+        };
+        Self { qp, events, addr, param, from, deadline, revision }
+    }
+
+    pub(crate) fn fail(self, why: CmFailure) {
+        if self.qp.queues.advance(state::CONNECTING, state::INIT) {
+            self.events.push(CmEvent::ConnectFailed { qp_num: self.qp.num(), why });
+        }
+    }
+
+    /// It cannot even be watched.
+    pub(crate) fn fail_unwatched(self, why: &verbs::Error) {
+        let why = CmFailure::Unreachable(self.addr, why.to_string());
+        self.fail(why);
+    }
+
+    fn config(&self, config: &IwarpConfig, now: Time) -> InitiatorConfig {
+        let rtr = if self.revision == Revision::V2 { RtrSet::all() } else { RtrSet::empty() };
+        InitiatorConfig {
+            revision: self.revision,
+            crc: config.crc,
+            ird: u16::from(self.param.responder_resources) + QUESTIONS,
+            ord: u16::from(self.param.initiator_depth) + QUESTIONS,
+            ord_min: 0,
+            peer_to_peer: rtr,
+            private_data: self.param.private_data.clone(),
+            timeout: self.deadline.since(now).to_std(),
+        }
+    }
+
+    /// Whether it is still wanted: the queue pair is neither destroyed nor failed by the program.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.qp.queues.state() == state::CONNECTING
+    }
+
+    /// Begins to connect; `None` if that has failed at once.
+    pub(crate) fn connect(mut self, shared: &Shared) -> Option<(Fd, Self)> {
+        let bound = self.from.as_mut().map(From::take).transpose();
+        let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
+        match bound.and_then(|bound| connect_to(self.addr, bound, &shared.config)) {
+            Ok(socket) => Some((socket, self)),
+            Err(why) => {
+                self.fail(why);
+                None
+            }
+        }
+    }
+
+    /// TCP has connected, or failed to.
+    pub(crate) fn on_connected(self, shared: &Shared, socket: &Fd) -> Step {
+        match self.ask(shared, socket) {
+            Ok(machine) => Step::Asking(self, Box::new(machine)),
+            Err(why) => {
+                self.fail(why);
+                Step::Over(Vec::new())
+            }
+        }
+    }
+
+    /// Says what this side wants.
+    fn ask(&self, shared: &Shared, socket: &Fd) -> Result<Initiator, CmFailure> {
+        match sockopt::socket_error(socket) {
+            Ok(Ok(())) => {}
+            Ok(Err(errno)) | Err(errno) => return Err(failure(self.addr, errno)),
+        }
+        if parted_from_itself(socket) {
+            // Nobody listens, and chance gave this side the very port that it wants to reach.
+            return Err(CmFailure::Refused(self.addr));
+        }
+        let now = shared.host.now();
+        let mut machine = Initiator::new(self.config(&shared.config, now), machine_time(now))
+            .map_err(|error| meaning(&error))?;
+        // A socket that has just connected takes a frame, which has at most 532 bytes.
+        let n = say(socket, machine.transmit()).map_err(|errno| failure(self.addr, errno))?;
+        machine.transmitted(n);
+        Ok(machine)
+    }
+
+    /// The peer has said something, or closed.
+    pub(crate) fn on_reply(self, socket: &Fd, mut machine: Box<Initiator>) -> Step {
+        let mut bytes = [0; 1024];
+        let result = match hear(socket, &mut bytes) {
+            Ok(None) => return Step::Asking(self, machine),
+            Ok(Some(0)) | Err(_) => Err(machine.handle_eof()),
+            Ok(Some(n)) => machine.handle_bytes(&bytes[..n]).map(|(taken, outcome)| (taken, n, outcome)),
+        };
+        match result {
+            Ok((_, _, None)) => Step::Asking(self, machine),
+            Ok((taken, n, Some(Outcome::Established(negotiated)))) => {
+                Step::Agreed(self, Box::new(negotiated), bytes[taken..n].to_vec())
+            }
+            Ok((.., Some(Outcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
+                // On a fresh connection, with what is left of the time.
+                Step::Again(Self { revision: Revision::V1, ..self })
+            }
+            Ok((.., Some(Outcome::Rejected { private_data }))) => {
+                if self.qp.queues.advance(state::CONNECTING, state::INIT) {
+                    self.events.push(CmEvent::Rejected { qp_num: self.qp.num(), private_data });
+                }
+                Step::Over(Vec::new())
+            }
+            Err(error) => {
+                self.fail(meaning(&error));
+                // The peer is told why, if it wants to hear it.
+                Step::Over(machine.transmit().to_vec())
+            }
+        }
+    }
+
+    /// The handshake is through: the connection begins. `register` makes the queue pair known as one that has a connection.
+    pub(crate) fn begin(
+        self,
+        shared: &Shared,
+        socket: Fd,
+        negotiated: &Negotiated,
+        rest: &[u8],
+        register: impl FnOnce(&Arc<QpInner>),
+    ) {
+        let Self { qp, events, addr, param, .. } = self;
+        let info = ends::info(&socket, addr, ends::agreed(negotiated));
+        let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest);
+        let (queues, private_data) = (&qp.queues, negotiated.private_data.clone());
+        qp.with(|stream| {
+            // Destroyed or failed by the program while the reply was on its way: the socket closes.
+            if queues.advance(state::CONNECTING, state::RTS) {
+                events.push(CmEvent::Established { qp_num: queues.num, private_data, info });
+                register(&qp);
+                if negotiated.rtr.is_none() {
+                    // The peer waits for a first message that nothing else would send.
+                    link.greet();
+                }
+                if negotiated.rtr != Some(Rtr::Send) {
+                    link.expect_silence(queues);
+                }
+                stream.begin(queues, link);
+            }
+        });
+    }
+}
+
+/// What came of a step.
+pub(crate) enum Step {
+    /// The request is on its way; the reply is awaited.
+    Asking(Active, Box<Initiator>),
+    /// Once more, on a new connection.
+    Again(Active),
+    /// The peer has accepted; what it said behind that.
+    Agreed(Active, Box<Negotiated>, Vec<u8>),
+    /// It is over. What the peer is still to be told.
+    Over(Vec<u8>),
+}
+
+/// What an error of the handshake means to the program.
+fn meaning(error: &HandshakeError) -> CmFailure {
+    match error {
+        HandshakeError::Timeout => CmFailure::TimedOut,
+        HandshakeError::Closed => CmFailure::PeerGone,
+        HandshakeError::Key => CmFailure::Protocol(
+            "it is no iWARP device: what it sent is no MPA frame; is the port right?".into(),
+        ),
+        error => CmFailure::Protocol(error.to_string()),
+    }
+}

@@ -1,0 +1,212 @@
+//! The connection manager, as programs hold it: channels of events, listeners, and the calls that start things.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use host::{Span, Wake};
+use rustix::event::epoll::EventFlags;
+use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::{CmEvent, ConnParam, Error, Result, Screen};
+
+use crate::api::handle::QpHandle;
+use crate::connect::active::{Active, From};
+use crate::connect::listener::{Listener, SocketWish};
+use crate::connect::port::{Listening, Port};
+use crate::connect::registry::Wish;
+use crate::connection::end::End;
+use crate::inner::Inner;
+use crate::qp::QpInner;
+use crate::queues::events::Events;
+use crate::queues::per_qp::{state, state_of};
+use crate::tcp::socket::stop_listening;
+use crate::wake::reactor::LISTENER;
+use nic_util::fork::Fd;
+
+/// How long the device's thread may take to make a socket.
+const LISTEN_PATIENCE: Span = Span::from_secs(10);
+
+/// The API's hold on a listener.
+struct ListenerHandle {
+    device: Arc<Inner>,
+    inner: Arc<Listener>,
+    /// Events need their channel.
+    events: Arc<Events>,
+    /// Of a port that is held beyond this.
+    _listening: Option<Arc<Listening>>,
+}
+
+impl ListenerOps for ListenerHandle {
+    fn addr(&self) -> SocketAddr {
+        self.inner.addr
+    }
+}
+
+impl Drop for ListenerHandle {
+    fn drop(&mut self) {
+        if self.device.shared.birth.is_elsewhere() {
+            return;
+        }
+        self.inner.close();
+        self.device.shared.reactor.unwatch(self.inner.socket.as_fd());
+        self.device.registry.forget_listener(self.inner.id);
+        // The thread may hold the socket for another moment, and whoever holds the port for longer; nobody gets through from now on.
+        stop_listening(&self.inner.socket);
+        self.events.drop_requests_of(self.inner.id);
+    }
+}
+
+/// The events of the API's channel, if it is this device's.
+pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<Events>> {
+    let any: &dyn std::any::Any = cm;
+    let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
+    if !Arc::ptr_eq(&handle.device, device) {
+        return Err(Error::Foreign { what: "the event channel" });
+    }
+    Ok(handle.events.clone())
+}
+
+/// The queue pair behind the API's.
+pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    Ok(handle.qp().clone())
+}
+
+/// The API's hold on an event channel.
+pub(crate) struct CmHandle {
+    device: Arc<Inner>,
+    events: Arc<Events>,
+}
+
+impl CmHandle {
+    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+        Ok(Self { device: device.clone(), events: Arc::new(Events::new()?) })
+    }
+
+    /// A socket that is bound, and listens if there is a backlog, made by the device's thread: a socket belongs to the network
+    /// namespace of the thread that makes it, and a device to the one in which it was opened.
+    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
+        let shared = &self.device.shared;
+        shared.birth.check()?;
+        let addr = match shared.config.bind {
+            Some(own) if addr.ip().is_unspecified() => SocketAddr::new(own, addr.port()),
+            Some(own) if addr.ip() != own => {
+                let why = format!("this device's side is {own}; listen there, or open another device");
+                return Err(Error::Address { addr, why });
+            }
+            _ => addr,
+        };
+        let wish = Arc::new(SocketWish::new(addr, backlog));
+        self.device.ask(Wish::Socket(wish.clone()));
+        let call = if backlog.is_some() { "Cm::listen" } else { "Cm::bind" };
+        let host = &shared.host;
+        host.wait(call, wish.bell(), host.after(LISTEN_PATIENCE), || wish.take())
+            .unwrap_or(Err(Error::TimedOut { call }))
+    }
+
+    /// Takes what comes to a listening socket.
+    fn listener(
+        &self,
+        socket: Arc<Fd>,
+        addr: SocketAddr,
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
+        listening: Option<Arc<Listening>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let shared = &self.device.shared;
+        let id = shared.reactor.fresh_id();
+        let inner = Arc::new(Listener::new(socket, id, addr, (backlog, screen), &self.events));
+        self.device.registry.add_listener(&inner);
+        let (device, events) = (self.device.clone(), self.events.clone());
+        let handle = ListenerHandle { device, inner: inner.clone(), events, _listening: listening };
+        shared.reactor.watch(inner.socket.as_fd(), LISTENER | id, EventFlags::IN)?;
+        Ok(Box::new(handle))
+    }
+
+    fn begin(
+        &self,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+        from: Option<From>,
+    ) -> Result<()> {
+        let shared = &self.device.shared;
+        shared.birth.check()?;
+        let qp = own_qp(qp)?;
+        if let Some(own) = shared.config.bind.filter(|own| own.is_ipv4() != addr.is_ipv4()) {
+            let why = format!("it is not of the kind of this device's side, {own}");
+            return Err(Error::Address { addr, why });
+        }
+        if !qp.queues.advance(state::INIT, state::CONNECTING) {
+            return Err(match qp.queues.state() {
+                state::CONNECTING => Error::Invalid("the queue pair is being connected already".into()),
+                now => Error::WrongState { call: "connect", state: state_of(now) },
+            });
+        }
+        let active = Active::new(shared, qp, self.events.clone(), addr, param.clone(), from);
+        self.device.ask(Wish::Connect(active));
+        Ok(())
+    }
+}
+
+impl CmOps for CmHandle {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let (socket, addr) = self.socket_at(addr, Some(backlog))?;
+        self.listener(Arc::new(socket), addr, (backlog, screen), None)
+    }
+
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+        let (socket, addr) = self.socket_at(addr, None)?;
+        Ok(Box::new(Port::new(&self.device, socket, addr)))
+    }
+
+    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let port = Port::own(port, &self.device)?;
+        let (socket, listening) = port.listen(backlog)?;
+        self.listener(socket, port.addr(), (backlog, None), Some(listening))
+    }
+
+    fn connect_from(
+        &self,
+        port: &dyn PortOps,
+        qp: &Arc<dyn QpOps>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
+        let port = Port::own(port, &self.device)?;
+        self.begin(qp, addr, param, Some(port.lend()?))
+    }
+
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.begin(qp, addr, param, None)
+    }
+
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let qp = own_qp(qp)?;
+        let was_connected = qp.with(|stream| stream.began());
+        if !was_connected {
+            return Err(Error::WrongState { call: "disconnect", state: state_of(qp.queues.state()) });
+        }
+        qp.end(&End::Asked);
+        Ok(())
+    }
+
+    fn poll_event(&self) -> Option<CmEvent> {
+        let shared = &self.device.shared;
+        shared.birth.check().ok()?;
+        self.events.take(|| shared.ebb())
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        self.events.prepare_wait()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.events.fd())
+    }
+}

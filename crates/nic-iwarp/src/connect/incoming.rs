@@ -1,0 +1,73 @@
+//! Somebody has connected to a listener and is about to say what it wants.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use host::{Span, Time};
+use iwarp::mpa::{Request, Responder, ResponderConfig, Revision, RtrSet};
+
+use crate::config::{IwarpConfig, Mpa};
+use crate::connect::listener::Listener;
+use crate::shared::machine_time;
+use crate::tcp::socket::hear;
+use nic_util::fork::Fd;
+
+/// How long somebody who has connected to a listener may take to say what it wants, however busily it talks.
+pub(crate) const REQUEST_PATIENCE: Span = Span::from_secs(5);
+
+/// Somebody who is about to say what it wants.
+pub(crate) struct Hearing {
+    machine: Box<Responder>,
+    pub(crate) listener: Arc<Listener>,
+    peer: SocketAddr,
+}
+
+/// A request that is whole.
+pub(crate) struct Asked {
+    pub(crate) machine: Box<Responder>,
+    pub(crate) request: Request,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) peer: SocketAddr,
+}
+
+/// What came of listening.
+pub(crate) enum Heard {
+    /// Not all yet.
+    Part(Hearing),
+    /// The peer asks.
+    All(Asked),
+    /// It is over. What the peer is still to be told.
+    Over(Vec<u8>),
+}
+
+impl Hearing {
+    pub(crate) fn new(config: &IwarpConfig, listener: &Arc<Listener>, peer: SocketAddr, now: Time) -> Self {
+        let config = ResponderConfig {
+            revision_max: if config.mpa == Mpa::V1 { Revision::V1 } else { Revision::V2 },
+            crc: config.crc,
+            peer_to_peer: RtrSet::all(),
+            timeout: REQUEST_PATIENCE.to_std(),
+        };
+        let machine = Box::new(Responder::new(config, machine_time(now)));
+        Self { machine, listener: listener.clone(), peer }
+    }
+
+    /// The peer has said something, or closed.
+    pub(crate) fn on_words(mut self, socket: &Fd) -> Heard {
+        let mut bytes = [0; 1024];
+        let n = match hear(socket, &mut bytes) {
+            Ok(None) => return Heard::Part(self),
+            Ok(Some(0)) | Err(_) => return Heard::Over(Vec::new()),
+            Ok(Some(n)) => n,
+        };
+        match self.machine.handle_bytes(&bytes[..n]) {
+            Ok((_, None)) => Heard::Part(self),
+            Ok((_, Some(request))) => {
+                let Self { machine, listener, peer } = self;
+                Heard::All(Asked { machine, request, listener, peer })
+            }
+            // A refusal, if there is one to give.
+            Err(_) => Heard::Over(self.machine.transmit().to_vec()),
+        }
+    }
+}

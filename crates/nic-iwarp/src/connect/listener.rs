@@ -1,0 +1,94 @@
+//! A listening socket, and what comes to it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use host::Bell;
+use verbs::{CmEvent, Result, Screen};
+
+use crate::queues::events::Events;
+use crate::tcp::socket::{bind_at, listen_at};
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+/// A listening socket.
+pub(crate) struct Listener {
+    pub(crate) socket: Arc<Fd>,
+    pub(crate) id: u64,
+    pub(crate) addr: SocketAddr,
+    pub(crate) backlog: usize,
+    pub(crate) screen: Option<Arc<dyn Screen>>,
+    /// Requests that the program has not answered.
+    pub(crate) pending: AtomicUsize,
+    events: Weak<Events>,
+    open: AtomicBool,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        socket: Arc<Fd>,
+        id: u64,
+        addr: SocketAddr,
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
+        events: &Arc<Events>,
+    ) -> Self {
+        Self {
+            socket,
+            id,
+            addr,
+            backlog: backlog as usize,
+            screen,
+            pending: AtomicUsize::new(0),
+            events: Arc::downgrade(events),
+            open: AtomicBool::new(true),
+        }
+    }
+
+    /// The program's channel, if it is still there.
+    pub(crate) fn events(&self) -> Option<Arc<Events>> {
+        self.events.upgrade()
+    }
+
+    /// A request has come. Nobody gets it if the listener is closed.
+    pub(crate) fn push(&self, events: &Events, request: CmEvent) {
+        events.push_request(self.id, &self.open, request);
+    }
+
+    /// Nothing that comes from now on is anybody's.
+    pub(crate) fn close(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+}
+
+/// Somebody wants to listen, or to hold an address, and waits for the socket: the device's thread makes it.
+pub(crate) struct SocketWish {
+    addr: SocketAddr,
+    /// Of a socket that is to listen.
+    backlog: Option<u32>,
+    bell: Bell,
+    socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
+}
+
+impl SocketWish {
+    pub(crate) fn new(addr: SocketAddr, backlog: Option<u32>) -> Self {
+        Self { addr, backlog, bell: Bell::new(), socket: Mutex::new(None) }
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// The socket and its address, once it is there.
+    pub(crate) fn take(&self) -> Option<Result<(Fd, SocketAddr)>> {
+        unpoisoned(&self.socket).take()
+    }
+
+    pub(crate) fn fulfil(&self) {
+        *unpoisoned(&self.socket) = Some(match self.backlog {
+            Some(backlog) => listen_at(self.addr, backlog),
+            None => bind_at(self.addr),
+        });
+        self.bell.ring();
+    }
+}

@@ -1,0 +1,10 @@
+//! Connection management: connections in the making, listeners, held addresses, and the program's calls.
+
+pub(crate) mod active;
+pub(crate) mod cm;
+pub(crate) mod handshake;
+pub(crate) mod incoming;
+pub(crate) mod listener;
+pub(crate) mod port;
+pub(crate) mod registry;
+pub(crate) mod request;

@@ -1,0 +1,82 @@
+//! Addresses that are held, to listen at or to connect from: each is a bound socket, which becomes the listener's or the connection's.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
+
+use rustix::io::fcntl_dupfd_cloexec;
+use verbs::provider::PortOps;
+use verbs::{Error, Result};
+
+use crate::connect::active::From;
+use crate::inner::Inner;
+use crate::tcp::socket::listen_on;
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+/// An address that is held.
+pub(crate) struct Port {
+    device: Arc<Inner>,
+    addr: SocketAddr,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    /// Until a connection takes it.
+    socket: Option<Arc<Fd>>,
+    /// Of the listener's, while there is one.
+    listening: Weak<Listening>,
+}
+
+/// Somebody listens at a port, until this is dropped.
+pub(crate) struct Listening;
+
+impl Port {
+    pub(crate) fn new(device: &Arc<Inner>, socket: Fd, addr: SocketAddr) -> Self {
+        let held = Held { socket: Some(Arc::new(socket)), listening: Weak::new() };
+        Self { device: device.clone(), addr, held: Mutex::new(held) }
+    }
+
+    /// The port behind the API's, if it is this device's.
+    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
+        let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
+        port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
+    }
+
+    /// Looks whether nobody listens.
+    fn check_idle(&self, held: &Held) -> Result<()> {
+        match held.listening.strong_count() {
+            0 => Ok(()),
+            _ => Err(Error::Busy { what: "the port", why: format!("somebody listens at {}", self.addr) }),
+        }
+    }
+
+    /// Its socket, which listens from now on.
+    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<Fd>, Arc<Listening>)> {
+        let mut held = unpoisoned(&self.held);
+        self.check_idle(&held)?;
+        let used = || format!("a connection was made from {}", self.addr);
+        let socket = held.socket.clone().ok_or_else(|| Error::Busy { what: "the port", why: used() })?;
+        listen_on(&socket, backlog).map_err(|errno| Error::system("cannot listen", errno))?;
+        let listening = Arc::new(Listening);
+        held.listening = Arc::downgrade(&listening);
+        Ok((socket, listening))
+    }
+
+    /// What a connection comes from. The first attempt takes the socket; later ones bind another.
+    pub(crate) fn lend(&self) -> Result<From> {
+        let mut held = unpoisoned(&self.held);
+        self.check_idle(&held)?;
+        let Some(socket) = &held.socket else { return Ok(From::new(self.addr, None)) };
+        // Requests that came to a listener here may have it for another moment.
+        let own = fcntl_dupfd_cloexec(&**socket, 0)
+            .map_err(|errno| Error::system("cannot copy a socket", errno))?;
+        held.socket = None;
+        Ok(From::new(self.addr, Some(own.into())))
+    }
+}
+
+impl PortOps for Port {
+    fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}

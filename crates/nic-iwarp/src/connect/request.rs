@@ -1,0 +1,157 @@
+//! A connect request that waits for the program's answer.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iwarp::mpa::{Accept, Negotiated, Responder};
+use rustix::event::epoll::EventFlags;
+use verbs::provider::{CmOps, QpOps, RequestOps, screen};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
+
+use crate::config::{PRIVATE_DATA_MAX, QUESTIONS};
+use crate::connect::cm::{find_events, own_qp};
+use crate::connect::incoming::Asked;
+use crate::connect::listener::Listener;
+use crate::connection::end::End;
+use crate::connection::link::Link;
+use crate::inner::Inner;
+use crate::qp::QpInner;
+use crate::queues::events::Events;
+use crate::queues::per_qp::{state, state_of};
+use crate::tcp::ends;
+use crate::tcp::socket::{has_closed, say};
+use nic_util::fork::Fd;
+
+/// A request is whole: the program is to answer.
+pub(crate) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
+    let Asked { mut machine, request, listener, peer } = asked;
+    let Some(events) = listener.events() else { return };
+    let info = ends::info(&socket, peer, ends::asked(request.enhanced.as_ref()));
+    let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
+        Ok(screened) => screened,
+        Err(words) => {
+            // It fails if the machine has refused already, because the two sides have nothing in common.
+            let _ = machine.reject(&words);
+            return device.shared.linger(socket, machine.transmit().to_vec());
+        }
+    };
+    let waiting = listener.pending.fetch_add(1, Ordering::AcqRel);
+    let open = Some((socket, machine));
+    let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open, info };
+    let request = ConnectRequest::new(Box::new(ops), request.private_data, info).screened(screened);
+    if waiting >= listener.backlog {
+        // Rejected by being dropped.
+        return drop(request);
+    }
+    listener.push(&events, CmEvent::ConnectRequest(request));
+}
+
+/// A connect request that waits for its answer.
+struct RequestHandle {
+    device: Arc<Inner>,
+    listener: Arc<Listener>,
+    open: Option<(Fd, Box<Responder>)>,
+    info: ConnInfo,
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        self.listener.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl RequestHandle {
+    fn decline(&mut self, private_data: &[u8]) {
+        let Some((socket, mut machine)) = self.open.take() else { return };
+        // It fails if the machine has refused already, because the two sides have nothing in common.
+        let _ = machine.reject(private_data);
+        self.device.shared.linger(socket, machine.transmit().to_vec());
+    }
+
+    fn try_accept(&mut self, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
+        let (events, qp) = (find_events(&self.device, cm)?, own_qp(qp)?);
+        let queues = &qp.queues;
+        if queues.state() != state::INIT {
+            return Err(Error::WrongState { call: "accept", state: state_of(queues.state()) });
+        }
+        let Some((socket, mut machine)) = self.open.take() else {
+            return Err(Error::Invalid("the connect request has already been answered".into()));
+        };
+        let accept = Accept {
+            ird: u16::from(param.responder_resources) + QUESTIONS,
+            ord: u16::from(param.initiator_depth) + QUESTIONS,
+            private_data: param.private_data.clone(),
+        };
+        let negotiated = match machine.accept(&accept) {
+            Ok(negotiated) => negotiated,
+            Err(error) => {
+                self.open = Some((socket, machine));
+                return Err(Error::Invalid(error.to_string()));
+            }
+        };
+        if !queues.advance(state::INIT, state::RTR) {
+            let now = state_of(queues.state());
+            drop(socket);
+            return Err(Error::WrongState { call: "accept", state: now });
+        }
+        self.begin(&qp, &events, socket, machine.transmit(), &negotiated, param);
+        Ok(())
+    }
+
+    /// The connection begins, with this reply.
+    fn begin(
+        &self,
+        qp: &Arc<QpInner>,
+        events: &Arc<Events>,
+        socket: Fd,
+        reply: &[u8],
+        negotiated: &Negotiated,
+        param: &ConnParam,
+    ) {
+        let (shared, queues) = (&self.device.shared, &qp.queues);
+        let said = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
+            && say(&socket, reply).is_ok_and(|n| n == reply.len());
+        let info = ConnInfo { depths: ends::agreed(negotiated), ..self.info };
+        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).untold(info);
+        qp.with(|stream| {
+            if !said {
+                stream.end(queues, &End::Closed);
+                let why = CmFailure::PeerGone;
+                return events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
+            }
+            self.device.add_connected(qp);
+            stream.begin(queues, link);
+            if negotiated.rtr.is_none() {
+                // Nothing more is awaited; what this side sends is held back until the peer has spoken.
+                stream.ready(queues);
+            }
+        });
+        if negotiated.rtr.is_some() {
+            shared.reactor.at(shared.host.now() + param.timeout, queues.num);
+        }
+    }
+}
+
+impl RequestOps for RequestHandle {
+    fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let result = self.try_accept(cm, qp, param);
+        if result.is_err() {
+            self.decline(&[]);
+        }
+        result
+    }
+
+    fn is_alive(&self) -> bool {
+        self.open.as_ref().is_some_and(|(socket, _)| !has_closed(socket))
+    }
+
+    fn reject(mut self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let fits =
+            Error::check_limit("bytes of private data", private_data.len() as u64, PRIVATE_DATA_MAX as u64);
+        self.decline(if fits.is_ok() { private_data } else { &[] });
+        fits
+    }
+}

@@ -1,0 +1,323 @@
+//! Data path: one connection: its socket, the protocol's machine, and the two halves that get both lent.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use host::{Span, Time};
+use iwarp::mpa::{MULPDU_MAX, MULPDU_MIN, Negotiated, Revision, Role, Rtr, mulpdu_for};
+use iwarp::rx::Event;
+use iwarp::{Connection, Limits};
+use rustix::io::Errno;
+use verbs::{CmEvent, ConnInfo, ConnParam};
+
+use crate::config::{Completion, FpduSize};
+use crate::connection::context::Lent;
+use crate::connection::end::End;
+use crate::connection::poll_owner::Attention;
+use crate::memory::place::segment_len;
+use crate::queues::events::Events;
+use crate::queues::per_qp::{Queues, state};
+use crate::receive::receiving::Receiving;
+use crate::send::sending::{Owes, Sending};
+use crate::shared::{Shared, machine_time};
+use crate::tcp::keepalive;
+use crate::tcp::socket::give_port_back;
+use crate::wake::ready::By;
+use nic_util::fork::Fd;
+
+/// Operations that a machine holds: those of one request, a question, and a greeting.
+const MACHINE_QUEUE: usize = 4;
+/// The largest FPDU with a CRC, unless a size is configured, in bytes. Two of them are sent at once, as copies. With 65,535
+/// bytes these made a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead of 7.3.
+const CRC_FPDU_LEN: u32 = 60_000;
+
+/// After how long an initiator says something once more to a peer that has not spoken, and how often, each pause being four
+/// times the one before. Linux siw may overlook what follows its reply at once, until more comes (docs/interop.md).
+const NUDGE_AFTER: Span = Span::from_ms(50);
+const NUDGES: u32 = 4;
+
+/// What is said once more to a peer that has not spoken.
+struct Nudges {
+    left: u32,
+    due: Time,
+    pause: Span,
+}
+
+/// A connection: its socket, its machine and its two halves.
+pub(crate) struct Link {
+    socket: Fd,
+    machine: Connection,
+    receiving: Receiving,
+    sending: Sending,
+    attention: Attention,
+    events: Arc<Events>,
+    /// The polls which this connection still has, of those of a device with many, though there be no news of it.
+    polls_left: u32,
+    /// Whoever polls next has been told to look here.
+    has_next_poll: bool,
+    /// What the program is to be told of it when the peer has spoken; `None` when it has been told.
+    news: Option<ConnInfo>,
+    /// Since when the peer's host has owed an answer to something.
+    unheard: Option<Time>,
+    nudges: Nudges,
+}
+
+impl Link {
+    /// Both sides have agreed; `rest` came behind the handshake.
+    pub(crate) fn new(
+        shared: &Shared,
+        socket: Fd,
+        negotiated: &Negotiated,
+        events: Arc<Events>,
+        param: &ConnParam,
+        rest: &[u8],
+    ) -> Self {
+        let mulpdu = match shared.config.fpdu {
+            FpduSize::Largest if negotiated.crc => mulpdu_for(CRC_FPDU_LEN),
+            FpduSize::Largest => MULPDU_MAX,
+            FpduSize::Segment => segment_len(socket.as_fd()).map_or(MULPDU_MIN, mulpdu_for),
+            FpduSize::Bytes(bytes) => mulpdu_for(bytes.into()),
+        };
+        let limits = Limits { queue: MACHINE_QUEUE, mulpdu, rtr_timeout: param.timeout.to_std() };
+        let passive = negotiated.role == Role::Responder;
+        // Whether this peer is asked by reads of no bytes. In revision 1 nothing tells siw from others: the program says
+        // `complete=sent`, or loses the connection rather than a message.
+        let asks = negotiated.may_ask() && shared.config.completion == Completion::Placed;
+        let mut negotiated = negotiated.clone();
+        if negotiated.revision == Revision::V1 && !asks {
+            // Nothing was negotiated: the program's word alone says how many reads the peer serves.
+            negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
+        }
+        let greeting = negotiated.rtr == Some(Rtr::Send);
+        let first_send = if !passive && greeting { 2 } else { 1 };
+        Self {
+            socket,
+            machine: Connection::new(&negotiated, &limits, machine_time(shared.host.now())),
+            receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
+            sending: Sending::new(asks, negotiated.ord, first_send),
+            attention: Attention::default(),
+            events,
+            polls_left: 0,
+            has_next_poll: false,
+            news: None,
+            unheard: None,
+            nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
+        }
+    }
+
+    /// This connection, of which the program is told when the peer has spoken for the first time, and not before.
+    pub(crate) fn untold(mut self, news: ConnInfo) -> Self {
+        self.news = Some(news);
+        self
+    }
+
+    /// Sends a message that nothing else would send, and that the peer waits for.
+    pub(crate) fn greet(&mut self) {
+        self.sending.greet(&mut self.machine);
+    }
+
+    /// Announces the limit of retries for messages that find no receive to the peer, if the peer may understand it.
+    pub(crate) fn announce_rnr_limit(&mut self, retries: u8) {
+        if self.machine.may_announce_rnr_limit() {
+            self.sending.announce_rnr_limit(retries);
+        }
+    }
+
+    /// Whether a message of the peer waits for a receive.
+    pub(crate) fn is_rnr(&self) -> bool {
+        self.receiving.is_rnr()
+    }
+
+    /// Whether what was just posted is to wait for company.
+    #[inline]
+    pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
+        self.sending.holds_back(queues)
+    }
+
+    pub(crate) fn attention(&mut self) -> &mut Attention {
+        &mut self.attention
+    }
+
+    /// As [`Attention::on_event`].
+    pub(crate) fn on_event(&mut self, queues: &Queues) -> bool {
+        self.attention.on_event(self.socket.as_fd(), queues)
+    }
+
+    /// Receives what has come and sends what waits.
+    pub(crate) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
+        let polls = by != By::Other;
+        match by {
+            By::Reminded => self.has_next_poll = false,
+            // It is in the next poll by itself, and whoever looks then finds what epoll tells of.
+            By::Told if self.has_next_poll => return Ok(()),
+            By::Told | By::Poller | By::Other => {}
+        }
+        if polls {
+            self.polls_left = self.polls_left.saturating_sub(1);
+            self.attention.on_poll(self.socket.as_fd(), queues);
+        }
+        let any = self.receive(queues)?;
+        if any && polls && self.polls_left > 1 {
+            self.attention.on_news(self.socket.as_fd(), queues);
+        }
+        if polls && self.is_tended() && self.sending.may_wait(queues, any) {
+            return Ok(());
+        }
+        self.transmit(queues)
+    }
+
+    #[inline]
+    fn is_tended(&self) -> bool {
+        self.attention.is_tended(self.polls_left > 0)
+    }
+
+    /// Sends what waits.
+    #[inline]
+    pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
+        let hurry = !self.is_tended();
+        let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+        self.sending.transmit(&mut lent, hurry)
+    }
+
+    /// Receives what has come; whether anything has.
+    pub(crate) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
+        self.receiving.begin_turn();
+        let result = self.receive_turn(queues);
+        let bytes = self.receiving.end_turn(queues);
+        if bytes > 0 {
+            queues.stir_receives();
+            // There may be more.
+            self.polls_left = queues.shared.news.polls_after_news();
+            queues.shared.news.heard(bytes);
+        }
+        result.map(|()| bytes > 0)
+    }
+
+    fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
+        loop {
+            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            match self.receiving.next(&mut lent)? {
+                Some(event) => {
+                    self.deliver(queues, &event)?;
+                    if self.receiving.is_long_turn() {
+                        self.answer(queues)?;
+                    }
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends in the middle of a turn. Why the stream is broken, if it is, may stand in what has come.
+    fn answer(&mut self, queues: &Queues) -> Result<(), End> {
+        self.transmit(queues).or_else(|end| if matches!(end, End::Broken(_)) { Ok(()) } else { Err(end) })
+    }
+
+    /// Something has come that is not the receiving half's affair alone.
+    fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), End> {
+        match *event {
+            Event::Ready => self.ready(queues),
+            Event::ReadRequest(request) if request.len == 0 => self.sending.owe(Owes::Little),
+            Event::ReadRequest(_) | Event::AtomicRequest(_) => self.sending.owe(Owes::Much),
+            Event::ReadDone { id } => self.sending.answered(queues, id),
+            Event::AtomicDone { id, original } => self.sending.atomic_answered(queues, id, original)?,
+            Event::RtrDone => self.sending.first_answered(),
+            Event::Terminated(terminate) => return Err(End::Terminated(terminate)),
+            // The receiving half has seen to it.
+            Event::Received(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The peer has spoken for the first time.
+    pub(crate) fn ready(&mut self, queues: &Queues) {
+        if let Some(info) = self.news.take_if(|_| queues.advance(state::RTR, state::RTS)) {
+            let (qp_num, private_data) = (queues.num, Vec::new());
+            self.events.push(CmEvent::Established { qp_num, private_data, info });
+        }
+    }
+
+    /// Sees to it that whatever comes next is found.
+    #[inline]
+    pub(crate) fn settle(&mut self, queues: &Queues) {
+        let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
+        self.attention.settle(self.socket.as_fd(), queues, rnr, blocked);
+        if !self.attention.is_listed() || self.has_next_poll {
+            return;
+        }
+        if self.polls_left > 0 || blocked {
+            self.has_next_poll = true;
+            queues.shared.news.again(queues.num, By::Reminded);
+        } else {
+            self.attention.on_calm(self.socket.as_fd(), queues);
+        }
+    }
+
+    /// The peer may overlook what this side, the initiator, says first.
+    pub(crate) fn expect_silence(&mut self, queues: &Queues) {
+        let due = queues.shared.host.now() + NUDGE_AFTER;
+        self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
+        queues.shared.reactor.at(due, queues.num);
+    }
+
+    /// A time has come that somebody waited for.
+    pub(crate) fn on_time(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
+        self.machine.handle_timeout(machine_time(now)).map_err(|_| End::Overdue)?;
+        self.nudge(queues, now);
+        self.progress(queues, By::Other)
+    }
+
+    /// Says something once more if it is time and nothing has been heard: a write of no bytes, which changes nothing.
+    fn nudge(&mut self, queues: &Queues, now: Time) {
+        let nudges = &mut self.nudges;
+        if nudges.left == 0 || now < nudges.due {
+            return;
+        }
+        if self.receiving.has_heard() {
+            nudges.left = 0;
+            return;
+        }
+        nudges.pause = nudges.pause * 4;
+        (nudges.left, nudges.due) = (nudges.left - 1, now + nudges.pause);
+        if nudges.left > 0 {
+            queues.shared.reactor.at(nudges.due, queues.num);
+        }
+        self.greet();
+    }
+
+    /// Whether the peer's host still answers; an error if it has not for too long.
+    pub(crate) fn on_patrol(&mut self, now: Time, silence: Span) -> Result<(), End> {
+        self.unheard = keepalive::unheard(self.socket.as_fd(), self.unheard, now);
+        match self.unheard {
+            Some(since) if now.since(since) >= silence => Err(End::Broken(Errno::TIMEDOUT)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The connection is over: everybody is told, everything is flushed. The queue pair is in the error state already.
+    pub(crate) fn end(mut self, queues: &Queues, end: &End) {
+        let rest = end.last_words().and_then(|code| {
+            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            self.sending.last_words(&mut lent, code)
+        });
+        let failed = self.sending.failing(queues, end, self.machine.receipt());
+        self.receiving.give_up(queues, end.of_receive());
+        queues.flush(failed);
+        let (shared, qp_num) = (&queues.shared, queues.num);
+        shared.part(qp_num);
+        give_port_back(&self.socket);
+        self.attention.leave(self.socket.as_fd(), shared);
+        if let Some(event) = end.async_event(qp_num) {
+            shared.async_event(event);
+        }
+        if !queues.is_dropped() {
+            self.events.push(match self.news.is_none() {
+                true => CmEvent::Disconnected { qp_num },
+                false => CmEvent::ConnectFailed { qp_num, why: end.before_it_began() },
+            });
+        }
+        if let Some(rest) = rest {
+            shared.linger(self.socket, rest);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Data path: placement checks. Memory regions: the table of steering tags, and who may use which bytes.
+//!
+//! A steering tag is the number of a table entry, chosen at random, and a random part, 16 bits each from the kernel's
+//! generator: whoever knows one tag learns nothing about another, and a wrong guess ends the guesser's connection. An entry's
+//! next tag is never its last one.
+//!
+//! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
+//! tag away and then passes through the stages that were held since it last did: whoever saw the tag has left.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use iwarp::rx::Refusal;
+use verbs::{Access, Error, Sge};
+
+use nic_util::sg_list::SgList;
+use nic_util::sync::unpoisoned;
+
+/// Memory regions of a device.
+pub(crate) const MR_MAX: usize = 1 << 16;
+/// Entries that come into being together: few, since they are used here and there.
+const CHUNK: usize = 32;
+
+/// One region. A key of 0 says that there is none.
+#[derive(Default)]
+struct Entry {
+    key: AtomicU32,
+    /// The key that it had last.
+    last: AtomicU32,
+    pd: AtomicU32,
+    access: AtomicU32,
+    /// The address of the first byte as peers give it.
+    base: AtomicU64,
+    len: AtomicU64,
+    /// Where the first byte is in this process.
+    at: AtomicU64,
+}
+
+/// 16 random bits from the kernel.
+pub(crate) fn random() -> Result<u16, Error> {
+    let bytes = host::random().map_err(|why| Error::system("cannot make a steering tag", why))?;
+    Ok(u16::from_ne_bytes(bytes))
+}
+
+/// Which entries are taken, a bit for each.
+struct Numbers {
+    words: Box<[u64]>,
+    count: usize,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
+    }
+
+    /// Takes one that is free: the first behind a place.
+    fn take(&mut self, start: u16) -> Option<usize> {
+        if self.count == MR_MAX {
+            return None;
+        }
+        let start = usize::from(start);
+        let (first, before) = (start / 64, (1 << (start % 64)) - 1);
+        // The place's own word comes first without what is before the place, and last as a whole.
+        (0..=self.words.len()).find_map(|step| {
+            let at = (first + step) % self.words.len();
+            let skipped = if step == 0 { before } else { 0 };
+            let free = !(self.words[at] | skipped);
+            (free != 0).then(|| {
+                let bit = free.trailing_zeros();
+                self.words[at] |= 1 << bit;
+                self.count += 1;
+                at * 64 + bit as usize
+            })
+        })
+    }
+
+    fn give(&mut self, index: usize) {
+        self.words[index / 64] &= !(1 << (index % 64));
+        self.count -= 1;
+    }
+}
+
+/// The regions of a device.
+pub(crate) struct Table {
+    chunks: Vec<OnceLock<Box<[Entry]>>>,
+    numbers: Mutex<Numbers>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
+        Self { chunks, numbers: Mutex::new(Numbers::new()) }
+    }
+
+    #[inline]
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        let index = (key >> 16) as usize;
+        Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
+    }
+
+    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        key: u32,
+        pd: u32,
+        need: Access,
+        addr: u64,
+        len: u64,
+    ) -> Result<*mut u8, Refusal> {
+        let entry = self.entry(key).filter(|_| key != 0).ok_or(Refusal::Invalid)?;
+        if entry.key.load(Ordering::Acquire) != key {
+            return Err(Refusal::Invalid);
+        }
+        if entry.pd.load(Ordering::Relaxed) != pd {
+            return Err(Refusal::NotAssociated);
+        }
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        if !access.contains(need) {
+            return Err(Refusal::Access);
+        }
+        let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
+        let size = entry.len.load(Ordering::Relaxed);
+        if offset > size || len > size - offset {
+            return Err(Refusal::Bounds);
+        }
+        Ok((entry.at.load(Ordering::Relaxed) + offset) as *mut u8)
+    }
+
+    /// Whether a peer may invalidate this tag.
+    pub(crate) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), Refusal> {
+        match self.find(key, pd, Access::empty(), 0, 0) {
+            Ok(_) | Err(Refusal::Bounds) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Makes a tag unusable, as a send with invalidate does; false if it was not valid in that domain.
+    ///
+    /// Other connections that saw it valid finish the piece that they are at: this may run beside them, unlike
+    /// deregistering, which is what lets the memory go.
+    pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
+        self.entry(key).is_some_and(|entry| {
+            key != 0
+                && entry.pd.load(Ordering::Relaxed) == pd
+                && entry.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Takes an entry that is free: the first behind a random place.
+    fn take(&self) -> Result<usize, Error> {
+        let limit = MR_MAX as u64;
+        let full = Error::Limit { what: "memory regions", given: limit + 1, limit };
+        let start = random()?;
+        unpoisoned(&self.numbers).take(start).ok_or(full)
+    }
+
+    /// Forgets a tag, which may have been invalidated already; its entry stays taken.
+    pub(crate) fn retire(&self, key: u32) {
+        if let Some(entry) = self.entry(key) {
+            entry.key.store(0, Ordering::Release);
+        }
+    }
+
+    /// Gives the entry of a tag back, which nobody can be in the middle of using any more.
+    pub(crate) fn give(&self, key: u32) {
+        unpoisoned(&self.numbers).give((key >> 16) as usize);
+    }
+
+    /// Makes a region: `len` bytes at `at`, whose first is `base` to whoever names it. Returns its tag.
+    ///
+    /// # Errors
+    /// When there are too many, or the system has no random numbers.
+    pub(crate) fn insert(&self, pd: u32, place: (u64, u64), base: u64, access: Access) -> Result<u32, Error> {
+        let index = self.take()?;
+        self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).give(index))
+    }
+
+    /// Makes a region of an entry that was taken.
+    fn fill(
+        &self,
+        index: usize,
+        pd: u32,
+        (at, len): (u64, u64),
+        base: u64,
+        access: Access,
+    ) -> Result<u32, Error> {
+        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        let entry = &chunk[index % CHUNK];
+        entry.pd.store(pd, Ordering::Relaxed);
+        entry.access.store(access.bits().into(), Ordering::Relaxed);
+        entry.base.store(base, Ordering::Relaxed);
+        entry.len.store(len, Ordering::Relaxed);
+        entry.at.store(at, Ordering::Relaxed);
+        let key = loop {
+            let low = u32::from(random()?);
+            // Neither 0 nor all ones: what forgotten and made-up tags look like.
+            let key = (index as u32) << 16 | low;
+            if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
+                break key;
+            }
+        };
+        entry.last.store(key, Ordering::Relaxed);
+        entry.key.store(key, Ordering::Release);
+        Ok(key)
+    }
+}
+
+/// The regions as the objects of one protection domain may use them.
+#[derive(Clone, Copy)]
+pub(crate) struct Domain<'a> {
+    pub(crate) regions: &'a Table,
+    pub(crate) pd: u32,
+}
+
+impl Domain<'_> {
+    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
+    #[inline]
+    pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, Refusal> {
+        self.regions.find(key, self.pd, need, addr, len)
+    }
+
+    /// A range that the peer names, as a list, if key, rights and bounds allow it.
+    pub(crate) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<SgList, Refusal> {
+        let mut list = SgList::new();
+        list.push(self.find(stag, need, to, len)?, len);
+        Ok(list)
+    }
+
+    /// Where the part `[from, from + len)` of local memory is; `None` if a key, a range or a right does not allow it.
+    pub(crate) fn local(&self, sges: &[Sge], need: Access, from: u64, len: u64) -> Option<SgList> {
+        let (mut list, mut from, mut len) = (SgList::new(), from, len);
+        for sge in sges {
+            let size = u64::from(sge.length);
+            let take = size.saturating_sub(from).min(len);
+            if take > 0 {
+                list.push(self.find(sge.lkey, need, sge.addr.checked_add(from)?, take).ok()?, take);
+                len -= take;
+            }
+            from = from.saturating_sub(size);
+        }
+        (len == 0).then_some(list)
+    }
+
+    /// Whether all of these entries may be used.
+    #[inline]
+    pub(crate) fn allows(&self, sges: &[Sge], need: Access) -> bool {
+        sges.iter()
+            .all(|sge| sge.length == 0 || self.find(sge.lkey, need, sge.addr, sge.length.into()).is_ok())
+    }
+
+    /// Whether a peer may invalidate this tag.
+    pub(crate) fn may_invalidate(&self, key: u32) -> Result<(), Refusal> {
+        self.regions.may_invalidate(key, self.pd)
+    }
+
+    /// As [`Table::invalidate`].
+    pub(crate) fn invalidate(&self, key: u32) -> bool {
+        self.regions.invalidate(key, self.pd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::Buf;
+
+    fn filled(table: &Table, access: Access) -> (Buf, u32) {
+        let buf = Buf::alloc(100).expect("memory");
+        let key = table.insert(7, (buf.addr(), 100), 1000, access).expect("room");
+        (buf, key)
+    }
+
+    #[test]
+    fn every_reason_is_told_apart() {
+        let table = Table::new();
+        let (buf, key) = filled(&table, Access::REMOTE_READ);
+        let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
+        assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
+        assert_eq!(find(key, 7, Access::REMOTE_READ, 1100, 0), Ok(buf.as_ptr().wrapping_add(100)));
+        assert_eq!(find(key, 8, Access::REMOTE_READ, 1000, 1), Err(Refusal::NotAssociated));
+        assert_eq!(find(key, 7, Access::REMOTE_WRITE, 1000, 1), Err(Refusal::Access));
+        for (addr, len) in [(999, 1), (1000, 101), (1101, 0), (u64::MAX, 1), (1001, u64::MAX)] {
+            assert_eq!(find(key, 7, Access::REMOTE_READ, addr, len), Err(Refusal::Bounds), "{addr}+{len}");
+        }
+        for wrong in [0, !0, key ^ 1, key ^ 0x1_0000, key ^ 0x8000_0000] {
+            assert_eq!(find(wrong, 7, Access::REMOTE_READ, 1000, 1), Err(Refusal::Invalid), "{wrong:#x}");
+        }
+    }
+
+    #[test]
+    fn an_invalidated_tag_is_dead() {
+        let table = Table::new();
+        let (_buf, key) = filled(&table, Access::ALL);
+        assert_eq!(table.may_invalidate(key, 7), Ok(()));
+        assert_eq!(table.may_invalidate(key, 8), Err(Refusal::NotAssociated));
+        assert!(!table.invalidate(key, 8), "another domain's");
+        assert!(table.invalidate(key, 7) && !table.invalidate(key, 7), "once");
+        assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
+    }
+
+    /// Goal: one tag tells nothing about the next. Method: those of many, one after the other, differ in every bit about half
+    /// of the time.
+    #[test]
+    fn tags_are_random() {
+        let table = Table::new();
+        let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
+        for bit in 0..32 {
+            let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
+            assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
+        }
+    }
+
+    /// Goal: a tag does not come back at once. Method: one entry is filled again and again.
+    #[test]
+    fn an_entry_never_repeats_its_tag() {
+        let table = Table::new();
+        let (buf, first) = filled(&table, Access::ALL);
+        let index = (first >> 16) as usize;
+        let again = |last: u32| {
+            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL).expect("random bits");
+            assert_ne!(key, last);
+            key
+        };
+        // So often that chance alone would repeat one.
+        (0..200_000).fold(first, |last, _| again(last));
+    }
+
+    /// Goal: every entry can be had, and none twice. Method: all are taken, and some given back.
+    #[test]
+    fn all_entries_are_taken_once() {
+        let mut numbers = Numbers::new();
+        let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
+        let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();
+        assert_eq!(numbers.take(7), None);
+        for index in [0, 63, 64, 7777, MR_MAX - 1] {
+            numbers.give(index);
+            assert_eq!((numbers.take(7), numbers.take(8)), (Some(index), None));
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..MR_MAX));
+    }
+}

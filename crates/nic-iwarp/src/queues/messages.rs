@@ -1,0 +1,114 @@
+//! Data path: sending. What messages a request is made of, and whether its local memory may be used.
+
+use iwarp::rdmap::{AtomicOp, IMMEDIATE_LEN, ReadRequest};
+use iwarp::tx::{Op, OpKind};
+use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
+
+use crate::memory::regions::Domain;
+use crate::queues::request_ring::{Request, SendQueue};
+
+/// The request that an operation of the machine belongs to: they are named by twice the number of their request, and the last
+/// one of a request by one more.
+pub(crate) const fn request_of(id: u64) -> u64 {
+    id >> 1
+}
+
+/// Whether an operation is the last one of its request.
+pub(crate) const fn is_last(id: u64) -> bool {
+    id & 1 == 1
+}
+
+/// Immediate data of a request. `joined` is that of the send behind it; other stands for itself, or for the write before it.
+fn immediate(imm: u32, joined: bool) -> [u8; IMMEDIATE_LEN] {
+    let mut data = [0; IMMEDIATE_LEN];
+    data[..4].copy_from_slice(&imm.to_be_bytes());
+    data[7] = joined.into();
+    data
+}
+
+/// The peer's immediate data, and whether it belongs to the send behind it.
+pub(crate) fn read_immediate(data: [u8; IMMEDIATE_LEN]) -> (u32, bool) {
+    let [a, b, c, d, form @ ..] = data;
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(form) == 1)
+}
+
+/// All of a request's local memory is checked before the first byte of it is sent.
+#[inline]
+pub(crate) fn check_local(
+    queue: &SendQueue,
+    domain: Domain<'_>,
+    number: u64,
+    request: &Request,
+) -> Result<(), WcStatus> {
+    let need = if request.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
+    if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
+        return Err(WcStatus::LocLenErr);
+    }
+    if queue.may_use(number, domain, need) { Ok(()) } else { Err(WcStatus::LocProtErr) }
+}
+
+/// The messages that a request is made of.
+pub(crate) fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
+    let len = request.len;
+    let solicited = request.flags.contains(SendFlags::SOLICITED);
+    let fence = request.flags.contains(SendFlags::FENCE);
+    let op = |last: bool, kind| Some(Op { id: number << 1 | u64::from(last), kind, fence });
+    let write = |to: RemoteAddr| OpKind::Write { stag: to.rkey, to: to.addr, len };
+    let immediate = |imm, joined, solicited| OpKind::Immediate { data: immediate(imm, joined), solicited };
+    let atomic = |to: RemoteAddr, atomic| OpKind::Atomic { stag: to.rkey, to: to.addr, op: atomic };
+    match request.op {
+        SendOp::Write(to) => [op(true, write(to)), None],
+        SendOp::WriteImm(to, imm) => [op(false, write(to)), op(true, immediate(imm, false, solicited))],
+        SendOp::Send => [op(true, OpKind::Send { len, solicited, invalidate: None }), None],
+        SendOp::SendInv(key) => [op(true, OpKind::Send { len, solicited, invalidate: Some(key) }), None],
+        SendOp::SendImm(imm) => [
+            op(false, immediate(imm, true, false)),
+            op(true, OpKind::Send { len, solicited, invalidate: None }),
+        ],
+        SendOp::Read(from) => {
+            // The tag names nothing here: only the answer to this very request may use it, for these bytes.
+            let read = ReadRequest {
+                sink_stag: number as u32 | 1,
+                sink_to: 0,
+                len,
+                source_stag: from.rkey,
+                source_to: from.addr,
+            };
+            [op(true, OpKind::Read(read)), None]
+        }
+        SendOp::CompareSwap { remote, compare, swap } => {
+            let (compare_mask, swap_mask) = (u64::MAX, u64::MAX);
+            let swap = AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask };
+            [op(true, atomic(remote, swap)), None]
+        }
+        SendOp::FetchAdd { remote, add } => {
+            [op(true, atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn immediate_data_is_read_as_it_was_written() {
+        for (imm, joined) in [(0, false), (1, true), (0xdead_beef, false), (u32::MAX, true)] {
+            assert_eq!(read_immediate(immediate(imm, joined)), (imm, joined));
+        }
+        assert_eq!(read_immediate([0, 0, 0, 5, 0, 0, 0, 2]), (5, false), "a form that we do not know");
+    }
+
+    #[test]
+    fn operations_name_their_request() {
+        let remote = RemoteAddr::default();
+        for op in [SendOp::Send, SendOp::SendImm(7), SendOp::WriteImm(remote, 7), SendOp::Read(remote)] {
+            let request = Request::new(1, op, SendFlags::empty(), 8);
+            let ops: Vec<Op> = messages(41, &request).into_iter().flatten().collect();
+            assert!(ops.iter().all(|op| request_of(op.id) == 41));
+            let lasts: Vec<bool> = ops.iter().map(|op| is_last(op.id)).collect();
+            assert!(lasts.iter().rposition(|&last| last) == Some(lasts.len() - 1), "{op:?}");
+            assert_eq!(lasts.iter().filter(|&&last| last).count(), 1, "{op:?}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What requests look like to the protocol, and what their completions say.
+
+use iwarp::outcome::Deed;
+use iwarp::terminate::TerminateCode;
+use verbs::{SendOp, WcStatus};
+
+/// The status of the request that a Terminate with this code is about.
+pub(crate) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
+    match (code.layer, code.etype, code.code) {
+        // RFC 7306 section 8.2: how a peer refuses an atomic that is not aligned.
+        _ if code == TerminateCode::STREAM_CATASTROPHIC && op.is_atomic() => WcStatus::RemInvReqErr,
+        _ if code.is_protection() => WcStatus::RemAccessErr,
+        _ if code == TerminateCode::OPERATION_CANNOT_INVALIDATE => WcStatus::RemAccessErr,
+        _ if code == TerminateCode::UNTAGGED_NO_BUFFER && !op.fetches() => WcStatus::RnrRetryExcErr,
+        (0, 0, _) | (0, 2, 7 | 8) | (1, 0, _) => WcStatus::RemOpErr,
+        (0 | 1, ..) => WcStatus::RemInvReqErr,
+        _ => WcStatus::GeneralErr,
+    }
+}
+
+/// What an operation does at the peer.
+pub(crate) fn deed(op: &SendOp) -> Deed {
+    match op {
+        SendOp::Write(remote) => Deed::Write { stag: remote.rkey, to: remote.addr },
+        SendOp::WriteImm(remote, _) => Deed::WriteAndSend { stag: remote.rkey, to: remote.addr },
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => Deed::Send,
+        SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => Deed::Fetch,
+    }
+}
+
+/// Messages on the queue of sends that an operation takes.
+pub(crate) fn sends(op: &SendOp) -> u32 {
+    match op {
+        SendOp::Send | SendOp::SendInv(_) | SendOp::WriteImm(..) => 1,
+        // The immediate data, then the message.
+        SendOp::SendImm(_) => 2,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::RemoteAddr;
+
+    #[test]
+    fn codes_say_what_completions_say() {
+        let (write, send) = (SendOp::Write(RemoteAddr::default()), SendOp::Send);
+        let atomic = SendOp::FetchAdd { remote: RemoteAddr::default(), add: 1 };
+        for (code, op, wanted) in [
+            (TerminateCode::TAGGED_BOUNDS, write, WcStatus::RemAccessErr),
+            (TerminateCode::UNTAGGED_NO_BUFFER, send, WcStatus::RnrRetryExcErr),
+            (TerminateCode::LLP_CRC, send, WcStatus::GeneralErr),
+            (TerminateCode::STREAM_CATASTROPHIC, atomic, WcStatus::RemInvReqErr),
+            (TerminateCode::UNTAGGED_TOO_LONG, send, WcStatus::RemInvReqErr),
+            (TerminateCode::STREAM_CATASTROPHIC, send, WcStatus::RemOpErr),
+        ] {
+            assert_eq!(status(code, &op), wanted, "{code}");
+        }
+    }
+}

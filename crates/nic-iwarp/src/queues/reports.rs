@@ -1,0 +1,89 @@
+//! Reports of completion queues that were armed: what a completion channel hands out, and the descriptor to sleep on.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
+
+use host::Bell;
+use rustix::event::{EventfdFlags, eventfd};
+use verbs::{Error, Result};
+
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+/// The numbers of the queues that reported.
+pub(crate) struct Reports {
+    fd: Fd,
+    bell: Bell,
+    list: Mutex<VecDeque<u32>>,
+}
+
+impl Reports {
+    pub(crate) fn new() -> Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
+        Ok(Self { fd: fd.into(), bell: Bell::new(), list: Mutex::default() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// A queue reports. Each report needed an arming, so they are at most as many as armings.
+    pub(crate) fn add(&self, cq: u32) {
+        let mut list = unpoisoned(&self.list);
+        list.push_back(cq);
+        // Under the lock, so that the descriptor is readable exactly while there is a report. The counter cannot fill up
+        // before memory does.
+        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        drop(list);
+        self.bell.ring();
+    }
+
+    /// A queue that is going away takes its reports with it.
+    pub(crate) fn forget(&self, cq: u32) {
+        let mut list = unpoisoned(&self.list);
+        let before = list.len();
+        list.retain(|&other| other != cq);
+        (list.len()..before).for_each(|_| self.lower());
+    }
+
+    pub(crate) fn take(&self) -> Option<u32> {
+        let mut list = unpoisoned(&self.list);
+        let report = list.pop_front()?;
+        self.lower();
+        Some(report)
+    }
+
+    fn lower(&self) {
+        let mut count = [0; 8];
+        // There is one count for each report.
+        let _ = rustix::io::read(&self.fd, &mut count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptor_is_readable_while_there_is_a_report() {
+        let reports = Reports::new().expect("a descriptor");
+        let readable = || {
+            let mut one = [rustix::event::PollFd::new(&reports.fd, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut one, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+        };
+        assert!(!readable());
+        [3, 5, 3].into_iter().for_each(|cq| reports.add(cq));
+        assert!(readable());
+        assert_eq!(reports.take(), Some(3));
+        reports.forget(3);
+        assert!(readable());
+        assert_eq!((reports.take(), reports.take()), (Some(5), None));
+        assert!(!readable());
+    }
+}

@@ -1,0 +1,422 @@
+//! Data path: posting. Rings of requests: what was posted, until it is complete and its completion has been polled.
+//!
+//! The rings have their memory from the beginning, but touch it only as they are used: most queues of many connections are
+//! never full.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Access, Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr, Sge};
+
+use crate::memory::place;
+use crate::memory::regions::Domain;
+use nic_util::sg_list::{SGE_MAX, SgList};
+
+/// SGEs of one request, copied.
+#[derive(Debug)]
+pub(crate) struct Sges {
+    list: [Sge; SGE_MAX],
+    count: usize,
+}
+
+impl Sges {
+    pub(crate) const EMPTY: Self = Self { list: [Sge { addr: 0, length: 0, lkey: 0 }; SGE_MAX], count: 0 };
+
+    /// Becomes a copy of these; no more is written than there is.
+    #[inline]
+    fn set(&mut self, sges: &[Sge]) {
+        self.count = sges.len().min(SGE_MAX);
+        self.list[..self.count].copy_from_slice(&sges[..self.count]);
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        &self.list[..self.count]
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.as_slice().iter().map(|sge| u64::from(sge.length)).sum()
+    }
+}
+
+/// A send request as it was posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    /// Bytes of local data.
+    pub(crate) len: u32,
+    pub(crate) inline: bool,
+    sges: usize,
+}
+
+impl Request {
+    /// Whether it is over when TCP has it, whatever has arrived.
+    #[inline]
+    pub(crate) fn is_local(&self) -> bool {
+        self.flags.contains(SendFlags::LOCAL) && !self.op.fetches()
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// One that was not posted.
+    pub(crate) fn new(wr_id: u64, op: SendOp, flags: SendFlags, len: u32) -> Self {
+        Self { wr_id, op, flags, len, inline: false, sges: 0 }
+    }
+}
+
+/// The send queue. Requests are numbered from 0 in the order of posting; the slot of one is its number modulo the depth.
+pub(crate) struct SendQueue {
+    /// As many as were ever used at once, at most `depth`.
+    slots: Vec<Request>,
+    sges: Vec<Sge>,
+    depth: usize,
+    max_sge: usize,
+    /// Inline data, a place for each slot. In a buffer because it is sent from there, like any other memory.
+    inline: Option<Buf>,
+    max_inline: usize,
+    posted: u64,
+    /// Requests that are over; the first of the others is the one of this number.
+    over: u64,
+}
+
+impl SendQueue {
+    pub(crate) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        let (depth, max_sge, max_inline) = (depth as usize, max_sge as usize, max_inline as usize);
+        Ok(Self {
+            slots: Vec::with_capacity(depth),
+            sges: Vec::with_capacity(depth * max_sge),
+            depth,
+            max_sge,
+            inline: if max_inline > 0 { Some(Buf::alloc(depth * max_inline)?) } else { None },
+            max_inline,
+            posted: 0,
+            over: 0,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Requests that are over.
+    #[inline]
+    pub(crate) fn over(&self) -> u64 {
+        self.over
+    }
+
+    /// The first request that is not over is: its number, and what it was.
+    #[inline]
+    pub(crate) fn finish_first(&mut self) -> (u64, Request) {
+        let number = self.over;
+        self.over += 1;
+        (number, *self.get(number))
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        (number % self.depth as u64) as usize
+    }
+
+    /// Posts a request that has been checked, if there is a slot.
+    #[inline]
+    pub(crate) fn post(&mut self, wr: &SendWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
+        let depth = self.depth;
+        if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
+            return Err(Error::QueueFull { queue: "send", depth: depth as u32 });
+        }
+        let slot = self.slot(self.posted);
+        let (len, inline, sges) = match wr.data {
+            Data::Sges(sges) => {
+                let at = slot * self.max_sge;
+                if self.sges.len() < at + sges.len() {
+                    // Within the capacity: nothing is allocated.
+                    self.sges.resize(at + self.max_sge, Sge::default());
+                }
+                self.sges[at..at + sges.len()].copy_from_slice(sges);
+                (sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>() as u32, false, sges.len())
+            }
+            Data::Inline(bytes) => {
+                if let Some(inline) = &self.inline {
+                    inline.write(slot * self.max_inline, bytes)?;
+                }
+                (bytes.len() as u32, true, 0)
+            }
+        };
+        let request = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = request,
+            // The first time round, slots come in order.
+            None => self.slots.push(request),
+        }
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// A request that was posted and whose slot is still taken.
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> &Request {
+        &self.slots[self.slot(number)]
+    }
+
+    /// The SGEs of the request with this number.
+    #[inline]
+    fn sges(&self, number: u64) -> &[Sge] {
+        let slot = self.slot(number);
+        let at = slot * self.max_sge;
+        match self.slots[slot].sges {
+            // Its place may not have been used yet.
+            0 => &[],
+            count => &self.sges[at..at + count],
+        }
+    }
+
+    /// Where its inline data is.
+    #[inline]
+    fn inline(&self, number: u64) -> *mut u8 {
+        let at = self.slot(number) * self.max_inline;
+        self.inline.as_ref().map_or(std::ptr::null_mut(), |inline| inline.as_ptr().wrapping_add(at))
+    }
+
+    /// Whether all of a request's local memory may be used.
+    #[inline]
+    pub(crate) fn may_use(&self, number: u64, domain: Domain<'_>, need: Access) -> bool {
+        self.get(number).inline || domain.allows(self.sges(number), need)
+    }
+
+    /// Where a part of a request's local data is; `None` if a key, a range or a right does not allow it.
+    pub(crate) fn locate(
+        &self,
+        number: u64,
+        domain: Domain<'_>,
+        need: Access,
+        from: u64,
+        len: u64,
+    ) -> Option<SgList> {
+        if self.get(number).inline {
+            let mut list = SgList::new();
+            list.push(self.inline(number).wrapping_add(from as usize), len);
+            return Some(list);
+        }
+        domain.local(self.sges(number), need, from, len)
+    }
+
+    /// Copies a part of what a request sends; `None` if a key or a range does not allow it, or the memory has gone.
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        number: u64,
+        domain: Domain<'_>,
+        from: u32,
+        len: u32,
+        to: &mut Vec<u8>,
+    ) -> Option<()> {
+        if self.get(number).inline {
+            let at = self.inline(number).wrapping_add(from as usize);
+            return place::append(at, len as usize, to).ok();
+        }
+        match self.sges(number) {
+            // Most have one SGE.
+            [only] if from == 0 && len == only.length => {
+                if len > 0 {
+                    let at = domain.find(only.lkey, Access::empty(), only.addr, len.into()).ok()?;
+                    place::append(at, len as usize, to).ok()?;
+                }
+            }
+            sges => {
+                for piece in domain.local(sges, Access::empty(), from.into(), len.into())?.as_slice() {
+                    place::append(piece.iov_base.cast(), piece.iov_len, to).ok()?;
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// A receive that was taken off its queue.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) wr_id: u64,
+    pub(crate) sges: Sges,
+}
+
+impl Default for Receive {
+    fn default() -> Self {
+        Self { wr_id: 0, sges: Sges::EMPTY }
+    }
+}
+
+/// Slots of a queue of receives at first.
+const FIRST_LAP: usize = 16;
+
+/// A queue of receives, a queue pair's own or a shared one.
+///
+/// Its slots are a ring of no more than there were ever receives in it at once, and not of as many as may be posted: where a program
+/// has many posted at a time it goes round in all of them, and else in a few lines that stay in the cache.
+pub(crate) struct ReceiveQueue {
+    name: &'static str,
+    /// For each slot a head with the receive's identifier as its address and the number of its SGEs as its length, then these. Side by
+    /// side: of a deep queue, a post brings one line, not two.
+    slots: Vec<Sge>,
+    depth: usize,
+    max_sge: usize,
+    /// Slots of the ring.
+    lap: usize,
+    /// The slot of the next receive.
+    first: usize,
+    /// Receives that nobody has taken.
+    left: usize,
+    posted: u64,
+}
+
+impl ReceiveQueue {
+    pub(crate) fn new(name: &'static str, depth: u32, max_sge: u32) -> Self {
+        let (depth, max_sge) = (depth as usize, max_sge as usize);
+        let slots = Vec::with_capacity(depth * (1 + max_sge));
+        Self { name, slots, depth, max_sge, lap: 0, first: 0, left: 0, posted: 0 }
+    }
+
+    /// What is in a slot.
+    #[inline]
+    fn slot(&mut self, number: usize) -> &mut [Sge] {
+        let len = 1 + self.max_sge;
+        &mut self.slots[number * len..][..len]
+    }
+
+    /// The slot so many behind the first one.
+    #[inline]
+    fn behind_first(&self, steps: usize) -> usize {
+        let number = self.first + steps;
+        if number < self.lap { number } else { number - self.lap }
+    }
+
+    /// Posts a receive, if there is a slot.
+    #[inline]
+    pub(crate) fn post(&mut self, wr: &RecvWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
+        Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
+        let depth = self.depth;
+        if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
+            return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
+        }
+        if self.left == self.lap {
+            self.lengthen();
+        }
+        let number = self.behind_first(self.left);
+        let slot = self.slot(number);
+        slot[0] = Sge { addr: wr.wr_id, length: wr.sges.len() as u32, lkey: 0 };
+        slot[1..][..wr.sges.len()].copy_from_slice(wr.sges);
+        self.left += 1;
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Makes more slots. Within the capacity: nothing is allocated.
+    #[cold]
+    fn lengthen(&mut self) {
+        let len = 1 + self.max_sge;
+        self.slots.rotate_left(self.first * len);
+        self.first = 0;
+        self.lap = (self.lap * 2).max(FIRST_LAP).min(self.depth);
+        self.slots.resize(self.lap * len, Sge::default());
+    }
+
+    /// Takes the next receive, if there is one.
+    #[inline]
+    pub(crate) fn take(&mut self, into: &mut Receive) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        let slot = self.slot(self.first);
+        let head = slot[0];
+        into.wr_id = head.addr;
+        into.sges.set(&slot[1..][..head.length as usize]);
+        self.first = self.behind_first(1);
+        self.left -= 1;
+        true
+    }
+
+    /// Receives that nobody has taken.
+    pub(crate) fn left(&self) -> u64 {
+        self.left as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sge(addr: u64) -> Sge {
+        Sge { addr, length: 8, lkey: 1 }
+    }
+
+    #[test]
+    fn sends_keep_what_was_posted_until_they_are_reclaimed() {
+        let (mut queue, reclaimed) = (SendQueue::new(2, 3, 16).expect("memory"), AtomicU64::new(0));
+        let sges = [sge(1), sge(2), sge(3)];
+        queue.post(&SendWr::new(10, SendOp::Send, &sges), &reclaimed).expect("room");
+        queue.post(&SendWr::inline(11, SendOp::Send, b"inline data"), &reclaimed).expect("room");
+        let full = queue.post(&SendWr::new(12, SendOp::Send, &sges[..1]), &reclaimed);
+        assert_eq!(full, Err(Error::QueueFull { queue: "send", depth: 2 }));
+        assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &sges[..]));
+        assert_eq!((queue.get(1).wr_id, queue.get(1).len, queue.get(1).inline), (11, 11, true));
+        let (number, request) = queue.finish_first();
+        assert_eq!((number, request.wr_id), (0, 10));
+        reclaimed.store(1, Ordering::Release);
+        queue.post(&SendWr::new(12, SendOp::Send, &sges[..1]), &reclaimed).expect("room again");
+        assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &sges[..1]));
+        assert_eq!((queue.posted(), queue.over()), (3, 1));
+    }
+
+    #[test]
+    fn receives_come_in_order_and_free_their_slots_late() {
+        let (mut queue, reclaimed) = (ReceiveQueue::new("receive", 2, 2), AtomicU64::new(0));
+        for id in [1, 2] {
+            queue.post(&RecvWr::new(id, &[sge(id)]), &reclaimed).expect("room");
+        }
+        let mut receive = Receive::default();
+        assert!(queue.take(&mut receive) && receive.wr_id == 1);
+        let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
+        assert_eq!(queue.post(&RecvWr::new(3, &[]), &reclaimed), full, "its completion was not polled yet");
+        reclaimed.store(1, Ordering::Release);
+        queue.post(&RecvWr::new(3, &[]), &reclaimed).expect("room again");
+        assert!(matches!(queue.post(&RecvWr::new(4, &[sge(1); 3]), &reclaimed), Err(Error::Limit { .. })));
+        for (wr_id, total) in [(2, 8), (3, 0)] {
+            assert!(queue.take(&mut receive));
+            assert_eq!((receive.wr_id, receive.sges.total()), (wr_id, total));
+        }
+        assert!(!queue.take(&mut receive) && queue.left() == 0);
+    }
+
+    /// Goal: the ring gives what was posted, in order, however full it is and wherever it is made longer, and is no longer than it has
+    /// to be. Method: posts and takes at random, ever more of them posted at once, beside a plain queue.
+    #[test]
+    fn a_ring_of_receives_grows_with_what_is_posted() {
+        const DEPTH: usize = 100;
+        let (mut queue, reclaimed) = (ReceiveQueue::new("receive", DEPTH as u32, 2), AtomicU64::new(0));
+        let (mut plain, mut receive) = (std::collections::VecDeque::new(), Receive::default());
+        let (mut random, mut number) = (1_u64, 0);
+        for step in 0..40_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Some laps with each filling, as low as one and as high as there is room.
+            let most = 1 + step / 400;
+            if random >> 63 == 0 && plain.len() < most {
+                number += 1;
+                let sges = &[sge(number), sge(number + 1)][..(number % 3) as usize];
+                queue.post(&RecvWr::new(number, sges), &reclaimed).expect("room");
+                plain.push_back((number, sges.len()));
+            } else if let Some((wr_id, count)) = plain.pop_front() {
+                assert!(queue.take(&mut receive));
+                assert_eq!((receive.wr_id, receive.sges.as_slice().len()), (wr_id, count));
+                assert!(receive.sges.as_slice().first().is_none_or(|sge| sge.addr == wr_id));
+                reclaimed.fetch_add(1, Ordering::Relaxed);
+            } else {
+                assert!(!queue.take(&mut receive));
+            }
+            assert_eq!(queue.left(), plain.len() as u64);
+            assert!(queue.lap <= (2 * most).clamp(FIRST_LAP, DEPTH), "{} slots for {most}", queue.lap);
+        }
+        assert!(queue.lap > DEPTH / 2, "it was filled");
+    }
+}

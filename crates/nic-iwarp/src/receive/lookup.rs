@@ -1,0 +1,74 @@
+//! Data path: receiving. What the protocol machine asks about memory, answered from the tables of the device.
+
+use iwarp::rx::{Lookup, Refusal};
+use verbs::Access;
+
+use crate::connection::end::End;
+use crate::queues::messages::request_of;
+use crate::queues::per_qp::Queues;
+use crate::queues::request_ring::Receive;
+
+/// Which receive the message under way takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// One that its payload goes into.
+    Buffer,
+    /// One, of which only the completion matters.
+    Completion,
+    /// None: it belongs to the send behind it.
+    Nothing,
+}
+
+/// Answers for one connection, while its stage is held.
+pub(crate) struct Rights<'a> {
+    pub(crate) queues: &'a Queues,
+    /// The receive that was taken for the message, if there was one.
+    pub(crate) receive: Option<&'a Receive>,
+    pub(crate) takes: Takes,
+    /// What was wrong on this side with what the peer sent in good faith.
+    pub(crate) fault: Option<End>,
+}
+
+impl Lookup for Rights<'_> {
+    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.queues.domain().find(stag, Access::REMOTE_WRITE, to, len.into()).map(drop)
+    }
+
+    fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal> {
+        let (queue, number) = (self.queues.sends.lock(), request_of(id));
+        let domain = self.queues.domain();
+        match queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len.into()) {
+            Some(_) => Ok(()),
+            None => {
+                self.fault = Some(End::BadSink(number));
+                Err(Refusal::Access)
+            }
+        }
+    }
+
+    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.queues.domain().find(stag, Access::REMOTE_READ, to, len.into()).map(drop)
+    }
+
+    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
+        let at = self.queues.domain().find(stag, Access::REMOTE_ATOMIC, to, 8)?;
+        // A region may begin at an odd address.
+        if at.cast::<u64>().is_aligned() { Ok(()) } else { Err(Refusal::Unaligned) }
+    }
+
+    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+        match self.queues.domain().may_invalidate(stag) {
+            Ok(()) => Ok(()),
+            Err(Refusal::NotAssociated) => Err(Refusal::CannotInvalidate),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn receive(&mut self, _msn: u32) -> Option<u32> {
+        if self.takes == Takes::Nothing {
+            return Some(0);
+        }
+        // The receive's memory is checked when payload is placed, and only where it goes.
+        Some(u32::try_from(self.receive?.sges.total()).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,485 @@
+//! Data path: receiving. What the bytes of the stream are for, and into place with them.
+//!
+//! Headers and small payload come through the buffer of what was read ahead; large payload is read from the socket straight
+//! to where it belongs, with the beginning of the next FPDU behind it. Its last bytes take the way through the buffer, too:
+//! they are put there last, so that whoever polls on the last byte of a message sees all of it. With CRCs everything comes
+//! through the buffer, which then holds a whole FPDU: nothing of it is used before its CRC was compared.
+
+use host::Time;
+use iwarp::rnr_limit::RETRY_FOREVER;
+use iwarp::rx::{Event, Failure, Front, Piece, Receive as Next, Received, ReceivedKind, Target};
+use iwarp::terminate::{Terminate, TerminateCode};
+use rustix::io::Errno;
+use verbs::{Access, Wc, WcOpcode, WcStatus};
+
+use crate::connection::context::Lent;
+use crate::connection::end::End;
+use crate::memory::place;
+use crate::queues::messages::{read_immediate, request_of};
+use crate::queues::per_qp::Queues;
+use crate::queues::request_ring::Receive;
+use crate::receive::lookup::{Rights, Takes};
+use crate::tcp::receive_buffer::Ahead;
+use nic_util::sg_list::SgList;
+
+/// Payload of this size is read straight into place, in bytes; below, a copy costs less than a system call of its own.
+const DIRECT_MIN: usize = 1024;
+/// Payload of this size makes us expect more such: little is read ahead behind it, because that would have to be copied.
+const LARGE: usize = 16 << 10;
+/// What is read ahead then: the short FPDU with which a message of 64 KiB ends (its payload is 784 bytes more than one takes), the
+/// header of the next one, and a little more.
+const BEHIND_LARGE: usize = 1024;
+/// Bytes at the end of payload that are put in place last.
+const LAST: usize = 8;
+/// Bytes that one turn receives before others get theirs.
+const TURN_BYTES: usize = 2 << 20;
+/// Bytes of a turn after which the peer is not to wait for its end to be answered.
+const LONG_TURN: usize = 128 << 10;
+
+/// The receiving half of a connection.
+pub(crate) struct Receiving {
+    ahead: Ahead,
+    /// Bytes that are to be read ahead at most.
+    limit: usize,
+    /// The socket had nothing more.
+    dry: bool,
+    /// Bytes of this turn.
+    turn: usize,
+    takes: Takes,
+    /// The receive that has been taken for the message under way, if one `has` been.
+    receive: Receive,
+    has_receive: bool,
+    /// Immediate data of the send that follows.
+    imm: Option<u32>,
+    /// Bytes of the RDMA Write that just ended, or is under way: those of each segment are added.
+    written: u64,
+    writing: bool,
+    /// Peers' writes were placed, and nobody was woken for that yet.
+    wrote: bool,
+    rnr: bool,
+    /// The limit of retries for the peer's messages that find no receive, unless the peer has announced another.
+    rnr_retry: u8,
+    deadline: Option<Time>,
+    /// The first FPDU may be a Send that takes no receive.
+    greeting: bool,
+    /// Whether an FPDU has come at all.
+    heard: bool,
+}
+
+/// What a step came to.
+enum Step {
+    More,
+    /// Something has happened that is not this half's affair alone.
+    Event(Event),
+    /// More bytes are needed.
+    Dry,
+    /// The next message needs a receive.
+    Rnr,
+}
+
+impl Receiving {
+    /// A message without a receive waits for `rnr_retry` pauses, or without end if that is 7, unless the peer announces another
+    /// limit. With a `greeting` the first FPDU may be a Send that takes no receive. `bytes` that came with the handshake belong to
+    /// the stream.
+    pub(crate) fn new(rnr_retry: u8, greeting: bool, bytes: &[u8]) -> Self {
+        let mut ahead = Ahead::new();
+        let space = ahead.space_up_to(bytes.len());
+        let n = space.len().min(bytes.len());
+        space[..n].copy_from_slice(&bytes[..n]);
+        ahead.fill(n);
+        Self {
+            ahead,
+            limit: usize::MAX,
+            dry: false,
+            turn: 0,
+            takes: Takes::Buffer,
+            receive: Receive::default(),
+            has_receive: false,
+            imm: None,
+            written: 0,
+            writing: false,
+            wrote: false,
+            rnr: false,
+            rnr_retry,
+            deadline: None,
+            greeting,
+            heard: false,
+        }
+    }
+
+    /// Whether a message waits for a receive.
+    pub(crate) fn is_rnr(&self) -> bool {
+        self.rnr
+    }
+
+    /// Whether the peer has said anything.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether this turn has lasted so long that what it owes the peer is sent at once.
+    #[inline]
+    pub(crate) fn is_long_turn(&self) -> bool {
+        self.turn >= LONG_TURN
+    }
+
+    /// Begins a turn.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        (self.dry, self.turn) = (false, 0);
+    }
+
+    /// Receives until something has happened that is not this half's affair alone, or until there is nothing more.
+    pub(crate) fn next(&mut self, lent: &mut Lent<'_>) -> Result<Option<Event>, End> {
+        loop {
+            let step = match lent.machine.begins_fpdu() {
+                // Between FPDUs the machine need not be asked what it wants.
+                true if self.ahead.filled().is_empty() => Step::Dry,
+                true if self.take_fast(lent)? => Step::More,
+                _ => self.step(lent)?,
+            };
+            match step {
+                Step::More => {}
+                Step::Event(event) => return Ok(Some(event)),
+                Step::Dry if self.fill(lent)? => {}
+                Step::Dry | Step::Rnr => return Ok(None),
+            }
+        }
+    }
+
+    /// Ends a turn: whoever sleeps hears of what was written. How many bytes have come in it.
+    #[inline]
+    pub(crate) fn end_turn(&mut self, queues: &Queues) -> usize {
+        if std::mem::take(&mut self.wrote) {
+            queues.wake_for_write();
+        }
+        self.ahead.shrink(&queues.shared.staging);
+        self.turn
+    }
+
+    /// The fast path of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
+    #[inline]
+    fn take_fast(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+        let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
+        let written = lent.machine.take_write(bytes, |stag, to, payload| {
+            let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
+            at.is_ok_and(|at| place::copy_to(payload, at).is_ok())
+        });
+        if let Some((taken, front)) = written {
+            self.ahead.consume(taken);
+            self.count_written(&front);
+            self.wrote = true;
+            return Ok(true);
+        }
+        if self.rnr {
+            return Ok(false);
+        }
+        let (receive, has_receive, queues) = (&mut self.receive, &mut self.has_receive, lent.queues);
+        let sent = lent.machine.take_send(bytes, |payload| {
+            *has_receive = *has_receive || queues.receives.take(receive);
+            let len = payload.len() as u64;
+            match receive.sges.as_slice() {
+                [only] if *has_receive && len <= only.length.into() && len > 0 => {
+                    let found = domain.find(only.lkey, Access::LOCAL_WRITE, only.addr, len);
+                    found.is_ok_and(|at| place::copy_to(payload, at).is_ok())
+                }
+                _ => false,
+            }
+        });
+        let Some((taken, received)) = sent else { return Ok(false) };
+        self.ahead.consume(taken);
+        self.takes = Takes::Buffer;
+        self.count_written(&Front::Send { len: 0 });
+        self.finish_message(lent, &received)?;
+        Ok(true)
+    }
+
+    /// Does the next thing that the machine wants.
+    fn step(&mut self, lent: &mut Lent<'_>) -> Result<Step, End> {
+        let receive = self.has_receive.then_some(&self.receive);
+        let mut rights = Rights { queues: lent.queues, receive, takes: self.takes, fault: None };
+        let next = lent.machine.poll_receive(&mut rights);
+        if let Some(fault) = rights.fault {
+            return Err(fault);
+        }
+        match next.map_err(End::Violation)? {
+            Next::Check(wanted) => Ok(self.show(lent, wanted)),
+            Next::Bytes(n) => {
+                if lent.machine.begins_fpdu()
+                    && let Some(step) = self.begin_fpdu(lent)
+                {
+                    return Ok(step);
+                }
+                Ok(self.feed(lent, n))
+            }
+            Next::Place(piece) => self.place(lent, &piece),
+            Next::Event(Event::Received(received)) => {
+                self.finish_message(lent, &received).map(|()| Step::More)
+            }
+            Next::Event(event) => Ok(Step::Event(event)),
+            Next::Closed => Err(End::Closed),
+        }
+    }
+
+    /// Shows the machine what there is of the next FPDU; `wanted` bytes of it are needed.
+    fn show(&mut self, lent: &mut Lent<'_>, wanted: usize) -> Step {
+        lent.machine.check(self.ahead.filled());
+        if self.ahead.filled().len() >= wanted {
+            return Step::More;
+        }
+        self.ahead.make_room(wanted, &lent.queues.shared.staging);
+        // Not much more than this one: the rest would have to be moved to the front.
+        self.limit = if wanted < LARGE { usize::MAX } else { wanted + BEHIND_LARGE };
+        Step::Dry
+    }
+
+    /// Gives the machine bytes of headers and trailers.
+    fn feed(&mut self, lent: &mut Lent<'_>, n: usize) -> Step {
+        // Never a part of what it wants: an FPDU that begins has been looked at as a whole.
+        let Some(bytes) = self.ahead.filled().get(..n) else { return Step::Dry };
+        lent.machine.feed(bytes);
+        self.ahead.consume(n);
+        Step::More
+    }
+
+    /// Looks at an FPDU before it is let in: a message that needs a receive waits in the socket until there is one. What is
+    /// to be done instead of letting it in, if anything.
+    fn begin_fpdu(&mut self, lent: &Lent<'_>) -> Option<Step> {
+        let queues = lent.queues;
+        let Some(front) = Front::of(self.ahead.filled()) else { return Some(Step::Dry) };
+        let takes = match front {
+            Front::Write { .. } | Front::Tagged | Front::Untagged => None,
+            Front::Send { len: 0 } if self.greeting => Some(Takes::Nothing),
+            Front::Send { .. } => Some(Takes::Buffer),
+            Front::Immediate(data) if read_immediate(data).1 => Some(Takes::Nothing),
+            Front::Immediate(_) => Some(Takes::Completion),
+        };
+        if matches!(takes, Some(Takes::Buffer | Takes::Completion)) && !self.has_receive {
+            self.has_receive = queues.receives.take(&mut self.receive);
+            if !self.has_receive && self.lacks_receive(lent) {
+                return Some(Step::Rnr);
+            }
+            self.end_rnr(queues);
+        }
+        self.takes = takes.unwrap_or(self.takes);
+        self.count_written(&front);
+        (self.greeting, self.heard) = (false, true);
+        None
+    }
+
+    /// The length of a write is told by the immediate data behind it, so it is counted.
+    fn count_written(&mut self, front: &Front) {
+        match *front {
+            Front::Write { len, last } => {
+                let before = if self.writing { self.written } else { 0 };
+                (self.written, self.writing) = (before + u64::from(len), !last);
+            }
+            Front::Immediate(_) if self.takes == Takes::Completion => {}
+            Front::Tagged => {}
+            Front::Send { .. } | Front::Immediate(_) | Front::Untagged => {
+                (self.written, self.writing) = (0, false);
+            }
+        }
+    }
+
+    /// There is no receive: says so to those who post some. Whether the message is to wait.
+    fn lacks_receive(&mut self, lent: &Lent<'_>) -> bool {
+        let queues = lent.queues;
+        let shared = &queues.shared;
+        if !self.rnr {
+            self.rnr = true;
+            queues.set_rnr(true);
+            let retries = lent.machine.rnr_limit().unwrap_or(self.rnr_retry);
+            if retries < RETRY_FOREVER {
+                let deadline = shared.host.now() + queues.rnr_pause() * retries.into();
+                self.deadline = Some(deadline);
+                shared.reactor.at(deadline, queues.num);
+            }
+        }
+        self.has_receive = queues.receives.take(&mut self.receive);
+        let overdue = self.deadline.is_some_and(|deadline| shared.host.now() >= deadline);
+        !self.has_receive && !overdue
+    }
+
+    /// Nobody needs to be told of receives any more.
+    fn end_rnr(&mut self, queues: &Queues) {
+        if std::mem::take(&mut self.rnr) {
+            self.deadline = None;
+            queues.set_rnr(false);
+        }
+    }
+
+    /// Reads ahead; whether anything came.
+    fn fill(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+        if self.dry || self.turn >= TURN_BYTES {
+            return Ok(false);
+        }
+        let space = self.ahead.space_up_to(self.limit);
+        let room = space.len();
+        match place::read_ahead(lent.socket, space) {
+            Ok(0) => Err(eof(lent)),
+            Ok(n) => {
+                self.ahead.fill(n);
+                self.turn += n;
+                self.dry = n < room;
+                // What has come behind large payload and did not fit beside it is something else.
+                self.limit = usize::MAX;
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(End::Broken(errno)),
+        }
+    }
+
+    /// Puts payload where it belongs.
+    fn place(&mut self, lent: &mut Lent<'_>, piece: &Piece) -> Result<Step, End> {
+        if let Some(step) = self.place_small(lent, piece) {
+            return Ok(step);
+        }
+        let list = self.target(lent, piece)?;
+        self.wrote |= matches!(piece.target, Target::Write { .. });
+        let have = self.ahead.filled();
+        if !have.is_empty() {
+            let n = have.len().min(piece.len);
+            if place::copy_in(&have[..n], &list.part(0, n as u64)).is_err() {
+                return Err(gone(lent, piece));
+            }
+            lent.machine.placed(n);
+            self.ahead.consume(n);
+            return Ok(Step::More);
+        }
+        if piece.len >= LARGE {
+            self.limit = BEHIND_LARGE;
+        }
+        let dry = self.dry || self.turn >= TURN_BYTES;
+        // What has a CRC is there as a whole.
+        if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
+            return Ok(Step::Dry);
+        }
+        self.read_into_place(lent, &list, piece)
+    }
+
+    /// Reads payload from the socket to where it belongs, all but the last bytes of it, and what comes behind them ahead.
+    fn read_into_place(&mut self, lent: &mut Lent<'_>, list: &SgList, piece: &Piece) -> Result<Step, End> {
+        let direct = piece.len - LAST;
+        let behind = self.ahead.space_up_to(self.limit);
+        let room = direct + behind.len();
+        let n = match place::receive(lent.socket, &list.part(0, direct as u64), behind) {
+            Ok(0) => return Err(eof(lent)),
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(Errno::FAULT) => return Err(gone(lent, piece)),
+            Err(errno) => return Err(End::Broken(errno)),
+        };
+        let placed = n.min(direct);
+        lent.machine.placed(placed);
+        self.ahead.fill(n - placed);
+        self.turn += n;
+        self.dry = n < room;
+        if direct < LARGE {
+            self.limit = usize::MAX;
+        }
+        Ok(Step::More)
+    }
+
+    /// The fast path for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
+    #[inline]
+    fn place_small(&mut self, lent: &mut Lent<'_>, piece: &Piece) -> Option<Step> {
+        let bytes = self.ahead.filled().get(..piece.len)?;
+        let len = piece.len as u64;
+        let (key, need, to) = match (piece.target, self.receive.sges.as_slice()) {
+            (Target::Write { stag, to }, _) => (stag, Access::REMOTE_WRITE, to),
+            (Target::Receive { offset: 0, .. }, [only]) if len <= only.length.into() => {
+                (only.lkey, Access::LOCAL_WRITE, only.addr)
+            }
+            _ => return None,
+        };
+        place::copy_to(bytes, lent.queues.domain().find(key, need, to, len).ok()?).ok()?;
+        self.wrote |= need == Access::REMOTE_WRITE;
+        lent.machine.placed(piece.len);
+        self.ahead.consume(piece.len);
+        Some(Step::More)
+    }
+
+    /// Where payload belongs, if that is still allowed.
+    fn target(&self, lent: &mut Lent<'_>, piece: &Piece) -> Result<SgList, End> {
+        let (domain, len) = (lent.queues.domain(), piece.len as u64);
+        match piece.target {
+            Target::Write { stag, to } => {
+                let found = domain.remote(stag, Access::REMOTE_WRITE, to, len);
+                found.map_err(|refusal| End::Violation(lent.machine.refuse(refusal.code())))
+            }
+            Target::ReadSink { id, offset, .. } => {
+                let (queue, number) = (lent.queues.sends.lock(), request_of(id));
+                let found = queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len);
+                found.ok_or(End::BadSink(number))
+            }
+            Target::Receive { offset, .. } => {
+                let sges = self.receive.sges.as_slice();
+                domain.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(End::BadReceive)
+            }
+        }
+    }
+
+    /// A message has been delivered.
+    fn finish_message(&mut self, lent: &mut Lent<'_>, received: &Received) -> Result<(), End> {
+        let mut wc = Wc::default();
+        match received.kind {
+            ReceivedKind::Immediate(data) => {
+                let imm = Some(read_immediate(data).0);
+                if self.takes == Takes::Nothing {
+                    self.imm = imm;
+                    return Ok(());
+                }
+                (wc.opcode, wc.imm) = (WcOpcode::RecvWriteImm, imm);
+                wc.byte_len = u32::try_from(std::mem::take(&mut self.written)).unwrap_or(u32::MAX);
+            }
+            ReceivedKind::Send { len, invalidate } => {
+                (wc.opcode, wc.byte_len, wc.invalidated) = (WcOpcode::Recv, len, invalidate);
+                wc.imm = self.imm.take();
+                if let Some(key) = invalidate
+                    && !lent.queues.domain().invalidate(key)
+                {
+                    // It was there when the message began.
+                    return Err(violated(lent, TerminateCode::CANNOT_INVALIDATE));
+                }
+            }
+        }
+        if std::mem::take(&mut self.has_receive) {
+            wc.wr_id = self.receive.wr_id;
+            lent.queues.finish_receive(wc, received.solicited);
+        }
+        Ok(())
+    }
+
+    /// The connection ends: the receive that the message under way has taken is told of with this status.
+    pub(crate) fn give_up(&mut self, queues: &Queues, status: WcStatus) {
+        self.end_rnr(queues);
+        if std::mem::take(&mut self.has_receive) {
+            queues.fail_receive(self.receive.wr_id, status);
+        }
+    }
+}
+
+/// The memory that payload belongs in has been unmapped, or protected.
+#[cold]
+fn gone(lent: &mut Lent<'_>, piece: &Piece) -> End {
+    match piece.target {
+        Target::Write { .. } => End::Violation(lent.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED)),
+        Target::ReadSink { id, .. } => End::BadSink(request_of(id)),
+        Target::Receive { .. } => End::BadReceive,
+    }
+}
+
+/// The peer's access is not allowed any more in the middle of a message.
+fn violated(lent: &mut Lent<'_>, code: TerminateCode) -> End {
+    lent.machine.abort(code);
+    End::Violation(Failure { terminate: Terminate::new(code) })
+}
+
+/// The peer has closed its side.
+fn eof(lent: &mut Lent<'_>) -> End {
+    // In the middle of a message or not: it is gone, and what it had not finished is not delivered.
+    let _ = lent.machine.handle_eof();
+    End::Closed
+}

@@ -1,0 +1,337 @@
+//! Data path: sending. What is part of the stream and has not been sent whole.
+//!
+//! Small FPDUs are written out, one behind the other: the kernel reads one run of bytes faster than a list of entries. Those
+//! with more payload wait as they are, and their payload is gathered from where it lies.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use iwarp::tx::{Fpdu, Trailer};
+
+use nic_util::sync::unpoisoned;
+
+/// Payload up to this size is copied, in bytes.
+pub(crate) const SMALL_MAX: usize = 256;
+/// FPDUs with more payload that wait, at most.
+const LARGES: usize = 8;
+/// Bytes of small FPDUs that wait, at most.
+const SMALL_LEN: usize = 2 << 10;
+/// Payload that waits as a copy, in bytes: two FPDUs of the largest size, since one may be half sent.
+const STAGING_LEN: usize = 128 << 10;
+
+/// A part of the stream.
+pub(crate) enum Item {
+    /// Small FPDUs, written out: these bytes of [`Outbox::small`].
+    Run { from: usize, to: usize },
+    /// An FPDU with its trailer, and where its payload stands in the copy if it has been copied.
+    Large { fpdu: Fpdu, trailer: Trailer, staged: Option<usize> },
+}
+
+impl Item {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Run { from, to } => to - from,
+            Self::Large { fpdu, .. } => fpdu.len(),
+        }
+    }
+}
+
+/// Room for copies, [`STAGING_LEN`] bytes of whatever was there before, or none.
+pub(crate) type Room = Box<[u8]>;
+
+/// Room for copies that no connection needs at the moment.
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<Vec<Room>>);
+
+impl Pool {
+    /// Room that is kept, in entries.
+    const KEPT: usize = 8;
+
+    pub(crate) fn take(&self) -> Room {
+        unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
+    }
+
+    pub(crate) fn give(&self, room: Room) {
+        let mut kept = unpoisoned(&self.0);
+        if kept.len() < Self::KEPT {
+            kept.push(room);
+        }
+    }
+}
+
+/// An item, and the number of requests that are wholly out with it, if any are.
+type Entry = (Item, Option<u64>);
+
+/// What waits to be sent, in the order of the stream.
+pub(crate) struct Outbox {
+    items: VecDeque<Entry>,
+    /// Bytes of the first that have been sent.
+    sent: usize,
+    small: Vec<u8>,
+    /// Copies of payload, for streams with CRCs: memory that somebody changes while it is sent would otherwise not agree with
+    /// its CRC, and that would end the connection.
+    staging: Room,
+    /// Bytes of it that are taken.
+    staged: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        let (items, small) = (VecDeque::with_capacity(LARGES + 1), Vec::with_capacity(SMALL_LEN));
+        Self { items, sent: 0, small, staging: Room::default(), staged: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Whether an FPDU of either kind fits.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.items.len() < LARGES
+            && self.small.len() + SMALL_MAX + 128 <= SMALL_LEN
+            && self.staged <= STAGING_LEN / 2
+    }
+
+    pub(crate) fn push(&mut self, fpdu: Fpdu, trailer: Trailer, staged: Option<usize>, upto: Option<u64>) {
+        self.items.push_back((Item::Large { fpdu, trailer, staged }, upto));
+    }
+
+    /// Writes a small FPDU out: `write` appends its bytes, or leaves what was there if it fails.
+    #[inline]
+    pub(crate) fn append<E>(
+        &mut self,
+        upto: Option<u64>,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.small.len();
+        if let Err(why) = write(&mut self.small) {
+            self.small.truncate(before);
+            return Err(why);
+        }
+        let after = self.small.len();
+        match self.items.back_mut() {
+            Some((Item::Run { to, .. }, all)) => {
+                *to = after;
+                *all = upto.or(*all);
+            }
+            _ => self.items.push_back((Item::Run { from: before, to: after }, upto)),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().map(|(item, _)| item)
+    }
+
+    /// The bytes of a run.
+    #[inline]
+    pub(crate) fn run(&self, from: usize, to: usize) -> &[u8] {
+        &self.small[from..to]
+    }
+
+    /// If all that waits is one run, the bytes of it that have not been sent.
+    #[inline]
+    pub(crate) fn only_run(&self) -> Option<&[u8]> {
+        match self.items.front() {
+            Some((Item::Run { from, to }, _)) if self.items.len() == 1 => {
+                Some(&self.small[from + self.sent..*to])
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of the first item that have been sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// Room for a copy of `len` bytes, and where it stands.
+    pub(crate) fn stage(&mut self, len: usize, pool: &Pool) -> (usize, &mut [u8]) {
+        if self.staging.is_empty() {
+            self.staging = pool.take();
+        }
+        let at = self.staged;
+        self.staged += len;
+        (at, &mut self.staging[at..at + len])
+    }
+
+    pub(crate) fn staged(&self, at: usize, len: usize) -> &[u8] {
+        &self.staging[at..at + len]
+    }
+
+    /// So many bytes have been sent; the number of requests that are wholly out by that, if there are any more.
+    #[inline]
+    pub(crate) fn advance(&mut self, n: usize, pool: &Pool) -> Option<u64> {
+        self.sent += n;
+        let mut out = None;
+        while let Some((item, upto)) = self.items.front()
+            && self.sent >= item.len()
+        {
+            self.sent -= item.len();
+            out = upto.or(out);
+            self.items.pop_front();
+        }
+        if self.items.is_empty() {
+            self.small.clear();
+            self.staged = 0;
+            if !self.staging.is_empty() {
+                pool.give(std::mem::take(&mut self.staging));
+            }
+        }
+        out
+    }
+
+    /// Has the first item need the program's memory no more, if a part of it has left: `copy` copies its payload, and says whether it
+    /// could. If not, zeros take its place, as long as the peer delivers nothing of it; otherwise false.
+    pub(crate) fn keep_begun(&mut self, pool: &Pool, copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool) -> bool {
+        let fpdu = match self.items.front() {
+            Some((Item::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
+            _ => return true,
+        };
+        let (at, room) = self.stage(fpdu.payload.len(), pool);
+        if !copy(&fpdu, room) {
+            if fpdu.completes_message() {
+                return false;
+            }
+            room.fill(0);
+        }
+        if let Some((Item::Large { staged, .. }, _)) = self.items.front_mut() {
+            *staged = Some(at);
+        }
+        true
+    }
+
+    /// Drops the first payload that has not begun and needs the program's memory, with all that comes behind it.
+    pub(crate) fn drop_unbegun(&mut self) {
+        let begun = usize::from(self.sent > 0);
+        let is_in_memory = |(item, _): &Entry| matches!(item, Item::Large { staged: None, .. });
+        if let Some(place) = self.items.iter().skip(begun).position(is_in_memory) {
+            self.items.truncate(begun + place);
+        }
+    }
+
+    /// Drops all but the first item.
+    pub(crate) fn drop_behind_first(&mut self) {
+        self.items.truncate(1);
+    }
+
+    /// Forgets all that was to be sent.
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        (self.sent, self.staged) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_grow_while_nothing_stands_behind_them() {
+        let (mut outbox, pool) = (Outbox::new(), Pool::default());
+        let write = |outbox: &mut Outbox, bytes: &[u8], upto| {
+            let done: Result<(), ()> = outbox.append(upto, |to| {
+                to.extend_from_slice(bytes);
+                Ok(())
+            });
+            done.expect("written");
+        };
+        write(&mut outbox, b"abc", Some(1));
+        write(&mut outbox, b"de", None);
+        assert_eq!(outbox.only_run(), Some(b"abcde".as_slice()));
+        assert_eq!(outbox.advance(2, &pool), None, "not all of it");
+        write(&mut outbox, b"f", Some(2));
+        assert_eq!((outbox.only_run(), outbox.sent()), (Some(b"cdef".as_slice()), 2));
+        assert_eq!(
+            outbox.append(None, |to| {
+                to.push(1);
+                Err(5)
+            }),
+            Err(5)
+        );
+        assert_eq!(outbox.only_run(), Some(b"cdef".as_slice()), "what failed leaves nothing");
+        assert_eq!(outbox.advance(4, &pool), Some(2));
+        assert!(outbox.is_empty() && outbox.has_room() && outbox.only_run().is_none());
+    }
+
+    /// FPDUs of an operation with 8,000 bytes, in segments.
+    fn segments(kind: iwarp::tx::OpKind) -> Vec<Fpdu> {
+        use iwarp::tx::{Op, Sender, SenderConfig, Transmit};
+        let (mulpdu, rtr) = (4000, None);
+        let config = SenderConfig { crc: false, ird: 1, ord: 1, queue: 1, mulpdu, held: false, rtr };
+        let mut sender = Sender::new(config);
+        sender.post(Op { id: 1, kind, fence: false }).expect("room");
+        let next = || match sender.poll() {
+            Some(Transmit::Fpdu(fpdu)) => Some(fpdu),
+            _ => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn filled(fpdus: &[Fpdu], sent: usize, pool: &Pool) -> Outbox {
+        let mut outbox = Outbox::new();
+        for fpdu in fpdus {
+            outbox.push(*fpdu, fpdu.seal().finish().expect("no CRC"), None, None);
+        }
+        outbox.advance(sent, pool);
+        outbox
+    }
+
+    /// Goal: payload that has gone halfway becomes zeros where the peer delivers nothing of it, and only there. Method: the first and the
+    /// last segment of a Write and of a Send, of which nothing and a part has been sent.
+    #[test]
+    fn what_has_begun_is_kept_or_becomes_zeros() {
+        let pool = Pool::default();
+        pool.give(vec![9; STAGING_LEN].into_boxed_slice());
+        let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
+        let send = segments(iwarp::tx::OpKind::Send { len: 8000, solicited: false, invalidate: None });
+        for (fpdus, may_be_zeros) in
+            [(&write[..1], true), (&write[2..], true), (&send[..1], true), (&send[2..], false)]
+        {
+            assert_eq!(fpdus.len(), 1);
+            let mut outbox = filled(fpdus, 0, &pool);
+            assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has begun")));
+            outbox = filled(fpdus, 5, &pool);
+            assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
+            if may_be_zeros {
+                let len = fpdus[0].payload.len();
+                assert!(matches!(outbox.items().next(), Some(Item::Large { staged: Some(0), .. })));
+                assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
+            }
+            outbox = filled(fpdus, 5, &pool);
+            assert!(outbox.keep_begun(&pool, |_, to| {
+                to.fill(7);
+                true
+            }));
+            assert_eq!(outbox.staged(0, 8), [7; 8], "as it was read");
+        }
+    }
+
+    #[test]
+    fn what_has_not_begun_is_dropped_with_what_is_behind_it() {
+        let pool = Pool::default();
+        let fpdus = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
+        for (sent, left) in [(0, 0), (1, 1)] {
+            let mut outbox = filled(&fpdus, sent, &pool);
+            outbox
+                .append(None, |to| {
+                    to.push(1);
+                    Ok::<(), ()>(())
+                })
+                .expect("written");
+            outbox.drop_unbegun();
+            assert_eq!(outbox.items().count(), left);
+        }
+        let mut outbox = Outbox::new();
+        outbox
+            .append(None, |to| {
+                to.push(1);
+                Ok::<(), ()>(())
+            })
+            .expect("written");
+        outbox.drop_unbegun();
+        assert_eq!(outbox.items().count(), 1, "it needs no memory");
+    }
+}

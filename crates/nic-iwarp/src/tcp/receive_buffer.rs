@@ -1,0 +1,143 @@
+//! Data path: receiving. Bytes that were read ahead of what they are for: many small FPDUs cost one system call.
+
+use iwarp::mpa::FPDU_MAX;
+
+use crate::tcp::outbox::{Pool, Room};
+
+/// Room for bytes that were read ahead.
+const LEN: usize = 8 << 10;
+
+/// Room while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
+/// of what follows it.
+const LEN_GROWN: usize = FPDU_MAX + 1024;
+
+/// A small buffer, filled at the end and consumed at the front.
+pub(crate) struct Ahead {
+    own: Box<[u8]>,
+    /// Used instead, while longer FPDUs come.
+    grown: Option<Room>,
+    start: usize,
+    end: usize,
+}
+
+impl Ahead {
+    pub(crate) fn new() -> Self {
+        Self { own: vec![0; LEN].into_boxed_slice(), grown: None, start: 0, end: 0 }
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> &mut [u8] {
+        self.grown.as_deref_mut().map_or(&mut self.own, |room| &mut room[..LEN_GROWN])
+    }
+
+    /// What has been read and not been consumed.
+    #[inline]
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.grown.as_deref().unwrap_or(&self.own)[self.start..self.end]
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.start = (self.start + n).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Room behind what is there, up to `limit` bytes together.
+    pub(crate) fn space_up_to(&mut self, limit: usize) -> &mut [u8] {
+        let (start, end) = (self.start, self.end);
+        if start > 0 {
+            // What is left is the beginning of an FPDU: few bytes, or with CRCs fewer than the smaller buffer has.
+            self.bytes().copy_within(start..end, 0);
+            (self.start, self.end) = (0, end - start);
+        }
+        let from = self.end;
+        let bytes = self.bytes();
+        let to = bytes.len().min(limit).max(from);
+        &mut bytes[from..to]
+    }
+
+    /// So many bytes of [`Self::space_up_to`] have been filled.
+    #[inline]
+    pub(crate) fn fill(&mut self, n: usize) {
+        let len = self.bytes().len();
+        self.end = (self.end + n).min(len);
+    }
+
+    /// Sees to it that an FPDU of this length fits.
+    pub(crate) fn make_room(&mut self, len: usize, pool: &Pool) {
+        if len > LEN && self.grown.is_none() {
+            let mut room = pool.take();
+            room[self.start..self.end].copy_from_slice(&self.own[self.start..self.end]);
+            self.grown = Some(room);
+        }
+    }
+
+    /// Gives it back, if nothing is in it.
+    #[inline]
+    pub(crate) fn shrink(&mut self, pool: &Pool) {
+        if self.start == self.end
+            && let Some(room) = self.grown.take()
+        {
+            pool.give(room);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in() {
+        let mut ahead = Ahead::new();
+        let (mut next_in, mut next_out) = (0_u8, 0_u8);
+        for round in 0..10_000 {
+            let n = ahead.filled().len() + 1 + round % 97;
+            let n = ahead.space_up_to(n).len();
+            let upto = ahead.filled().len() + n;
+            ahead.space_up_to(upto).iter_mut().for_each(|byte| {
+                *byte = next_in;
+                next_in = next_in.wrapping_add(1);
+            });
+            ahead.fill(n);
+            let take = ahead.filled().len().min(round % 101);
+            for &byte in &ahead.filled()[..take] {
+                assert_eq!(byte, next_out);
+                next_out = next_out.wrapping_add(1);
+            }
+            ahead.consume(take);
+        }
+        let left = ahead.filled().len();
+        assert_eq!(next_out.wrapping_add(left as u8), next_in);
+    }
+
+    #[test]
+    fn room_is_borrowed_and_given_back() {
+        let (mut ahead, pool) = (Ahead::new(), Pool::default());
+        ahead.space_up_to(3).copy_from_slice(b"abc");
+        ahead.fill(3);
+        ahead.consume(1);
+        ahead.make_room(LEN, &pool);
+        assert!(ahead.grown.is_none(), "that fits");
+        ahead.make_room(FPDU_MAX, &pool);
+        assert_eq!((ahead.filled(), ahead.grown.is_some()), (b"bc".as_slice(), true));
+        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN_GROWN - 2);
+        ahead.shrink(&pool);
+        assert_eq!(ahead.filled(), b"bc", "not while it is needed");
+        ahead.consume(2);
+        ahead.shrink(&pool);
+        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN);
+    }
+
+    #[test]
+    fn a_full_buffer_has_no_room() {
+        let mut ahead = Ahead::new();
+        assert_eq!(ahead.space_up_to(usize::MAX / 2).len(), LEN);
+        ahead.fill(LEN);
+        assert!(ahead.space_up_to(LEN).is_empty());
+        ahead.consume(1);
+        assert_eq!(ahead.space_up_to(LEN).len(), 1);
+    }
+}

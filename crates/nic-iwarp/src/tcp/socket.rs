@@ -1,0 +1,261 @@
+//! TCP sockets: how they are made, and what their errors mean.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use host::Span;
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_ipv6_v6only, set_socket_keepalive, set_socket_reuseaddr, set_tcp_keepcnt, set_tcp_keepidle,
+    set_tcp_keepintvl, set_tcp_nodelay,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect_unspec, getpeername,
+    getsockname, listen, recv, socket_with,
+};
+use verbs::{CmFailure, Error, Result};
+
+use crate::config::IwarpConfig;
+use nic_util::fork::Fd;
+
+/// After how long an idle peer is asked whether it is there, how often, and how many times before it is given up: by then the
+/// silence has lasted as long as it may. The kernel counts whole seconds.
+fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
+    let whole = silence.to_std().as_secs().max(2);
+    let (idle, interval) = (whole / 2, (whole / 10).max(1));
+    let count = (whole - idle).div_ceil(interval);
+    (Duration::from_secs(idle), Duration::from_secs(interval), count as u32)
+}
+
+/// Connections that the kernel keeps for a listener, at least, until the device's thread takes them: room for a burst.
+const KERNEL_BACKLOG: u32 = 128;
+
+/// A socket that neither blocks nor survives exec.
+fn new_socket(ip: IpAddr) -> Result<Fd, Errno> {
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None).map(Fd::from)
+}
+
+fn cannot_create(errno: Errno) -> Error {
+    let hint = "cannot create a socket (if descriptors ran out, raise the limit with ulimit -n)";
+    Error::system(hint, errno)
+}
+
+/// Options of every connection. A system that does not know one of them works without it, only worse.
+pub(crate) fn prepare(socket: &Fd, config: &IwarpConfig) {
+    let _ = set_tcp_nodelay(socket, true);
+    let (idle, interval, count) = keep_alive(config.silence);
+    let _ = set_socket_keepalive(socket, true);
+    let _ = set_tcp_keepidle(socket, idle);
+    let _ = set_tcp_keepintvl(socket, interval);
+    let _ = set_tcp_keepcnt(socket, count);
+}
+
+/// Why an address cannot be had.
+fn refused(addr: SocketAddr, errno: Errno) -> Error {
+    let why = match errno {
+        Errno::ADDRINUSE => "the port is taken; choose another, or 0 for any".into(),
+        Errno::ADDRNOTAVAIL => "this host has no such address; use one of its own, or 0.0.0.0".into(),
+        Errno::ACCESS => "ports below 1024 need privileges; choose another, or 0 for any".into(),
+        errno => errno.to_string(),
+    };
+    Error::Address { addr, why }
+}
+
+/// A socket of this family, and for no other.
+fn socket_for(addr: SocketAddr) -> Result<Fd> {
+    let socket = new_socket(addr.ip()).map_err(cannot_create)?;
+    if addr.is_ipv6() {
+        let _ = set_ipv6_v6only(&socket, true);
+    }
+    Ok(socket)
+}
+
+/// Has a bound socket listen.
+pub(crate) fn listen_on(socket: &Fd, backlog: u32) -> Result<(), Errno> {
+    // Connections of its that are still being closed will not hold the port.
+    let _ = set_socket_reuseaddr(socket, true);
+    listen(socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32)
+}
+
+/// Has a socket listen no more. It stays bound, and nobody else gets its port.
+pub(crate) fn stop_listening(socket: &Fd) {
+    // Neither fails on a socket that listens.
+    let _ = set_socket_reuseaddr(socket, false);
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// A connection is over: while it is being closed, its port is free for whoever listens there.
+pub(crate) fn give_port_back(socket: &Fd) {
+    // Without it the port is taken for a minute, and nothing else.
+    let _ = set_socket_reuseaddr(socket, true);
+}
+
+/// A listening socket, and its address with the port that was chosen.
+pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
+    let socket = socket_for(addr)?;
+    // Connections of an earlier listener that are still being closed do not hold the port.
+    let _ = set_socket_reuseaddr(&socket, true);
+    let listening = bind(&socket, &addr).and_then(|()| listen_on(&socket, backlog));
+    listening.map_err(|errno| refused(addr, errno))?;
+    let addr = bound(&socket, addr);
+    Ok((socket, addr))
+}
+
+/// The address of a bound socket, which was to be this one.
+fn bound(socket: &Fd, addr: SocketAddr) -> SocketAddr {
+    getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok()).unwrap_or(addr)
+}
+
+/// Sockets that are tried for a port which the system chooses.
+const TRIES: usize = 16;
+
+/// A socket that is bound and does not listen, with its address: nobody else, of this process or another, gets the port.
+///
+/// The system gives a port that it has chosen to others as soon as an attempt to connect from it fails or its listener ends. So
+/// such a port is asked for by its number once it is known.
+pub(crate) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
+    if addr.port() != 0 {
+        return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| refused(addr, errno));
+    }
+    let mut last = Errno::ADDRINUSE;
+    for _ in 0..TRIES {
+        let chosen = socket_for(addr)?;
+        bind(&chosen, &addr).map_err(|errno| refused(addr, errno))?;
+        let addr = bound(&chosen, addr);
+        drop(chosen);
+        match bind_exactly(addr) {
+            Ok(socket) => return Ok((socket, addr)),
+            Err(errno) => last = errno,
+        }
+    }
+    Err(refused(addr, last))
+}
+
+fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
+    let socket = socket_for(addr).map_err(|_| Errno::MFILE)?;
+    match bind(&socket, &addr) {
+        Ok(()) => return Ok(socket),
+        Err(Errno::ADDRINUSE) => {}
+        Err(errno) => return Err(errno),
+    }
+    // Perhaps only connections that are being closed have it. That nobody else has, listening proves, which two sockets cannot do.
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &addr)?;
+    listen(&socket, 1)?;
+    stop_listening(&socket);
+    Ok(socket)
+}
+
+/// Whether this host has the address, by the only way that is sure: binding a socket to it.
+pub(crate) fn check_own(ip: IpAddr) -> Result<()> {
+    let addr = SocketAddr::new(ip, 0);
+    let socket = new_socket(ip).map_err(cannot_create)?;
+    bind(&socket, &addr).map_err(|errno| Error::Address {
+        addr,
+        why: match errno {
+            Errno::ADDRNOTAVAIL => {
+                "this host has no such address; `ip address` shows those that it has".into()
+            }
+            errno => errno.to_string(),
+        },
+    })
+}
+
+/// Whether the other side of a connection has closed it, as far as is known here, and everything that it said has been read.
+pub(crate) fn has_closed(socket: &Fd) -> bool {
+    match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, n)) => n == 0,
+        Err(errno) => !matches!(errno, Errno::AGAIN | Errno::INTR),
+    }
+}
+
+/// Whether both ends of a connection were this one socket: TCP does that if a port of this host that nobody listens on is
+/// chosen as the own port, too. The port is given back then, at once: closed in the usual way it would be kept for a minute from
+/// whoever wants to listen there.
+pub(crate) fn parted_from_itself(socket: &Fd) -> bool {
+    let is_itself =
+        matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far);
+    if is_itself {
+        // If that fails, the port is taken for that minute, and nothing else.
+        let _ = connect_unspec(socket);
+    }
+    is_itself
+}
+
+/// A socket that is connecting: this one if it is given, which is bound, or one from this device's side if the device keeps to one.
+pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConfig) -> Result<Fd, CmFailure> {
+    let unreachable = |errno: Errno| failure(addr, errno);
+    let is_bound = bound.is_some();
+    let socket = bound.map_or_else(|| new_socket(addr.ip()), Ok).map_err(unreachable)?;
+    if let Some(local) = config.bind.filter(|_| !is_bound) {
+        bind(&socket, &SocketAddr::new(local, 0)).map_err(|errno| {
+            CmFailure::Unreachable(addr, format!("from this device's side, {local}: {errno}"))
+        })?;
+    }
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(Errno::INPROGRESS) => {
+            prepare(&socket, config);
+            Ok(socket)
+        }
+        Err(errno) => Err(unreachable(errno)),
+    }
+}
+
+/// What an error of connecting says.
+pub(crate) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
+    match errno {
+        Errno::CONNREFUSED => CmFailure::Refused(addr),
+        Errno::TIMEDOUT => CmFailure::TimedOut,
+        Errno::CONNRESET | Errno::PIPE => CmFailure::PeerGone,
+        Errno::NETUNREACH => CmFailure::Unreachable(addr, "there is no route to that network".into()),
+        Errno::HOSTUNREACH => CmFailure::Unreachable(addr, "the host does not answer on its network".into()),
+        Errno::ADDRNOTAVAIL => {
+            CmFailure::Unreachable(addr, "the address, or every port of this side, is not available".into())
+        }
+        Errno::MFILE | Errno::NFILE => {
+            CmFailure::Unreachable(addr, "descriptors ran out; raise the limit with ulimit -n".into())
+        }
+        errno => CmFailure::Unreachable(addr, errno.to_string()),
+    }
+}
+
+/// Sends what fits at once; a frame always does.
+pub(crate) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+/// What has come; `None` if nothing has, 0 bytes at the end.
+pub(crate) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
+    match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
+        Ok((_, n)) => Ok(Some(n)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Goal: whoever asks for a listener that has gone, and is given its very port for that, does not keep the next one from
+    /// it. Method: the case itself, made by hand, while the socket is still open.
+    #[test]
+    fn a_port_that_was_connected_to_itself_is_free_at_once() {
+        let socket = new_socket(Ipv4Addr::LOCALHOST.into()).expect("a socket");
+        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let port = getsockname(&socket).expect("an address");
+        let addr = SocketAddr::try_from(port).expect("an address of the internet");
+        assert!(!parted_from_itself(&socket), "it is not connected yet");
+        let begun = rustix::net::connect(&socket, &addr);
+        assert!(matches!(begun, Ok(()) | Err(Errno::INPROGRESS)), "{begun:?}");
+        assert!(parted_from_itself(&socket));
+        let (_listener, at) = listen_at(addr, 1).expect("the port");
+        assert_eq!(at, addr);
+    }
+}

@@ -1,0 +1,106 @@
+//! Connections that are over for their queue pairs, until the peer has heard so.
+//!
+//! A socket that is closed with unread bytes in it resets the connection, and that overtakes everything that was said last.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use host::{Span, Time};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+use crate::wake::reactor::{LINGERING, Reactor};
+use nic_util::fork::Fd;
+use nic_util::sync::unpoisoned;
+
+/// How long a closed connection waits for the peer to close its side.
+const LINGER: Span = Span::from_secs(2);
+/// Closed connections that wait at once; the oldest gives way.
+const LINGERING_MAX: usize = 256;
+
+struct Lingerer {
+    id: u64,
+    socket: Fd,
+    /// What is still to be said.
+    rest: Vec<u8>,
+    until: Time,
+}
+
+/// All that linger.
+#[derive(Default)]
+pub(crate) struct Lingering(Mutex<VecDeque<Lingerer>>);
+
+impl Lingering {
+    /// Closes a connection such that the peer hears `rest`.
+    pub(crate) fn add(&self, reactor: &Reactor, socket: Fd, rest: Vec<u8>, now: Time) {
+        let id = reactor.fresh_id();
+        let mut lingerer = Lingerer { id, socket, rest, until: now + LINGER };
+        if lingerer.turn() {
+            return;
+        }
+        if reactor.watch(lingerer.socket.as_fd(), LINGERING | id, lingerer.wanted()).is_err() {
+            return;
+        }
+        let mut lingering = unpoisoned(&self.0);
+        if lingering.len() == LINGERING_MAX {
+            lingering.pop_front();
+        }
+        lingering.push_back(lingerer);
+        drop(lingering);
+        // The thread may be in a sleep without an end.
+        reactor.wake();
+    }
+
+    /// A socket wants something.
+    pub(crate) fn on_event(&self, reactor: &Reactor, id: u64) {
+        let mut lingering = unpoisoned(&self.0);
+        let Some(at) = lingering.iter().position(|lingerer| lingerer.id == id) else { return };
+        if lingering[at].turn() {
+            lingering.remove(at);
+        } else {
+            let lingerer = &lingering[at];
+            reactor.rewatch(lingerer.socket.as_fd(), LINGERING | id, lingerer.wanted());
+        }
+    }
+
+    /// Closes those that have waited long enough; when the next one will have.
+    pub(crate) fn expire(&self, now: Time) -> Option<Time> {
+        let mut lingering = unpoisoned(&self.0);
+        lingering.retain(|lingerer| now < lingerer.until);
+        lingering.front().map(|lingerer| lingerer.until)
+    }
+}
+
+impl Lingerer {
+    /// Says and hears what there is; whether it is over.
+    fn turn(&mut self) -> bool {
+        while !self.rest.is_empty() {
+            match rustix::net::send(&self.socket, &self.rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(n) => drop(self.rest.drain(..n)),
+                Err(Errno::AGAIN) => break,
+                Err(_) => return true,
+            }
+        }
+        if self.rest.is_empty() {
+            // Twice does no harm.
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        }
+        let mut void = [0; 4096];
+        // Bounded, so that a peer that never stops does not keep the thread.
+        for _ in 0..64 {
+            match rustix::net::recv(&self.socket, &mut void, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return true,
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::INTR) => return false,
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
+    fn wanted(&self) -> EventFlags {
+        if self.rest.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
+    }
+}

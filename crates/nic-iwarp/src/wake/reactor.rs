@@ -1,0 +1,145 @@
+//! What the device's thread sleeps on: sockets that want something, times that come, and what others ask of it.
+//!
+//! All of it goes by numbers, so that whoever asks need not know who works: `nic` finds out what a number stands for.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+
+use host::Time;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use verbs::{Error, Result};
+
+use nic_util::sync::unpoisoned;
+use nic_util::thread::Ear;
+
+/// What an epoll event is about: a kind, and a number of that kind.
+const KIND_SHIFT: u32 = 56;
+pub(crate) const LISTENER: u64 = 1 << KIND_SHIFT;
+pub(crate) const ATTEMPT: u64 = 2 << KIND_SHIFT;
+pub(crate) const STREAM: u64 = 3 << KIND_SHIFT;
+pub(crate) const LINGERING: u64 = 4 << KIND_SHIFT;
+const KIND: u64 = 0xff << KIND_SHIFT;
+
+/// Something that a descriptor tells of.
+#[derive(Clone, Copy)]
+pub(crate) struct Happening {
+    /// [`LISTENER`], [`ATTEMPT`], [`STREAM`] or [`LINGERING`].
+    pub(crate) kind: u64,
+    pub(crate) id: u64,
+    pub(crate) flags: EventFlags,
+}
+
+/// The thread's ear.
+pub(crate) struct Reactor {
+    pub(crate) ear: Ear,
+    timers: Mutex<Vec<(Time, u32)>>,
+    /// Connections that a poller has taken over, for the thread to watch.
+    taken_over: Mutex<Vec<u32>>,
+}
+
+impl Reactor {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self { ear: Ear::new()?, timers: Mutex::default(), taken_over: Mutex::default() })
+    }
+
+    /// Makes the thread look at everything.
+    pub(crate) fn wake(&self) {
+        self.ear.wake();
+    }
+
+    /// A number for a listener, an attempt or a lingerer.
+    pub(crate) fn fresh_id(&self) -> u64 {
+        self.ear.fresh_id()
+    }
+
+    /// Has the thread told of a socket, as `token` says whose.
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> Result<()> {
+        self.ear.watch(fd, token, flags).map_err(|e| Error::system("cannot watch a connection's socket", e))
+    }
+
+    pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) {
+        // It fails only for a socket that is not watched, and that is being closed then.
+        let _ = self.ear.rewatch(fd, token, flags);
+    }
+
+    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
+        self.ear.unwatch(fd);
+    }
+
+    /// Has the thread told once of a connection's socket.
+    pub(crate) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
+        let token = STREAM | u64::from(num);
+        if self.ear.rewatch(fd, token, flags) == Err(Errno::NOENT) {
+            // It was disarmed. Without memory for it, only pollers work on the connection.
+            let _ = self.ear.watch(fd, token, flags);
+        }
+    }
+
+    /// The thread is not to hear of a connection's socket until it is armed again. It is taken out altogether: otherwise
+    /// every packet would pay for finding out that nobody wants to hear of it.
+    pub(crate) fn disarm(&self, fd: BorrowedFd<'_>) {
+        self.unwatch(fd);
+    }
+
+    /// A poller has taken a connection over: the thread is to look whether it goes on.
+    pub(crate) fn ask_to_watch(&self, num: u32) {
+        unpoisoned(&self.taken_over).push(num);
+        self.wake();
+    }
+
+    /// What has been taken over since the last call.
+    pub(crate) fn taken_over(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.taken_over))
+    }
+
+    /// Has a queue pair look at its deadlines at this time.
+    pub(crate) fn at(&self, time: Time, num: u32) {
+        unpoisoned(&self.timers).push((time, num));
+        self.wake();
+    }
+
+    /// A queue pair is gone, and with it what it has asked for.
+    pub(crate) fn forget(&self, num: u32) {
+        unpoisoned(&self.timers).retain(|&(_, other)| other != num);
+    }
+
+    /// The queue pairs whose time has come, and when the next one's comes.
+    pub(crate) fn due(&self, now: Time) -> (Vec<u32>, Option<Time>) {
+        let mut timers = unpoisoned(&self.timers);
+        let due = timers.extract_if(.., |(time, _)| now >= *time).map(|(_, num)| num).collect();
+        (due, timers.iter().map(|(time, _)| *time).min())
+    }
+}
+
+/// What an event says.
+pub(crate) fn meaning(event: &epoll::Event) -> Happening {
+    let token = event.data.u64();
+    Happening { kind: token & KIND, id: token & !KIND, flags: event.flags }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::Span;
+
+    #[test]
+    fn times_come_once_and_go_with_their_queue_pair() {
+        let reactor = Reactor::new().expect("descriptors");
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        for (ms, num) in [(30, 1), (10, 2), (20, 3), (10, 1)] {
+            reactor.at(at(ms), num);
+        }
+        assert_eq!(reactor.due(at(9)), (vec![], Some(at(10))));
+        assert_eq!(reactor.due(at(10)), (vec![2, 1], Some(at(20))));
+        reactor.forget(1);
+        assert_eq!(reactor.due(at(40)), (vec![3], None));
+    }
+
+    #[test]
+    fn what_was_taken_over_is_told_once() {
+        let reactor = Reactor::new().expect("descriptors");
+        reactor.ask_to_watch(7);
+        assert_eq!((reactor.taken_over(), reactor.taken_over()), (vec![7], vec![]));
+    }
+}
