@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use host::{ClockKind, Host, Rate};
-
-use super::channel::ChannelHandle;
-use super::cm::CmHandle;
-use super::cq::CqHandle;
-use super::inner::Inner;
-use super::keys::ENTRIES;
-use super::pd::PdHandle;
-use super::progress::progress;
-use super::qp::OWN_REQUESTS;
-use super::request::PIECES_MAX;
-use super::shared::Shared;
-use super::worker::INLINE_MAX;
-use super::{RAILS_MAX, RailsConfig, hello};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
 use verbs::{AsyncEvent, AtomicCap, Device, DeviceAttr, DmAccess, Error, Result, WriteOrder};
+
+use crate::api::channel::ChannelHandle;
+use crate::api::cm::CmHandle;
+use crate::api::cq::CqHandle;
+use crate::api::pd::PdHandle;
+use crate::connect::hello;
+use crate::inner::Inner;
+use crate::memory::keys::ENTRIES;
+use crate::progress::poll::progress;
+use crate::progress::worker::INLINE_MAX;
+use crate::qp::OWN_REQUESTS;
+use crate::send::request::PIECES_MAX;
+use crate::shared::Shared;
+use crate::{RAILS_MAX, RailsConfig};
 
 /// Makes one device of several, in this order; the first one's addresses are those of the whole.
 ///
@@ -29,8 +30,8 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
     let is_virtual = rails[0].host().clock() == ClockKind::Virtual;
     let attr = attributes(&rails, config)?;
     let device = Arc::new(Inner::new(Shared::new(rails, config, attr, is_virtual)?));
-    super::service::start(&device)?;
-    super::threads::start(&device)?;
+    crate::progress::service::start(&device)?;
+    crate::progress::threads::start(&device)?;
     Ok(Device::new(Arc::new(RailsDevice(device))))
 }
 

@@ -6,17 +6,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use super::cm_events::CmEvents;
-use super::completions::Completions;
-use super::known::Known;
-use super::lock::unpoisoned;
-use super::polling::Polling;
-use super::qp::QpInner;
-use super::screening::AtBackDoor;
-use super::shared::Shared;
-use super::srq::SrqInner;
-use super::tokens::Tokens;
 use verbs::{AsyncEvent, Cm, Device, Listener, Result};
+
+use crate::completion::completions::Completions;
+use crate::completion::known::Known;
+use crate::completion::polling::Polling;
+use crate::connect::cm_events::CmEvents;
+use crate::connect::screening::AtBackDoor;
+use crate::connect::tokens::Tokens;
+use crate::lock::unpoisoned;
+use crate::qp::QpInner;
+use crate::receive::srq::SrqInner;
+use crate::shared::Shared;
 
 /// Queue pairs that something is to be done for.
 #[derive(Default)]

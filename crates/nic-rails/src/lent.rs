@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::domain::PdInner;
-use super::lock::unpoisoned;
-use super::mail::Mailbox;
-use super::shared::Shared;
-use super::state::State;
 use verbs::Result;
+
+use crate::lanes::mail::Mailbox;
+use crate::lock::unpoisoned;
+use crate::memory::domain::PdInner;
+use crate::shared::Shared;
+use crate::state::State;
 
 pub(crate) struct Lent {
     pub(crate) num: u32,

@@ -18,79 +18,43 @@
 //! - **Progress** is made by whoever polls, or by a thread for each rail ([`Engine`]), and by a service (`service`) for what
 //!   nobody polls for.
 //!
-//! Each file uses only those in its own row and in rows above it, never in a circle.
+//! Files use each other one way, never in a circle.
 //!
-//! | file | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `config`, `state`, `wants`, `lock` | what is set; how far a queue pair has come; what it asks for; mutexes |
-//! | `keys`, `request`, `pace` | keys here and the peer's; a send request; how fast each lane is, and what it is given |
-//! | `announced`, `wake`, `worker` | queues with a descriptor; what wakes the service; what a rail's thread is to post |
-//! | `hello`, `mail` | what the ends tell each other when they connect, and about lanes that died |
-//! | `shared` | what all objects share |
-//! | `completions` | where completions go: a ring, who is told of them, what is to be expected |
-//! | `domain`, `srq`, `cm_events` | domains and regions; shared receive queues; events of connections |
-//! | `lent`, `connection` | what a queue pair lends its halves; its connection |
-//! | `sends`, `sending` | the queue of send requests: when each may start, on which lanes, and how it ends; the sending half |
-//! | `receives`, `receiving` | receives, on whichever lane takes messages; the receiving half |
+//! | `memory` | protection domains and regions; the keys here and the peer's |
+//! | `shared`, `lent` | what all objects share; what a queue pair lends its halves |
+//! | `completion` | where completions go; who takes them from the rails |
+//! | `send` | requests, how fast each lane is, when a request may start and on which lanes; the sending half |
+//! | `receive` | receives, on whichever lane takes messages; shared receive queues; the receiving half |
 //! | `qp` | queue pairs: lanes, halves, connection |
-//! | `tokens`, `screening` | accepted queue pairs by the tokens of their lanes; checks of connect requests in the rails' NICs |
-//! | `known`, `polling` | queue pairs by their lanes; who takes completions from rails for them |
+//! | `connect` | connecting all lanes of a queue pair; checks of requests; what the program is told |
 //! | `inner` | the device's objects by number |
-//! | `words`, `outcome` | what this side says on a lane; what the program is told of a connection |
-//! | `rejoin`, `mend` | a lane that comes back; a lane that dies |
-//! | `progress` | taking completions, and doing what queue pairs ask for then |
-//! | `stay`, `connect` | a shared receive queue that leaves a rail; connecting all lanes of a queue pair |
-//! | `cq`, `channel`, `handle`, `pd`, `cm` | the API's holds on the objects; `cm` takes rails' events of connections, too |
-//! | `threads` | the threads of the threaded engine |
-//! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
+//! | `lanes` | a lane that dies, and one that comes back |
+//! | `progress` | taking completions, and doing what queue pairs ask for then; the threads of the threaded engine; the service, a thread (in virtual time a fiber) that makes progress for those who sleep |
+//! | `api` | the API's holds on the objects; `api::cm` takes the rails' events of connections, too |
 //! | `device` | making a device |
 
 #![forbid(unsafe_code)]
 
-mod announced;
-mod channel;
-mod cm;
-mod cm_events;
-mod completions;
+mod api;
+mod completion;
 mod config;
 mod connect;
-mod connection;
-mod cq;
 mod device;
-mod domain;
-mod handle;
-mod hello;
 mod inner;
-mod keys;
-mod known;
+mod lanes;
 mod lent;
 mod lock;
-mod mail;
-mod mend;
-mod outcome;
-mod pace;
-mod pd;
-mod polling;
+mod memory;
 mod progress;
 mod qp;
-mod receives;
-mod receiving;
-mod rejoin;
-mod request;
-mod screening;
-mod sending;
-mod sends;
-mod service;
+mod receive;
+mod send;
 mod shared;
-mod srq;
 mod state;
-mod stay;
-mod threads;
-mod tokens;
-mod wake;
 mod wants;
-mod words;
-mod worker;
 
 pub use config::{Engine, RAILS_MAX, RailsConfig};
 pub use device::open;

@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use host::{Held, Lock, Span};
-
-use super::completions::{Completions, Sink};
-use super::connection::Connection;
-use super::domain::PdInner;
-use super::lent::Lent;
-use super::receiving::Receiving;
-use super::sending::Sending;
-use super::sends::Sends;
-use super::shared::Shared;
-use super::srq::SrqInner;
-use super::state;
-use super::wants::Wants;
 use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
+
+use crate::completion::completions::{Completions, Sink};
+use crate::connect::connection::Connection;
+use crate::lent::Lent;
+use crate::memory::domain::PdInner;
+use crate::receive::receiving::Receiving;
+use crate::receive::srq::SrqInner;
+use crate::send::sending::Sending;
+use crate::send::sends::Sends;
+use crate::shared::Shared;
+use crate::state;
+use crate::wants::Wants;
 
 /// Requests of the device's own, beside the program's, on a lane.
 pub(crate) const OWN_REQUESTS: u32 = 2;

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use host::{Host, Rng};
-
-use super::config::{Engine, RailsConfig};
-use super::keys::{Keys, chance};
-use super::lock::unpoisoned;
-use super::request::PIECES_MAX;
-use super::wake::WakeUp;
-use super::worker::Worker;
 use verbs::provider::Numbers;
 use verbs::{Access, AsyncEvent, Buf, CompChannel, Device, DeviceAttr, Error, Mr, Pd, Result, Sge};
+
+use crate::config::{Engine, RailsConfig};
+use crate::lock::unpoisoned;
+use crate::memory::keys::{Keys, chance};
+use crate::progress::wake::WakeUp;
+use crate::progress::worker::Worker;
+use crate::send::request::PIECES_MAX;
 
 /// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
 const EVENTS_MAX: usize = 4096;

@@ -1,0 +1,39 @@
+//! The API's hold on a completion channel: the numbers of completion queues that have reported.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::Result;
+use verbs::provider::CompChannelOps;
+
+use crate::completion::announced::Announced;
+use crate::inner::Inner;
+use crate::progress::poll::progress_channels;
+
+pub(crate) struct ChannelHandle {
+    device: Arc<Inner>,
+    pub(crate) reports: Arc<Announced<u32>>,
+}
+
+impl ChannelHandle {
+    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+        let reports = Arc::new(Announced::new(&device.shared.host)?);
+        Ok(Self { device: device.clone(), reports })
+    }
+}
+
+impl CompChannelOps for ChannelHandle {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.reports.fd()
+    }
+
+    fn poll_event(&self) -> Option<u32> {
+        progress_channels(&self.device);
+        self.reports.pop()
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(self.reports.bell())
+    }
+}

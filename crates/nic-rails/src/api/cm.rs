@@ -1,0 +1,194 @@
+//! Connection channels: what comes by those of the rails goes to the queue pairs, and requests of peers to the program's listeners,
+//! which are on the first rail.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use verbs::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Result, Screen};
+
+use crate::api::handle::QpHandle;
+use crate::connect::cm_events::CmEvents;
+use crate::connect::establish::{self, of_program};
+use crate::connect::hello::Hello;
+use crate::connect::screening::{Asked, AtFrontDoor};
+use crate::inner::Inner;
+use crate::progress::poll::progress_channels;
+use crate::qp::QpInner;
+
+/// Takes whatever rails have to say, and goes on with what waited for it.
+pub(crate) fn progress(device: &Arc<Inner>) {
+    for cm in device.live_cms() {
+        for (rail, of_rail) in cm.of_rails.iter().enumerate() {
+            while let Some(event) = of_rail.poll_event() {
+                on_event(device, rail, of_rail, event, Some(&cm));
+            }
+        }
+    }
+    for (rail, cm) in device.back_cms().iter().enumerate() {
+        while let Some(event) = cm.poll_event() {
+            on_event(device, rail, cm, event, None);
+        }
+    }
+    progress_channels(device);
+    // Accepted queue pairs whose lanes did not come in time have failed.
+    device.expected.work(|qp| !establish::give_up_if_overdue(device, qp));
+}
+
+/// Something happened to a connection of a rail; `of` is the program's channel that it came by.
+fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmEvents>>) {
+    match event {
+        CmEvent::ConnectRequest(request) => match of {
+            Some(of) => on_request(device, of, request),
+            None => establish::join(device, rail, cm, request),
+        },
+        CmEvent::Established { qp_num, private_data, info } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                establish::lane_is_up(device, &qp, rail, qp_num, &private_data, info);
+            }
+        }
+        CmEvent::Rejected { qp_num, private_data } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                establish::lane_was_rejected(device, &qp, rail, qp_num, private_data);
+            }
+        }
+        CmEvent::ConnectFailed { qp_num, why } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                establish::lane_failed(device, &qp, rail, qp_num, why);
+            }
+        }
+        CmEvent::Disconnected { qp_num } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                establish::lane_disconnected(device, &qp, rail, qp_num);
+            }
+        }
+    }
+}
+
+/// Somebody wants to connect to one of the program's listeners.
+fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
+    // Listeners have a screen that finds this; a request without it is rejected by being dropped.
+    let Some(Asked { hello, rest, screened }) = request.take_screened() else { return };
+    // A rail's depths are not the program's: the rails read, too.
+    let (info, local) = (of_program(request.info), request.info.local);
+    let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
+    let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest, info).screened(screened));
+    cm.events.push((Some(local), event));
+}
+
+/// A request that waits for the program's answer.
+struct RailsRequest {
+    device: Arc<Inner>,
+    request: ConnectRequest,
+    hello: Hello,
+}
+
+impl RequestOps for RailsRequest {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
+        let any: &dyn std::any::Any = cm;
+        let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
+        if !Arc::ptr_eq(&handle.device, &self.device) {
+            return Err(Error::Foreign { what: "the event channel" });
+        }
+        establish::accept(&self.device, &own_qp(qp)?, &handle.cm, self.request, &self.hello, param)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.request.is_alive()
+    }
+
+    fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        let limit = u64::from(self.device.shared.attr.max_private_data);
+        if private_data.len() as u64 > limit {
+            self.request.reject(&[])?;
+            return Error::check_limit("bytes of private data", private_data.len() as u64, limit);
+        }
+        self.request.reject(private_data)
+    }
+}
+
+/// The queue pair behind the API's.
+fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
+    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    Ok(handle.qp.clone())
+}
+
+/// The API's hold on a listener.
+struct ListenerHandle {
+    device: Arc<Inner>,
+    of_rail: Option<Listener>,
+    addr: SocketAddr,
+    cm: Arc<CmEvents>,
+}
+
+impl ListenerOps for ListenerHandle {
+    fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for ListenerHandle {
+    /// Requests that nobody has taken are answered: by dropping them, they are rejected.
+    fn drop(&mut self) {
+        drop(self.of_rail.take());
+        if self.device.shared.is_inherited() {
+            return;
+        }
+        drop(self.cm.events.take_all(|(of, _)| *of == Some(self.addr)));
+    }
+}
+
+/// The API's hold on a channel.
+pub(crate) struct CmHandle {
+    device: Arc<Inner>,
+    cm: Arc<CmEvents>,
+}
+
+impl CmHandle {
+    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+        let cm = Arc::new(CmEvents::new(&device.shared)?);
+        device.add_cm(&cm);
+        Ok(Self { device: device.clone(), cm })
+    }
+}
+
+impl CmOps for CmHandle {
+    fn listen(
+        &self,
+        addr: SocketAddr,
+        backlog: u32,
+        screen: Option<Arc<dyn Screen>>,
+    ) -> Result<Box<dyn ListenerOps>> {
+        let screen = Arc::new(AtFrontDoor::new(&self.device.shared, screen));
+        let listener = self.cm.on(0).listen_screened(addr, backlog, screen)?;
+        let addr = listener.addr();
+        let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());
+        Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))
+    }
+
+    fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.device.shared.check()?;
+        establish::connect(&self.device, &own_qp(qp)?, &self.cm, addr, param)
+    }
+
+    fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
+        self.device.shared.check()?;
+        establish::disconnect(&*own_qp(qp)?)
+    }
+
+    fn poll_event(&self) -> Option<CmEvent> {
+        self.device.shared.check().ok()?;
+        progress(&self.device);
+        self.cm.events.pop().map(|(_, event)| event)
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(self.cm.events.bell())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.cm.events.fd()
+    }
+}

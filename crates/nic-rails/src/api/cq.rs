@@ -1,0 +1,117 @@
+//! The API's hold on a completion queue.
+
+use std::sync::Arc;
+
+use host::Wake;
+use verbs::provider::CqOps;
+use verbs::{Error, Result, Wc};
+
+use crate::completion::announced::Announced;
+use crate::completion::completions::{Completions, Sink};
+use crate::completion::polling::Polling;
+use crate::inner::Inner;
+use crate::progress::poll::{progress, progress_into, watch};
+
+pub(crate) struct CqHandle {
+    device: Arc<Inner>,
+    pub(crate) polling: Arc<Polling>,
+}
+
+impl CqHandle {
+    pub(crate) fn create(
+        device: &Arc<Inner>,
+        cqe: u32,
+        reports: Option<Arc<Announced<u32>>>,
+    ) -> Result<Arc<Self>> {
+        let completions = Completions::new(&device.shared, cqe, reports)?;
+        let polling = Arc::new(Polling::new(&device.shared, completions));
+        device.add_cq(&polling);
+        Ok(Arc::new(Self { device: device.clone(), polling }))
+    }
+
+    /// There is nothing in the ring, and somebody else takes from a rail: waits for what that brings, so that whoever is told
+    /// that there is nothing can rely on it. Others hold no more than a batch at a time, and wait for nobody who polls.
+    #[cold]
+    fn wait_for_others(&self) {
+        let polling = &self.polling;
+        let has_turned = polling.next_turns();
+        let look = || {
+            let is_over = progress(&self.device, polling) || has_turned();
+            (is_over || !polling.completions.is_empty()).then_some(())
+        };
+        // None is the end of the world.
+        let _ = self.device.shared.host.poll("completions that another thread takes", None, look);
+    }
+
+    /// Takes what is in the ring.
+    fn poll_ring(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.polling.completions.take(wcs, |num, sends, receives| {
+            if let Some(qp) = self.device.qp(num) {
+                qp.give_back(sends, receives);
+            }
+        })
+    }
+}
+
+impl Drop for CqHandle {
+    fn drop(&mut self) {
+        if self.device.shared.is_inherited() {
+            return std::mem::forget(self.polling.clone());
+        }
+        self.device.forget_cq(&self.polling);
+    }
+}
+
+impl CqOps for CqHandle {
+    fn id(&self) -> u32 {
+        self.polling.completions.id
+    }
+
+    fn cqe(&self) -> u32 {
+        self.polling.completions.cqe
+    }
+
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        let (device, completions) = (&self.device, &self.polling.completions);
+        device.shared.check()?;
+        if completions.bell.is_awaited() {
+            watch(device, &self.polling);
+        }
+        let room: &mut [Wc] = if completions.are_by_ring() { &mut [] } else { &mut *wcs };
+        let mut sink = Sink::new(completions, room);
+        let alone = progress_into(device, &self.polling, &mut sink);
+        let mut taken = sink.given();
+        if completions.are_by_ring() {
+            // What has been taken is given out before it is said that there is no more.
+            taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
+        }
+        if taken == 0 && !alone {
+            self.wait_for_others();
+            taken = self.poll_ring(wcs)?;
+        }
+        if taken > 0 {
+            // There may be more, of which others that wait have been told before.
+            device.shared.host.signal();
+        }
+        Ok(taken)
+    }
+
+    fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        let completions = &self.polling.completions;
+        if !completions.can_report() {
+            return Err(Error::Invalid("the completion queue has no channel; create it with one".into()));
+        }
+        progress(&self.device, &self.polling);
+        completions.arm_rails(completions.arm(solicited_only));
+        progress(&self.device, &self.polling);
+        Ok(())
+    }
+
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.polling.completions.bell)
+    }
+
+    fn stirs(&self) -> u64 {
+        self.polling.completions.stirs()
+    }
+}

@@ -1,0 +1,78 @@
+//! What a program waits for on a descriptor: queues that say on one whether there is something in them.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use host::{Bell, Host};
+use rustix::event::{EventfdFlags, eventfd};
+use verbs::{Error, Result};
+
+use crate::lock::unpoisoned;
+
+/// A counter that is readable while it is not zero; none in virtual time.
+pub(crate) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
+    if is_virtual {
+        return Ok(None);
+    }
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+    eventfd(0, flags).map(Some).map_err(|e| Error::system("cannot create a descriptor for events", e))
+}
+
+/// A queue with a bell, and with a descriptor that is readable exactly while there is something in it. In virtual time
+/// there is none.
+pub(crate) struct Announced<T> {
+    queue: Mutex<VecDeque<T>>,
+    bell: Bell,
+    fd: Option<OwnedFd>,
+    host: Host,
+}
+
+impl<T> Announced<T> {
+    pub(crate) fn new(host: &Host) -> Result<Self> {
+        let fd = counter(host.node().is_some())?;
+        Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd, host: host.clone() })
+    }
+
+    pub(crate) fn push(&self, item: T) {
+        let mut queue = unpoisoned(&self.queue);
+        queue.push_back(item);
+        if let Some(fd) = &self.fd {
+            // The counter cannot fill up before memory does.
+            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+        }
+        drop(queue);
+        self.host.ring(&self.bell);
+    }
+
+    pub(crate) fn pop(&self) -> Option<T> {
+        let mut queue = unpoisoned(&self.queue);
+        let item = queue.pop_front()?;
+        self.lower();
+        Some(item)
+    }
+
+    /// Takes out what `which` says.
+    pub(crate) fn take_all(&self, which: impl FnMut(&T) -> bool) -> VecDeque<T> {
+        let mut queue = unpoisoned(&self.queue);
+        let (taken, rest): (VecDeque<T>, _) = queue.drain(..).partition(which);
+        *queue = rest;
+        taken.iter().for_each(|_| self.lower());
+        taken
+    }
+
+    fn lower(&self) {
+        if let Some(fd) = &self.fd {
+            // There is one count for each item.
+            let _ = rustix::io::read(fd, &mut [0; 8]);
+        }
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+}

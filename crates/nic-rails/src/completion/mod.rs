@@ -1,0 +1,6 @@
+//! Completion queues: where completions go, and who takes them from the rails.
+
+pub(crate) mod announced;
+pub(crate) mod completions;
+pub(crate) mod known;
+pub(crate) mod polling;

@@ -1,0 +1,30 @@
+//! A connection channel of the program: the channels on the rails behind it, and the events that it is to have.
+
+use std::net::SocketAddr;
+
+use verbs::{Cm, CmEvent, Device, Result};
+
+use crate::completion::announced::Announced;
+use crate::shared::Shared;
+
+pub(crate) struct CmEvents {
+    pub(crate) of_rails: Vec<Cm>,
+    /// With the listener's address, of requests.
+    pub(crate) events: Announced<(Option<SocketAddr>, CmEvent)>,
+}
+
+impl CmEvents {
+    pub(crate) fn new(shared: &Shared) -> Result<Self> {
+        let of_rails = shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
+        Ok(Self { of_rails, events: Announced::new(&shared.host)? })
+    }
+
+    /// The channel on a rail.
+    pub(crate) fn on(&self, rail: usize) -> &Cm {
+        &self.of_rails[rail]
+    }
+
+    pub(crate) fn push(&self, event: CmEvent) {
+        self.events.push((None, event));
+    }
+}

@@ -1,0 +1,314 @@
+//! Connecting: lane 0 first, by the program's own addresses; then the further lanes, at the accepting side's back door.
+//! `Established` comes when all of them are up. A lane that dies later is mended (`mend`) and comes back (`rejoin`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use verbs::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
+
+use crate::connect::cm_events::CmEvents;
+use crate::connect::connection::{Connection, Phase};
+use crate::connect::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
+use crate::connect::outcome::{connection_failed, establish, is_silence};
+use crate::connect::screening::AskedToJoin;
+use crate::connect::words::{hello, joining_words, lane_param};
+use crate::inner::Inner;
+use crate::lanes::rejoin::{attempt_failed, lane_is_back, take_back};
+use crate::lanes::stay::join_shared;
+use crate::progress::poll::mourn;
+use crate::qp::QpInner;
+use crate::state;
+
+pub(crate) fn connect(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    cm: &Arc<CmEvents>,
+    addr: SocketAddr,
+    param: &ConnParam,
+) -> Result<()> {
+    if !qp.advance(state::INIT, state::CONNECTING) {
+        return Err(match qp.now() {
+            state::CONNECTING => Error::Invalid("the queue pair is being connected already".into()),
+            _ => Error::WrongState { call: "connect", state: qp.state() },
+        });
+    }
+    join_shared(device, qp).inspect_err(|_| {
+        qp.advance(state::CONNECTING, state::INIT);
+    })?;
+    *qp.link() = Connection {
+        phase: Phase::Connecting,
+        cm: Some(cm.clone()),
+        param: param.clone(),
+        is_active: true,
+        begun: 1,
+        deadline: qp.shared().host.after(param.timeout),
+        ..Connection::default()
+    };
+    let said = hello(qp, Kind::New, 0, 0).write(&param.private_data);
+    cm.on(0).connect(&qp.lane(0), addr, &lane_param(param, said)).inspect_err(|_| {
+        *qp.link() = Connection::default();
+        qp.advance(state::CONNECTING, state::INIT);
+    })
+}
+
+pub(crate) fn accept(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    cm: &Arc<CmEvents>,
+    request: ConnectRequest,
+    asked: &Hello,
+    param: &ConnParam,
+) -> Result<()> {
+    let addrs = device.lane_addrs(request.info.local)?;
+    if !qp.advance(state::INIT, state::READY_TO_RECEIVE) {
+        return Err(Error::WrongState { call: "accept", state: qp.state() });
+    }
+    join_shared(device, qp).inspect_err(|_| {
+        qp.advance(state::READY_TO_RECEIVE, state::INIT);
+    })?;
+    let token = device.shared.token();
+    qp.sending.lock(&qp.shared().host).meet(0, *asked);
+    let mut link = Connection {
+        phase: Phase::Accepting,
+        cm: Some(cm.clone()),
+        param: param.clone(),
+        token,
+        info: Some(of_program(request.info)),
+        begun: 1,
+        deadline: device.shared.host.after(param.timeout),
+        ..Connection::default()
+    };
+    link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+    *qp.link() = link;
+    let mut rest = Vec::new();
+    write_addrs(&addrs[1..], &mut rest);
+    rest.extend(&param.private_data);
+    let said = hello(qp, Kind::New, 0, token).write(&rest);
+    device.tokens.add(token, qp);
+    device.expected.add(qp);
+    device.shared.service.wake();
+    cm.on(0).accept(request, &qp.lane(0), &lane_param(param, said)).inspect_err(|_| {
+        device.tokens.forget(token);
+        *qp.link() = Connection::default();
+        qp.advance(state::READY_TO_RECEIVE, state::INIT);
+    })
+}
+
+/// A lane's queue pair is connected; `said` is the accepting side's answer, on the connecting side.
+pub(crate) fn lane_is_up(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    lane: usize,
+    num: u32,
+    said: &[u8],
+    info: ConnInfo,
+) {
+    let mut link = qp.link();
+    if lane == 0 {
+        link.info = Some(of_program(info));
+    }
+    let phase = link.phase;
+    drop(link);
+    if phase == Phase::Up {
+        return lane_is_back(device, qp, lane, num, said);
+    }
+    if phase == Phase::Connecting && !read_answer(device, qp, lane, said) {
+        return connection_failed(
+            device,
+            qp,
+            CmFailure::Protocol(format!("its answer is not that of a device of {} rails", qp.width())),
+        );
+    }
+    let mut link = qp.link();
+    link.up |= 1 << lane;
+    let all = link.up.count_ones() as usize == qp.width();
+    if !all || !matches!(link.phase, Phase::Connecting | Phase::Accepting) {
+        return;
+    }
+    let gone = link.gone;
+    establish(qp, &mut link, phase);
+    drop(link);
+    qp.shared().service.wake();
+    (0..qp.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| mourn(device, qp, lane));
+}
+
+/// Learns from the accepting side's answer; on lane 0, connects the further lanes. Whether it could be understood.
+fn read_answer(device: &Inner, qp: &QpInner, lane: usize, said: &[u8]) -> bool {
+    let Some((hello, rest)) = Hello::read(said) else { return false };
+    if hello.rails as usize != qp.width() || hello.lane as usize != lane {
+        return false;
+    }
+    qp.sending.lock(&qp.shared().host).meet(lane, hello);
+    if lane != 0 {
+        return read_more(qp, lane, rest);
+    }
+    let Some((addrs, rest)) = read_addrs(rest, qp.width() - 1) else { return false };
+    let mut link = qp.link();
+    link.answer = rest.to_vec();
+    link.token = hello.token;
+    link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+    link.begun = u8::MAX >> (u8::BITS as usize - qp.width());
+    let (cm, param) = (link.cm.clone(), link.param.clone());
+    drop(link);
+    let Some(cm) = cm else { return false };
+    for (lane, addr) in (1..).zip(addrs) {
+        let param = lane_param(&param, joining_words(qp, lane, hello.token, 0));
+        if let Err(why) = cm.on(lane).connect(&qp.lane(lane), addr, &param) {
+            let rail = qp.shared().rails[lane].name();
+            connection_failed(device, qp, CmFailure::Unreachable(addr, format!("{rail}: {why}")));
+            return true;
+        }
+    }
+    true
+}
+
+/// What the answer on a further lane goes on with.
+fn read_more(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
+    let Some((more, rest)) = More::read(rest) else { return false };
+    qp.sending.lock(&qp.shared().host).meet_mail(lane, &more);
+    if lane == 1 {
+        let Some((addrs, _)) = read_addrs(rest, 1) else { return false };
+        qp.link().lanes[0].door = Some(addrs[0]);
+    }
+    true
+}
+
+/// The accepting side said no.
+pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: Vec<u8>) {
+    if attempt_failed(device, qp, lane, num) {
+        return;
+    }
+    if lane != 0 {
+        return connection_failed(
+            device,
+            qp,
+            CmFailure::Protocol(format!("it rejected the lane on {}", qp.shared().rails[lane].name())),
+        );
+    }
+    let cm = std::mem::take(&mut *qp.link()).cm;
+    qp.advance(state::CONNECTING, state::INIT);
+    let Some(cm) = cm else { return };
+    let qp_num = qp.num();
+    cm.push(match read_refusal(&private_data) {
+        None => CmEvent::Rejected { qp_num, private_data },
+        Some(rails) => {
+            let why = format!("it has {rails} rails, and this side {}; both need as many", qp.width());
+            CmEvent::ConnectFailed { qp_num, why: CmFailure::Protocol(why) }
+        }
+    });
+}
+
+/// A lane's queue pair was not connected.
+pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, why: CmFailure) {
+    if attempt_failed(device, qp, lane, num) {
+        return;
+    }
+    let mut link = qp.link();
+    let (is_active, has_begun) = (link.is_active, lane != 0 || link.gone != 0);
+    if has_begun || !is_active {
+        let door = link.lanes[lane].door.filter(|_| lane != 0 && (is_active || !is_silence(&why)));
+        let why = match door {
+            // It never was whole.
+            _ if is_active && link.gone != 0 => CmFailure::PeerGone,
+            Some(addr) => {
+                let rail = qp.shared().rails[lane].name();
+                CmFailure::Unreachable(addr, format!("the lane on {rail}: {why}"))
+            }
+            None => why,
+        };
+        drop(link);
+        return connection_failed(device, qp, why);
+    }
+    // Nothing has happened yet: the queue pair may try again.
+    let cm = std::mem::take(&mut *link).cm;
+    drop(link);
+    qp.advance(state::CONNECTING, state::INIT);
+    if let Some(cm) = cm {
+        cm.push(CmEvent::ConnectFailed { qp_num: qp.num(), why });
+    }
+}
+
+/// A queue pair of a lane has lost its connection.
+pub(crate) fn lane_disconnected(device: &Inner, qp: &Arc<QpInner>, lane: usize, num: u32) {
+    if !attempt_failed(device, qp, lane, num) && qp.lane(lane).num() == num {
+        mourn(device, qp, lane);
+    }
+}
+
+pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
+    let link = qp.link();
+    let (phase, cm) = (link.phase, link.cm.clone());
+    drop(link);
+    let (Phase::Up | Phase::Over, Some(cm)) = (phase, cm) else {
+        return Err(Error::WrongState { call: "disconnect", state: qp.state() });
+    };
+    for (rail, lane) in qp.lanes().iter().enumerate() {
+        // A lane that has gone already is as disconnected as can be.
+        let _ = cm.on(rail).disconnect(lane);
+    }
+    qp.fail();
+    Ok(())
+}
+
+/// On the accepting side: lanes that have not come by now will not. Whether there is nothing to wait for any more.
+pub(crate) fn give_up_if_overdue(device: &Inner, qp: &QpInner) -> bool {
+    let link = qp.link();
+    let waits = link.phase == Phase::Accepting;
+    let overdue = waits && link.deadline.is_some_and(|deadline| qp.shared().host.now() >= deadline);
+    drop(link);
+    if overdue {
+        connection_failed(device, qp, CmFailure::TimedOut);
+    }
+    !waits || overdue
+}
+
+/// A further lane, as the connecting side asks for it.
+fn take_lane(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    cm: &Cm,
+    rail: usize,
+    request: ConnectRequest,
+    (hello, more): (Hello, &More),
+) {
+    let mut link = qp.link();
+    if link.phase == Phase::Up {
+        drop(link);
+        return take_back(device, qp, cm, rail, request, more);
+    }
+    let (param, token, door) = (link.param.clone(), link.token, link.lanes[0].door);
+    let fits = link.phase == Phase::Accepting && link.begun & 1 << rail == 0 && more.generation == 0;
+    link.begun |= if fits { 1 << rail } else { 0 };
+    drop(link);
+    if !fits {
+        // Dropping the request rejects it.
+        return;
+    }
+    let mut sends = qp.sending.lock(&qp.shared().host);
+    sends.meet(rail, hello);
+    sends.meet_mail(rail, more);
+    drop(sends);
+    let mut said = joining_words(qp, rail, token, 0);
+    if let (1, Some(door)) = (rail, door) {
+        write_addrs(&[door], &mut said);
+    }
+    if cm.accept(request, &qp.lane(rail), &lane_param(&param, said)).is_err() {
+        // No answer went out.
+        qp.link().begun &= !(1 << rail);
+        connection_failed(device, qp, CmFailure::PeerGone);
+    }
+}
+
+/// The part of the first lane's information that holds for the program. A rail's depths include the rails' own reads, and its queue pair is
+/// a lane.
+pub(crate) fn of_program(info: ConnInfo) -> ConnInfo {
+    ConnInfo::of_ends(info.local, info.peer)
+}
+
+/// A request for a lane came to the back door. A request whose connection has gone meanwhile is rejected by being dropped.
+pub(crate) fn join(device: &Inner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
+    let Some(AskedToJoin { hello, more }) = request.take_screened() else { return };
+    if let Some(qp) = device.tokens.find(hello.token) {
+        take_lane(device, &qp, cm, rail, request, (hello, &more));
+    }
+}

@@ -1,0 +1,84 @@
+//! Screens of a device of rails. They run in the NIC of a rail: requests of other kinds of devices, and requests for lanes of
+//! unknown connections, never reach this device.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use verbs::provider::screen;
+use verbs::{ConnInfo, Screen, ScreenRequest, Verdict};
+
+use crate::connect::hello::{Hello, Kind, More, refusal};
+use crate::connect::tokens::Tokens;
+use crate::shared::Shared;
+
+/// A request to one of the program's listeners.
+pub(crate) struct Asked {
+    pub(crate) hello: Hello,
+    /// The private data of the peer's program.
+    pub(crate) rest: Vec<u8>,
+    /// What the program's screen found.
+    pub(crate) screened: Option<Box<dyn Any + Send>>,
+}
+
+/// The screen of the program's listeners, which are on rail 0.
+pub(crate) struct AtFrontDoor {
+    rails: usize,
+    private_data_max: usize,
+    of_program: Option<Arc<dyn Screen>>,
+}
+
+impl AtFrontDoor {
+    pub(crate) fn new(shared: &Shared, of_program: Option<Arc<dyn Screen>>) -> Self {
+        let private_data_max = shared.attr.max_private_data as usize;
+        Self { rails: shared.width(), private_data_max, of_program }
+    }
+}
+
+impl Screen for AtFrontDoor {
+    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
+        let fits =
+            |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == self.rails;
+        let Some((hello, rest)) = Hello::read(request.private_data).filter(|(hello, _)| fits(hello)) else {
+            // A peer of another kind, or with another number of rails, which learns why.
+            return Verdict::Reject(refusal(self.rails));
+        };
+        let info = ConnInfo::of_ends(request.info.local, request.info.peer);
+        match screen(self.of_program.as_ref(), rest, info, self.private_data_max) {
+            Ok(screened) => Verdict::Pass(Box::new(Asked { hello, rest: rest.to_vec(), screened })),
+            Err(words) => Verdict::Reject(words),
+        }
+    }
+}
+
+/// A request for a further lane of a connection.
+pub(crate) struct AskedToJoin {
+    pub(crate) hello: Hello,
+    pub(crate) more: More,
+}
+
+/// The screen of a rail's back door. It lets in those that know the token of a connection.
+pub(crate) struct AtBackDoor {
+    tokens: Arc<Tokens>,
+    rails: usize,
+    rail: usize,
+}
+
+impl AtBackDoor {
+    pub(crate) fn new(tokens: &Arc<Tokens>, rails: usize, rail: usize) -> Self {
+        Self { tokens: tokens.clone(), rails, rail }
+    }
+}
+
+impl Screen for AtBackDoor {
+    fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
+        let fits = |hello: &Hello| {
+            let is_here = hello.lane as usize == self.rail && hello.rails as usize == self.rails;
+            hello.kind == Kind::Join && is_here && self.tokens.has(hello.token)
+        };
+        let read = || {
+            let (hello, rest) = Hello::read(request.private_data).filter(|(hello, _)| fits(hello))?;
+            Some(AskedToJoin { hello, more: More::read(rest)?.0 })
+        };
+        read().map_or_else(|| Verdict::Reject(Vec::new()), |asked| Verdict::Pass(Box::new(asked)))
+    }
+}

@@ -1,0 +1,37 @@
+//! What this side says when a lane is connected.
+
+use verbs::ConnParam;
+
+use crate::connect::hello::{Hello, Kind, More};
+use crate::qp::QpInner;
+
+/// What begins every answer and request.
+pub(crate) fn hello(qp: &QpInner, kind: Kind, lane: usize, token: u64) -> Hello {
+    Hello {
+        kind,
+        rails: qp.width() as u8,
+        lane: lane as u8,
+        recv_lane: qp.receiving.lane(&qp.shared().host) as u8,
+        token,
+        table: qp.lent.pd.table_on(lane),
+        nobody: qp.shared().nobody(lane).rkey(),
+    }
+}
+
+/// What this side says on a further lane, or on any that comes back.
+pub(crate) fn joining_words(qp: &QpInner, lane: usize, token: u64, generation: u32) -> Vec<u8> {
+    let mut more = Vec::new();
+    let keys = (qp.lent.mailbox.rkey(lane), qp.lent.mailbox.rkey(0));
+    More { generation, mailbox: qp.lent.mailbox.addr(), keys }.write(&mut more);
+    hello(qp, Kind::Join, lane, token).write(&more)
+}
+
+/// The program's parameters as a lane gets them: the peer's tables must be readable.
+pub(crate) fn lane_param(param: &ConnParam, private_data: Vec<u8>) -> ConnParam {
+    ConnParam {
+        private_data,
+        responder_resources: param.responder_resources.saturating_add(1),
+        initiator_depth: param.initiator_depth.saturating_add(1),
+        ..param.clone()
+    }
+}

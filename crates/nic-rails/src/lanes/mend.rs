@@ -1,0 +1,247 @@
+//! A lane that dies: both ends close it, write each other what had come by it, and go on without it.
+//!
+//! 1. Whoever notices first (a completion that says so, an event, a letter of the peer) closes its own end: nothing that
+//!    was sent on the lane can arrive here any more.
+//! 2. When all of its own requests and receives have come back from the lane, it lays the receives on the next lane that
+//!    lives, and writes a letter (`mail`): this lane is closed, so many messages came by it, receives are there now.
+//! 3. With the peer's letter, and when nothing is under way on the other lanes, it settles: messages that the peer has
+//!    received have ended, everything else starts again, in order, as if it had just been posted.
+//!
+//! Until then no request starts. Writes and reads may so be carried out twice, messages are not; an atomic in doubt cannot
+//! be decided, and fails the queue pair. The death of the last lane is the connection's.
+
+use std::sync::Arc;
+
+use host::{Held, Span};
+use verbs::AsyncEvent;
+
+use crate::RAILS_MAX;
+use crate::connect::connection::{Connection, Health, Phase};
+use crate::connect::outcome::{end, gone_early};
+use crate::inner::Inner;
+use crate::lanes::mail::Letter;
+use crate::lanes::rejoin::forget_attempt;
+use crate::qp::QpInner;
+use crate::state;
+
+/// How long the peer may take to agree that a lane has died; then the connection is over.
+const PATIENCE: Span = Span::from_secs(30);
+/// Until a lane is tried again for the first time: by then the peer has settled its death, too.
+const MOMENT: Span = Span::from_ms(20);
+
+/// How far it has come with settling what lanes that died mean.
+pub(crate) enum Mended {
+    /// There is nothing to settle, or the connection has ended.
+    Done,
+    /// Something is still to come.
+    Waits,
+    /// It is settled; `waits`: there are requests that only completions can start.
+    Settled { waits: bool },
+}
+
+/// A lane has died, or the whole connection ends. Whether this closed the lane: then it is to be mended.
+pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bool {
+    // The rail may say that it was no accident.
+    device.poll_rails();
+    let mut link = qp.link();
+    match link.phase {
+        Phase::Connecting | Phase::Accepting => {
+            gone_early(device, qp, link, lane);
+            return false;
+        }
+        Phase::None | Phase::Over => return false,
+        Phase::Up => {}
+    }
+    let others = (0..qp.width()).any(|at| at != lane && link.is_up(at));
+    if qp.now() == state::ERROR || (!others && link.is_up(lane)) {
+        drop(link);
+        end(device, qp);
+        return false;
+    }
+    if !link.is_up(lane) {
+        return false;
+    }
+    link.lanes[lane].health = Health::Dying;
+    link.lanes[lane].due = qp.shared().host.after(PATIENCE);
+    drop(link);
+    close(qp, lane);
+    device.mending.add(qp);
+    qp.shared().service.wake();
+    qp.shared().host.signal();
+    true
+}
+
+/// Closes this side's end of a lane that is dying.
+fn close(qp: &QpInner, lane: usize) {
+    let host = &qp.shared().host;
+    qp.sending.lock(host).hold(lane);
+    let mut receives = qp.receiving.lock(host);
+    if receives.lane == lane {
+        receives.hold();
+    }
+    drop(receives);
+    qp.lent.set_mending(true);
+    qp.lane(lane).to_error();
+    let mut link = qp.link();
+    if link.lanes[lane].health == Health::Dying {
+        link.lanes[lane].health = Health::Draining;
+        link.lanes[lane].closed = Some(host.now());
+    }
+}
+
+/// The peer may have written that it has closed a lane of which this side thinks well.
+pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
+    if qp.now() != state::READY_TO_SEND {
+        return;
+    }
+    write_mail(qp);
+    for lane in 0..qp.width() {
+        let Some(letter) = qp.lent.mailbox.read(lane) else { continue };
+        let mut link = qp.link();
+        let known = &mut link.lanes[lane];
+        match known.health {
+            Health::Up if known.generation == letter.generation => {
+                drop(link);
+                // What comes of it is settled with all that the device is to mend.
+                lane_is_down(device, qp, lane);
+            }
+            // It was connected for the peer only, which waits for this side to say so.
+            Health::Down if letter.generation > known.generation => {
+                known.generation = letter.generation;
+                known.tried = known.tried.max(letter.generation);
+                let forgotten = known.joining.take_if(|(generation, _)| *generation <= letter.generation);
+                drop(link);
+                forget_attempt(device, lane, forgotten);
+                let recv_lane = qp.receiving.lane(&qp.shared().host) as u8;
+                put_letter(qp, lane, Letter { recv_lane, received: 0, ..letter });
+                write_mail(qp);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Goes on with settling what lanes that died mean, with what has been taken from the rails.
+pub(crate) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
+    if qp.now() == state::ERROR || !qp.lent.is_mending() {
+        return Mended::Done;
+    }
+    let mut link = qp.link();
+    if link.phase != Phase::Up {
+        return Mended::Done;
+    }
+    let now = qp.shared().host.now();
+    let late = |health, due: Option<_>| health != Health::Down && due.is_some_and(|due| now >= due);
+    let is_late = link.lanes.iter().any(|lane| lane.health != Health::Up && late(lane.health, lane.due));
+    if is_late || !drain(qp, &mut link) {
+        drop(link);
+        end(device, qp);
+        return Mended::Done;
+    }
+    let died = answers(qp, &link);
+    let settled = died.filter(|_| {
+        let sends = qp.sending.lock(&qp.shared().host);
+        sends.is_quiet() && sends.mail_has_come()
+    });
+    let Some(died) = settled else {
+        drop(link);
+        write_mail(qp);
+        return Mended::Waits;
+    };
+    settle(device, qp, link, &died)
+}
+
+/// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
+fn drain(qp: &QpInner, link: &mut Connection) -> bool {
+    let (shared, completions) = (qp.shared(), &qp.receiving.completions);
+    for lane in 0..qp.width() {
+        if link.lanes[lane].health != Health::Draining || qp.sending.lock(&shared.host).outstanding(lane) > 0
+        {
+            continue;
+        }
+        let mut receives = qp.receiving.lock(&shared.host);
+        if receives.lane == lane
+            && let Some(srq) = &qp.receiving.srq
+        {
+            let next = srq.lane();
+            if next == lane {
+                // The queue has not left it yet.
+                continue;
+            }
+            if !link.is_up(next) {
+                return false;
+            }
+            receives.follow(completions, next);
+        } else if receives.lane == lane {
+            let next = (1..qp.width()).map(|step| (lane + step) % qp.width()).find(|&at| link.is_up(at));
+            let (true, Some(next)) = (receives.are_back(), next) else { continue };
+            receives.move_to(shared, completions, next);
+        }
+        let (recv_lane, received) = (receives.lane as u8, receives.received(lane));
+        drop(receives);
+        let generation = link.lanes[lane].generation;
+        put_letter(qp, lane, Letter { generation, recv_lane, received });
+        link.lanes[lane].health = Health::Told;
+    }
+    true
+}
+
+fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
+    qp.lent.mailbox.put(lane, letter);
+    qp.sending.lock(&qp.shared().host).has_mail();
+}
+
+/// The peer's letters about lanes that died here, if there is one for each.
+fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
+    let mut died = [None; RAILS_MAX];
+    for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
+        match known.health {
+            Health::Up | Health::Down => {}
+            Health::Told => {
+                let letter = qp.lent.mailbox.read(lane);
+                died[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
+            }
+            Health::Dying | Health::Draining => return None,
+        }
+    }
+    Some(died)
+}
+
+/// Both ends know of the lanes that died: goes on without them.
+fn settle(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    mut link: Held<'_, Connection>,
+    died: &[Option<Letter>; RAILS_MAX],
+) -> Mended {
+    let shared = qp.shared();
+    if !qp.sending.lock(&shared.host).settle(died) {
+        drop(link);
+        end(device, qp);
+        return Mended::Done;
+    }
+    let retry = shared.host.now() + MOMENT;
+    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+        link.lanes[lane].health = Health::Down;
+        link.lanes[lane].due = Some(retry);
+    }
+    qp.lent.set_mending(false);
+    drop(link);
+    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+        let rail = shared.rail_names[lane].clone();
+        shared.async_event(AsyncEvent::RailDown { qp_num: qp.num(), rail });
+    }
+    let ((), waits) = qp.with_sends(|_| ());
+    device.lame.add(qp);
+    shared.service.wake();
+    shared.host.signal();
+    Mended::Settled { waits }
+}
+
+/// Writes letters to the peer, if there are any, on a lane that lives.
+fn write_mail(qp: &QpInner) {
+    let link = qp.link();
+    let live: Vec<usize> = (0..qp.width()).filter(|&lane| link.is_up(lane)).collect();
+    drop(link);
+    qp.sending.lock(&qp.shared().host).write_mail(&qp.lent, live.into_iter());
+}

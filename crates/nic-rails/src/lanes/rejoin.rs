@@ -1,0 +1,135 @@
+//! A lane that comes back: the side that connected tries it again and again, at the accepting side's back door.
+
+use std::sync::Arc;
+
+use host::Span;
+use verbs::{AsyncEvent, Cm, ConnParam, ConnectRequest, Qp};
+
+use crate::connect::connection::{Health, Phase};
+use crate::connect::hello::{Hello, Kind, More};
+use crate::connect::words::{joining_words, lane_param};
+use crate::inner::Inner;
+use crate::lanes::mail::GENERATIONS;
+use crate::qp::QpInner;
+use crate::state;
+
+/// How long to wait between two attempts: at first, each time twice as long, and at most.
+const PAUSE: Span = Span::from_ms(25);
+const PAUSE_MAX: Span = Span::from_ms(500);
+/// How long an attempt may take: what vanishes on the way is sent again sooner than TCP would.
+const ATTEMPT: Span = Span::from_ms(500);
+
+/// Tries lanes again whose time it is. Whether there are lanes left that are down.
+pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
+    if qp.now() != state::READY_TO_SEND {
+        return false;
+    }
+    let now = qp.shared().host.now();
+    let mut lame = false;
+    for lane in 0..qp.width() {
+        let mut link = qp.link();
+        if link.phase != Phase::Up {
+            return false;
+        }
+        let is_active = link.is_active;
+        let known = &mut link.lanes[lane];
+        if known.health != Health::Down {
+            continue;
+        }
+        lame = true;
+        let due = known.due.is_none_or(|due| now >= due);
+        if !is_active || !due || known.joining.is_some() || known.tried + 1 >= GENERATIONS {
+            continue;
+        }
+        known.tried += 1;
+        let attempt = (known.tried - known.generation).min(16);
+        known.due = qp.shared().host.after((PAUSE * (1 << (attempt - 1))).min(PAUSE_MAX));
+        let generation = known.tried;
+        drop(link);
+        try_lane(device, qp, lane, generation);
+    }
+    lame
+}
+
+fn try_lane(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
+    let link = qp.link();
+    let (cm, door, token) = (link.cm.clone(), link.lanes[lane].door, link.token);
+    let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT), ..link.param.clone() };
+    drop(link);
+    let (Some(cm), Some(door)) = (cm, door) else { return };
+    // What cannot be had now may be later.
+    let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
+    begin_attempt(device, qp, lane, generation, &by);
+    let param = lane_param(&param, joining_words(qp, lane, token, generation));
+    if cm.on(lane).connect(&by, door, &param).is_err() {
+        attempt_failed(device, qp, lane, by.num());
+    }
+}
+
+fn begin_attempt(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32, by: &Arc<Qp>) {
+    device.add_lane(lane, by.num(), qp);
+    let before = qp.link().lanes[lane].joining.replace((generation, by.clone()));
+    forget_attempt(device, lane, before);
+}
+
+/// On the accepting side: a lane is asked for again. The request is rejected where the lane's death is not settled.
+pub(crate) fn take_back(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    cm: &Cm,
+    lane: usize,
+    request: ConnectRequest,
+    more: &More,
+) {
+    let mut link = qp.link();
+    let known = &mut link.lanes[lane];
+    let tried = known.joining.as_ref().map_or(known.generation, |(generation, _)| *generation);
+    if known.health != Health::Down || more.generation <= tried || more.generation >= GENERATIONS {
+        return;
+    }
+    known.tried = more.generation;
+    let (param, token) = (link.param.clone(), link.token);
+    drop(link);
+    let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
+    begin_attempt(device, qp, lane, more.generation, &by);
+    let param = lane_param(&param, joining_words(qp, lane, token, more.generation));
+    if cm.accept(request, &by, &param).is_err() {
+        attempt_failed(device, qp, lane, by.num());
+    }
+}
+
+/// A lane's queue pair is connected again.
+pub(crate) fn lane_is_back(device: &Inner, qp: &QpInner, lane: usize, num: u32, said: &[u8]) {
+    let mut link = qp.link();
+    let is_active = link.is_active;
+    let known = &mut link.lanes[lane];
+    let Some((generation, by)) = known.joining.take_if(|(_, by)| by.num() == num) else { return };
+    let answer = Hello::read(said).filter(|(hello, _)| hello.kind == Kind::Join);
+    let answer = answer.and_then(|(_, rest)| More::read(rest));
+    let fits = !is_active || answer.is_some_and(|(more, _)| more.generation == generation);
+    if !fits || known.health != Health::Down || qp.now() != state::READY_TO_SEND {
+        drop(link);
+        return forget_attempt(device, lane, Some((generation, by)));
+    }
+    (known.health, known.generation, known.due) = (Health::Up, generation, None);
+    let old = qp.replace_lane(lane, by);
+    drop(link);
+    device.forget_lane(lane, old.num());
+    drop(old);
+    let rail = qp.shared().rail_names[lane].clone();
+    qp.shared().async_event(AsyncEvent::RailUp { qp_num: qp.num(), rail });
+}
+
+/// Whether a queue pair was about to take a lane's place; then it will not.
+pub(crate) fn attempt_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32) -> bool {
+    let failed = qp.link().lanes[lane].joining.take_if(|(_, by)| by.num() == num);
+    let was = failed.is_some();
+    forget_attempt(device, lane, failed);
+    was
+}
+
+pub(crate) fn forget_attempt(device: &Inner, lane: usize, attempt: Option<(u32, Arc<Qp>)>) {
+    if let Some((_, by)) = attempt {
+        device.forget_lane(lane, by.num());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a queue pair does when its shared receive queue leaves a rail (`srq`): it closes its lane there, if that has not died,
+//! and says when nothing comes by it any more.
+
+use std::sync::Arc;
+
+use verbs::{QpState, Result};
+
+use crate::completion::completions::Sink;
+use crate::connect::connection::{Health, Phase};
+use crate::connect::outcome::end;
+use crate::inner::Inner;
+use crate::lanes::mend::lane_is_down;
+use crate::progress::poll::take;
+use crate::qp::QpInner;
+use crate::receive::srq::{GRACE, SrqInner};
+use crate::state;
+
+/// About to connect: takes messages where the receives lie, by lanes that take from the queue as it is.
+pub(crate) fn join_shared(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
+    let Some(srq) = &qp.receiving.srq else { return Ok(()) };
+    let lane = srq.enter(qp.num());
+    qp.receiving.lock(&qp.shared().host).follow(&qp.receiving.completions, lane);
+    for rail in 0..qp.width() {
+        let lane = qp.lane(rail);
+        if lane.init().srq.as_ref().is_some_and(|of_lane| srq.is_on(rail, of_lane)) {
+            continue;
+        }
+        let lane = Arc::new(qp.make_lane(rail)?);
+        device.add_lane(rail, lane.num(), qp);
+        let old = qp.replace_lane(rail, lane);
+        device.forget_lane(rail, old.num());
+    }
+    Ok(())
+}
+
+/// Goes on with leaving a rail, if its queue does, or has it leave one.
+pub(crate) fn look_at_shared(device: &Inner, qp: &Arc<QpInner>) {
+    let Some(srq) = &qp.receiving.srq else { return };
+    if qp.lent.is_mending() {
+        have_it_leave(device, qp, srq);
+    }
+    let Some(rail) = srq.left(qp.num()) else { return };
+    let link = qp.link();
+    let (phase, health) = (link.phase, link.lanes[rail].health);
+    drop(link);
+    match (qp.now(), phase) {
+        (state::INIT, _) => srq.is_off(qp.num()),
+        // Messages may come by it until it has closed its lane.
+        (state::ERROR, _) => look_at_rest(device, qp, srq, rail),
+        (_, Phase::Up) if health == Health::Up => {
+            // What comes of it is settled with all that the device is to mend.
+            lane_is_down(device, qp, rail);
+        }
+        (_, Phase::Up | Phase::Over) => look_at_rest(device, qp, srq, rail),
+        // It is known soon what becomes of it.
+        (_, Phase::None | Phase::Connecting | Phase::Accepting) => {}
+    }
+}
+
+/// The lane on which receives lie has died here, and the queue pair lives on: then the queue leaves it.
+fn have_it_leave(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
+    let (lane, now) = (srq.lane(), qp.shared().host.now());
+    let link = qp.link();
+    let known = &link.lanes[lane];
+    let closed = known.closed.filter(|_| link.phase == Phase::Up && known.health == Health::Draining);
+    let mut others = (1..qp.width()).map(|step| (lane + step) % qp.width());
+    let next = others.find(|&at| link.is_up(at));
+    drop(link);
+    let (Some(closed), Some(next)) = (closed, next) else { return };
+    if now.since(closed) < GRACE {
+        return;
+    }
+    match srq.leave(lane, next) {
+        Ok(None) => {}
+        Ok(Some((old, id))) => {
+            device.forget_srq(lane, old.id());
+            device.add_srq(lane, id, srq);
+        }
+        Err(_) => end(device, qp),
+    }
+}
+
+/// A lane that is closed, as soon as its rail knows: takes the rest of what it has brought.
+fn look_at_rest(device: &Inner, qp: &QpInner, srq: &SrqInner, rail: usize) {
+    let completions = &qp.receiving.completions;
+    let Some(polling) = device.polling(completions) else { return };
+    if qp.lane(rail).state() != QpState::Error || !srq.is_closed(qp.num()) {
+        return;
+    }
+    if take(device, &polling, rail, &mut Sink::ring(completions)).is_some() {
+        srq.is_off(qp.num());
+    }
+}

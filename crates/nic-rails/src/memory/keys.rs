@@ -1,0 +1,251 @@
+//! Keys: of this device's regions, and of the peer's.
+//!
+//! A region is registered on each rail, and has a key there that the rail chose. Programs get one key for all: the number
+//! of an entry in the upper bits, chance in the lower ones. The entry's keys lie in a table of the protection domain that
+//! peers may read by RDMA, hidden by a stream of bits that follows from the whole key: who knows only the number of an
+//! entry learns nothing from it. A key that names nothing yields keys of chance, which rails refuse like any wrong key.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use host::{Rng, mix};
+use verbs::{Buf, Error, Result};
+
+use crate::RAILS_MAX;
+
+/// Entries of a table: regions of a device.
+pub(crate) const ENTRIES: u32 = 1 << 14;
+/// Entries that rest before one of them is used again, while there are others.
+const RESTING: usize = 256;
+const CHANCE_BITS: u32 = 32 - ENTRIES.trailing_zeros();
+/// Bytes of an entry.
+pub(crate) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
+
+/// The keys of a region, by rail.
+pub(crate) type LaneKeys = [u32; RAILS_MAX];
+
+/// The stream of a key, for one lane.
+fn veil(key: u32, lane: usize) -> u32 {
+    mix(u64::from(key) << 8 | lane as u64 | 1 << 48) as u32
+}
+
+/// Where a key's entry lies in its table.
+pub(crate) fn offset_of(key: u32) -> u64 {
+    u64::from(key >> CHANCE_BITS) * ENTRY_BYTES as u64
+}
+
+/// The keys of an entry as its table has them, for the whole key that names it; and the other way round.
+fn veiled(key: u32, lanes: &LaneKeys) -> LaneKeys {
+    std::array::from_fn(|lane| lanes[lane] ^ veil(key, lane))
+}
+
+/// What an entry that was read from a peer means for this key.
+pub(crate) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
+    let lanes = std::array::from_fn(|lane| {
+        u32::from_be_bytes([entry[4 * lane], entry[4 * lane + 1], entry[4 * lane + 2], entry[4 * lane + 3]])
+    });
+    veiled(key, &lanes)
+}
+
+/// Numbers of which nobody can guess the first; in virtual time, the same in every run.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub(crate) fn chance(is_virtual: bool) -> Result<Rng> {
+    let seed = if is_virtual {
+        *b"not rand"
+    } else {
+        host::random().map_err(|why| Error::system("cannot make keys of several rails", why))?
+    };
+    Ok(Rng::new(u64::from_ne_bytes(seed)))
+}
+
+/// A region's keys for peers, on each rail.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The key of the whole, 0 in an entry that is free.
+    key: u32,
+    remote: LaneKeys,
+}
+
+const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX] };
+
+/// What is known of regions by those who make and remove them.
+struct Entries {
+    all: Vec<Entry>,
+    free: std::collections::VecDeque<u32>,
+    chance: Rng,
+}
+
+/// Entries that one piece of [`Keys::local`] has room for.
+const CHUNK: usize = 256;
+
+/// This device's regions by their entries.
+pub(crate) struct Keys {
+    entries: Mutex<Entries>,
+    /// This side's keys, for requests: a word for each lane of an entry, in its upper half the key of the whole, which makes it
+    /// good for that key alone, however readers and writers meet.
+    local: [OnceLock<Box<[AtomicU64]>>; ENTRIES as usize / CHUNK],
+}
+
+impl Keys {
+    pub(crate) fn new(chance: Rng) -> Self {
+        let entries = Entries { all: Vec::new(), free: std::collections::VecDeque::new(), chance };
+        Self { entries: Mutex::new(entries), local: [const { OnceLock::new() }; _] }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // Nothing panics while it holds this lock half-way through a change.
+        self.entries.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A key for a region with these keys, written into the table. `None` when all entries are taken.
+    pub(crate) fn insert(&self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
+        let mut entries = self.entries();
+        // Keys of one entry differ by chance only, so that few entries would soon meet.
+        let reuses = entries.free.len() >= RESTING || entries.all.len() as u32 == ENTRIES;
+        let entry = match if reuses { entries.free.pop_front() } else { None } {
+            Some(entry) => entry,
+            None if (entries.all.len() as u32) < ENTRIES => {
+                entries.all.push(FREE);
+                entries.all.len() as u32 - 1
+            }
+            None => return None,
+        };
+        // Never zero, and never all ones: both are what forgotten keys look like.
+        let chance = 1 + (entries.chance.next_u64() % ((1 << CHANCE_BITS) - 2)) as u32;
+        let key = entry << CHANCE_BITS | chance;
+        entries.all[entry as usize] = Entry { key, remote };
+        self.set_local(key, |lane| u64::from(key) << 32 | u64::from(local[lane]));
+        Some(publish(key, &remote, table).map(|()| key))
+    }
+
+    /// The key names nothing any more; its entry is used again as late as possible.
+    pub(crate) fn remove(&self, key: u32, table: &Buf) {
+        let (mut entries, entry) = (self.entries(), key >> CHANCE_BITS);
+        if let Some(place) = entries.all.get_mut(entry as usize).filter(|e| e.key == key) {
+            *place = FREE;
+            self.set_local(key, |_| 0);
+            entries.free.push_back(entry);
+            let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next_u64() as u32);
+            // Entries lie inside their table.
+            let _ = publish(key, &noise, table);
+        }
+    }
+
+    fn set_local(&self, key: u32, word: impl Fn(usize) -> u64) {
+        let entry = (key >> CHANCE_BITS) as usize;
+        let chunk = self.local[entry / CHUNK]
+            .get_or_init(|| (0..CHUNK * RAILS_MAX).map(|_| AtomicU64::new(0)).collect());
+        for lane in 0..RAILS_MAX {
+            chunk[entry % CHUNK * RAILS_MAX + lane].store(word(lane), Ordering::Relaxed);
+        }
+    }
+
+    /// This side's key of a region on a lane.
+    #[inline]
+    pub(crate) fn get(&self, key: u32, lane: usize) -> Option<u32> {
+        let entry = (key >> CHANCE_BITS) as usize;
+        let chunk = self.local[entry / CHUNK].get()?;
+        let word = chunk[entry % CHUNK * RAILS_MAX + lane].load(Ordering::Relaxed);
+        (word >> 32 == u64::from(key) && key != 0).then_some(word as u32)
+    }
+
+    /// The key of the region that has this one on a rail, for peers.
+    pub(crate) fn find(&self, lane: usize, lane_key: u32) -> Option<u32> {
+        self.entries().all.iter().find(|e| e.key != 0 && e.remote[lane] == lane_key).map(|e| e.key)
+    }
+}
+
+fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
+    let mut bytes = [0; ENTRY_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(veiled(key, lanes)) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    table.write(offset_of(key) as usize, &bytes)
+}
+
+/// How many of the peer's keys are remembered.
+const REMEMBERED: usize = 64;
+
+/// What the peer's keys mean, for those met last.
+pub(crate) struct Met([(u32, LaneKeys); REMEMBERED]);
+
+impl Met {
+    pub(crate) fn new() -> Self {
+        Self([(0, [0; RAILS_MAX]); REMEMBERED])
+    }
+
+    fn place(key: u32) -> usize {
+        (key >> CHANCE_BITS) as usize % REMEMBERED
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: u32) -> Option<&LaneKeys> {
+        let (met, lanes) = &self.0[Self::place(key)];
+        (*met == key && key != 0).then_some(lanes)
+    }
+
+    pub(crate) fn insert(&mut self, key: u32, lanes: LaneKeys) {
+        self.0[Self::place(key)] = (key, lanes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Buf {
+        Buf::alloc(ENTRIES as usize * ENTRY_BYTES).expect("memory")
+    }
+
+    fn entry(table: &Buf, key: u32) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        table.read(offset_of(key) as usize, &mut bytes).expect("inside");
+        bytes
+    }
+
+    #[test]
+    fn who_has_the_key_reads_the_entry_and_nobody_else() {
+        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
+        let lanes = std::array::from_fn(|lane| 100 + lane as u32);
+        let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
+        assert_eq!(unveil(key, &entry(&table, key)), lanes);
+        assert!((0..RAILS_MAX).all(|lane| keys.get(key, lane) == Some(lanes[lane])));
+        assert_eq!(keys.find(3, 103), Some(key));
+        assert_eq!(keys.find(2, 103), None);
+        let near = key ^ 1;
+        assert!(unveil(near, &entry(&table, near)).iter().zip(lanes).all(|(a, b)| *a != b));
+        assert_eq!(keys.get(near, 3), None);
+        assert_eq!(keys.get(!0, 0), None);
+    }
+
+    #[test]
+    fn a_key_that_went_names_nothing_and_comes_back_late() {
+        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
+        let lanes = [7; RAILS_MAX];
+        let all: Vec<u32> =
+            (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
+        assert!(keys.insert(lanes, lanes, &table).is_none(), "all are taken");
+        assert!(all.iter().all(|key| ![0, !0].contains(key)));
+        keys.remove(all[5], &table);
+        keys.remove(all[6], &table);
+        keys.remove(all[6], &table);
+        assert_eq!(keys.get(all[5], 0), None);
+        assert!(unveil(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
+        let next = keys.insert(lanes, lanes, &table).expect("room").expect("in");
+        assert_eq!(next >> CHANCE_BITS, 5);
+        assert_ne!(next, all[5]);
+    }
+
+    #[test]
+    fn met_keys_are_remembered_until_another_takes_their_place() {
+        let mut met = Met::new();
+        let (one, other) = (5 << CHANCE_BITS | 1, (5 + REMEMBERED as u32) << CHANCE_BITS | 1);
+        assert!(met.get(0).is_none() && met.get(one).is_none());
+        met.insert(one, [1; RAILS_MAX]);
+        assert_eq!(met.get(one), Some(&[1; RAILS_MAX]));
+        met.insert(other, [2; RAILS_MAX]);
+        assert!(met.get(one).is_none());
+    }
+}

@@ -1,0 +1,133 @@
+//! Progress of completion queues: whoever polls takes what the rails have, and then does what queue pairs ask for.
+
+use std::sync::Arc;
+
+use crate::completion::completions::Sink;
+use crate::completion::polling::Polling;
+use crate::inner::Inner;
+use crate::lanes::mend::{self, Mended};
+use crate::qp::QpInner;
+use crate::state;
+use crate::wants::Wants;
+
+/// Takes what the rails have into the ring. If somebody else does, that is as good: who takes looks at reports afterwards.
+/// Whether it was only this side that took: otherwise others may hold completions that are not in the ring yet.
+pub(crate) fn progress(device: &Inner, polling: &Polling) -> bool {
+    progress_into(device, polling, &mut Sink::ring(&polling.completions))
+}
+
+/// As [`progress`], into a sink.
+#[inline]
+pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
+    let alone = take_all(device, polling, sink);
+    tell_of_reports(device, polling);
+    alone
+}
+
+/// Passes on what rails have reported, if that is the program's business.
+#[inline]
+pub(crate) fn tell_of_reports(device: &Inner, polling: &Polling) {
+    polling.tell_of_reports(|| {
+        take_all(device, polling, &mut Sink::ring(&polling.completions));
+    });
+}
+
+/// Whether nobody else was taking from one of the rails.
+fn take_all(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
+    let mut alone = true;
+    for rail in polling.due_rails() {
+        alone &= take(device, polling, rail, sink).is_some();
+        if sink.is_full() {
+            polling.has_stopped_at(rail);
+            break;
+        }
+    }
+    alone
+}
+
+/// Takes what a rail has; whether that was anything. `None` if somebody else takes from it.
+pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Sink<'_>) -> Option<bool> {
+    let mut any = false;
+    for _ in 0..2 {
+        let mut asked = Vec::new();
+        any |= polling.take(rail, sink, |known, num| device.find(known, rail, num), &mut asked)?;
+        if !asked.is_empty() {
+            asked.into_iter().for_each(|(qp, wants)| grant(device, polling, &qp, rail, wants));
+        }
+        if any || !polling.is_to_look_again() {
+            break;
+        }
+    }
+    polling.has_taken(any);
+    Some(any)
+}
+
+/// Does what completions of a lane have asked for.
+pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: usize, wants: Wants) {
+    if wants.failure {
+        qp.fail();
+    } else if wants.attention {
+        watch(device, polling);
+    }
+    if wants.mourning && qp.now() != state::ERROR {
+        mourn(device, qp, lane);
+    } else if wants.mending {
+        go_on_mending(device, qp);
+    }
+}
+
+/// Has the service look after the rails' queues, for somebody who is about to sleep, or for requests that wait for
+/// completions of others.
+pub(crate) fn watch(device: &Inner, polling: &Polling) {
+    if polling.completions.watch() {
+        progress(device, polling);
+    }
+}
+
+/// A lane has died, or the whole connection ends.
+pub(crate) fn mourn(device: &Inner, qp: &Arc<QpInner>, lane: usize) {
+    if mend::lane_is_down(device, qp, lane) {
+        mend(device, qp);
+    }
+}
+
+/// Goes on with settling what lanes that died mean. Whether it is not done.
+pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
+    for completions in [&qp.sending.completions, &qp.receiving.completions] {
+        if let Some(polling) = device.polling(completions) {
+            progress(device, &polling);
+        }
+    }
+    go_on_mending(device, qp)
+}
+
+/// As [`mend()`], with what has been taken from the rails.
+fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
+    match mend::go_on(device, qp) {
+        Mended::Done => false,
+        Mended::Waits => true,
+        Mended::Settled { waits } => {
+            if let Some(polling) = device.polling(&qp.sending.completions).filter(|_| waits) {
+                watch(device, &polling);
+            }
+            qp.sending.completions.announce();
+            false
+        }
+    }
+}
+
+/// Rails' queues that have reported.
+pub(crate) fn progress_channels(device: &Inner) {
+    for (rail, channel) in device.shared.channels.iter().enumerate() {
+        let Some(channel) = channel else { continue };
+        while let Some(id) = channel.poll_event() {
+            let Some(polling) = device.cq_of_rail(rail, id) else { continue };
+            polling.on_report();
+            progress(device, &polling);
+            if polling.completions.bell.is_awaited() {
+                // What it was about may not have been what the sleeper waits for.
+                watch(device, &polling);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The service: makes progress for those who sleep, and for connections that nobody looks after. In real time a thread
+//! that sleeps in poll(2) on what the rails announce; in virtual time a rank, which wakes up with the machine's news.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use host::{Bell, Host, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use verbs::{Cm, CompChannel, Error, QpState, Result};
+
+use crate::api::cm;
+use crate::inner::Inner;
+use crate::lanes::mend::look_at_mail;
+use crate::lanes::rejoin::rejoin;
+use crate::lanes::stay::look_at_shared;
+use crate::progress::poll::mend;
+use crate::state;
+
+/// Starts it; it ends with the device.
+pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+    let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_over.clone());
+    let host = device.shared.host.clone();
+    let started = match device.shared.service.fd.clone() {
+        Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
+        None => {
+            let own = host.clone();
+            host.spawn("rails", None, move || attend(&own, &weak, &stop))
+        }
+    };
+    started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
+}
+
+/// The rank of virtual time. News of the machine wake it; time alone only where something may take too long.
+fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
+    let mut patience = None;
+    while !stop.load(Ordering::Acquire) {
+        let deadline = patience.and_then(|span| host.after(span));
+        // Until it has to wait in another way, or the device has gone.
+        let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
+            None => Some(()),
+            Some(device) => {
+                serve(&device);
+                (short(&device) != patience).then_some(())
+            }
+        };
+        let looked = host.wait("the rails' service", &Bell::new(), deadline, look);
+        if looked.is_none() && deadline.is_none_or(|deadline| host.now() < deadline) {
+            // The world ends.
+            return;
+        }
+        patience = device.upgrade().and_then(|device| short(&device));
+    }
+}
+
+/// How soon to look again, where that is soon.
+fn short(device: &Inner) -> Option<Span> {
+    Some(patience(device)).filter(|patience| *patience < Span::from_ms(100))
+}
+
+/// The thread of real time.
+fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        let (cms, channels, patience) = {
+            let Some(device) = device.upgrade() else { return };
+            serve(&device);
+            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails.clone()).collect();
+            let cms: Vec<Cm> = cms.into_iter().chain(device.back_cms().iter().cloned()).collect();
+            let channels: Vec<CompChannel> = device.shared.channels.iter().flatten().cloned().collect();
+            (cms, channels, patience(&device).to_std())
+        };
+        let fds = cms.iter().filter_map(Cm::fd).chain(channels.iter().filter_map(CompChannel::fd));
+        let fds = fds.chain([wake_up.as_fd()]);
+        let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let nanos = i64::from(patience.subsec_nanos());
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: nanos };
+        // Interrupted or not: look.
+        let _ = poll(&mut fds, Some(&patience));
+        while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}
+    }
+}
+
+/// What the service does each time it wakes up.
+fn serve(device: &Arc<Inner>) {
+    cm::progress(device);
+    for qp in device.live_qps() {
+        if qp.uses_an_overrun_queue() && qp.state() != QpState::Error {
+            qp.fail();
+        }
+        look_at_mail(device, &qp);
+        look_at_shared(device, &qp);
+    }
+    device.mending.work(|qp| mend(device, qp));
+    device.lame.work(|qp| rejoin(device, qp));
+}
+
+/// How soon the service is to look again, even if nothing is announced.
+fn patience(device: &Inner) -> Span {
+    if !device.mending.is_empty() {
+        return Span::from_ms(2);
+    }
+    if !device.expected.is_empty() || !device.lame.is_empty() {
+        return Span::from_ms(50);
+    }
+    // A peer may have closed a lane, and written so; that is not announced.
+    let connected = device.live_qps().any(|qp| qp.now() == state::READY_TO_SEND);
+    if connected { Span::from_ms(100) } else { Span::from_secs(5) }
+}

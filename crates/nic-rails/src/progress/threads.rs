@@ -1,0 +1,64 @@
+//! The threaded engine: a thread for each rail, pinned to a core, which posts stripes to its rail and polls it for as long as
+//! there is something to do. Who polls helps, and what is short is posted by whoever posts, so that no thread need wake up
+//! for it. In virtual time it is a rank, which wakes up with the machine's news, and polls alone.
+
+use std::sync::{Arc, Weak};
+
+use host::{ClockKind, Host, real};
+use verbs::{Error, Result, Wc, WcOpcode, WcStatus};
+
+use crate::completion::completions::Sink;
+use crate::completion::polling::Polling;
+use crate::inner::Inner;
+use crate::progress::poll::{grant, take, tell_of_reports};
+use crate::progress::worker::Worker;
+
+/// Starts a thread for each rail; they end with the device.
+pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+    let (host, workers) = (&device.shared.host, &device.shared.workers);
+    let cores = if host.clock() == ClockKind::Virtual { Vec::new() } else { real::allowed_cores() };
+    for rail in 0..workers.len() {
+        let (weak, own) = (Arc::downgrade(device), host.clone());
+        let worker = workers[rail].clone();
+        let core = (!cores.is_empty()).then(|| cores[rail % cores.len()]);
+        host.spawn("rail", core, move || run(&own, rail, &worker, &weak))
+            .map_err(|e| Error::system("cannot start the thread of a rail", e))?;
+    }
+    Ok(())
+}
+
+fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
+    let mut cqs: Vec<Arc<Polling>> = Vec::new();
+    while !worker.is_over() {
+        // Each time that there was something, waiting begins anew, so that it sleeps only after a while of nothing.
+        let look = || {
+            let device = device.upgrade().filter(|_| !worker.is_over());
+            let Some(device) = device else { return Some(()) };
+            let mut any = work(&device, rail, worker);
+            device.cqs_into(&mut cqs);
+            for cq in cqs.drain(..) {
+                any |= take(&device, &cq, rail, &mut Sink::ring(&cq.completions)).unwrap_or(false);
+                tell_of_reports(&device, &cq);
+            }
+            any.then_some(())
+        };
+        if host.wait("a rail's thread", &worker.bell, None, look).is_none() {
+            // The world ends.
+            return;
+        }
+    }
+}
+
+/// Posts what the rail has been given.
+fn work(device: &Inner, rail: usize, worker: &Worker) -> bool {
+    worker.work(|num, wr_id| {
+        let Some(qp) = device.qp(num) else { return };
+        // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
+        let status = WcStatus::LocQpOpErr;
+        let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
+        let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.sending.completions));
+        if let Some(polling) = device.polling(&qp.sending.completions) {
+            grant(device, &polling, &qp, rail, wants);
+        }
+    })
+}

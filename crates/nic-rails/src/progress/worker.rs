@@ -1,0 +1,105 @@
+//! Requests on their way to a rail whose thread posts them (`threads`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::{Bell, Host};
+use verbs::{Data, Error, Qp, Result, SendFlags, SendOp, SendWr, Sge};
+
+use crate::lock::unpoisoned;
+use crate::send::request::PIECES_MAX;
+
+/// Bytes of inline data that fit into a job.
+pub(crate) const INLINE_MAX: usize = 1024;
+
+/// A request on its way to its rail.
+struct Job {
+    /// The number of its queue pair.
+    qp: u32,
+    lane: Arc<Qp>,
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    pieces: [Sge; PIECES_MAX],
+    inline: [u8; INLINE_MAX],
+    /// How many pieces, or how many inline bytes.
+    count: usize,
+    is_inline: bool,
+}
+
+/// What a rail's thread is to do.
+pub(crate) struct Worker {
+    jobs: Mutex<VecDeque<Job>>,
+    /// Requests that it has been given and has not posted.
+    left: AtomicU32,
+    pub(crate) bell: Bell,
+    is_over: AtomicBool,
+}
+
+impl Worker {
+    pub(crate) fn new() -> Self {
+        let jobs = Mutex::new(VecDeque::with_capacity(256));
+        Self { jobs, left: AtomicU32::new(0), bell: Bell::new(), is_over: AtomicBool::new(false) }
+    }
+
+    /// Whether all that it has been given is posted.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the device has gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop(&self, host: &Host) {
+        self.is_over.store(true, Ordering::Release);
+        host.ring(&self.bell);
+    }
+
+    /// Gives it a request.
+    pub(crate) fn post(&self, host: &Host, qp: u32, lane: Arc<Qp>, wr: &SendWr<'_>) -> Result<()> {
+        let (mut pieces, mut inline) = ([Sge::default(); PIECES_MAX], [0; INLINE_MAX]);
+        let (count, is_inline) = match wr.data {
+            Data::Inline(bytes) => {
+                Error::check_limit("bytes of inline data", bytes.len() as u64, INLINE_MAX as u64)?;
+                inline[..bytes.len()].copy_from_slice(bytes);
+                (bytes.len(), true)
+            }
+            Data::Sges(sges) => {
+                Error::check_limit("pieces of a request", sges.len() as u64, PIECES_MAX as u64)?;
+                pieces[..sges.len()].copy_from_slice(sges);
+                (sges.len(), false)
+            }
+        };
+        let (wr_id, op, flags) = (wr.wr_id, wr.op, wr.flags);
+        let job = Job { qp, lane, wr_id, op, flags, pieces, inline, count, is_inline };
+        self.left.fetch_add(1, Ordering::Relaxed);
+        unpoisoned(&self.jobs).push_back(job);
+        host.ring(&self.bell);
+        Ok(())
+    }
+
+    /// Posts what it has been given; whether that was anything. What a lane refuses goes to `refused`: the queue pair, and the
+    /// request's number there.
+    pub(crate) fn work(&self, mut refused: impl FnMut(u32, u64)) -> bool {
+        let mut any = false;
+        loop {
+            // Not in the loop's head, where it would stay locked.
+            let job = unpoisoned(&self.jobs).pop_front();
+            let Some(job) = job else { return any };
+            any = true;
+            let (wr_id, op, flags) = (job.wr_id, job.op, job.flags);
+            let data = match job.is_inline {
+                true => Data::Inline(&job.inline[..job.count]),
+                false => Data::Sges(&job.pieces[..job.count]),
+            };
+            let posted = job.lane.post_send(&SendWr { wr_id, op, data, flags });
+            self.left.fetch_sub(1, Ordering::Release);
+            if posted.is_err() {
+                refused(job.qp, wr_id);
+            }
+        }
+    }
+}

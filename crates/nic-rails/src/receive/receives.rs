@@ -1,0 +1,282 @@
+//! Receives: each lies on the lane that takes messages, until it is filled or the lane dies; then on the next one.
+
+use std::sync::Arc;
+
+use verbs::{Error, Qp, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
+
+use crate::RAILS_MAX;
+use crate::completion::completions::Completions;
+use crate::receive::srq::SrqInner;
+use crate::shared::Shared;
+
+/// Receives by their numbers: from `done` on, `flushed` came back from a lane that died; those up to `posted` lie on the
+/// lane; those up to `next` wait for one.
+pub(crate) struct Receives {
+    lanes: Vec<Arc<Qp>>,
+    depth: u32,
+    /// By places, of which there are a power of two; none if receives are shared.
+    wr_ids: Vec<u64>,
+    pieces: Vec<Sge>,
+    counts: Vec<u8>,
+    pieces_each: usize,
+    done: u64,
+    flushed: u64,
+    posted: u64,
+    next: u64,
+    /// Receives that may still be posted before completions are polled.
+    pub(crate) free: u32,
+    /// Somebody has found the queue full.
+    pub(crate) refused: bool,
+    /// Where this side takes messages.
+    pub(crate) lane: usize,
+    /// Messages that came by each lane since it was connected.
+    received: [u32; RAILS_MAX],
+    /// No lane takes receives at the moment.
+    held: bool,
+    /// The completion queue has been told that something lies on the lane.
+    expects: bool,
+    /// Shared receives that a lane has flushed, as the rail knows them.
+    broken: Vec<u64>,
+}
+
+impl Receives {
+    /// `cap`: none for queue pairs whose receives are shared.
+    pub(crate) fn new(cap: Option<&QpCap>, lane: usize) -> Self {
+        let (depth, pieces_each) = cap.map_or((0, 0), |cap| (cap.max_recv_wr, cap.max_recv_sge as usize));
+        let places = cap.map_or(0, |_| depth.next_power_of_two() as usize);
+        Self {
+            lanes: Vec::new(),
+            depth,
+            wr_ids: vec![0; places],
+            pieces: vec![Sge::default(); places * pieces_each],
+            counts: vec![0; places],
+            pieces_each,
+            done: 0,
+            flushed: 0,
+            posted: 0,
+            next: 0,
+            free: depth,
+            refused: false,
+            lane,
+            received: [0; RAILS_MAX],
+            held: false,
+            expects: false,
+            broken: Vec::new(),
+        }
+    }
+
+    /// These are its lanes.
+    pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+        self.lanes = lanes.to_vec();
+    }
+
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.wr_ids.len() - 1)
+    }
+
+    pub(crate) fn post(&mut self, shared: &Shared, completions: &Completions, wr: &RecvWr<'_>) -> Result<()> {
+        if self.free == 0 {
+            self.refused = true;
+            return Err(Error::QueueFull { queue: "receive", depth: self.depth });
+        }
+        let place = self.place(self.next);
+        if !self.held && self.posted == self.next {
+            self.expect(completions);
+            self.lay(shared, self.next, wr.sges)?;
+            self.posted += 1;
+        }
+        self.wr_ids[place] = wr.wr_id;
+        self.counts[place] = wr.sges.len() as u8;
+        let from = place * self.pieces_each;
+        self.pieces[from..from + wr.sges.len()].copy_from_slice(wr.sges);
+        self.next += 1;
+        self.free -= 1;
+        Ok(())
+    }
+
+    /// A receive has been filled by a lane: what the program calls it.
+    #[inline]
+    pub(crate) fn filled(&mut self, lane: usize, number: u64) -> u64 {
+        self.received[lane] = self.received[lane].wrapping_add(1);
+        self.done += 1;
+        self.wr_ids[self.place(number)]
+    }
+
+    /// A receive has come back from a lane; `tell` gets what the program is to know, and says whether it knows it already. What
+    /// a lane flushes is kept for the next one, unless the connection is over.
+    pub(crate) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc) -> bool) {
+        if wc.is_ok() {
+            self.received[lane] = self.received[lane].wrapping_add(1);
+        }
+        if !is_over && wc.status == WcStatus::WrFlushErr {
+            self.flushed += 1;
+            return;
+        }
+        if is_over {
+            // It may have ended after the lane gave back the first of them.
+            self.flush(&mut tell);
+        }
+        wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
+        self.done += 1;
+        self.free += u32::from(tell(wc));
+    }
+
+    /// As [`Receives::ended`], of a shared receive. What a lane flushes stays in its place, from which it is laid on the next
+    /// lane. What a lane brings after it has been said what came by it is not told of: it is sent again.
+    pub(crate) fn shared_ended(
+        &mut self,
+        srq: &SrqInner,
+        lane: usize,
+        wc: Wc,
+        is_over: bool,
+        tell: impl FnOnce(Wc) -> bool,
+    ) {
+        if !is_over && wc.status == WcStatus::WrFlushErr {
+            self.broken.push(wc.wr_id);
+        } else if let Some(wr_id) = srq.take(wc.wr_id) {
+            self.received[lane] = self.received[lane].wrapping_add(u32::from(wc.is_ok()));
+            tell(Wc { wr_id, ..wc });
+        }
+    }
+
+    /// The connection is over: tells of shared receives that went with its lane.
+    pub(crate) fn flush_shared(&mut self, srq: &SrqInner, mut tell: impl FnMut(Wc) -> bool) {
+        for wr_id in self.broken.drain(..).filter_map(|number| srq.take(number)) {
+            tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
+        }
+    }
+
+    /// Shared receives lie on this lane from now on.
+    pub(crate) fn follow(&mut self, completions: &Completions, lane: usize) {
+        completions.expect(lane);
+        completions.expect_no_more(self.lane);
+        self.lane = lane;
+        self.broken.clear();
+    }
+
+    /// Something is about to lie on the lane.
+    pub(crate) fn expect(&mut self, completions: &Completions) {
+        if !self.expects {
+            self.expects = true;
+            completions.expect(self.lane);
+        }
+    }
+
+    /// If nothing lies on the lane any more, nothing is to be expected of it.
+    pub(crate) fn expect_no_more(&mut self, completions: &Completions) {
+        if self.expects && !self.wr_ids.is_empty() && self.are_back() {
+            self.expects = false;
+            completions.expect_no_more(self.lane);
+        }
+    }
+
+    /// The lane of which something is expected.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
+        self.expects.then_some(self.lane).into_iter()
+    }
+
+    /// No lane takes receives until they are moved to one.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Whether nothing lies on the lane any more.
+    pub(crate) fn are_back(&self) -> bool {
+        self.outstanding() == 0
+    }
+
+    /// How many lie on the lane.
+    fn outstanding(&self) -> u64 {
+        self.posted.saturating_sub(self.done + self.flushed)
+    }
+
+    pub(crate) fn received(&self, lane: usize) -> u32 {
+        self.received[lane]
+    }
+
+    /// A lane has been connected again, as this queue pair, and counts anew.
+    pub(crate) fn begin(&mut self, lane: usize, by: &Arc<Qp>) {
+        self.lanes[lane] = by.clone();
+        self.received[lane] = 0;
+    }
+
+    /// Lays what waits on the lane that takes messages from now on.
+    pub(crate) fn move_to(&mut self, shared: &Shared, completions: &Completions, lane: usize) {
+        self.expect_no_more(completions);
+        (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
+        if self.posted < self.next {
+            self.expect(completions);
+        }
+        while self.posted < self.next {
+            let place = self.place(self.posted);
+            let from = place * self.pieces_each;
+            let sges = &self.pieces[from..from + usize::from(self.counts[place])];
+            // A lane that has failed takes and flushes them. What it refuses stays, and is laid on the next.
+            if self.lay(shared, self.posted, sges).is_err() {
+                self.held = true;
+                return;
+            }
+            self.posted += 1;
+        }
+    }
+
+    /// The connection is over: what lies on no lane is flushed, in its turn.
+    pub(crate) fn flush(&mut self, mut tell: impl FnMut(Wc) -> bool) {
+        let mut told = 0;
+        let mut flush = |wr_id| {
+            let status = WcStatus::WrFlushErr;
+            told += u32::from(tell(Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() }));
+        };
+        while self.flushed > 0 {
+            flush(self.wr_ids[self.place(self.done)]);
+            (self.done, self.flushed) = (self.done + 1, self.flushed - 1);
+        }
+        while self.posted == self.done && self.done < self.next {
+            flush(self.wr_ids[self.place(self.done)]);
+            (self.done, self.posted) = (self.done + 1, self.posted + 1);
+        }
+        self.free += told;
+        self.held = self.posted < self.next;
+    }
+
+    /// Posts a receive to the lane.
+    fn lay(&self, shared: &Shared, number: u64, sges: &[Sge]) -> Result<()> {
+        shared
+            .local_pieces(self.lane, sges, |sges| self.lanes[self.lane].post_recv(&RecvWr::new(number, sges)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flushed(number: u64) -> Wc {
+        Wc { wr_id: number, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() }
+    }
+
+    /// Three receives on lane 0 and one that waits for a lane.
+    fn four() -> Receives {
+        let cap = QpCap { max_recv_wr: 4, max_recv_sge: 1, ..QpCap::default() };
+        let mut receives = Receives::new(Some(&cap), 0);
+        receives.wr_ids = vec![20, 21, 22, 23];
+        (receives.posted, receives.next, receives.free, receives.held) = (3, 4, 0, true);
+        receives
+    }
+
+    fn keep(told: &mut Vec<u64>, wc: Wc) -> bool {
+        told.push(wc.wr_id);
+        false
+    }
+
+    #[test]
+    fn receives_are_flushed_in_order_whenever_the_connection_ends() {
+        for ends_before in 0..=3 {
+            let (mut receives, mut told) = (four(), Vec::new());
+            for number in 0..3 {
+                receives.ended(0, flushed(number), number >= ends_before, |wc| keep(&mut told, wc));
+            }
+            receives.flush(|wc| keep(&mut told, wc));
+            assert_eq!(told, [20, 21, 22, 23], "the end came before receive {ends_before}");
+        }
+    }
+}

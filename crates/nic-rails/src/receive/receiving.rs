@@ -1,0 +1,145 @@
+//! The receiving half of a queue pair: its own receives or shared ones, and where they complete.
+
+use std::sync::Arc;
+
+use host::{Held, Host, Lock};
+use verbs::{Error, QpCap, RecvWr, Result, Wc, WcStatus};
+
+use crate::completion::completions::{Completions, Sink};
+use crate::lent::Lent;
+use crate::receive::receives::Receives;
+use crate::receive::srq::SrqInner;
+use crate::shared::Shared;
+use crate::state;
+use crate::wants::Wants;
+
+pub(crate) struct Receiving {
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) srq: Option<Arc<SrqInner>>,
+    cap: QpCap,
+    receives: Lock<Receives>,
+}
+
+impl Receiving {
+    pub(crate) fn new(
+        shared: &Shared,
+        cap: &QpCap,
+        completions: Arc<Completions>,
+        srq: Option<Arc<SrqInner>>,
+    ) -> Self {
+        let lane = srq.as_ref().map_or_else(|| shared.next_lane(), |srq| srq.lane());
+        let mut receives = Receives::new(srq.is_none().then_some(cap), lane);
+        completions.want(depth(cap, srq.as_deref()));
+        if srq.is_some() {
+            // What is shared is expected for as long as the queue pair lives.
+            receives.expect(&completions);
+        }
+        Self { completions, srq, cap: *cap, receives: Lock::new(receives) }
+    }
+
+    #[inline]
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Receives> {
+        self.receives.lock(host)
+    }
+
+    /// The lane on which messages are taken.
+    pub(crate) fn lane(&self, host: &Host) -> usize {
+        self.lock(host).lane
+    }
+
+    pub(crate) fn post(&self, own: &Lent, wr: &RecvWr<'_>) -> Result<()> {
+        if self.srq.is_some() {
+            return Err(Error::Invalid("the queue pair has a shared receive queue; post there".into()));
+        }
+        Error::check_limit("pieces of a receive", wr.sges.len() as u64, self.cap.max_recv_sge.into())?;
+        let mut receives = self.lock(&own.shared().host);
+        receives.post(own.shared(), &self.completions, wr)?;
+        if own.state.now() == state::ERROR {
+            self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
+        }
+        Ok(())
+    }
+
+    /// A completion of a lane's receive queue.
+    #[inline]
+    pub(crate) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
+            return Wants { mending: own.is_mending(), ..Wants::default() };
+        }
+        self.complete_any(own, lane, wc, sink)
+    }
+
+    /// A receive of its own was filled, as most are. False if the connection is over, and nothing has happened.
+    #[inline]
+    fn fill(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+        let mut receives = self.lock(&own.shared().host);
+        if own.state.now() == state::ERROR {
+            return false;
+        }
+        let wr_id = receives.filled(lane, wc.wr_id);
+        let told = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
+        receives.free += u32::from(told);
+        receives.expect_no_more(&self.completions);
+        true
+    }
+
+    #[inline(never)]
+    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        let mut wc = Wc { qp_num: own.known_as, ..*wc };
+        wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
+        let mut receives = self.lock(&own.shared().host);
+        // The program's own failure is told of; a lane's need not be the connection's.
+        let is_over = own.state.now() == state::ERROR;
+        match &self.srq {
+            None => receives
+                .ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
+            Some(srq) => receives.shared_ended(srq, lane, wc, is_over, |wc| sink.give(wc, own, (0, 0))),
+        }
+        if own.state.now() == state::ERROR {
+            self.flush_into(own, &mut receives, sink);
+        }
+        receives.expect_no_more(&self.completions);
+        drop(receives);
+        let mending = own.is_mending();
+        match wc.status {
+            WcStatus::Success => Wants { mending, ..Wants::default() },
+            _ if own.state.now() == state::ERROR => Wants::default(),
+            // The peer's doing, of which the reason may still come.
+            WcStatus::WrFlushErr => Wants { mourning: true, ..Wants::default() },
+            _ => Wants { failure: true, ..Wants::default() },
+        }
+    }
+
+    /// The connection is over: tells of receives that lie on no lane.
+    pub(crate) fn flush(&self, own: &Lent) {
+        let mut receives = self.lock(&own.shared().host);
+        self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
+    }
+
+    fn flush_into(&self, own: &Lent, receives: &mut Receives, sink: &mut Sink<'_>) {
+        let named = |wc| Wc { qp_num: own.known_as, ..wc };
+        match &self.srq {
+            None => receives.flush(|wc| sink.give(named(wc), own, (0, 1))),
+            Some(srq) => receives.flush_shared(srq, |wc| sink.give(named(wc), own, (0, 0))),
+        }
+    }
+
+    /// So many receives may be posted again. Whether somebody has found the queue full.
+    pub(crate) fn give_back(&self, host: &Host, slots: u32) -> bool {
+        let mut queue = self.lock(host);
+        queue.free += slots;
+        std::mem::take(&mut queue.refused)
+    }
+}
+
+/// How many receives may complete at a time.
+fn depth(cap: &QpCap, srq: Option<&SrqInner>) -> u32 {
+    srq.map_or(cap.max_recv_wr, |srq| srq.depth)
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.receives.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
+        self.completions.want_no_more(depth(&self.cap, self.srq.as_deref()));
+    }
+}

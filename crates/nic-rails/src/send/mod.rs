@@ -1,0 +1,6 @@
+//! The sending half of a queue pair: when a request may start, on which lanes, and how it ends.
+
+pub(crate) mod pace;
+pub(crate) mod request;
+pub(crate) mod sending;
+pub(crate) mod sends;

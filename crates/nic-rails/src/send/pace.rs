@@ -1,0 +1,186 @@
+//! How fast each lane is: bytes of stripes completed in the time that stripes were in flight there, of which the last tenth of
+//! a second counts. Stripes are cut in that proportion, corrected: a lane that is done while others are not gets a little more
+//! each time. So all lanes are done at about the same time, although the time in flight is not the lane's alone.
+
+use host::{Span, Time};
+
+use crate::RAILS_MAX;
+
+/// From when on something is known of a lane: so many bytes, and so much time in flight.
+const KNOWN_BYTES: u64 = 512 << 10;
+const KNOWN_TIME: Span = Span::from_us(500);
+/// After so much time in flight, what was before counts half. Completions come in bursts, over which this goes.
+const WINDOW: Span = Span::from_ms(64);
+/// Boundaries stay where they are until a share would change by so much of itself: requests to the same memory are on the
+/// same lanes then, and need not wait for each other.
+const STICKY: f64 = 0.05;
+/// What a lane gains that is done before others.
+const GAIN: f64 = 1.02;
+/// No lane gets less than this part of the fastest one's share, or nobody would notice that it has become faster.
+const LEAST: f64 = 0.02;
+
+/// A lane, as it has been found.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    /// Stripes in flight, and since when they have not been counted.
+    stripes: u32,
+    since: Time,
+    /// What has been carried, and in what time.
+    bytes: u64,
+    busy: Span,
+    /// Bytes per second; 0 as long as nothing is known.
+    rate: f64,
+    /// What that is multiplied by.
+    gain: f64,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self { stripes: 0, since: Time::ZERO, bytes: 0, busy: Span::ZERO, rate: 0.0, gain: 1.0 }
+    }
+}
+
+/// All lanes of a queue pair, in one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    lanes: [Lane; RAILS_MAX],
+    count: usize,
+    is_fixed: bool,
+    /// What each lane carries, relative to the others.
+    pub(crate) shares: [f64; RAILS_MAX],
+}
+
+impl Pace {
+    /// For so many lanes: shares by `weights`, or measured if there are none.
+    pub(crate) fn new(count: usize, weights: &[f64]) -> Self {
+        let shares = std::array::from_fn(|lane| weights.get(lane).copied().unwrap_or(1.0));
+        Self { lanes: [Lane::default(); RAILS_MAX], count, is_fixed: !weights.is_empty(), shares }
+    }
+
+    /// A stripe goes out.
+    pub(crate) fn begin(&mut self, lane: usize, now: Time) {
+        let lane = &mut self.lanes[lane];
+        if lane.stripes == 0 {
+            lane.since = now;
+        }
+        lane.stripes += 1;
+    }
+
+    /// A stripe of so many bytes has ended.
+    pub(crate) fn end(&mut self, lane: usize, bytes: u64, now: Time) {
+        let others = self.lanes.iter().enumerate().any(|(at, other)| at != lane && other.stripes > 0);
+        let lane = &mut self.lanes[lane];
+        lane.stripes = lane.stripes.saturating_sub(1);
+        lane.busy += now.since(lane.since);
+        lane.since = now;
+        lane.bytes += bytes;
+        if lane.stripes == 0 && others {
+            lane.gain *= GAIN;
+        }
+        if self.is_fixed || lane.bytes < KNOWN_BYTES || lane.busy < KNOWN_TIME {
+            return;
+        }
+        lane.rate = lane.bytes as f64 / lane.busy.to_std().as_secs_f64();
+        if lane.busy > WINDOW {
+            (lane.bytes, lane.busy) = (lane.bytes / 2, lane.busy / 2);
+        }
+        self.share();
+    }
+
+    /// A lane has died or come back: what is known of it is worth nothing.
+    pub(crate) fn forget(&mut self, lane: usize) {
+        self.lanes[lane] = Lane::default();
+    }
+
+    /// Shares follow the rates, once all are known, in steps.
+    fn share(&mut self) {
+        // Only what gains are to each other has a meaning.
+        let least = self.lanes[..self.count].iter().map(|lane| lane.gain).fold(f64::MAX, f64::min);
+        self.lanes[..self.count].iter_mut().for_each(|lane| lane.gain /= least);
+        let lanes = &self.lanes[..self.count];
+        let found = |lane: &Lane| lane.rate * lane.gain;
+        let fastest = lanes.iter().map(found).fold(0.0, f64::max);
+        let known = lanes.iter().filter(|lane| lane.rate > 0.0).count();
+        let sum: f64 = lanes.iter().map(found).sum();
+        let mean = sum / known as f64;
+        let wanted = |lane: &Lane| if lane.rate > 0.0 { found(lane).max(LEAST * fastest) } else { mean };
+        let all: f64 = lanes.iter().map(wanted).sum();
+        let before: f64 = self.shares[..self.count].iter().sum();
+        let moved = |(lane, share): (&Lane, &f64)| {
+            let (new, old) = (wanted(lane) / all, share / before);
+            (new - old).abs() > STICKY * old
+        };
+        if lanes.iter().zip(&self.shares).any(moved) {
+            let shares: [f64; RAILS_MAX] =
+                std::array::from_fn(|lane| lanes.get(lane).map_or(0.0, |lane| wanted(lane) / all));
+            self.shares = shares;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends messages, one after the other, over lanes of these rates (bytes per microsecond); the shares afterwards.
+    fn after(pace: &mut Pace, rates: &[u64], messages: usize, at: &mut Time) -> Vec<f64> {
+        for _ in 0..messages {
+            let all: f64 = pace.shares[..rates.len()].iter().sum();
+            let ends: Vec<(Time, u64)> = rates
+                .iter()
+                .zip(&pace.shares)
+                .map(|(&rate, share)| {
+                    let bytes = ((1 << 20) as f64 * share / all) as u64;
+                    (*at + Span::from_ns(1000 * bytes / rate), bytes)
+                })
+                .collect();
+            (0..rates.len()).for_each(|lane| pace.begin(lane, *at));
+            let mut order: Vec<usize> = (0..rates.len()).collect();
+            order.sort_by_key(|&lane| ends[lane].0);
+            order.iter().for_each(|&lane| pace.end(lane, ends[lane].1, ends[lane].0));
+            *at = ends.iter().map(|(end, _)| *end).max().expect("lanes");
+        }
+        let all: f64 = pace.shares[..rates.len()].iter().sum();
+        pace.shares[..rates.len()].iter().map(|share| share / all).collect()
+    }
+
+    #[test]
+    fn shares_follow_rates() {
+        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
+        let shares = after(&mut pace, &[100, 100], 20, &mut at);
+        assert!((shares[0] - 0.5).abs() < 0.03, "{shares:?}");
+        let shares = after(&mut pace, &[400, 100], 300, &mut at);
+        assert!((shares[0] - 0.8).abs() < 0.03, "{shares:?}");
+        let shares = after(&mut pace, &[100, 400], 300, &mut at);
+        assert!((shares[0] - 0.2).abs() < 0.03, "{shares:?}");
+    }
+
+    #[test]
+    fn a_slow_lane_is_not_forgotten_and_a_new_one_is_average() {
+        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
+        let shares = after(&mut pace, &[1000, 1], 200, &mut at);
+        assert!(shares[1] > 0.015, "{shares:?}");
+        pace.forget(1);
+        let shares = after(&mut pace, &[1000, 1000], 400, &mut at);
+        assert!((shares[0] - 0.5).abs() < 0.03, "{shares:?}");
+    }
+
+    #[test]
+    fn what_takes_time_beside_the_lane_is_corrected() {
+        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
+        // Both seem equally fast, but the first is always done before.
+        for _ in 0..200 {
+            (0..2).for_each(|lane| pace.begin(lane, at));
+            at = at + Span::from_ms(5);
+            pace.end(0, 1 << 20, at);
+            pace.end(1, 1 << 20, at);
+        }
+        assert!(pace.shares[0] > 3.0 * pace.shares[1], "{:?}", pace.shares);
+    }
+
+    #[test]
+    fn given_weights_stay() {
+        let (mut pace, mut at) = (Pace::new(2, &[3.0, 1.0]), Time::ZERO);
+        assert_eq!(after(&mut pace, &[100, 100], 50, &mut at), [0.75, 0.25]);
+    }
+}

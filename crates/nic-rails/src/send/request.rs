@@ -1,0 +1,250 @@
+//! A send request, and the lanes that carry it: whole on one, or a stripe on each.
+
+use verbs::{RemoteAddr, SendFlags, SendOp, Sge, WcStatus};
+
+use crate::RAILS_MAX;
+use crate::memory::keys::LaneKeys;
+
+/// The most pieces of a request.
+pub(crate) const PIECES_MAX: usize = 32;
+/// Where stripes may end, so that no two lanes share a line of memory.
+pub(crate) const LINE: u64 = 64;
+
+/// Where the stripe of each lane ends, of a request that several carry.
+pub(crate) type Ends = [u64; RAILS_MAX];
+
+/// Which lanes carry a request, by bits. Where stripes end lies elsewhere: few requests have any, and each would carry it along.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Lanes {
+    pub(crate) mask: u8,
+}
+
+impl Lanes {
+    pub(crate) const NONE: Self = Self { mask: 0 };
+
+    /// All of it on one lane.
+    pub(crate) fn whole(lane: usize) -> Self {
+        Self { mask: 1 << lane }
+    }
+
+    /// A stripe for each of the lanes in `mask`, in the proportion of their shares; `ends` becomes where they end.
+    pub(crate) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX], ends: &mut Ends) -> Self {
+        let used = |lane: &usize| mask & 1 << lane != 0;
+        let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
+        let last = (0..RAILS_MAX).rfind(used).unwrap_or(0);
+        let (mut sum, mut at, mut lanes) = (0.0, 0, Self::NONE);
+        for (lane, share) in shares.iter().enumerate() {
+            if used(&lane) {
+                sum += share;
+                let end = if lane == last { len } else { (len as f64 * (sum / all)) as u64 / LINE * LINE };
+                if end > at {
+                    lanes.mask |= 1 << lane;
+                }
+                at = at.max(end);
+            }
+            ends[lane] = at;
+        }
+        lanes
+    }
+
+    #[inline]
+    pub(crate) fn is_striped(&self) -> bool {
+        self.mask & self.mask.wrapping_sub(1) != 0
+    }
+
+    pub(crate) fn has(&self, lane: usize) -> bool {
+        self.mask & 1 << lane != 0
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> usize {
+        self.mask.trailing_zeros() as usize % RAILS_MAX
+    }
+
+    /// From where to where a lane carries a request of `len` bytes.
+    #[inline]
+    pub(crate) fn range(&self, lane: usize, len: u64, ends: &Ends) -> (u64, u64) {
+        match self.is_striped() {
+            false => (0, len),
+            true => (if lane == 0 { 0 } else { ends[lane - 1] }, ends[lane]),
+        }
+    }
+}
+
+/// A request, from posting to the report of its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    /// Bytes of the message, and how many pieces or inline bytes it is made of.
+    pub(crate) len: u64,
+    pub(crate) pieces: usize,
+    pub(crate) inline: Option<usize>,
+    /// Lanes that work on it, and how many still do.
+    pub(crate) lanes: Lanes,
+    pub(crate) pending: u32,
+    /// A message's number on its lane, from 0.
+    pub(crate) number: u32,
+    /// A lane died before it said how its part ended.
+    pub(crate) lost: bool,
+    /// It is known to have ended, though not in its turn.
+    pub(crate) done: bool,
+    pub(crate) status: WcStatus,
+    pub(crate) bytes: u32,
+}
+
+pub(crate) const EMPTY: Slot = Slot {
+    wr_id: 0,
+    op: SendOp::Send,
+    flags: SendFlags::empty(),
+    len: 0,
+    pieces: 0,
+    inline: None,
+    lanes: Lanes::NONE,
+    pending: 0,
+    number: 0,
+    lost: false,
+    done: false,
+    status: WcStatus::Success,
+    bytes: 0,
+};
+
+/// What a request does to the peer's memory, as far as order is concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Takes a receive or changes memory once and for all: one lane, after everything on others.
+    Message,
+    Write,
+    Read,
+}
+
+#[inline]
+pub(crate) fn class(op: SendOp) -> Class {
+    match op {
+        SendOp::Write(_) => Class::Write,
+        SendOp::Read(_) => Class::Read,
+        _ => Class::Message,
+    }
+}
+
+/// Whether the peer spends a receive on it, and therefore counts it.
+#[inline]
+pub(crate) fn takes_a_receive(op: SendOp) -> bool {
+    class(op) == Class::Message && !op.is_atomic()
+}
+
+/// The peer's memory that a request names.
+#[inline]
+pub(crate) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
+        SendOp::Write(remote) | SendOp::WriteImm(remote, _) | SendOp::Read(remote) => Some(remote),
+        SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => Some(remote),
+    }
+}
+
+/// The key of the peer's that a request needs.
+#[inline]
+pub(crate) fn key_of(op: SendOp) -> Option<u32> {
+    match op {
+        SendOp::SendInv(key) => Some(key),
+        _ => remote_of(op).map(|remote| remote.rkey),
+    }
+}
+
+/// A request's flags as one lane has them: its end is told of, and it has arrived by then, as whoever replays what a lane has lost
+/// must know.
+#[inline]
+pub(crate) fn of_rail(flags: SendFlags) -> SendFlags {
+    (flags | SendFlags::SIGNALED) - SendFlags::LOCAL
+}
+
+/// The request as one lane has it: with its keys, from `at` bytes on.
+#[inline]
+pub(crate) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
+    let key = keys.map_or(0, |keys| keys[lane]);
+    let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
+    match op {
+        SendOp::Send | SendOp::SendImm(_) => op,
+        SendOp::SendInv(_) => SendOp::SendInv(key),
+        SendOp::Write(remote) => SendOp::Write(there(remote)),
+        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(there(remote), imm),
+        SendOp::Read(remote) => SendOp::Read(there(remote)),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            SendOp::CompareSwap { remote: there(remote), compare, swap }
+        }
+        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: there(remote), add },
+    }
+}
+
+/// The bytes of a message from `from` to `to`, out of its pieces.
+pub(crate) fn part(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
+    let (mut at, mut count) = (0, 0);
+    for piece in pieces {
+        let end = at + u64::from(piece.length);
+        let (start, stop) = (from.max(at), to.min(end));
+        if start < stop {
+            out[count] = Sge {
+                addr: piece.addr.wrapping_add(start - at),
+                length: (stop - start) as u32,
+                lkey: piece.lkey,
+            };
+            count += 1;
+        }
+        at = end;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_cover_a_message_once() {
+        let shares = |some: &[f64]| std::array::from_fn(|lane| some.get(lane).copied().unwrap_or(0.0));
+        for (mask, some) in [
+            (0b1, &[1.0][..]),
+            (0b11, &[1.0, 1.0]),
+            (0b11, &[0.2, 0.8]),
+            (0b1111, &[1.0, 1.0, 1.0, 1.0]),
+            (0b1010, &[1.0, 3.0, 1.0, 1.0]),
+            (0b111, &[0.001, 0.001, 1.0]),
+        ] {
+            for len in [1, 63, 64, 65, 1000, 4096, 1 << 20, (1 << 30) + 7] {
+                let mut ends = [0; RAILS_MAX];
+                let lanes = Lanes::striped(len, mask, &shares(some), &mut ends);
+                let mut at = 0;
+                for lane in (0..RAILS_MAX).filter(|&lane| lanes.has(lane)) {
+                    let (from, to) = lanes.range(lane, len, &ends);
+                    assert!(mask & 1 << lane != 0, "lane {lane} is not one of {mask:b}");
+                    assert_eq!(from, at, "{some:?}, {len} B, lane {lane}");
+                    assert!(to > from && (to % LINE == 0 || to == len));
+                    at = to;
+                }
+                assert_eq!(at, len, "{some:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_pieces_are_their_bytes() {
+        let lens = [5_u32, 0, 100, 1, 64];
+        let pieces: Vec<Sge> = lens
+            .iter()
+            .enumerate()
+            .map(|(i, &length)| Sge { addr: 1000 * i as u64, length, lkey: i as u32 })
+            .collect();
+        let bytes = |pieces: &[Sge]| -> Vec<(u64, u32)> {
+            pieces.iter().flat_map(|p| (0..u64::from(p.length)).map(|b| (p.addr + b, p.lkey))).collect()
+        };
+        let (all, mut out) = (bytes(&pieces), [Sge::default(); PIECES_MAX]);
+        for from in 0..=170 {
+            for to in from..=170 {
+                let count = part(&pieces, from, to, &mut out);
+                assert_eq!(bytes(&out[..count]), all[from as usize..to as usize], "{from} to {to}");
+            }
+        }
+    }
+}

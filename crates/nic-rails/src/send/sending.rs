@@ -1,0 +1,123 @@
+//! The sending half of a queue pair: its requests, and where they complete.
+
+use std::sync::Arc;
+
+use host::{Held, Host, Lock};
+use verbs::{Data, Error, QpCap, Result, SendOp, SendWr, Wc};
+
+use crate::completion::completions::{Completions, Sink};
+use crate::lent::Lent;
+use crate::send::sends::{Sends, is_loss};
+use crate::shared::Shared;
+use crate::wants::Wants;
+
+pub(crate) struct Sending {
+    pub(crate) completions: Arc<Completions>,
+    cap: QpCap,
+    sends: Lock<Sends>,
+}
+
+impl Sending {
+    pub(crate) fn new(
+        shared: &Shared,
+        cap: &QpCap,
+        signals_all: bool,
+        completions: Arc<Completions>,
+    ) -> Self {
+        completions.want(cap.max_send_wr);
+        let sends = Sends::new(shared, cap, signals_all, completions.clone());
+        Self { completions, cap: *cap, sends: Lock::new(sends) }
+    }
+
+    /// The queue; what is started or ended there is not carried on with.
+    #[inline]
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Sends> {
+        self.sends.lock(host)
+    }
+
+    /// Works on the queue, starts what can be started then, and reports what has ended.
+    pub(crate) fn work<R>(&self, own: &Lent, work: impl FnOnce(&mut Sends) -> R) -> (R, Wants) {
+        let mut sends = self.lock(&own.shared().host);
+        let result = work(&mut sends);
+        sends.advance(own, &mut Sink::ring(&self.completions));
+        (result, sends.wants())
+    }
+
+    /// Posts a request, and starts what can be started then.
+    #[inline]
+    pub(crate) fn post(&self, own: &Lent, wr: &SendWr<'_>, len: u64) -> (Result<()>, Wants) {
+        let mut sends = self.lock(&own.shared().host);
+        if sends.push_plain(own, wr, len) {
+            return (Ok(()), Wants::default());
+        }
+        drop(sends);
+        self.work(own, |sends| sends.push(wr, len))
+    }
+
+    /// The lanes are in error: what has not ended is flushed.
+    pub(crate) fn fail(&self, own: &Lent) {
+        let mut sends = self.lock(&own.shared().host);
+        sends.killed();
+        sends.advance(own, &mut Sink::ring(&self.completions));
+    }
+
+    /// A completion of a lane's send queue.
+    #[inline]
+    pub(crate) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        let mut sends = self.lock(&own.shared().host);
+        if sends.complete_plain(own, lane, wc, sink) {
+            sends.expect_no_more(lane);
+            drop(sends);
+            return Wants { mending: own.is_mending(), ..Wants::default() };
+        }
+        drop(sends);
+        self.complete_any(own, lane, wc, sink)
+    }
+
+    #[inline(never)]
+    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        let mut sends = self.lock(&own.shared().host);
+        sends.complete(own, lane, wc);
+        sends.advance(own, sink);
+        sends.expect_no_more(lane);
+        let wants = sends.wants();
+        drop(sends);
+        Wants { mourning: is_loss(wc.status), mending: own.is_mending(), ..wants }
+    }
+
+    /// So many requests may be posted again. Whether somebody has found the queue full.
+    pub(crate) fn give_back(&self, host: &Host, slots: u32) -> bool {
+        let mut queue = self.lock(host);
+        queue.free += slots;
+        std::mem::take(&mut queue.refused)
+    }
+
+    /// Refuses what a request must not be; its length.
+    pub(crate) fn check(&self, shared: &Shared, wr: &SendWr<'_>) -> Result<u64> {
+        let len = match wr.data {
+            Data::Inline(bytes) => {
+                Error::check_limit("bytes of inline data", bytes.len() as u64, self.cap.max_inline.into())?;
+                if matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) {
+                    let why = "a request that returns data needs registered memory for it, not inline data";
+                    return Err(Error::Invalid(why.into()));
+                }
+                bytes.len() as u64
+            }
+            Data::Sges(sges) => {
+                let most = self.cap.max_send_sge.into();
+                Error::check_limit("pieces of a send request", sges.len() as u64, most)?;
+                sges.iter().map(|sge| u64::from(sge.length)).sum()
+            }
+        };
+        Error::check_limit("bytes of a message", len, shared.attr.max_msg_size)?;
+        Ok(len)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        // What has not completed will not: nothing else is outstanding then.
+        self.sends.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
+        self.completions.want_no_more(self.cap.max_send_wr);
+    }
+}

@@ -1,0 +1,732 @@
+//! The queue of send requests: when each may start, on which lanes, and how it ends.
+
+use std::sync::Arc;
+
+use verbs::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
+
+use crate::RAILS_MAX;
+use crate::completion::completions::{Completions, Sink};
+use crate::connect::hello::{Hello, More};
+use crate::lanes::mail::Letter;
+use crate::lent::Lent;
+use crate::memory::keys::{LaneKeys, Met, offset_of, unveil};
+use crate::send::pace::Pace;
+use crate::send::request::{
+    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, of_rail, part, remote_of,
+    takes_a_receive,
+};
+use crate::shared::Shared;
+use crate::wants::Wants;
+
+/// The number of the device's own request that reads an entry of the peer's table.
+const ASK: u64 = u64::MAX;
+/// The number of its own request that writes letters.
+const MAIL: u64 = u64::MAX - 1;
+
+/// What a lane is at.
+#[derive(Clone, Copy, Default)]
+struct Flight {
+    writes: u32,
+    reads: u32,
+    bytes: u64,
+    /// All requests there, with the device's own.
+    posted: u32,
+    /// Messages that went there since it was connected, and those of them that are known to have arrived.
+    messages: u32,
+    arrived: u32,
+}
+
+/// Where the peer's letters go.
+#[derive(Clone, Copy, Default)]
+struct PeerMail {
+    addr: u64,
+    keys: [u32; RAILS_MAX],
+}
+
+/// Requests between `head` and `next` have started, those between `next` and `tail` have not, or start again.
+pub(crate) struct Sends {
+    completions: Arc<Completions>,
+    signals_all: bool,
+    rails: Vec<Arc<Qp>>,
+    depth: u32,
+    /// By places, of which there are a power of two.
+    slots: Vec<Slot>,
+    /// Where the stripes of those that are striped end, by places.
+    ends: Vec<Ends>,
+    pieces: Vec<Sge>,
+    inline: Vec<u8>,
+    pieces_each: usize,
+    inline_each: usize,
+    head: u64,
+    next: u64,
+    tail: u64,
+    /// Requests that may still be posted before completions are polled.
+    pub(crate) free: u32,
+    /// Somebody has found the queue full.
+    pub(crate) refused: bool,
+    /// Requests that ended unsignalled since the last report.
+    unreported: u32,
+    lanes: usize,
+    /// Lanes that can be used, by bits.
+    live: u8,
+    /// What each lane carries of a striped request.
+    pace: Pace,
+    /// Where the peer takes messages.
+    message_lane: usize,
+    peer: [Option<Hello>; RAILS_MAX],
+    peer_mail: PeerMail,
+    /// Letters are to be written; letters are on their way.
+    has_mail: bool,
+    writing_mail: bool,
+    flight: [Flight; RAILS_MAX],
+    /// Lanes that have parts of requests under way, by bits.
+    busy: u8,
+    /// Lanes of which the completion queue has been told that they have requests, by bits.
+    expects: u8,
+    met: Met,
+    asking: Option<u32>,
+    /// A lane has died, and what has become of its requests is not known yet: nothing starts.
+    held: bool,
+    /// The first request that failed.
+    failed: Option<u64>,
+    /// Some request failed for a reason of its own, and not because its lane has gone.
+    cause: bool,
+    killed: bool,
+}
+
+/// Whether a status says no more than that the lane has gone.
+pub(crate) fn is_loss(status: WcStatus) -> bool {
+    matches!(status, WcStatus::WrFlushErr | WcStatus::RetryExcErr)
+}
+
+impl Sends {
+    pub(crate) fn new(
+        shared: &Shared,
+        cap: &QpCap,
+        signals_all: bool,
+        completions: Arc<Completions>,
+    ) -> Self {
+        let lanes = shared.width();
+        let (depth, pieces_each) = (cap.max_send_wr, cap.max_send_sge as usize);
+        let (places, inline_each) = (depth.next_power_of_two() as usize, cap.max_inline as usize);
+        Self {
+            completions,
+            signals_all,
+            rails: Vec::new(),
+            depth,
+            slots: vec![EMPTY; places],
+            ends: vec![[0; RAILS_MAX]; places],
+            pieces: vec![Sge::default(); places * pieces_each],
+            inline: vec![0; places * inline_each],
+            pieces_each,
+            inline_each,
+            head: 0,
+            next: 0,
+            tail: 0,
+            free: cap.max_send_wr,
+            refused: false,
+            unreported: 0,
+            lanes,
+            live: ((1_u32 << lanes) - 1) as u8,
+            pace: Pace::new(lanes, &shared.config.weights),
+            message_lane: 0,
+            peer: [None; RAILS_MAX],
+            peer_mail: PeerMail::default(),
+            has_mail: false,
+            writing_mail: false,
+            flight: [Flight::default(); RAILS_MAX],
+            busy: 0,
+            expects: 0,
+            met: Met::new(),
+            asking: None,
+            held: false,
+            failed: None,
+            cause: false,
+            killed: false,
+        }
+    }
+
+    /// What the peer said when this lane was connected for the first time.
+    pub(crate) fn meet(&mut self, lane: usize, hello: Hello) {
+        self.message_lane = hello.recv_lane.into();
+        self.peer[lane] = Some(hello);
+    }
+
+    /// Where the peer's mailbox is, as it said on a further lane.
+    pub(crate) fn meet_mail(&mut self, lane: usize, more: &More) {
+        self.peer_mail.addr = more.mailbox;
+        self.peer_mail.keys[lane] = more.keys.0;
+        self.peer_mail.keys[0] = more.keys.1;
+    }
+
+    /// These are its lanes.
+    pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+        self.rails = lanes.to_vec();
+    }
+
+    #[inline]
+    fn place(&self, seq: u64) -> usize {
+        seq as usize & (self.slots.len() - 1)
+    }
+
+    /// Something is about to be posted to a lane.
+    #[inline]
+    fn expect(&mut self, lane: usize) {
+        if self.expects & 1 << lane == 0 {
+            self.expects |= 1 << lane;
+            self.completions.expect(lane);
+        }
+    }
+
+    /// If a lane has no request any more, nothing is to be expected of it; but where messages go, there will be more soon, and
+    /// saying so for each of them costs more than a look.
+    pub(crate) fn expect_no_more(&mut self, lane: usize) {
+        if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 && lane != self.message_lane {
+            self.expects &= !(1 << lane);
+            self.completions.expect_no_more(lane);
+        }
+    }
+
+    /// The lanes of which something is expected.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
+        let expects = self.expects;
+        (0..RAILS_MAX).filter(move |lane| expects & 1 << lane != 0)
+    }
+
+    /// Posts to a lane, or has its rail's thread do so.
+    fn hand(&self, own: &Lent, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+        match own.shared().workers.get(lane) {
+            // What is not worth waking a thread for, unless it would overtake something.
+            Some(worker) if is_stripe || !worker.is_idle() => {
+                worker.post(&own.shared().host, own.num, self.rails[lane].clone(), wr)
+            }
+            _ => self.rails[lane].post_send(wr),
+        }
+    }
+
+    /// Takes a request in.
+    pub(crate) fn push(&mut self, wr: &SendWr<'_>, len: u64) -> Result<()> {
+        if self.free == 0 {
+            self.refused = true;
+            return Err(Error::QueueFull { queue: "send", depth: self.depth });
+        }
+        let place = self.place(self.tail);
+        let (pieces, inline) = match wr.data {
+            Data::Sges(sges) => {
+                let from = place * self.pieces_each;
+                self.pieces[from..from + sges.len()].copy_from_slice(sges);
+                (sges.len(), None)
+            }
+            Data::Inline(bytes) => {
+                let from = place * self.inline_each;
+                self.inline[from..from + bytes.len()].copy_from_slice(bytes);
+                (0, Some(bytes.len()))
+            }
+        };
+        self.slots[place] =
+            Slot { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, pieces, inline, ..EMPTY };
+        self.tail += 1;
+        self.free -= 1;
+        Ok(())
+    }
+
+    /// Takes a request in and posts it, if it is short and nothing stands in its way: whole, where messages go. False if nothing has
+    /// happened.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, own: &Lent, wr: &SendWr<'_>, len: u64) -> bool {
+        let (shared, lane) = (own.shared(), self.message_lane);
+        let others = self.busy & !(1 << lane);
+        if self.next != self.tail || self.free == 0 || self.held || self.failed.is_some() || others != 0 {
+            return false;
+        }
+        let short = shared.config.stripe_min;
+        if len >= short || self.flight[lane].bytes >= short || !shared.workers.is_empty() {
+            return false;
+        }
+        let keys = match key_of(wr.op) {
+            None => None,
+            Some(key) => match self.met.get(key) {
+                Some(keys) => Some(keys),
+                None => return false,
+            },
+        };
+        let place = self.place(self.tail);
+        let (sge, pieces, inline) = match wr.data {
+            Data::Sges([]) => (Sge::default(), 0, None),
+            Data::Sges([one]) => {
+                let Some(lkey) = shared.keys.get(one.lkey, lane) else { return false };
+                self.pieces[place * self.pieces_each] = *one;
+                (Sge { lkey, ..*one }, 1, None)
+            }
+            Data::Inline(bytes) => {
+                let from = place * self.inline_each;
+                self.inline[from..from + bytes.len()].copy_from_slice(bytes);
+                (Sge::default(), 0, Some(bytes.len()))
+            }
+            Data::Sges(_) => return false,
+        };
+        let sges = [sge];
+        let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
+        let (op, flags) = (of_lane(wr.op, lane, keys, 0), of_rail(wr.flags));
+        self.expect(lane);
+        if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
+            return false;
+        }
+        let &SendWr { wr_id, op, flags, .. } = wr;
+        self.slots[place] =
+            Slot { wr_id, op, flags, len, pieces, inline, lanes: Lanes::whole(lane), ..EMPTY };
+        self.tail += 1;
+        self.next = self.tail;
+        self.free -= 1;
+        self.takes_off(lane, place, len);
+        true
+    }
+
+    /// A lane has a part of a request, of so many bytes.
+    #[inline]
+    fn takes_off(&mut self, lane: usize, place: usize, bytes: u64) {
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        slot.pending += 1;
+        flight.posted += 1;
+        flight.bytes += bytes;
+        if slot.op.fetches() {
+            flight.reads += 1;
+        } else {
+            flight.writes += 1;
+        }
+        self.busy |= 1 << lane;
+        if takes_a_receive(slot.op) {
+            slot.number = flight.messages;
+            flight.messages = flight.messages.wrapping_add(1);
+        }
+    }
+
+    /// A lane's part of a request, of so many bytes, has ended.
+    #[inline]
+    fn lands(&mut self, lane: usize, fetches: bool, bytes: u64) {
+        let flight = &mut self.flight[lane];
+        flight.bytes = flight.bytes.saturating_sub(bytes);
+        if fetches {
+            flight.reads = flight.reads.saturating_sub(1);
+        } else {
+            flight.writes = flight.writes.saturating_sub(1);
+        }
+        if flight.reads + flight.writes == 0 {
+            self.busy &= !(1 << lane);
+        }
+    }
+
+    /// What is to be done when it is not locked.
+    pub(crate) fn wants(&self) -> Wants {
+        // Requests wait that nobody but a completion can start.
+        let waits = (self.next < self.tail || self.held) && !self.killed;
+        Wants { failure: self.wants_the_lanes_killed(), attention: waits, ..Wants::default() }
+    }
+
+    /// How many requests a lane has.
+    pub(crate) fn outstanding(&self, lane: usize) -> u32 {
+        self.flight[lane].posted
+    }
+
+    /// Whether no request has a part under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.asking.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
+    }
+
+    /// Something failed, and everything before it has ended: the rest is to be flushed.
+    fn wants_the_lanes_killed(&self) -> bool {
+        let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
+        (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
+    }
+
+    /// The lanes are in error: nothing starts any more.
+    pub(crate) fn killed(&mut self) {
+        if self.killed {
+            return;
+        }
+        self.killed = true;
+        let lost = (self.head..self.next).find(|&seq| self.slots[self.place(seq)].lost);
+        let first = lost.unwrap_or(self.next);
+        self.failed = Some(self.failed.map_or(first, |failed| failed.min(first)));
+    }
+
+    /// Starts what can be started, and reports what has ended.
+    pub(crate) fn advance(&mut self, own: &Lent, sink: &mut Sink<'_>) {
+        while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
+        while self.head < self.tail && self.report(own, sink) {}
+    }
+
+    /// Starts the next request, if it may be; whether it was.
+    fn start(&mut self, own: &Lent) -> bool {
+        let place = self.place(self.next);
+        let slot = &self.slots[place];
+        if slot.done {
+            self.next += 1;
+            return true;
+        }
+        let keys = match key_of(slot.op) {
+            None => None,
+            // What a forgotten key looks like names no entry.
+            Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.nobody))),
+            Some(key) => match self.met.get(key) {
+                Some(keys) => Some(*keys),
+                None => {
+                    self.ask(own, key);
+                    return false;
+                }
+            },
+        };
+        let mut ends = [0; RAILS_MAX];
+        let Some(lanes) = self.choose(own.shared(), slot, &mut ends) else { return false };
+        if lanes.is_striped() {
+            self.ends[place] = ends;
+        }
+        self.next += 1;
+        (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
+        for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
+            if let Err(why) = self.post(own, place, lane, keys.as_ref()) {
+                // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
+                debug_assert!(false, "a lane refused: {why}");
+                self.slots[place].status = WcStatus::LocQpOpErr;
+                self.cause = true;
+                self.failed = Some(self.next - 1);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn post(&mut self, own: &Lent, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
+        self.expect(lane);
+        let slot = &self.slots[place];
+        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
+        let is_stripe = slot.lanes.is_striped();
+        let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
+        let flags = of_rail(slot.flags);
+        if let Some(len) = slot.inline {
+            let at = place * self.inline_each;
+            let data = Data::Inline(&self.inline[at..at + len]);
+            self.hand(own, lane, &SendWr { wr_id, op, data, flags }, false)?;
+        } else {
+            let at = place * self.pieces_each;
+            let post = |sges: &[Sge]| {
+                own.shared().local_pieces(lane, sges, |sges| {
+                    self.hand(own, lane, &SendWr { wr_id, op, data: Data::Sges(sges), flags }, is_stripe)
+                })
+            };
+            let all = &self.pieces[at..at + slot.pieces];
+            if is_stripe {
+                let mut cut = [Sge::default(); PIECES_MAX];
+                let count = part(all, from, to, &mut cut);
+                post(&cut[..count])?;
+            } else {
+                post(all)?;
+            }
+        }
+        self.takes_off(lane, place, to - from);
+        if is_stripe {
+            self.pace.begin(lane, own.shared().host.now());
+        }
+        Ok(())
+    }
+
+    /// Reads what the peer's table has for this key.
+    fn ask(&mut self, own: &Lent, key: u32) {
+        let lane = self.message_lane;
+        let Some(hello) = self.peer[lane].filter(|_| self.asking.is_none()) else { return };
+        let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
+        let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
+        let sges = [own.pd.scratch_on(lane, own.scratch)];
+        self.expect(lane);
+        match self.hand(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
+            Ok(()) => {
+                self.asking = Some(key);
+                self.flight[lane].posted += 1;
+            }
+            Err(_) => {
+                self.cause = true;
+                self.failed = Some(self.next);
+            }
+        }
+    }
+
+    /// There are letters for the peer.
+    pub(crate) fn has_mail(&mut self) {
+        self.has_mail = true;
+    }
+
+    /// Whether the peer has all letters.
+    pub(crate) fn mail_has_come(&self) -> bool {
+        !self.has_mail && !self.writing_mail
+    }
+
+    /// Writes letters, if there are any and none are on their way, on one of these lanes, and rather not behind messages.
+    pub(crate) fn write_mail(&mut self, own: &Lent, lanes: impl Iterator<Item = usize>) {
+        let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
+        let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
+        let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
+        let sges = [own.mailbox.out(lane)];
+        let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
+        self.expect(lane);
+        // What is refused is tried again.
+        if self.hand(own, lane, &wr, false).is_ok() {
+            (self.has_mail, self.writing_mail) = (false, true);
+            self.flight[lane].posted += 1;
+        }
+    }
+
+    /// The lanes on which a request may start now.
+    fn choose(&self, shared: &Shared, slot: &Slot, ends: &mut Ends) -> Option<Lanes> {
+        let kind = class(slot.op);
+        let count = self.live.count_ones();
+        let striped = kind != Class::Message
+            && slot.inline.is_none()
+            && count > 1
+            && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
+        let lanes = match kind {
+            _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares, ends),
+            Class::Write => Lanes::whole(self.least_busy(shared)),
+            _ => Lanes::whole(self.message_lane),
+        };
+        let in_order = if lanes.is_striped() { 0 } else { lanes.mask };
+        if self.busy & !in_order == 0 {
+            return Some(lanes);
+        }
+        let fenced = slot.flags.contains(SendFlags::FENCE);
+        let others = || (0..self.lanes).filter(|lane| lanes.mask != 1 << lane).map(|lane| self.flight[lane]);
+        if fenced && others().any(|flight| flight.reads > 0) {
+            return None;
+        }
+        let free = match kind {
+            Class::Message => others().all(|flight| flight.writes == 0),
+            _ => !self.meets_another(slot, &lanes, ends),
+        };
+        free.then_some(lanes)
+    }
+
+    /// The message lane, unless it has much to do and another has less.
+    fn least_busy(&self, shared: &Shared) -> usize {
+        let much = self.flight[self.message_lane].bytes >= shared.config.stripe_min;
+        let by_bytes = |lane: &usize| (self.flight[*lane].bytes, *lane);
+        let live = (0..self.lanes).filter(|lane| self.live & 1 << lane != 0);
+        match much {
+            true => live.min_by_key(by_bytes).unwrap_or(self.message_lane),
+            false => self.message_lane,
+        }
+    }
+
+    /// Whether a request would touch what another touches on another lane, one of them writing.
+    fn meets_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
+        let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
+            let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
+            let (from, to) = lanes.range(lane, slot.len, ends);
+            Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
+        };
+        let reads = class(slot.op) == Class::Read;
+        (self.head..self.next).map(|seq| self.place(seq)).any(|place| {
+            let (other, others) = (&self.slots[place], &self.ends[place]);
+            let harmless = other.pending == 0 || (reads && class(other.op) == Class::Read);
+            !harmless
+                && (0..self.lanes).any(|here| {
+                    let Some(near) = range(slot, lanes, ends, here) else { return false };
+                    (0..self.lanes).filter(|there| *there != here).any(|there| {
+                        let far = range(other, &other.lanes, others, there);
+                        far.is_some_and(|far| near.0 < far.1 && far.0 < near.1)
+                    })
+                })
+        })
+    }
+
+    /// A lane's part of a request has ended.
+    pub(crate) fn complete(&mut self, own: &Lent, lane: usize, wc: &Wc) {
+        self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
+        match wc.wr_id {
+            ASK => return self.answer(own, wc),
+            MAIL => {
+                self.writing_mail = false;
+                self.has_mail |= !wc.is_ok();
+                return;
+            }
+            seq if !(self.head..self.next).contains(&seq) => return,
+            _ => {}
+        }
+        let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
+        let slot = &self.slots[place];
+        let ((from, to), fetches) = (slot.lanes.range(lane, slot.len, &self.ends[place]), slot.op.fetches());
+        self.lands(lane, fetches, to - from);
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        slot.pending = slot.pending.saturating_sub(1);
+        slot.bytes = slot.bytes.saturating_add(wc.byte_len);
+        if slot.lanes.is_striped() {
+            self.pace.end(lane, to - from, own.shared().host.now());
+        }
+        if wc.is_ok() {
+            flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
+            return;
+        }
+        // What went wrong says more than that the rest was flushed.
+        if matches!(slot.status, WcStatus::Success | WcStatus::WrFlushErr) {
+            slot.status = wc.status;
+        }
+        if is_loss(wc.status) && !self.killed {
+            slot.lost = true;
+            self.held = true;
+            return;
+        }
+        self.cause |= !is_loss(wc.status);
+        self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
+    }
+
+    /// The oldest request, which one lane carried whole, has ended as asked, with nothing that waits behind it: most do. False if it is
+    /// another, and nothing has happened.
+    #[inline]
+    pub(crate) fn complete_plain(&mut self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+        let place = self.place(self.head);
+        let slot = &self.slots[place];
+        let is_plain = wc.wr_id == self.head && wc.is_ok() && self.head < self.next && self.next == self.tail;
+        let is_whole = slot.lanes.mask == 1 << lane && slot.pending == 1 && slot.status == WcStatus::Success;
+        if !is_plain || !is_whole || self.failed.is_some() || self.held || slot.op.fetches() {
+            return false;
+        }
+        let (len, counts) = (slot.len, u32::from(takes_a_receive(slot.op)));
+        let (wr_id, opcode) = (slot.wr_id, slot.op.opcode());
+        let signalled = self.signals_all || slot.flags.contains(SendFlags::SIGNALED);
+        self.slots[place].pending = 0;
+        self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
+        self.flight[lane].arrived = self.flight[lane].arrived.wrapping_add(counts);
+        self.lands(lane, false, len);
+        self.head += 1;
+        self.unreported += 1;
+        if signalled {
+            let slots = std::mem::take(&mut self.unreported);
+            let wc = Wc { wr_id, opcode, qp_num: own.known_as, ..Wc::default() };
+            if sink.give(wc, own, (slots, 0)) {
+                self.free += slots;
+            }
+        }
+        // Those behind it may have ended before it.
+        while self.head < self.tail
+            && self.slots[self.place(self.head)].pending == 0
+            && self.report(own, sink)
+        {}
+        true
+    }
+
+    /// The entry of the peer's table has come.
+    fn answer(&mut self, own: &Lent, wc: &Wc) {
+        let Some(key) = self.asking.take() else { return };
+        if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
+            return self.met.insert(key, unveil(key, &entry));
+        }
+        let place = self.place(self.next);
+        if is_loss(wc.status) && !self.killed {
+            // It is asked again on another lane. Should there be none, this is how the request ends.
+            self.slots[place].status = wc.status;
+            self.held = true;
+            return;
+        }
+        self.slots[place].status = wc.status;
+        self.cause |= !is_loss(wc.status);
+        self.failed = Some(self.failed.unwrap_or(self.next));
+        if self.next < self.tail {
+            // It ends here, without a lane.
+            self.next += 1;
+        }
+    }
+
+    /// A lane has died: nothing starts until [`Sends::settle`].
+    pub(crate) fn hold(&mut self, lane: usize) {
+        self.held = true;
+        self.live &= !(1 << lane);
+        self.pace.forget(lane);
+    }
+
+    /// Whether the peer's letters about lanes that died can be acted on: they say of no more messages than went there, and of
+    /// no fewer than are known to have arrived, and no atomic is in doubt, of which nobody can tell whether it has happened.
+    fn fits(&self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
+        let counts = self.flight.iter().zip(died).all(|(flight, letter)| {
+            letter.is_none_or(|letter| {
+                let missing = flight.messages.wrapping_sub(letter.received);
+                missing <= flight.messages.wrapping_sub(flight.arrived)
+            })
+        });
+        let lost = (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).filter(|slot| slot.lost);
+        let decided = |slot: &Slot| class(slot.op) != Class::Message || died[slot.lanes.first()].is_some();
+        counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
+    }
+
+    /// Decides what has become of everything on lanes that died, by the peer's letters about each: what it has received has
+    /// ended, the rest starts again. False when that cannot be, and the queue pair has to fail.
+    pub(crate) fn settle(&mut self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
+        let mut message_lane = self.message_lane;
+        for _ in 0..RAILS_MAX {
+            if let Some(letter) = died[message_lane] {
+                message_lane = usize::from(letter.recv_lane).min(self.lanes - 1);
+            }
+        }
+        if !self.fits(died) || self.live & 1 << message_lane == 0 {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.message_lane, message_lane);
+        self.expect_no_more(before);
+        let mut again = None;
+        for seq in self.head..self.next {
+            let place = self.place(seq);
+            let slot = &mut self.slots[place];
+            let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
+            slot.done =
+                !slot.lost || (takes_a_receive(slot.op) && died[slot.lanes.first()].is_some_and(arrived));
+            if slot.lost {
+                (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
+            }
+            if !slot.done {
+                slot.lanes = Lanes::NONE;
+                again.get_or_insert(seq);
+            }
+        }
+        self.next = again.unwrap_or(self.next);
+        self.held = false;
+        true
+    }
+
+    /// A lane has been connected again, as this queue pair.
+    pub(crate) fn revive(&mut self, lane: usize, by: &Arc<Qp>) {
+        self.rails[lane] = by.clone();
+        self.flight[lane] = Flight::default();
+        self.busy &= !(1 << lane);
+        self.pace.forget(lane);
+        self.live |= 1 << lane;
+    }
+
+    /// Reports the oldest request, if it has ended; whether it has.
+    fn report(&mut self, own: &Lent, sink: &mut Sink<'_>) -> bool {
+        let slot = &self.slots[self.place(self.head)];
+        let started = self.head < self.next;
+        let open = slot.pending > 0 || (slot.lost && !self.killed);
+        if (started && open) || (!started && !self.killed) {
+            return false;
+        }
+        let behind = self.failed.is_some_and(|failed| self.head > failed);
+        let known = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
+        let status = if !known || behind { WcStatus::WrFlushErr } else { slot.status };
+        let wc = Wc {
+            wr_id: slot.wr_id,
+            status,
+            opcode: slot.op.opcode(),
+            byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
+            qp_num: own.known_as,
+            ..Wc::default()
+        };
+        let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !self.signals_all;
+        self.head += 1;
+        self.next = self.next.max(self.head);
+        self.unreported += 1;
+        if !is_silent {
+            let slots = std::mem::take(&mut self.unreported);
+            if sink.give(wc, own, (slots, 0)) {
+                self.free += slots;
+            }
+        }
+        true
+    }
+}
