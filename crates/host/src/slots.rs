@@ -56,12 +56,12 @@ struct Slot<T> {
 
 /// Values by [`SlotKey`], for one thread.
 ///
-/// A slot's generations are 1 to `GENERATIONS`, at least 2, and then 1 again. With `RESTING` of 0 the slot that was freed last is used first,
-/// so that it is in the cache. Otherwise so many freed slots stay unused, and the one that was freed first is used first: a key is
-/// valid again after about `RESTING * GENERATIONS` others.
+/// A slot's generations are 1 to `GENERATIONS`, at least 2, and then 1 again. With `RESTING` of 0 free slots are a stack: the next
+/// value gets the slot that was freed last, which is in the cache. Otherwise they are a queue with at least `RESTING` slots: a key
+/// is valid again after about `RESTING * GENERATIONS` other keys.
 ///
-/// Keys are checked, so they may come from a program or a peer. Threads that share objects by handle use `Table` of the crate `cface`
-/// instead, which counts who looks at a value.
+/// Keys are checked, so they may come from a program or a peer. Threads that share objects by handle use `Table` of the crate
+/// `cface` instead, which counts references.
 #[derive(Debug)]
 pub struct SlotTable<T, const GENERATIONS: u32, const RESTING: u32 = 0> {
     slots: Vec<Slot<T>>,
@@ -130,7 +130,8 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         index
     }
 
-    /// Adds a slot. Capacity grows by a quarter: there may be as many tables as peers in a job of thousands, or one entry for each of them.
+    /// Adds a slot. Capacity grows by a quarter: in a job of thousands, the spare half of a doubled table of connections would be a
+    /// tenth of all memory.
     #[cold]
     fn grow(&mut self) -> u32 {
         let len = self.slots.len();
@@ -208,7 +209,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         Some(SlotKey::new(slot, at.generation))
     }
 
-    /// Begins to fetch a slot into the cache, all its lines at once.
+    /// Begins to fetch all lines of a slot into the cache.
     #[inline]
     pub fn fetch_ahead(&self, slot: u32) {
         let at = self.slots.as_ptr().addr() + slot as usize * size_of::<Slot<T>>();
@@ -297,7 +298,7 @@ mod tests {
         keys_of_removed_values_are_invalid::<0>();
     }
 
-    /// Goal: what is taken out of a value is all that is left of it, and a value of which nothing is taken stays. Method: values that
+    /// Goal: `remove_by` drops nothing but what it returns, and a value stays if nothing is taken out. Method: values that
     /// count their holders.
     #[test]
     fn remove_by_drops_what_it_returns_and_no_more() {
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(generations.collect::<Vec<_>>(), [1, 2, 3, 1, 2]);
     }
 
-    /// Goal: slots that rest make a key valid again late, and are used again all the same. Method: so many values come and go as the table
+    /// Goal: resting slots keep a key invalid for long, and are used again. Method: the number of insertions that the table
     /// promises.
     #[test]
     fn resting_slots_keep_keys_invalid_for_long() {
@@ -338,7 +339,7 @@ mod tests {
         assert!(table.slots.len() <= RESTING as usize + 1 && table.is_empty());
     }
 
-    /// Goal: the table is a map, whatever the order of calls. Method: random inserts and removals beside a map of the standard library.
+    /// Goal: the table is a map, whatever the order of calls. Method: random calls on the table and a map of the standard library.
     #[test]
     fn random_calls_find_what_a_map_finds() {
         fn run<const RESTING: u32>() {

@@ -2,7 +2,7 @@
 
 use verbs::host::{SlotKey, SlotTable};
 
-/// Uses of a slot before its handles are valid again: what fits into a handle of the C face beside the slot.
+/// Uses of a slot before its handles are valid again. A handle of the C face has 9 bits for them.
 const GENERATIONS: u32 = (1 << 9) - 1;
 /// Freed slots that rest: a handle is valid again after `RESTING * GENERATIONS` others.
 pub(crate) const RESTING: u32 = 64;

@@ -1,5 +1,5 @@
-//! A key-value store on the transport: a user beside MPI and Portals, with messages of its own. Server and client are threads with a device
-//! each; `cargo run -p transport --example keyvalue -- iwarp` names the kind of device.
+//! A key-value store on the transport: a third user, after MPI and Portals, with messages of its own. Server and client are threads
+//! with a device each; `cargo run -p transport --example keyvalue -- iwarp` names the kind of device.
 //!
 //! The client sends requests without waiting for answers. The number of a request is its key in a [`SlotTable`].
 
@@ -120,13 +120,13 @@ impl Endpoint {
             .expect("a wait without a deadline")
     }
 
-    /// Sends a message behind those that wait.
+    /// Sends a message after the waiting ones.
     fn send(&mut self, message: Message, value: &[u8]) -> Result<()> {
         self.waiting.push_back((message, value.to_vec()));
         self.pump()
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages while there is room.
     fn pump(&mut self) -> Result<()> {
         while let Some((message, value)) = self.waiting.front() {
             let value = value.as_slice();
@@ -254,7 +254,8 @@ fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<E
     }
 }
 
-/// Puts `count` values of many lengths and gets them again, all requests at once; the bytes that came back.
+/// Puts `count` values of many lengths, then gets them. Requests do not wait for answers. Returns the bytes of the values that came
+/// back.
 ///
 /// # Errors
 /// Those of the devices.

@@ -56,7 +56,7 @@ pub trait Payload {
         None
     }
 
-    /// Where a NIC can send all bytes from, for a payload that stays as it is until then; `None` for one that is copied.
+    /// Memory from which a NIC can send all bytes; it must not change until then. `None` if the payload is copied.
     #[inline]
     fn sge(&self) -> Option<Sge> {
         None

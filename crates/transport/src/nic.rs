@@ -1,6 +1,6 @@
 //! [`Nic`]: an opened device with what all its connections share: a completion queue, listeners, registrations, and memory for messages.
 //!
-//! Slots are for messages that are sent; a connection has a part of a registered slab of them. Inboxes are for messages that a peer stores.
+//! Slots hold messages that are sent; each connection has a part of a registered slab. Inboxes hold messages that a peer stores.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct QueueSizes {
     pub slots: u32,
     /// Receives beyond the slots, for messages that need no credit.
     pub spare: u32,
-    /// Accesses to the peer's memory that may be under way beside the messages.
+    /// Accesses to the peer's memory that may be in flight in addition to the messages.
     pub accesses: u32,
     /// Bytes of a slot.
     pub slot_bytes: usize,
@@ -28,7 +28,7 @@ pub struct QueueSizes {
 }
 
 impl QueueSizes {
-    /// Work requests in the send queue: every slot's message and every grant may be under way, and accesses.
+    /// Work requests in the send queue: every slot's message and every grant may be in flight, and accesses.
     pub const fn send_depth(&self) -> u32 {
         2 * self.slots + self.spare + self.accesses
     }
@@ -38,7 +38,7 @@ impl QueueSizes {
         self.slots + self.spare
     }
 
-    /// Work requests of both queues, each of which may have a completion.
+    /// Work requests of both queues. Each may have a completion.
     pub const fn completions(&self) -> u32 {
         self.send_depth() + self.receive_depth()
     }
@@ -60,7 +60,7 @@ pub struct NicConfig<'a> {
     pub cqe: u32,
     /// Connections whose slots are one registration, at least 1.
     pub slab_connections: u32,
-    /// The addresses to listen at, at least one, and the port; 0 for one that is free at all of them.
+    /// The addresses to listen at, not none, and the port; 0 for a port that is free at each address.
     pub listen_at: (&'a [IpAddr], u16),
     /// Connect requests that may wait.
     pub backlog: u32,
@@ -157,7 +157,7 @@ impl Nic {
         })
     }
 
-    /// The first address that it listens at; the port is the same at all of them.
+    /// The first address that it listens at. All addresses have the same port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -231,8 +231,8 @@ impl Nic {
         };
         self.room -= 1;
         self.slab = Some((slab.clone(), used + 1));
-        // Work requests name host memory by its address. Slots that are smaller than a page lie beside those of the slab's other
-        // connections by their numbers: with most of them hardly a message is exchanged, and that touches the first slots.
+        // Work requests name host memory by its address. Slots that are smaller than a page are interleaved with the slots of the
+        // slab's other connections, by their numbers: most connections carry few messages, and these touch the first slots.
         let slot = self.sizes.slot_bytes;
         let (own, step) = match slot {
             ..PAGE => (slot, slot * self.slab_connections as usize),
@@ -272,7 +272,7 @@ const PAGE: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Slots {
     slab: Arc<Mr>,
-    /// Where the first slot begins, and how far each lies behind the one before.
+    /// Where the first slot begins, and the distance from slot to slot.
     base: usize,
     step: usize,
     /// Slots to send from, which come first.
@@ -292,8 +292,8 @@ impl Slots {
         self.base + (self.sending + slot as usize) * self.step
     }
 
-    /// Where a slot to send from begins. The first ones of either kind lie side by side, so that a connection of few messages touches few
-    /// pages.
+    /// Where a slot to send from begins. The first send slots are next to the first receive slots, so that a connection with few
+    /// messages touches few pages.
     #[inline]
     pub fn send(&self, slot: u32) -> usize {
         self.base + (self.sending - 1 - slot as usize) * self.step

@@ -1,12 +1,12 @@
 //! [`MessageQueue`]: messages that are sent by a queue pair, with credits, so that nobody sends what the peer has no slot for.
 //!
-//! Messages go by one or two channels, each with slots of its own at the peer, so that what waits in one does not hold up the other. Each side
-//! begins with a credit for each of the peer's slots. A message takes a credit, and the peer returns it when the slot is free: with
-//! its own messages, in bits 16 to 31 of their first word, or in a message of no other content for every half of a channel's slots.
+//! Messages go by one or two channels. Each channel has slots of its own at the peer, so that a message that waits in one does not hold
+//! up the other. Each side begins with a credit for each of the peer's slots. A message takes a credit, and the peer returns it when
+//! the slot is free: with its own messages, in bits 16 to 31 of their first word, or in a message of no other content for every half
+//! of a channel's slots.
 //!
-//! Such a grant takes no credit. Between two that a side has not yet taken, it has sent half of its slots' messages. So no more than two
-//! of them wait for each channel, and there is a spare receive for each. Two sides that both wait for credits get them, whatever else is
-//! queued.
+//! Such a grant takes no credit. Between two that a side has not yet taken, it has sent half of its slots' messages. So at most two
+//! grants wait for each channel, and each has a spare receive. If both sides wait for credits, both get them, whatever else is queued.
 
 use std::collections::VecDeque;
 
@@ -55,10 +55,10 @@ pub struct MessageQueue<K, const CHANNELS: usize, const INLINE: usize> {
     sizes: QueueSizes,
     inline: usize,
     number: u64,
-    /// Requests that were posted to the send queue, and those of them known to have completed.
+    /// Requests that were posted to the send queue, and the number of requests known to have completed.
     posted: u64,
     completed: u64,
-    /// Those that signal: their places in the order of posting, and their keys.
+    /// Requests that signal: their places in the order of posting, and their keys.
     signalled: VecDeque<(u64, Option<K>)>,
     credits: [Credits; CHANNELS],
 }
@@ -117,7 +117,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.sizes.slots / CHANNELS as u32
     }
 
-    /// Whether the send queue has room for so many requests, and then one for a grant.
+    /// Whether the send queue has room for this number of requests and a grant.
     #[inline]
     pub fn has_room_for(&self, requests: u64) -> bool {
         self.posted - self.completed + requests < u64::from(self.sizes.send_depth())
@@ -281,7 +281,8 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         channels.map(bits).fold(0, |all, bits| all | bits)
     }
 
-    /// The slot of a message that took a credit is free again. [`MessageQueue::owes_grant`] says whether the peer is to hear of it at once.
+    /// The slot of a message that took a credit is free again. [`MessageQueue::owes_grant`] says whether the peer has to be
+    /// notified now.
     ///
     /// # Errors
     /// Those of posting.
@@ -292,8 +293,8 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         Ok(())
     }
 
-    /// Whether a grant is due, and there is room to [send](MessageQueue::send_spare) it: half of a channel's slots are owed. Where the send queue is full, the
-    /// grant waits for the next completion.
+    /// Whether half of a channel's slots are owed and there is room to [send](MessageQueue::send_spare) the grant. If the send queue is
+    /// full, the grant waits for the next completion.
     #[inline]
     pub fn owes_grant(&self) -> bool {
         let half = self.channel_slots() / 2;
@@ -307,5 +308,193 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     pub fn post_receive(&self, slot: u32) -> Result<()> {
         let sges = [self.slots.sge(self.slots.receive(slot), self.sizes.slot_bytes)];
         self.qp.post_recv(&RecvWr::new(self.number | RECEIVE | u64::from(slot), &sges))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use host::{Host, Rng};
+    use verbs::{Cm, CmEvent, ConnParam, Screen, ScreenRequest, Verdict};
+
+    use super::*;
+    use crate::nic::NicConfig;
+
+    const SLOTS: u32 = 4;
+    const SIZES: QueueSizes =
+        QueueSizes { slots: 2 * SLOTS, spare: 5, accesses: 0, slot_bytes: 512, ring_bytes: 4096 };
+    const HEAD: usize = 16;
+    const LONGEST: usize = SIZES.slot_bytes - HEAD;
+    const MESSAGE: u64 = 1;
+    const CREDIT: u64 = 2;
+    const OPTIONS: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
+
+    struct All;
+
+    impl Screen for All {
+        fn screen(&self, _request: &ScreenRequest<'_>) -> Verdict {
+            Verdict::Pass(Box::new(()))
+        }
+    }
+
+    /// One end of a connection whose messages wait for their release.
+    struct End {
+        nic: Nic,
+        queue: MessageQueue<u64, 2, 64>,
+        /// Slots of each channel with messages.
+        arrived: [VecDeque<(u32, usize)>; 2],
+        /// The number of the next message of each channel.
+        sent: [u64; 2],
+        received: [u64; 2],
+    }
+
+    impl End {
+        fn new(host: &Host) -> Self {
+            let device = fabric::open("iwarp", host).expect("a device");
+            let config = NicConfig {
+                sizes: SIZES,
+                inline: 64,
+                cqe: SIZES.completions(),
+                slab_connections: 1,
+                listen_at: (&[Ipv4Addr::LOCALHOST.into()], 0),
+                backlog: 1,
+                register_all: |_| Ok(None),
+                caches: false,
+            };
+            let screen: Arc<dyn Screen> = Arc::new(All);
+            let mut nic = Nic::open(&device, &config, &screen).expect("a port");
+            let queue = MessageQueue::new(&mut nic, 7, 1).expect("room for one connection");
+            assert!(
+                MessageQueue::<u64, 2, 64>::new(&mut nic, 8, 1).is_err(),
+                "there is no room for a second"
+            );
+            Self { nic, queue, arrived: Default::default(), sent: [0; 2], received: [0; 2] }
+        }
+
+        fn event(&self, host: &Host) -> CmEvent {
+            let cm: &Cm = &self.nic.cm;
+            host.wait("test", cm, None, || cm.poll_event()).expect("there is no deadline")
+        }
+
+        /// The bytes of a channel's message.
+        fn payload(channel: usize, number: u64) -> Vec<u8> {
+            vec![number as u8; (number as usize * 37 + channel) % LONGEST]
+        }
+
+        fn send(&mut self, channel: usize) -> bool {
+            let may = self.queue.may_send(channel);
+            if may {
+                let number = self.sent[channel];
+                let header = HeaderBytes::of([MESSAGE | (channel as u64) << 8, number]);
+                let payload = Self::payload(channel, number);
+                self.queue.send(channel, header, &payload.as_slice(), OPTIONS, |_| ()).expect("posted");
+                self.sent[channel] += 1;
+            }
+            may
+        }
+
+        fn poll(&mut self) {
+            while let Some(wc) = self.nic.cq.poll_one().expect("a queue") {
+                assert!(wc.is_ok(), "{:?}", wc.status);
+                let (number, slot) = of_completion(&wc);
+                assert_eq!(number, 7);
+                let Some(slot) = slot else {
+                    assert_eq!(self.queue.sent(), None);
+                    continue;
+                };
+                let mut first = [0; 4];
+                self.queue.buf().read(self.queue.received_at(slot), &mut first).expect("inside");
+                self.queue
+                    .take_credits(u16::from_le_bytes([first[2], first[3]]))
+                    .expect("no more than there are");
+                match u64::from(first[0]) {
+                    MESSAGE => self.arrived[usize::from(first[1])].push_back((slot, wc.byte_len as usize)),
+                    _ => self.queue.post_receive(slot).expect("posted"),
+                }
+            }
+            self.grant();
+        }
+
+        fn grant(&mut self) {
+            if self.queue.owes_grant() {
+                self.queue.send_spare(HeaderBytes::of([CREDIT, 0]), OPTIONS).expect("posted");
+            }
+        }
+
+        /// Takes the next message of a channel, which is whole and the next one; returns whether there was one.
+        fn take(&mut self, channel: usize) -> bool {
+            let Some((slot, len)) = self.arrived[channel].pop_front() else { return false };
+            let at = self.queue.received_at(slot);
+            let bytes = self.queue.buf().to_vec(at..at + len).expect("inside");
+            let number = self.received[channel];
+            assert_eq!(bytes[8..HEAD], number.to_le_bytes());
+            assert_eq!(bytes[HEAD..], Self::payload(channel, number));
+            self.received[channel] += 1;
+            self.queue.release(slot, channel).expect("posted");
+            self.grant();
+            true
+        }
+    }
+
+    fn pair() -> [End; 2] {
+        let host = host::real::host();
+        let [one, other] = [0; 2].map(|_| End::new(&host));
+        one.nic.cm.connect(one.queue.qp(), other.nic.addr(), &ConnParam::default()).expect("a request");
+        let CmEvent::ConnectRequest(request) = other.event(&host) else { panic!("no request") };
+        other.nic.cm.accept(request, other.queue.qp(), &ConnParam::default()).expect("an answer");
+        for end in [&one, &other] {
+            assert!(matches!(end.event(&host), CmEvent::Established { .. }));
+        }
+        [one, other]
+    }
+
+    /// Goal: messages of both channels arrive whole and in order. Method: random turns; receives that
+    /// are missing would end the connection.
+    #[test]
+    fn messages_of_two_channels_arrive_in_order_and_credits_come_back() {
+        let (mut ends, mut rng) = (pair(), Rng::new(11));
+        let (mut refused, target) = (0, 500);
+        while ends.iter().any(|end| end.received != [target; 2]) {
+            let (end, channel) = (&mut ends[rng.next_u64() as usize % 2], rng.next_u64() as usize % 2);
+            for _ in 0..rng.next_u64() % 6 {
+                refused += u32::from(end.sent[channel] < target && !end.send(channel));
+            }
+            if rng.one_in(2) {
+                end.poll();
+                while rng.one_in(2) && end.take(channel) {}
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    /// Goal: a channel whose messages nobody takes holds up no other one, and a side sends no more than there are slots.
+    #[test]
+    fn full_channel_does_not_hold_up_the_other() {
+        let [mut from, mut to] = pair();
+        assert_eq!((0..2 * SLOTS).filter(|_| from.send(0)).count(), SLOTS as usize);
+        while to.received[1] < 50 {
+            from.poll();
+            from.send(1);
+            to.poll();
+            to.take(1);
+        }
+        assert!(!from.send(0) && to.arrived[0].len() == SLOTS as usize);
+        while !from.send(0) {
+            to.take(0);
+            to.poll();
+            from.poll();
+        }
+    }
+
+    #[test]
+    fn more_credits_than_slots_are_refused() {
+        let [mut end, _peer] = pair();
+        assert_eq!(end.queue.take_credits(1), Err(Malformed));
+        let [mut end, _peer] = pair();
+        assert!(end.send(1));
+        assert_eq!(end.queue.take_credits(1 << 8), Ok(()));
+        assert_eq!(end.queue.take_credits(1 << 8), Err(Malformed));
     }
 }

@@ -66,8 +66,9 @@ impl Registrations {
         Some(Registration::Implicit { lkey: all.lkey(), rkey: all.rkey() })
     }
 
-    /// Memory at these addresses, and whether it was registered for this call. `register` is called with the access and what the region is to
-    /// hold. If the bytes lie in `memory`, which may stay registered, the region is looked for in the cache, and kept there.
+    /// Memory at these addresses, and whether it was registered for this call. `register` gets the access and an owner for the
+    /// region to hold. Regions of `memory` may stay registered: they are kept in the cache, for LOCAL_WRITE and REMOTE_READ.
+    /// The cache serves these two accesses only.
     ///
     /// # Errors
     /// Those of `register`.
@@ -89,6 +90,7 @@ impl Registrations {
         }
         let holder = cache.holder(memory);
         let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        debug_assert!(both.contains(access), "a region is kept for both accesses and no other");
         let region = Arc::new(register(both, holder.clone())?);
         cache.insert(bytes, holder, region.clone());
         Ok((Registration::Own(region), true))
@@ -129,14 +131,15 @@ impl<T> RegCache<T> {
         Some(region)
     }
 
-    /// What regions of this memory hold it by: the same for all of them, so that others who hold the memory can be counted.
+    /// The handle by which all regions of this memory hold it. It is the same for all, so that other holders can be counted.
     fn holder(&self, memory: &Buf) -> Arc<Buf> {
         let is_same = |held: &Buf| (held.addr(), held.len()) == (memory.addr(), memory.len());
         let held = self.0.iter().map(|entry| &entry.memory).find(|held| is_same(held));
         held.map_or_else(|| Arc::new(memory.clone()), Arc::clone)
     }
 
-    /// Keeps a region. Drops those that it covers, those whose memory nobody else holds, and if there are too many, the least recently used.
+    /// Keeps a region. Drops regions that it covers, regions of memory that has no other holder, and from a full cache the least
+    /// recently used region.
     fn insert(&mut self, bytes: Range<usize>, memory: Arc<Buf>, region: Arc<T>) {
         let is_inside = |kept: &Range<usize>| bytes.start <= kept.start && kept.end <= bytes.end;
         self.0.retain(|entry| entry.memory.is_shared() && !is_inside(&entry.bytes));

@@ -1,10 +1,10 @@
-//! Wire-up: who connects to whom, and how two processes prove to each other who they are.
+//! Wire-up: which of two processes connects to the other, and how both prove their identities.
 //!
 //! Either of two processes may connect first, and both may at the same time: [`answer`] decides, so that they end with one connection.
 //!
-//! A request proves that its sender has the key and is who it says, and the reply proves the same of the other side. Both messages are those
-//! of the crate `auth`. [`Attempts`] are the requests of this process that have no answer yet. [`Admission`] checks the requests of others, in the
-//! device's thread, before they are queued: nothing is kept of one that proves nothing.
+//! A request proves that its sender has the key and the identity in the request, and the reply proves the same of the responder.
+//! The crate `auth` defines both messages. [`Attempts`] holds the requests of this process that have no answer yet. [`Admission`]
+//! checks the requests of other processes in the device's thread, before they are queued, and drops requests without a valid proof.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -68,11 +68,11 @@ struct Pending {
 pub struct Target {
     /// The key that both ends have.
     pub key: Key,
-    /// Who sends the request.
+    /// The initiator.
     pub from: Identity,
-    /// Who is to accept it.
+    /// The responder.
     pub to: Identity,
-    /// The challenge that it is proved with, as far as is known: of the peer's seed, or [`Challenge::UNKNOWN`].
+    /// The challenge for the first request: computed from the peer's seed, or [`Challenge::UNKNOWN`].
     pub challenge: Challenge,
 }
 
@@ -83,7 +83,7 @@ pub enum Rejection {
     Again,
     /// The peer has another key, or changes its challenge too often.
     Unproved,
-    /// It is the user's.
+    /// The peer refused for a reason of the user's protocol.
     Other,
 }
 
@@ -145,9 +145,9 @@ impl Attempts {
     }
 }
 
-/// What a process knows of those that may connect to it.
+/// The processes that may connect to this one, as the user knows them.
 pub trait Peers: Send + Sync + 'static {
-    /// The key that an initiator has to prove; `None` for one that may not connect.
+    /// The key that an initiator has to prove; `None` if the initiator may not connect.
     fn key_of(&self, from: Identity) -> Option<Key>;
 
     /// What the user gets of a request that is proved, and whose private data are `said`; `None` refuses it after all.
@@ -167,8 +167,8 @@ impl<P: Peers> Peers for Arc<P> {
     }
 }
 
-/// Checks connect requests. It is shared by the process and the threads of its devices, which may listen before the process knows who it
-/// is. Until then all requests are rejected.
+/// Checks connect requests. The process shares it with the threads of its devices. They may listen before the process knows its
+/// identity, and until then all requests are rejected.
 #[derive(Debug)]
 pub struct Admission<P> {
     protocol: Protocol,
@@ -178,7 +178,7 @@ pub struct Admission<P> {
 }
 
 impl<P: Peers> Admission<P> {
-    /// One that is closed, and says so.
+    /// A closed one: requests are rejected with these bytes.
     pub const fn new(protocol: Protocol, closed: &'static [u8]) -> Self {
         Self { protocol, closed, open: OnceLock::new() }
     }
@@ -329,7 +329,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct State {
         stages: [Stage; 2],
-        /// Who asked for the connection that a process has.
+        /// The process that asked for the connection of each process.
         asked_by: [Option<usize>; 2],
         /// Messages on the way to each process, with whose attempt it is about.
         inbox: [Vec<(Message, usize)>; 2],

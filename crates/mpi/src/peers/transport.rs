@@ -327,7 +327,7 @@ impl Transport {
         &self.door
     }
 
-    /// Those that may connect to this process, and the keys that it shares with them.
+    /// The processes that may connect to this one, and the keys that it shares with them.
     pub(crate) fn members(&self) -> &Members {
         &self.members
     }

@@ -1,4 +1,4 @@
-//! Keys: [`Keyring`], those that this process shares with others, and [`Members`], who may connect with them.
+//! [`Keyring`]: the keys that this process shares with others; [`Members`]: the processes that may connect with them.
 //!
 //! All processes of a job have the job's key: process 0 makes it, and the others read it from the launcher's board. A job that meets
 //! another one gives it a guest key, which follows from the job's key and does not reveal it. Two processes of different jobs
@@ -99,7 +99,7 @@ impl Keyring {
     }
 }
 
-/// Those that may connect to this process: others of its job, and of jobs that it has met.
+/// The processes that may connect to this one: other processes of its job, and of jobs that it has met.
 #[derive(Debug)]
 pub(crate) struct Members {
     me: Identity,
