@@ -12,7 +12,8 @@
 //! | `nic` | [`Nic`]: a device with what all its connections share; [`Slots`]: memory for messages that are sent |
 //! | `registration` | [`Registration`], [`Registrations`]: memory that a NIC or a peer can reach, with a cache of regions |
 //! | `queue` | [`MessageQueue`]: messages that are sent by a queue pair, with credits |
-//! | `wireup` | [`answer`], [`Attempts`], [`Admission`]: who connects to whom, and how both prove who they are |
+//! | `write_ring` | [`WriteRing`]: messages by RDMA writes, where the receiver polls its memory |
+//! | `wireup` | [`answer`], [`Attempts`], [`Admission`]: connects that cross, and proofs of identity |
 //! | `line` | [`DuplexLine`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod queue;
 mod registration;
 mod ring;
 mod wireup;
+mod write_ring;
 
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
@@ -32,3 +34,4 @@ pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
 pub use wireup::{Admission, Answer, Attempts, Peers, Rejection, Stage, Target, answer};
+pub use write_ring::WriteRing;

@@ -2,14 +2,14 @@
 //!
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent. A side does one
 //! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
-//! instead of sent (`fast_path`).
+//! instead of sent ([`transport::WriteRing`]).
 
 use std::borrow::Cow;
 
 use host::{Host, SlotKey};
 use transport::{
     DuplexLine, Found, Inbox, LineMessage, MessageQueue, Offer, Outbox, Payload as _, Record, SHARED_LINE,
-    Signal, Slots, USER_LINE,
+    Signal, Slots, USER_LINE, WriteRing,
 };
 use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 
@@ -19,10 +19,8 @@ use crate::p2p::matching::Match;
 use crate::p2p::proto::{Chosen, Proto, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, Share, Words};
 use crate::p2p::wire::{
-    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, MARK, Message, is_eager, line_message, parse_eager,
-    parse_line,
+    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, Message, is_eager, line_message, parse_eager, parse_line,
 };
-use crate::peers::fast_path::FastPath;
 use crate::peers::nic::{INLINE, Nic, Sizes};
 use crate::tool::Traffic;
 
@@ -229,10 +227,10 @@ pub(crate) struct Connection {
     inbox: Option<Box<Inbox>>,
     outbox: Option<Box<Outbox>>,
     /// Both boxes where messages are written; on an open connection only if the peer has them, too.
-    fast: Option<Box<FastPath>>,
+    fast: Option<Box<WriteRing>>,
     /// Writes ring, where the fast path is and they do not without.
     rings: bool,
-    /// Announced if both boxes are, which they are on an open connection only.
+    /// There if both boxes are, which they are on an open connection only.
     line: Option<Box<DuplexLine>>,
     /// What this side's memory has for long messages that both copy.
     words: Words,
@@ -265,7 +263,7 @@ impl Connection {
         let pieces = if nic.lends() { 2 } else { 1 };
         let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
         let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
-        let fast = nic.fast_path().map(Box::new);
+        let fast = nic.write_ring().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
         // Until it is open, its table is not used.
         let (room, zcopy) = (nic.slot_payload_to(process), nic.lends());
@@ -300,7 +298,7 @@ impl Connection {
 
     /// The memory that this side offers the peer to store messages in, in bytes for it; zeros if it offers none.
     pub(crate) fn offer(&self) -> [u8; auth::OFFER] {
-        let written = || self.fast.as_deref().map(FastPath::offer);
+        let written = || self.fast.as_deref().map(WriteRing::offer);
         let offer = self.inbox.as_deref().map(Inbox::offer).or_else(written);
         offer.map_or([0; auth::OFFER], |offer| offer.bytes())
     }
@@ -419,14 +417,18 @@ impl Connection {
         Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
     }
 
-    /// How a request is posted: messages whose payload the device may send from where it is complete when they have left, and writes ring.
+    /// How a request is posted: messages whose payload the device may send from where it is complete when they have left.
     fn flags(&self, op: SendOp) -> SendFlags {
         match op {
             SendOp::Send | SendOp::WriteImm(..) if self.lends => SendFlags::LOCAL,
-            // A message by the fast path, or word of its lines, wakes a peer that sleeps.
-            SendOp::Write(_) if self.rings => SendFlags::RING,
+            SendOp::Write(_) => self.write_flags(),
             _ => SendFlags::empty(),
         }
+    }
+
+    /// A message that is written, or word of free lines, wakes a peer that sleeps.
+    fn write_flags(&self) -> SendFlags {
+        if self.rings { SendFlags::RING } else { SendFlags::empty() }
     }
 
     /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request asks for a
@@ -585,40 +587,17 @@ impl Connection {
         payload: &Payload<'_>,
         signal: Signal<SlotKey>,
     ) -> Result<()> {
+        let options = (self.write_flags(), signal);
         let Some(fast) = &mut self.fast else { return Ok(()) };
-        let stores = fast.put(message, payload)?;
-        host.charge_copy(payload.len() as u64);
-        let (sge, mark) = ([fast.sge(stores)], stores.mark.and_then(|at| fast.remote(at)));
-        let Some(to) = fast.remote(stores.at) else { return Ok(()) };
-        let mut bytes = [0; INLINE];
-        let data = match bytes.get_mut(..stores.len) {
-            Some(into) => {
-                fast.load(stores, into)?;
-                Data::Inline(into)
-            }
-            None => Data::Sges(&sge),
-        };
-        let flags = self.flags(SendOp::Write(to));
-        if let Some(at) = mark {
-            self.queue.post(
-                SendOp::Write(at),
-                Data::Inline(&MARK.to_ne_bytes()),
-                flags,
-                Signal::Sometimes,
-            )?;
-        }
-        Ok(self.queue.post(SendOp::Write(to), data, flags, signal)?)
+        let copied = |bytes| host.charge_copy(bytes);
+        Ok(fast.send(&mut self.queue, (message, payload), options, copied)?)
     }
 
-    /// Tells the peer of lines that are free again, if it is to hear of them. Where the send queue is full, that waits for the next
-    /// completion.
-    fn tell(&mut self) -> Result<()> {
-        if self.queue.is_full() {
-            return Ok(());
-        }
-        let Some((to, lines)) = self.fast.as_deref_mut().and_then(FastPath::tell) else { return Ok(()) };
-        let flags = self.flags(SendOp::Write(to));
-        Ok(self.queue.post(SendOp::Write(to), Data::Inline(&lines), flags, Signal::Sometimes)?)
+    /// Publishes lines that are free again, if a part of the ring is.
+    fn publish(&mut self) -> Result<()> {
+        let flags = self.write_flags();
+        let Some(fast) = &mut self.fast else { return Ok(()) };
+        Ok(fast.publish(&mut self.queue, flags)?)
     }
 
     /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
@@ -702,7 +681,7 @@ impl Connection {
     #[inline]
     pub(crate) fn has_stored(&mut self) -> bool {
         self.inbox.as_deref().is_some_and(Inbox::has_record)
-            || self.fast.as_deref_mut().is_some_and(FastPath::has_news)
+            || self.fast.as_deref_mut().is_some_and(WriteRing::has_record)
             || self.line.as_deref().is_some_and(DuplexLine::has_message)
     }
 
@@ -713,7 +692,7 @@ impl Connection {
     #[inline(always)] // so that nothing of the kind is put together
     pub(crate) fn next(&mut self) -> Result<Next> {
         let Some(inbox) = &mut self.inbox else {
-            let has_record = self.fast.as_deref_mut().is_some_and(FastPath::has_news);
+            let has_record = self.fast.as_deref_mut().is_some_and(WriteRing::has_record);
             return Ok(if has_record { Next::Other } else { Next::Nothing });
         };
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
@@ -766,8 +745,12 @@ impl Connection {
     pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
         let Some(inbox) = &mut self.inbox else {
             let Some(fast) = &mut self.fast else { return Ok(None) };
-            let next = if fast.has_news() { Some(fast.take()?) } else { None };
-            return Ok(next.map(|(what, upto)| (what, Held::Lines(upto))));
+            if !fast.has_record() {
+                return Ok(None);
+            }
+            let mut message = Message::Credit;
+            let Record { at, len, upto } = fast.take(&mut message)?;
+            return Ok(Some((Received { message, at, len }, Held::Lines(upto))));
         };
         let found = inbox.peek()?;
         if let Some(line) = &mut self.line
@@ -804,7 +787,7 @@ impl Connection {
                 Ok(())
             }
             (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {
-                true => self.tell(),
+                true => self.publish(),
                 false => Ok(()),
             },
         }
@@ -821,7 +804,7 @@ impl Connection {
 
     /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
     pub(crate) fn grant(&mut self) -> Result<()> {
-        self.tell()?;
+        self.publish()?;
         if self.open && self.queue.owes_grant() {
             let options = (self.flags(SendOp::Send), Signal::Sometimes);
             self.queue.send_spare(Message::Credit.bytes(0), options)?;

@@ -6,14 +6,11 @@
 //! | `links` | connections by their numbers |
 //! | `connection` | a queue pair with its flow control |
 //! | `nic` | a device with what all its connections share |
-//! | `fast_path` | messages by RDMA writes to memory that the receiver polls |
-//! | `fast_path` | messages by RDMA writes to memory that the receiver polls |
 //! | `address` | where each process listens |
 //! | `trust` | keys that processes share, and the check of connect requests |
 
 pub(crate) mod address;
 pub(crate) mod connection;
-pub(crate) mod fast_path;
 #[cfg(test)]
 pub(crate) mod intruders;
 pub(crate) mod links;

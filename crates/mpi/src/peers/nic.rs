@@ -3,13 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use transport::{NicConfig, QueueSizes, Registration};
+use transport::{NicConfig, QueueSizes, Registration, WriteRing};
 use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{all_memory, register};
 use crate::p2p::wire::HEAD_MAX;
-use crate::peers::fast_path::FastPath;
 
 /// A device by which peers are reached.
 #[derive(Clone, Debug)]
@@ -184,7 +183,8 @@ impl Nic {
             listen_at: (&listening_at(port.address, addresses), 0),
             backlog: size.max(16),
             register_all: all_memory,
-            // The libraries that modelled cards stand for keep registrations; real devices have a region of all memory, or are asked each time.
+            // The libraries of modelled cards cache registrations. Real devices have a region of all memory, or register for each
+            // operation.
             caches: is_model,
         };
         let shared = transport::Nic::open(&device, &config, &screen)?;
@@ -199,9 +199,9 @@ impl Nic {
     }
 
     /// Memory for a new connection's peer to write messages to; `None` where it sends them.
-    pub(crate) fn fast_path(&self) -> Option<FastPath> {
+    pub(crate) fn write_ring(&self) -> Option<WriteRing> {
         self.writes
-            .then(|| FastPath::new(self.shared.pd(), self.sizes.ring, self.sizes.slot_bytes).ok())
+            .then(|| WriteRing::new(self.shared.pd(), self.sizes.ring, self.sizes.slot_bytes).ok())
             .flatten()
     }
 
