@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use auth::Seed;
 use transport::{Answer, Nic, Stage, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
@@ -122,6 +123,16 @@ impl Carrier {
     /// Who this process is.
     pub(crate) fn me(&self) -> Process {
         self.me
+    }
+
+    /// The seed of this process's challenges; `None` where others know it anyway.
+    pub(crate) fn seed(&self) -> Option<Seed> {
+        self.trust.seed()
+    }
+
+    /// Learns the seed of another process's challenges.
+    pub(crate) fn learn(&mut self, process: Process, seed: Seed) {
+        self.trust.learn(process, seed);
     }
 
     /// The device, and what all links share.
@@ -674,6 +685,25 @@ mod tests {
     #[test]
     fn a_stranger_that_claims_to_be_another_process_is_refused_on_shm() {
         a_stranger_that_claims_to_be_another_process_is_refused("shm");
+    }
+
+    /// The number of requests that a process refuses while another one connects to it.
+    fn refused(knows_seed: bool) -> u64 {
+        let [mut from, mut to] = [0; 2].map(|_| carrier("iwarp"));
+        if knows_seed {
+            from.learn(to.me(), to.seed().expect("a random seed"));
+        }
+        let link = from.link_to(to.me()).expect("a link");
+        from.say(link, numbered(0), Payload::NONE, None);
+        while take(&mut to).is_none() {
+            from.poll(false);
+        }
+        to.trust.door().refused()
+    }
+
+    #[test]
+    fn first_request_is_refused_on_iwarp_unless_the_seed_is_known() {
+        assert_eq!([false, true].map(refused), [1, 0]);
     }
 
     #[test]

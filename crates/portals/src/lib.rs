@@ -66,7 +66,7 @@ mod trust;
 mod unexpected;
 mod wire;
 
-pub use auth::Key;
+pub use auth::{Key, Seed};
 
 pub use atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 pub use command::{Count, Local, Transfer};

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auth::Key;
+use auth::{Key, Seed};
 use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
@@ -343,6 +343,18 @@ impl Node {
             }
         };
         Ok(Self(Arc::new(Keeper { inner, thread: Mutex::new(thread) })))
+    }
+
+    /// The seed of this process's challenges, which need not be secret. Processes that [know it](Node::learn_seed) connect to this
+    /// one with one request instead of two. `None` on devices where one request is enough anyway.
+    #[must_use]
+    pub fn seed(&self) -> Option<Seed> {
+        self.0.inner.with(|exchange| exchange.carrier.seed())
+    }
+
+    /// Learns the [seed](Node::seed) of another process. A wrong seed costs one request, as an unknown one does.
+    pub fn learn_seed(&self, process: Process, seed: Seed) {
+        self.0.inner.with(|exchange| exchange.carrier.learn(process, seed));
     }
 
     /// Who this process is, on physical interfaces.

@@ -1,14 +1,15 @@
-//! How processes prove to each other who they are before they make a link: [`Trust`], and [`Others`], who may connect.
+//! Proofs of identity before a link is made: [`Trust`], and [`Others`], the processes that may connect.
 //!
 //! All processes with the same key trust each other. A request proves that its sender has the key and is the process that it says; the reply
 //! proves the same of the other side. Both messages are those of the crate `auth`. Their offer is a digest of the memory that its sender offers,
 //! which follows in the clear, as two offers are longer than the field.
 //!
-//! A process chooses a random seed for its challenges. Peers do not know it, so their first request is refused with a challenge, and they
-//! connect again. Where no other user can read or replay requests, seeds follow from the key, and one request is enough: on
+//! A process chooses a random seed for its challenges. A peer that does not know the seed has its first request refused with a
+//! challenge, and connects again. Where no other user can read or replay requests, seeds follow from the key, and one request is enough: on
 //! devices that map memory of peers, which are processes of the same user on the same host, and in virtual time.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{Challenge, Identity, Key, Protocol, Proved, REPLY, REQUEST, Seed};
@@ -74,7 +75,7 @@ pub(crate) struct Introduced {
     proved: Proved,
 }
 
-/// Those that may connect to a process: all others with its key.
+/// The processes that may connect to this one: all others with its key.
 #[derive(Debug)]
 pub(crate) struct Others {
     me: Process,
@@ -103,6 +104,8 @@ pub(crate) struct Trust {
     key: Key,
     /// `None` where it follows from the key.
     seed: Option<Seed>,
+    /// Seeds of other processes that this one has learned.
+    seeds: BTreeMap<Process, Seed>,
     door: Arc<Door>,
     /// By link.
     attempts: Attempts,
@@ -126,7 +129,8 @@ impl Trust {
     fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
         let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
-        Self { key, seed, door: Arc::new(Door::new(PROTOCOL, b"")), attempts }
+        let (seeds, door) = (BTreeMap::new(), Arc::new(Door::new(PROTOCOL, b"")));
+        Self { key, seed, seeds, door, attempts }
     }
 
     /// The check for the listener.
@@ -140,6 +144,16 @@ impl Trust {
         self.door.open(identity(me), seed, Others { me, key: self.key.clone() });
     }
 
+    /// The seed of this process; `None` where it follows from the key.
+    pub(crate) fn seed(&self) -> Option<Seed> {
+        self.seed.clone()
+    }
+
+    /// Learns the seed of another process, so that it need not refuse the first request.
+    pub(crate) fn learn(&mut self, process: Process, seed: Seed) {
+        self.seeds.insert(process, seed);
+    }
+
     /// The private data of a request for a link, with the last challenge that is known.
     pub(crate) fn request(
         &mut self,
@@ -148,9 +162,10 @@ impl Trust {
         offers: Option<Offers>,
     ) -> Vec<u8> {
         let (key, from, to) = (self.key.clone(), identity(me), identity(peer));
-        let challenge = match self.seed {
-            Some(_) => Challenge::UNKNOWN,
-            None => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
+        let challenge = match (self.seeds.get(&peer), &self.seed) {
+            (Some(seed), _) => seed.challenge(PROTOCOL, from, 0),
+            (None, Some(_)) => Challenge::UNKNOWN,
+            (None, None) => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
         };
         let (digest, sent) = offered(&key, offers);
         let request = self.attempts.request(link, Target { key, from, to, challenge }, digest);

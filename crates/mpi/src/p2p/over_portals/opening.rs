@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use auth::Key;
+use auth::{Key, Seed};
 use host::Host;
 use portals::{Kind, Limits, Matcher, Ni, Node, Process};
 
@@ -32,18 +32,46 @@ pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Res
 
 /// Tells the others where this process is, and learns where they are. Collective.
 pub(super) fn meet(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
-    let (rank, size, me) = (bootstrap.rank(), bootstrap.size(), ni.node().me());
-    bootstrap.put(&note_of(rank), &format!("{}:{}", Ipv4Addr::from_bits(me.nid), me.pid))?;
+    let (rank, size, node) = (bootstrap.rank(), bootstrap.size(), ni.node());
+    bootstrap.put(&note_of(rank), &note(node.me(), node.seed().as_ref()))?;
     bootstrap.fence()?;
     let process = |rank| {
         let note = bootstrap.get(&note_of(rank))?;
-        parse(&note).ok_or_else(|| other(format_args!("'{note}' is no process")))
+        let (process, seed) = parse(&note).ok_or_else(|| other(format_args!("'{note}' is no process")))?;
+        seed.into_iter().for_each(|seed| node.learn_seed(process, seed));
+        Ok(process)
     };
     let processes = (0..size).map(process).collect::<Result<Vec<_>>>()?;
     if ni.set_map(&processes) { Ok(()) } else { Err(other("this process is not among the job's")) }
 }
 
-fn parse(note: &str) -> Option<Process> {
-    let (nid, pid) = note.split_once(':')?;
-    Some(Process::physical(nid.parse::<Ipv4Addr>().ok()?.to_bits(), pid.parse().ok()?))
+/// A process, and the seed of its challenges if it is random.
+fn note(process: Process, seed: Option<&Seed>) -> String {
+    let seed = seed.map_or_else(String::new, Seed::to_hex);
+    format!("{}:{}:{seed}", Ipv4Addr::from_bits(process.nid), process.pid)
+}
+
+/// Parses a [`note`]; `None` for other text.
+fn parse(note: &str) -> Option<(Process, Option<Seed>)> {
+    let (nid, rest) = note.split_once(':')?;
+    let (pid, seed) = rest.split_once(':')?;
+    let process = Process::physical(nid.parse::<Ipv4Addr>().ok()?.to_bits(), pid.parse().ok()?);
+    let seed = if seed.is_empty() { None } else { Some(Seed::from_hex(seed)?) };
+    Some((process, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_written_and_other_text_is_refused() {
+        let (process, seed) = (Process::physical(0x7f00_0001, 3), Seed::from_key(Key::from_bytes([5; 16])));
+        for seed in [Some(seed), None] {
+            assert_eq!(parse(&note(process, seed.as_ref())), Some((process, seed)));
+        }
+        for other in ["", "127.0.0.1", "127.0.0.1:3", "127.0.0.1:x:", "here:3:", "127.0.0.1:3:0011"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
 }
