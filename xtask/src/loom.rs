@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use std::process::Command;
 
 /// Crates that may have models; one without a `loom` dependency is skipped.
-const PACKAGES: &[&str] = &["cface", "host", "nic-util"];
+const PACKAGES: &[&str] = &["ffi", "host", "nic-util"];
 
 /// Runs the models; says which crates had some.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {

@@ -1,7 +1,7 @@
 //! Tests under Miri: no undefined behaviour in what they run, dependencies included, and no leak.
 //!
 //! The crate `iwarp` has no unsafe code of its own: Miri sees to it that what it stands on does nothing undefined where its tests
-//! come. The crate `cface` is unsafe code between C and handles. Of `portals`, the engine is tried, which others drive and which holds all
+//! come. The crate `ffi` is unsafe code between C and handles. Of `portals`, the engine is tried, which others drive and which holds all
 //! that it was given by number.
 
 use crate::workspace::{Workspace, run};
@@ -13,7 +13,7 @@ const TOOLCHAIN: &str = "nightly-2026-05-20";
 /// The crates, which of their tests, and the machines that are interpreted for them.
 const RUNS: &[(&str, &str, &str)] = &[
     ("iwarp", "--lib", "x86_64-unknown-linux-gnu"),
-    ("cface", "--lib", "x86_64-unknown-linux-gnu"),
+    ("ffi", "--lib", "x86_64-unknown-linux-gnu"),
     ("portals", "--test=random", "x86_64-unknown-linux-gnu"),
 ];
 /// Tests that are left out: they repeat much for the sake of the protocol, would take minutes each, and say no more about

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 11] = [
-    &["cface", "collectives", "datatypes", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
+    &["collectives", "datatypes", "ffi", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
     &["auth", "verbs"],
     &["conformance", "nic-util"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw"],

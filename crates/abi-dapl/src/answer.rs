@@ -1,7 +1,7 @@
 //! What a call answers: the standard's number for what became of it.
 
-use cface::contain;
 use dapl::{Error, Kind, Result, Subtype};
+use ffi::contain;
 
 /// Runs a call; no panic leaves it.
 pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {

@@ -1,13 +1,13 @@
 //! The objects of all adapters by handle, and what a program keeps with each.
 //!
-//! The registry takes the functions from the first word that a handle points to, which is what [`cface::Table`] is made for.
+//! The registry takes the functions from the first word that a handle points to, which is what [`ffi::Table`] is made for.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cface::{Loan, lock};
 use dapl::{Cno, Cr, Ep, Error, Evd, Ia, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
+use ffi::{Loan, lock};
 
 use crate::lines::Line;
 use crate::types::Handle;
@@ -19,10 +19,10 @@ const EACH: usize = 1 << 12;
 const GENERATIONS: usize = 1 << 8;
 const RESTING: usize = 1 << 10;
 
-type Table = cface::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
+type Table = ffi::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// A look at an object, which does not end meanwhile.
-pub(crate) type Look = cface::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
+pub(crate) type Look = ffi::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// An open adapter.
 pub(crate) struct IaObject {

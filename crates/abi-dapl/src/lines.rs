@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard};
 
-use cface::lock;
+use ffi::lock;
 
 /// A line of dat.conf: one adapter. The registry finds it again by its table's name and by what the adapter says of its thread
 /// safety, so each has a table of its own, for as long as the process lives.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
-use cface::{Bytes, In, Out, SockAddr, Text};
+use ffi::{Bytes, In, Out, SockAddr, Text};
 use host::real::remark;
 
 use crate::answer::answer;

@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use cface::{Bytes, In, Out, SockAddr, Text};
 use dapl::{Error, Kind, Subtype};
+use ffi::{Bytes, In, Out, SockAddr, Text};
 use nicety_dat::provider::{NAMES, Provider, table};
 use nicety_dat::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, NAME_MAX, ProviderAttr,

@@ -39,8 +39,8 @@ impl Function {
 fn called<const COUNT: usize>(function: Address, arguments: [usize; COUNT]) -> mpi::Result<i32> {
     // SAFETY: a program passes a function of the type that the standard says, which takes these words. Test:
     // `exceptions_of_callbacks_leave_the_call`.
-    let returned = unsafe { cface::call(function.0, arguments) };
-    returned.map(|word| word as i32).map_err(|cface::Thrown| thrown())
+    let returned = unsafe { ffi::call(function.0, arguments) };
+    returned.map(|word| word as i32).map_err(|ffi::Thrown| thrown())
 }
 
 #[cold]

@@ -5,7 +5,7 @@
 
 use std::arch::global_asm;
 
-use cface::{In, Out, Text};
+use ffi::{In, Out, Text};
 
 use crate::answer::{Whose, no_place};
 use crate::calls;

@@ -1,7 +1,7 @@
 //! The end of every call: no panic leaves it, and its errors go through the error handler of the object that was used. The call
 //! rethrows an exception of the program's functions last.
 
-use cface::{Panicked, contain};
+use ffi::{Panicked, contain};
 use host::Time;
 
 use crate::answer::{Answer, Fault, Whose};
@@ -39,7 +39,7 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
         tell();
     }
     // Nothing is held from here on: both may leave by an exception, which must meet no `catch_unwind`.
-    if cface::rethrow().is_err() {
+    if ffi::rethrow().is_err() {
         state::die(&format!(
             "{}: a function of the program threw an exception, which nothing catches",
             NAMES[at]

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use cface::lock;
+use ffi::lock;
 use host::{Bell, Span};
 use mpi::Errhandler;
 

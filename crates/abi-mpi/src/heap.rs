@@ -1,6 +1,6 @@
 //! Where the library's own memory comes from, and whether there is enough of it for more objects.
 
-use cface::Spare;
+use ffi::Spare;
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
-use cface::lock;
+use ffi::lock;
 use mpi::{Bootstrap, Class, Error, Profile, Result};
 use pmi::client::{Client, Event, Join, Request};
 use pmi::spawn::Spawn;

@@ -5,8 +5,8 @@
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
-use cface::{In, Out, Text};
 use datatypes::{Basic, Datatype, Memory};
+use ffi::{In, Out, Text};
 use mpi::ADDRESS_MIN;
 
 use crate::answer::{Answer, Fault};

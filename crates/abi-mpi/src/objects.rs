@@ -1,5 +1,5 @@
 //! The objects of a program by handle, but for requests, which are numbers of `mpi`'s. A handle that is not predefined is a number of
-//! [`cface::Table`]'s, checked at each use.
+//! [`ffi::Table`]'s, checked at each use.
 
 use std::borrow::Borrow as _;
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 
-use cface::{Refused, lock};
 use datatypes::Datatype;
+use ffi::{Refused, lock};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
@@ -26,8 +26,8 @@ const GENERATIONS: usize = 1 << 6;
 const RESTING: usize = 1 << 12;
 const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
-type Table = cface::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
-type Look = cface::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
+type Table = ffi::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
+type Look = ffi::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
 
 /// An object of a program's.
 pub(crate) enum Object {
@@ -170,7 +170,7 @@ fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
 /// The handle of an object that there is; the first one found.
 pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
     let is_it =
-        |handle: &cface::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
+        |handle: &ffi::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
     table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
 

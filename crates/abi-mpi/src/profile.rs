@@ -105,14 +105,14 @@ pub(crate) fn end(at: usize, began: Time) {
 /// Watches a process from now on.
 pub(crate) fn watch(process: &Process) {
     if PROCESS.set(process.clone()).is_ok() {
-        cface::lock(&WATCH).switch_on(process);
+        ffi::lock(&WATCH).switch_on(process);
     }
 }
 
 /// `MPI_Pcontrol`: 0 ceases to note, 1 goes on, 2 forgets what was noted; others mean nothing.
 pub(crate) fn control(level: i32) {
     let Some(process) = PROCESS.get() else { return };
-    let mut watch = cface::lock(&WATCH);
+    let mut watch = ffi::lock(&WATCH);
     match level {
         0 => watch.switch_off(process),
         1 => watch.switch_on(process),
@@ -124,7 +124,7 @@ pub(crate) fn control(level: i32) {
 /// What was noted, to its end; nothing if nobody wants it.
 pub(crate) fn finish() -> Option<Profile> {
     let process = PROCESS.get()?;
-    let mut watch = cface::lock(&WATCH);
+    let mut watch = ffi::lock(&WATCH);
     watch.switch_off(process);
     let called = |count: &Count| {
         let [calls, ps, bytes] = count.all().map(|count| count.load(Ordering::Relaxed));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, ThreadId};
 
-use cface::lock;
+use ffi::lock;
 use host::real::remark;
 use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
 
@@ -204,7 +204,7 @@ extern "C" fn leave() {
     let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Nobody is there to hear of an error.
-        let _ = cface::contain(|| {
+        let _ = ffi::contain(|| {
             state.process.leave();
             part(state)
         });

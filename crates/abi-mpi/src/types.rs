@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use cface::Out;
+use ffi::Out;
 
 /// A handle of one kind of object: a predefined value below [`PREDEFINED`], or what the table of objects gave.
 #[repr(transparent)]

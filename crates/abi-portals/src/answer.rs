@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use cface::contain;
+use ffi::contain;
 use portals::Error;
 
 /// A return code other than `PTL_OK`.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use cface::contain;
+use ffi::contain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 

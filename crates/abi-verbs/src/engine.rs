@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use cface::lock;
+use ffi::lock;
 use rdma_abi::verbs::{ibv_ah_attr, ibv_gid};
 use verbs::host::Time;
 use verbs::host::real::remark;

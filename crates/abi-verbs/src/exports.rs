@@ -4,7 +4,7 @@
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
-use cface::{In, Out, SockAddr, Text};
+use ffi::{In, Out, SockAddr, Text};
 use rdma_abi::cma::*;
 use rdma_abi::verbs::*;
 

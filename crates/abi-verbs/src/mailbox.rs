@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Mutex;
 
-use cface::lock;
+use ffi::lock;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::answer::{Answer, until};

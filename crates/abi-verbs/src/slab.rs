@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use cface::lock;
+use ffi::lock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::answer::{Answer, Nothing};

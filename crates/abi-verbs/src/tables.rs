@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use rdma_abi::verbs::*;
 
 use crate::answer;

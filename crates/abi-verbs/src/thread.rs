@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cface::lock;
+use ffi::lock;
 use verbs::host::real::remark;
 use verbs::host::{Bell, Span};
 use verbs::pairing::{Accept, Offered, Pairing};

@@ -61,7 +61,7 @@ struct Slot<T> {
 /// is valid again after about `RESTING * GENERATIONS` other keys.
 ///
 /// Keys are checked, so they may come from a program or a peer. Threads that share objects by handle use `Table` of the crate
-/// `cface` instead, which counts references.
+/// `ffi` instead, which counts references.
 #[derive(Debug)]
 pub struct SlotTable<T, const GENERATIONS: u32, const RESTING: u32 = 0> {
     slots: Vec<Slot<T>>,

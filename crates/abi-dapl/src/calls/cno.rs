@@ -6,7 +6,7 @@ use super::{mask, timeout};
 use crate::answer::{answer, not_implemented};
 use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{CnoParam, Handle, ProxyAgent};
-use cface::Out;
+use ffi::Out;
 
 const ALL_FIELDS: u64 = 0x7;
 const PROXY_NONE: u32 = 0;

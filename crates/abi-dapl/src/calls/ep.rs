@@ -11,7 +11,7 @@ use super::{bytes, count, mask, pieces, signed, timeout};
 use crate::answer::{answer, not_implemented};
 use crate::handles::{self, Object, freed, from_label, ia_of, label, lend_address};
 use crate::types::{EpAttr, EpParam, Handle, Triplet};
-use cface::{Bytes, In, Out, SockAddr};
+use ffi::{Bytes, In, Out, SockAddr};
 
 /// Bits of `DAT_EP_PARAM_MASK`.
 const FIELD_PZ: u64 = 0x080;

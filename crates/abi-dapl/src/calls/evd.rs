@@ -10,7 +10,7 @@ use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };
-use cface::{In, Loan, Out, lock};
+use ffi::{In, Loan, Out, lock};
 use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x1F;

@@ -14,7 +14,7 @@ use crate::answer::{answer, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
 use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
-use cface::{Loan, Out, Text, lock};
+use ffi::{Loan, Out, Text, lock};
 
 /// Devices that are open, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());

@@ -9,7 +9,7 @@ use super::mask;
 use crate::answer::{answer, not_implemented};
 use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{Handle, LmrParam, PzParam, RegionDescription, RmrParam, Triplet};
-use cface::{In, Out};
+use ffi::{In, Out};
 
 const ALL_PZ_FIELDS: u64 = 0x01;
 const ALL_LMR_FIELDS: u64 = 0x7FF;

@@ -11,8 +11,8 @@ pub(crate) mod srq;
 use std::ffi::c_void;
 use std::net::IpAddr;
 
-use cface::{BadAddress, BadBytes, Bytes, In, Loan, SockAddr};
 use dapl::{Error, Result, Sge, Subtype};
+use ffi::{BadAddress, BadBytes, Bytes, In, Loan, SockAddr};
 use host::Span;
 
 use crate::types::Triplet;

@@ -8,7 +8,7 @@ use super::{bytes, lent, mask};
 use crate::answer::{answer, not_implemented};
 use crate::handles::{self, Object, freed, from_label, ia_of, label, lend_address};
 use crate::types::{CrParam, Handle, PspParam, RspParam};
-use cface::{Bytes, In, Out, SockAddr, lock};
+use ffi::{Bytes, In, Out, SockAddr, lock};
 
 const ALL_SP_FIELDS: u64 = 0x0F;
 const ALL_CR_FIELDS: u64 = 0x1F;

@@ -6,7 +6,7 @@ use super::{count, mask, pieces, signed};
 use crate::answer::answer;
 use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{Handle, SrqAttr, SrqParam, Triplet};
-use cface::{In, Out};
+use ffi::{In, Out};
 
 const ALL_FIELDS: u64 = 0xFF;
 const OPERATIONAL: u32 = 1;

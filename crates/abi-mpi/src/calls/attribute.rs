@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use mpi::Keyval;
 
 use super::error::LAST_USED;

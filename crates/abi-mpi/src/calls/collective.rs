@@ -2,8 +2,8 @@
 //!
 //! What MPI calls not significant at a process is not looked at: there may be anything.
 
-use cface::{In, Out};
 use datatypes::{Datatype, Operator};
+use ffi::{In, Out};
 use mpi::{Buffer, Collective, PlainCall};
 
 use super::p2p::request::new_request;

@@ -1,6 +1,6 @@
 //! Communicators: what they are, and how others are made of them.
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 
 use super::group::new_group;
 use super::info::{hints, new_info};

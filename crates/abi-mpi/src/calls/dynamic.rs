@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use cface::{In, Out, Text, lock};
+use ffi::{In, Out, Text, lock};
 use host::Span;
 use mpi::{Bridge, Class, Error};
 use pmi::spawn::{Program, Spawn};

@@ -1,6 +1,6 @@
 //! Start and end, and what is asked of the library and of the machine: versions, time, memory, addresses.
 
-use cface::Out;
+use ffi::Out;
 
 use super::dynamic::join_parent;
 use super::info::new_info;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use mpi::Errhandler;
 
 use crate::answer::{Answer, Fault};

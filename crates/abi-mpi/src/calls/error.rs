@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;

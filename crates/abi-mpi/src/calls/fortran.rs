@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use cface::{Out, lock};
 use datatypes::Basic;
+use ffi::{Out, lock};
 
 use super::info::{hints, new_info};
 use crate::answer::{Answer, Fault};

@@ -1,6 +1,6 @@
 //! Groups.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use mpi::Group;
 
 use crate::answer::{Answer, Fault, no_place};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use host::bounded;
 use mpi::{SplitType, UNDEFINED};
 use rustix::thread::{CpuSet, sched_getaffinity};

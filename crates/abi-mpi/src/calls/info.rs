@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 use mpi::Info;
 
 use crate::answer::{Answer, Fault};

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 use mpi::Info;
 
 use super::group::new_group;

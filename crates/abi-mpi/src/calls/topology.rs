@@ -1,6 +1,6 @@
 //! Topologies: grids, graphs, and graphs of which each process knows its own edges.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use mpi::{Distributed, Graph, Grid, Topology, fill_dims};
 
 use super::group::integers;

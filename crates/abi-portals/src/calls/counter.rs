@@ -1,6 +1,6 @@
 //! Counters.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use host::Span;
 use portals::{Count, CtHandle, Engine, Ni};
 

@@ -1,6 +1,6 @@
 //! List entries: append, search, unlink.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use portals::{Entry, EntryHandle, EntryOptions, List, ListId, Ni, Search, Source};
 
 use super::md::region;

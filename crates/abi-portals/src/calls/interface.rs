@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use cface::{In, Out, contain};
+use ffi::{In, Out, contain};
 use portals::{Kind, Process};
 
 use super::ni;

@@ -1,6 +1,6 @@
 //! Memory descriptors, and memory as C describes it.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use portals::{MdHandle, MdOptions, MemoryDescriptor, Ni, Piece, Region};
 
 use super::{done, ni, object, optional};

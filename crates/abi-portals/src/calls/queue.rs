@@ -1,6 +1,6 @@
 //! Event queues.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use host::Span;
 use portals::{Engine, EqHandle, Event, Ni};
 

@@ -1,6 +1,6 @@
 //! Portal table entries.
 
-use cface::Out;
+use ffi::Out;
 use portals::PtOptions;
 
 use super::{done, ni, optional};

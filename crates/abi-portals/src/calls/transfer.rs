@@ -1,6 +1,6 @@
 //! Puts, gets and atomic operations, at once.
 
-use cface::Bytes;
+use ffi::Bytes;
 use portals::{AckReq, Action, Datatype, Local, MdHandle, Ni, Op, Operand, Transfer};
 
 use super::{done, object};

@@ -1,6 +1,6 @@
 //! Puts, gets and atomic operations when a counter comes to a threshold, and what such a counter does to others.
 
-use cface::Bytes;
+use ffi::Bytes;
 use portals::{Action, CtHandle, Ni, Transfer};
 
 use super::transfer::{Target, ack, atomic, bringing, fetching, swap};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
-use cface::{In, Loan, Out, SockAddr, Text};
+use ffi::{In, Loan, Out, SockAddr, Text};
 use libc::{EAI_BADFLAGS, EAI_MEMORY, EAI_NONAME, EAI_SERVICE, sockaddr_in, sockaddr_in6, socklen_t};
 use rdma_abi::cma::rdma_addrinfo;
 use rdma_abi::numbers as n;

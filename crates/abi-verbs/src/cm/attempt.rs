@@ -1,6 +1,6 @@
 //! Beginning to connect, and trying again for a while where nobody listens yet.
 
-use cface::lock;
+use ffi::lock;
 use verbs::CmFailure;
 use verbs::host::Span;
 

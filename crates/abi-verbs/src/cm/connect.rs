@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use cface::{Bytes, Out, lock};
+use ffi::{Bytes, Out, lock};
 use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::numbers as n;
 use verbs::host::Span;

@@ -1,6 +1,6 @@
 //! Disconnecting and destroying identifiers, and moving them to another channel.
 
-use cface::lock;
+use ffi::lock;
 use rdma_abi::numbers as n;
 
 use crate::answer::Answer;

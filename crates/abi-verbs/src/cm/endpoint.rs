@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 

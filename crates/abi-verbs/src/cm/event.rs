@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
-use cface::{Loan, Out, lock};
+use ffi::{Loan, Out, lock};
 use rdma_abi::cma::*;
 use verbs::{ConnInfo, RNR_RETRY_FOREVER};
 

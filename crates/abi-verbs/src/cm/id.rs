@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use cface::{Bytes, Out, lock};
+use ffi::{Bytes, Out, lock};
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_ece;

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::MutexGuard;
 
-use cface::lock;
+use ffi::lock;
 use rdma_abi::numbers as n;
 use verbs::host::{Span, Time};
 use verbs::{CmFailure, ConnInfo, ConnectRequest};

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use cface::lock;
+use ffi::lock;
 use verbs::{Listener, Port};
 
 use crate::answer::Answer;

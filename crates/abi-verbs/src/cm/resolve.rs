@@ -1,6 +1,6 @@
 //! Addresses of an identifier: its own, which it holds, and the other side's, to which a device leads.
 
-use cface::{BadAddress, SockAddr, lock};
+use ffi::{BadAddress, SockAddr, lock};
 use rdma_abi::numbers as n;
 
 use crate::answer::Answer;

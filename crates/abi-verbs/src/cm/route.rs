@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use host::real::remark;
 
 use crate::answer::Answer;

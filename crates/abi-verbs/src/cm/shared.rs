@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use cface::lock;
+use ffi::lock;
 
 use crate::objects::{Context, Engine, Pd};
 use crate::slab::{Handle, Held};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cface::Loan;
+use ffi::Loan;
 use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use rdma_abi::cma::{rdma_addrinfo, rdma_cm_event};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_qp_init_attr;

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use host::real::remark;
 use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use rdma_abi::verbs::ibv_device;

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use cface::{contain, lock};
+use ffi::{contain, lock};
 use libc::{DIR, dirent64};
 
 use crate::discovery::paths::{Entry, next};

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::null_mut;
 
-use cface::SockAddr;
+use ffi::SockAddr;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 /// The name of the interface that has this address; without one, that of this host alone.

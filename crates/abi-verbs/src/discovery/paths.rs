@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use cface::{Out, Text, contain};
+use ffi::{Out, Text, contain};
 
 use crate::answer::Answer;
 use crate::discovery::device;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use cface::Out;
+use ffi::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{AtomicCap, DeviceAttr};

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cface::lock;
+use ffi::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::Answer;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use cface::{In, Out, lock};
+use ffi::{In, Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::pairing::End;

@@ -3,7 +3,7 @@
 //! receives are withheld until the program learns that its queue pair has failed, or moves it to the error state; the first
 //! flushed request of the send queue is told as not acknowledged.
 
-use cface::lock;
+use ffi::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use crate::objects::{Cq, Qp, QpEvent};

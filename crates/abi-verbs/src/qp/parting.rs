@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cface::lock;
+use ffi::lock;
 use verbs::Wc;
 
 /// Whether a queue pair withholds completions, and which.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI32;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{QpCap, QpInit};

@@ -1,6 +1,6 @@
 //! Queue pairs that are moved to RESET (`ibv_modify_qp(3)`; IBA 10.3.1), as connection pools do to use them again.
 
-use cface::lock;
+use ffi::lock;
 use verbs::host::real::remark;
 
 use crate::answer::Answer;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use cface::lock;
+use ffi::lock;
 use verbs::{RNR_PAUSE_MAX, host::Span};
 
 use crate::objects::Qp;

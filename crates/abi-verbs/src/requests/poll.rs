@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use cface::{Out, contain, lock};
+use ffi::{Out, contain, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Wc, WcOpcode, WcStatus};

@@ -2,7 +2,7 @@
 //!
 //! Data path: from a program's request to ours, built on the stack; a list of elements is passed on as it lies.
 
-use cface::Out;
+use ffi::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};

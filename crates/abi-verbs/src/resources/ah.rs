@@ -1,6 +1,6 @@
 //! [`Ah`]: address handles.
 
-use cface::Out;
+use ffi::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
 

@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::Mutex;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use rdma_abi::verbs::ibv_comp_channel;
 use rustix::event::epoll;
 

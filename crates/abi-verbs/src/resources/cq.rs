@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock};
 
-use cface::{In, lock};
+use ffi::{In, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 

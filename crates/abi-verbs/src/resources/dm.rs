@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use cface::In;
+use ffi::In;
 use rdma_abi::numbers::IBV_ACCESS_ZERO_BASED;
 use rdma_abi::verbs::{ibv_alloc_dm_attr, ibv_dm};
 use verbs::Buf;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
-use cface::Out;
+use ffi::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 

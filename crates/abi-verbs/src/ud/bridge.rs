@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use cface::lock;
+use ffi::lock;
 use verbs::host::{Bell, Span};
 use verbs::{Access, Buf, Cq, Data, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp, SendWr};
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use cface::{contain, lock};
+use ffi::{contain, lock};
 use rdma_abi::verbs::ibv_gid;
 use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};

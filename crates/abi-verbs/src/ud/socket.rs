@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use cface::lock;
+use ffi::lock;
 use host::real::{network_namespace, user_folder};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, bind, recvmsg, sockopt,

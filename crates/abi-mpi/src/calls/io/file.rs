@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 use mpi::{FileMode, Representation, Whence};
 
 use crate::answer::{Answer, Fault, Whose};

@@ -1,7 +1,7 @@
 //! Reading and writing files, in all forms: at an offset, at the process's pointer and at the shared one; alone and together; waiting,
 //! with a request, and in two halves.
 
-use cface::Out;
+use ffi::Out;
 use mpi::Position;
 
 use crate::answer::{Answer, Whose};

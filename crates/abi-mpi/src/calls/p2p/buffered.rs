@@ -1,6 +1,6 @@
 //! Space for buffered sends, of the process, of communicators and of sessions.
 
-use cface::Out;
+use ffi::Out;
 use mpi::BsendSpace;
 
 use super::request::new_request;

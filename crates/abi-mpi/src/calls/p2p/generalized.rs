@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cface::Out;
+use ffi::Out;
 
 use super::request::new_request;
 use crate::answer::{Answer, Fault};

@@ -1,6 +1,6 @@
 //! Sends and receives, blocking and not, and persistent ones.
 
-use cface::Out;
+use ffi::Out;
 use mpi::{Mode, RequestId, With};
 
 use super::request::{answer_status, new_request, put_received, put_request};

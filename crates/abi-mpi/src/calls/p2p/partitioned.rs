@@ -1,6 +1,6 @@
 //! Partitioned communication.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use mpi::{Buffer, With};
 
 use super::request::{new_request, pready_range};

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use cface::{Out, lock};
+use ffi::{Out, lock};
 use mpi::{Message, With};
 
 use super::request::{answer_status, new_request};

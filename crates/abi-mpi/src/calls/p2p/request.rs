@@ -3,7 +3,7 @@
 //! A handle is the number of a request of `mpi`'s, which is odd, or one of two predefined values: null, and that of all requests
 //! that were over when they began and have nothing to say.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 use mpi::{Any, Ended, Request, RequestId};
 
 use crate::answer::{Answer, Fault, Whose};

@@ -1,6 +1,6 @@
 //! Statuses: their public fields, and what may be set of the others.
 
-use cface::{In, Out};
+use ffi::{In, Out};
 
 use crate::answer::{Answer, Fault};
 use crate::constants::MPI_ERR_ARG;

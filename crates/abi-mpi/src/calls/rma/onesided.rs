@@ -1,7 +1,7 @@
 //! Operations on windows, and their synchronisation.
 
-use cface::Out;
 use datatypes::{Datatype, Op, Operator};
+use ffi::Out;
 use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
 
 use crate::answer::{Answer, Fault};

@@ -1,6 +1,6 @@
 //! Windows: how they are made and freed, and what they are.
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 use mpi::Window;
 
 use crate::answer::{Answer, Fault, Whose};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 
 use super::open::{answer_text, check_open, indexed, named};
 use super::{cvar, pvar};

@@ -1,6 +1,6 @@
 //! Control variables. What goes by process 0 at the start can be set before `MPI_Init` alone; limits of protocols at any time after it.
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 use mpi::{Kind, Limits, Process, Tuning};
 
 use super::open::{answer_text, check_open, indexed, named, none};

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 use host::Time;
 use mpi::{Happened, Happening};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 
 use crate::answer::{Answer, Fault};
 use crate::constants::{

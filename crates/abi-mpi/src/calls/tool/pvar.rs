@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use cface::{Out, Text, lock};
+use ffi::{Out, Text, lock};
 use mpi::{Gauge, Process, Proto};
 
 use super::open::{answer_text, check_open, indexed, named, none};

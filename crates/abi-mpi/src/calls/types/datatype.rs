@@ -1,7 +1,7 @@
 //! Datatypes: their handles, and the calls that make, name and free them.
 
-use cface::{In, Out, Text, lock};
 use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
+use ffi::{In, Out, Text, lock};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::group::integers;

@@ -1,7 +1,7 @@
 //! What a datatype is: its size and bounds, how it was made, and how many elements came.
 
-use cface::{In, Out};
 use datatypes::{Contents, Datatype, Envelope};
+use ffi::{In, Out};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::p2p::status::{change, given};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cface::Out;
 use datatypes::Op;
+use ffi::Out;
 
 use crate::answer::{Answer, Fault};
 use crate::callback;

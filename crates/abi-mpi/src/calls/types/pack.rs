@@ -1,6 +1,6 @@
 //! Packing and unpacking, in the form of this machine and in external32.
 
-use cface::{Out, Text};
+use ffi::{Out, Text};
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;

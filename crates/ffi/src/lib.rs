@@ -16,7 +16,7 @@
 //!
 //! What answers a call has its own errors: functions here take the error to return, or say in a type what was wrong.
 //!
-//! Proof: the tests of this crate also run under Miri (`cargo +nightly miri test -p cface`), and the table's life of an object
+//! Proof: the tests of this crate also run under Miri (`cargo +nightly miri test -p ffi`), and the table's life of an object
 //! is modelled with loom, on the table itself.
 
 mod address;
