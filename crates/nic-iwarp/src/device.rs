@@ -20,7 +20,7 @@ use crate::nic;
 use crate::queues::per_qp::MAX_MSG_SIZE;
 use crate::shared::Shared;
 use crate::tcp::socket::check_own;
-use nic_util::fork::Birth;
+use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sg_list::SGE_MAX;
 
@@ -29,7 +29,7 @@ use nic_util::sg_list::SGE_MAX;
 /// # Errors
 /// [`verbs::Error::System`] when descriptors or a thread cannot be had; [`verbs::Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
-    let birth = Birth::here()?;
+    let birth = ForkGuard::here()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_own)?;
     // A device that could register nothing is not opened.

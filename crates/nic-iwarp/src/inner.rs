@@ -13,7 +13,7 @@ use crate::memory::nic_memory::NicMemory;
 use crate::qp::QpInner;
 use crate::shared::Shared;
 use crate::wake::ready::{By, TURNS};
-use nic_util::sync::roll::Suspects;
+use nic_util::sync::reader_registry::GracePeriods;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Those with a connection, for whoever looks at memory.
     connected: Spin<Connected>,
-    visitors: Suspects,
+    visitors: GracePeriods,
     pub(crate) thread: Thread,
 }
 
@@ -57,7 +57,7 @@ impl Inner {
             pds: AtomicU32::new(1),
             qps: RwLock::default(),
             connected: Spin::new(Connected::default()),
-            visitors: Suspects::default(),
+            visitors: GracePeriods::default(),
             thread: Thread::default(),
         }
     }

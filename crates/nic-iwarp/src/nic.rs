@@ -228,7 +228,7 @@ mod tests {
     /// Goal: the thread learns that it has woken somebody. Method: a completion and a write without one, with a sleeper and without.
     #[test]
     fn who_was_woken_is_counted() {
-        let birth = nic_util::fork::Birth::here().expect("handlers");
+        let birth = nic_util::fork::ForkGuard::here().expect("handlers");
         let config = IwarpConfig::default();
         let shared = Arc::new(Shared::new(&host::real::host(), birth, &config).expect("descriptors"));
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);

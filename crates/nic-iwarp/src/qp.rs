@@ -9,20 +9,20 @@ use crate::connection::stream::Stream;
 use crate::queues::per_qp::{Making, Queues};
 use crate::shared::Shared;
 use crate::wake::ready::By;
-use nic_util::sync::stage::Stage;
-use nic_util::tide::queue;
+use nic_util::heap_trim::queue;
+use nic_util::sync::combining_lock::CombiningLock;
 
 /// A queue pair.
 pub(crate) struct QpInner {
     pub(crate) queues: Queues,
-    stage: Stage<Stream>,
+    stage: CombiningLock<Stream>,
 }
 
 impl QpInner {
     pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
         let queues = Queues::new(shared, making)?;
         shared.tide.rise(queue(queues.entries()));
-        Ok(Self { queues, stage: Stage::new(Stream::default()) })
+        Ok(Self { queues, stage: CombiningLock::new(Stream::default()) })
     }
 
     pub(crate) fn num(&self) -> u32 {

@@ -16,20 +16,20 @@ use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
 use crate::wake::ready::{News, TURNS};
 use nic_util::events::Events;
-use nic_util::fork::{Birth, Fd};
+use nic_util::fork::{Fd, ForkGuard};
+use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::{Spin, unpoisoned};
-use nic_util::tide::Tide;
 
 /// What all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
-    pub(crate) birth: Birth,
+    pub(crate) birth: ForkGuard,
     pub(crate) config: IwarpConfig,
     pub(crate) regions: Table,
     pub(crate) staging: Pool,
     pub(crate) reactor: Reactor,
     pub(crate) news: News,
-    pub(crate) tide: Tide,
+    pub(crate) tide: HeapTrim,
     lingering: Lingering,
     /// How many connections there are.
     connections: AtomicUsize,
@@ -40,12 +40,12 @@ pub(crate) struct Shared {
     woken: AtomicU32,
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
-    /// Queue pairs whose connections were worked on since deregistering last waited; see [`nic_util::sync::roll`].
+    /// Queue pairs whose connections were worked on since deregistering last waited; see [`nic_util::sync::reader_registry`].
     pub(crate) visited: Spin<BTreeSet<u32>>,
 }
 
 impl Shared {
-    pub(crate) fn new(host: &Host, birth: Birth, config: &IwarpConfig) -> Result<Self> {
+    pub(crate) fn new(host: &Host, birth: ForkGuard, config: &IwarpConfig) -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         Ok(Self {
             host: host.clone(),
@@ -55,7 +55,7 @@ impl Shared {
             staging: Pool::default(),
             reactor: Reactor::new()?,
             news: News::new().map_err(refused)?,
-            tide: Tide::default(),
+            tide: HeapTrim::default(),
             lingering: Lingering::default(),
             connections: AtomicUsize::new(0),
             events: Events::asynchronous()?,
@@ -157,7 +157,7 @@ mod tests {
     /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
     #[test]
     fn events_that_nobody_fetches_are_bounded() {
-        let birth = Birth::here().expect("handlers");
+        let birth = ForkGuard::here().expect("handlers");
         let shared = Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors");
         for qp_num in 0..ASYNC_EVENTS_MAX as u32 + 100 {
             shared.async_event(AsyncEvent::QpAccessError { qp_num });

@@ -24,7 +24,7 @@
 //! |---|---|
 //! | `config`, `state`, `wants`, `lock` | what is set; how far a queue pair has come; what it asks for; mutexes |
 //! | `memory` | protection domains and regions; the keys here and the peer's |
-//! | `shared`, `lent` | what all objects share; what a queue pair lends its halves |
+//! | `shared`, `context` | what all objects share; what a queue pair lends its halves |
 //! | `completion` | where completions go; who takes them from the rails |
 //! | `send` | requests, how fast each lane is, when a request may start and on which lanes; the sending half |
 //! | `receive` | receives, on whichever lane takes messages; shared receive queues; the receiving half |
@@ -42,10 +42,10 @@ mod api;
 mod completion;
 mod config;
 mod connect;
+mod context;
 mod device;
 mod inner;
 mod lanes;
-mod lent;
 mod lock;
 mod memory;
 mod progress;

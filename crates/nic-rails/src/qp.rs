@@ -8,7 +8,7 @@ use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendW
 
 use crate::completion::completions::{Completions, Sink};
 use crate::connect::connection::Connection;
-use crate::lent::Lent;
+use crate::context::QpContext;
 use crate::memory::domain::PdInner;
 use crate::receive::receiving::Receiving;
 use crate::receive::srq::SrqInner;
@@ -38,7 +38,7 @@ pub(crate) struct QpInner {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
     link: Lock<Connection>,
-    pub(crate) lent: Lent,
+    pub(crate) lent: QpContext,
     cap: QpCap,
     mtu: Option<u32>,
     /// Lanes, a bit for each, that have completed all shared receives which they had taken.
@@ -70,7 +70,7 @@ impl QpInner {
             receiving: Receiving::new(shared, &cap, recv, srq),
             sending: Sending::new(shared, &cap, signals_all, send),
             link: Lock::new(Connection::default()),
-            lent: Lent::new(pd, known_as)?,
+            lent: QpContext::new(pd, known_as)?,
             cap,
             mtu,
             drained: AtomicU8::new(0),

@@ -22,7 +22,7 @@ use crate::nic;
 use crate::peer::device::Peers;
 use crate::protocol::wire::PRIVATE_MAX;
 use crate::shared::{NAME, Shared};
-use nic_util::fork::Birth;
+use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sync::fence;
 
@@ -41,7 +41,7 @@ pub struct ShmConfig {
 /// # Errors
 /// [`Error::System`] when shared memory, descriptors or a thread cannot be had.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
-    let birth = Birth::here()?;
+    let birth = ForkGuard::here()?;
     uaccess::prepare();
     fence::register();
     let files = raise_file_limit();

@@ -15,7 +15,7 @@ use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::send::sending::By;
 use crate::shared::Shared;
-use nic_util::sync::roll::Workplace;
+use nic_util::sync::reader_registry::Workplace;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;
@@ -309,7 +309,7 @@ impl Polling {
         self.side.pass();
     }
 
-    /// See [`nic_util::sync::roll::Mark::erase`].
+    /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
     pub(crate) fn erase(&self) {
         self.side.erase();
     }

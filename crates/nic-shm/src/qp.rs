@@ -16,8 +16,8 @@ use crate::receive::receiving::Receiving;
 use crate::receive::serving::Serving;
 use crate::send::sending::{By, Sending};
 use crate::shared::Shared;
+use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
-use nic_util::tide::queue;
 
 /// What a queue pair is made of.
 pub(crate) struct Making {

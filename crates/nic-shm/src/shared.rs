@@ -15,10 +15,10 @@ use crate::peer::device::Peers;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
 use nic_util::events::Events;
-use nic_util::fork::Birth;
+use nic_util::fork::ForkGuard;
+use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::ready::Ready;
 use nic_util::sync::{Spin, unpoisoned};
-use nic_util::tide::Tide;
 
 /// What the device is called.
 pub(crate) const NAME: &str = "shm";
@@ -26,7 +26,7 @@ pub(crate) const NAME: &str = "shm";
 /// What all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
-    pub(crate) birth: Birth,
+    pub(crate) birth: ForkGuard,
     pub(crate) attr: DeviceAttr,
     pub(crate) memory: Arc<Memory>,
     pub(crate) table: Arc<Table>,
@@ -41,9 +41,9 @@ pub(crate) struct Shared {
     stamps: AtomicU64,
     pub(crate) events: Events<AsyncEvent>,
     condemned: Condemned,
-    pub(crate) tide: Tide,
+    pub(crate) tide: HeapTrim,
     /// Queue pairs whose send requests this process has carried out since it last waited for them, and completion queues that it
-    /// has polled; see [`nic_util::sync::roll`].
+    /// has polled; see [`nic_util::sync::reader_registry`].
     pub(crate) posters: Ready,
     pub(crate) pollers: Ready,
     pub(crate) reactor: Reactor,
@@ -61,7 +61,7 @@ struct Condemned {
 impl Shared {
     pub(crate) fn new(
         host: &Host,
-        birth: Birth,
+        birth: ForkGuard,
         attr: DeviceAttr,
         memory: Memory,
         peers: Peers,
@@ -85,7 +85,7 @@ impl Shared {
             stamps: AtomicU64::new(1),
             events: Events::asynchronous()?,
             condemned: Condemned::default(),
-            tide: Tide::default(),
+            tide: HeapTrim::default(),
             posters: Ready::new(),
             pollers: Ready::new(),
             reactor: Reactor::new()?,

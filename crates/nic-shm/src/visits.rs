@@ -10,7 +10,7 @@ use crate::objects::Objects;
 use crate::qp::QpInner;
 use crate::shared::Shared;
 use nic_util::sync::fence;
-use nic_util::sync::roll::Suspects;
+use nic_util::sync::reader_registry::GracePeriods;
 
 /// How long a poll waits for peers that are inside when it finds that a region was invalidated.
 const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
@@ -19,9 +19,9 @@ const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 /// find it, and in [`Shared`].
 #[derive(Default)]
 pub(crate) struct Visits {
-    peers: Suspects,
-    posting: Suspects,
-    polling: Suspects,
+    peers: GracePeriods,
+    posting: GracePeriods,
+    polling: GracePeriods,
 }
 
 impl Visits {

@@ -42,9 +42,9 @@ fn belongings() -> MutexGuard<'static, Belongings> {
 
 /// In which process something was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth(u32);
+pub struct ForkGuard(u32);
 
-impl Birth {
+impl ForkGuard {
     /// Here. Forks are seen from now on.
     pub fn here() -> Result<Self> {
         static READY: OnceLock<Result<OwnedFd>> = OnceLock::new();

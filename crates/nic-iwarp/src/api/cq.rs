@@ -14,8 +14,8 @@ use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::queues::reports::Reports;
 use crate::wake::ready::{By, TURNS};
+use nic_util::heap_trim::queue;
 use nic_util::sync::{Spin, unpoisoned};
-use nic_util::tide::queue;
 
 /// A completion queue.
 pub(crate) struct CqInner {

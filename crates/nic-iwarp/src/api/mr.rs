@@ -6,7 +6,7 @@ use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use crate::inner::Inner;
-use nic_util::tide::REGION;
+use nic_util::heap_trim::REGION;
 
 /// A registered region.
 pub(crate) struct IwarpMr {

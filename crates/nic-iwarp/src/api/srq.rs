@@ -8,8 +8,8 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use crate::inner::Inner;
 use crate::queues::receives::SharedReceives;
+use nic_util::heap_trim::queue;
 use nic_util::sync::unpoisoned;
-use nic_util::tide::queue;
 
 /// A shared receive queue.
 pub(crate) struct SrqInner {

@@ -7,7 +7,7 @@ use iwarp::Connection;
 use crate::queues::per_qp::Queues;
 
 /// What a connection lends to one of its halves for one call.
-pub(crate) struct Lent<'a> {
+pub(crate) struct QpContext<'a> {
     /// The protocol's machine, of both directions.
     pub(crate) machine: &'a mut Connection,
     pub(crate) socket: BorrowedFd<'a>,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use verbs::{CmEvent, ConnInfo, ConnParam};
 
 use crate::config::{Completion, FpduSize};
-use crate::connection::context::Lent;
+use crate::connection::context::QpContext;
 use crate::connection::end::End;
 use crate::connection::poll_owner::Attention;
 use crate::memory::place::segment_len;
@@ -175,7 +175,7 @@ impl Link {
     #[inline]
     pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
         let hurry = !self.is_tended();
-        let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+        let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
         self.sending.transmit(&mut lent, hurry)
     }
 
@@ -195,7 +195,7 @@ impl Link {
 
     fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
         loop {
-            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             match self.receiving.next(&mut lent)? {
                 Some(event) => {
                     self.deliver(queues, &event)?;
@@ -297,7 +297,7 @@ impl Link {
     /// The connection is over: everybody is told, everything is flushed. The queue pair is in the error state already.
     pub(crate) fn end(mut self, queues: &Queues, end: &End) {
         let rest = end.last_words().and_then(|code| {
-            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             self.sending.last_words(&mut lent, code)
         });
         let failed = self.sending.failing(queues, end, self.machine.receipt());

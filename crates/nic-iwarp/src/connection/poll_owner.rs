@@ -192,11 +192,11 @@ mod tests {
     use crate::config::IwarpConfig;
     use crate::queues::completions::Completions;
     use crate::queues::per_qp::Making;
-    use nic_util::fork::Birth;
+    use nic_util::fork::ForkGuard;
 
     /// A connection's queue pair, and its queue of completions.
     fn queues() -> (Queues, Arc<Completions>) {
-        let birth = Birth::here().expect("handlers");
+        let birth = ForkGuard::here().expect("handlers");
         let shared =
             Arc::new(Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors"));
         let ring = Arc::new(Completions::new(&shared, 0, 16, None));

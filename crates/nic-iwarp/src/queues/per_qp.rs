@@ -17,7 +17,7 @@ use crate::queues::receives::{Receives, SharedReceives};
 use crate::queues::request_ring::{Receive, ReceiveQueue, Request, SendQueue};
 use crate::shared::Shared;
 use nic_util::sync::Spin;
-use nic_util::sync::roll::Mark;
+use nic_util::sync::reader_registry::ReaderMark;
 
 /// Bytes of a message, at most.
 pub(crate) const MAX_MSG_SIZE: u64 = 1 << 30;
@@ -80,7 +80,7 @@ pub(crate) struct Queues {
     /// The limit of retries for messages of this side, or [`UNSET`].
     rnr_retry: AtomicU8,
     /// It is on the device's roll of those that are worked on.
-    pub(crate) mark: Mark,
+    pub(crate) mark: ReaderMark,
     /// How often a poller has worked on the connection.
     polls: AtomicU32,
     /// The program has let go of it: nothing completes any more.
@@ -108,7 +108,7 @@ impl Queues {
             rnr: AtomicBool::new(false),
             rnr_pause: AtomicU32::new(RNR_PAUSE.as_ns() as u32),
             rnr_retry: AtomicU8::new(UNSET),
-            mark: Mark::default(),
+            mark: ReaderMark::default(),
             polls: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
         })

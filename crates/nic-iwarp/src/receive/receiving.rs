@@ -12,7 +12,7 @@ use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::io::Errno;
 use verbs::{Access, Wc, WcOpcode, WcStatus};
 
-use crate::connection::context::Lent;
+use crate::connection::context::QpContext;
 use crate::connection::end::End;
 use crate::memory::place;
 use crate::queues::messages::{read_immediate, request_of};
@@ -130,7 +130,7 @@ impl Receiving {
     }
 
     /// Receives until something has happened that is not this half's affair alone, or until there is nothing more.
-    pub(crate) fn next(&mut self, lent: &mut Lent<'_>) -> Result<Option<Event>, End> {
+    pub(crate) fn next(&mut self, lent: &mut QpContext<'_>) -> Result<Option<Event>, End> {
         loop {
             let step = match lent.machine.begins_fpdu() {
                 // Between FPDUs the machine need not be asked what it wants.
@@ -159,7 +159,7 @@ impl Receiving {
 
     /// The fast path of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
     #[inline]
-    fn take_fast(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+    fn take_fast(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
         let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
         let written = lent.machine.take_write(bytes, |stag, to, payload| {
             let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
@@ -195,7 +195,7 @@ impl Receiving {
     }
 
     /// Does the next thing that the machine wants.
-    fn step(&mut self, lent: &mut Lent<'_>) -> Result<Step, End> {
+    fn step(&mut self, lent: &mut QpContext<'_>) -> Result<Step, End> {
         let receive = self.has_receive.then_some(&self.receive);
         let mut rights = Rights { queues: lent.queues, receive, takes: self.takes, fault: None };
         let next = lent.machine.poll_receive(&mut rights);
@@ -222,7 +222,7 @@ impl Receiving {
     }
 
     /// Shows the machine what there is of the next FPDU; `wanted` bytes of it are needed.
-    fn show(&mut self, lent: &mut Lent<'_>, wanted: usize) -> Step {
+    fn show(&mut self, lent: &mut QpContext<'_>, wanted: usize) -> Step {
         lent.machine.check(self.ahead.filled());
         if self.ahead.filled().len() >= wanted {
             return Step::More;
@@ -234,7 +234,7 @@ impl Receiving {
     }
 
     /// Gives the machine bytes of headers and trailers.
-    fn feed(&mut self, lent: &mut Lent<'_>, n: usize) -> Step {
+    fn feed(&mut self, lent: &mut QpContext<'_>, n: usize) -> Step {
         // Never a part of what it wants: an FPDU that begins has been looked at as a whole.
         let Some(bytes) = self.ahead.filled().get(..n) else { return Step::Dry };
         lent.machine.feed(bytes);
@@ -244,7 +244,7 @@ impl Receiving {
 
     /// Looks at an FPDU before it is let in: a message that needs a receive waits in the socket until there is one. What is
     /// to be done instead of letting it in, if anything.
-    fn begin_fpdu(&mut self, lent: &Lent<'_>) -> Option<Step> {
+    fn begin_fpdu(&mut self, lent: &QpContext<'_>) -> Option<Step> {
         let queues = lent.queues;
         let Some(front) = Front::of(self.ahead.filled()) else { return Some(Step::Dry) };
         let takes = match front {
@@ -283,7 +283,7 @@ impl Receiving {
     }
 
     /// There is no receive: says so to those who post some. Whether the message is to wait.
-    fn lacks_receive(&mut self, lent: &Lent<'_>) -> bool {
+    fn lacks_receive(&mut self, lent: &QpContext<'_>) -> bool {
         let queues = lent.queues;
         let shared = &queues.shared;
         if !self.rnr {
@@ -310,7 +310,7 @@ impl Receiving {
     }
 
     /// Reads ahead; whether anything came.
-    fn fill(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+    fn fill(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
         if self.dry || self.turn >= TURN_BYTES {
             return Ok(false);
         }
@@ -332,7 +332,7 @@ impl Receiving {
     }
 
     /// Puts payload where it belongs.
-    fn place(&mut self, lent: &mut Lent<'_>, piece: &Piece) -> Result<Step, End> {
+    fn place(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<Step, End> {
         if let Some(step) = self.place_small(lent, piece) {
             return Ok(step);
         }
@@ -360,7 +360,12 @@ impl Receiving {
     }
 
     /// Reads payload from the socket to where it belongs, all but the last bytes of it, and what comes behind them ahead.
-    fn read_into_place(&mut self, lent: &mut Lent<'_>, list: &SgList, piece: &Piece) -> Result<Step, End> {
+    fn read_into_place(
+        &mut self,
+        lent: &mut QpContext<'_>,
+        list: &SgList,
+        piece: &Piece,
+    ) -> Result<Step, End> {
         let direct = piece.len - LAST;
         let behind = self.ahead.space_up_to(self.limit);
         let room = direct + behind.len();
@@ -384,7 +389,7 @@ impl Receiving {
 
     /// The fast path for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
     #[inline]
-    fn place_small(&mut self, lent: &mut Lent<'_>, piece: &Piece) -> Option<Step> {
+    fn place_small(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Option<Step> {
         let bytes = self.ahead.filled().get(..piece.len)?;
         let len = piece.len as u64;
         let (key, need, to) = match (piece.target, self.receive.sges.as_slice()) {
@@ -402,7 +407,7 @@ impl Receiving {
     }
 
     /// Where payload belongs, if that is still allowed.
-    fn target(&self, lent: &mut Lent<'_>, piece: &Piece) -> Result<SgList, End> {
+    fn target(&self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, End> {
         let (domain, len) = (lent.queues.domain(), piece.len as u64);
         match piece.target {
             Target::Write { stag, to } => {
@@ -422,7 +427,7 @@ impl Receiving {
     }
 
     /// A message has been delivered.
-    fn finish_message(&mut self, lent: &mut Lent<'_>, received: &Received) -> Result<(), End> {
+    fn finish_message(&mut self, lent: &mut QpContext<'_>, received: &Received) -> Result<(), End> {
         let mut wc = Wc::default();
         match received.kind {
             ReceivedKind::Immediate(data) => {
@@ -463,7 +468,7 @@ impl Receiving {
 
 /// The memory that payload belongs in has been unmapped, or protected.
 #[cold]
-fn gone(lent: &mut Lent<'_>, piece: &Piece) -> End {
+fn gone(lent: &mut QpContext<'_>, piece: &Piece) -> End {
     match piece.target {
         Target::Write { .. } => End::Violation(lent.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED)),
         Target::ReadSink { id, .. } => End::BadSink(request_of(id)),
@@ -472,13 +477,13 @@ fn gone(lent: &mut Lent<'_>, piece: &Piece) -> End {
 }
 
 /// The peer's access is not allowed any more in the middle of a message.
-fn violated(lent: &mut Lent<'_>, code: TerminateCode) -> End {
+fn violated(lent: &mut QpContext<'_>, code: TerminateCode) -> End {
     lent.machine.abort(code);
     End::Violation(Failure { terminate: Terminate::new(code) })
 }
 
 /// The peer has closed its side.
-fn eof(lent: &mut Lent<'_>) -> End {
+fn eof(lent: &mut QpContext<'_>) -> End {
     // In the middle of a message or not: it is gone, and what it had not finished is not delivered.
     let _ = lent.machine.handle_eof();
     End::Closed

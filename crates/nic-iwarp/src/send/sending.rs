@@ -14,7 +14,7 @@ use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use rustix::io::Errno;
 use verbs::{Access, SendFlags, SendOp, WcStatus};
 
-use crate::connection::context::Lent;
+use crate::connection::context::QpContext;
 use crate::connection::end::End;
 use crate::memory::place::{self, Gather};
 use crate::queues::messages::{check_local, is_last, messages, request_of};
@@ -133,7 +133,7 @@ impl Sending {
     }
 
     /// Sends what can be sent. With a `hurry` nobody comes back for what is left.
-    pub(crate) fn transmit(&mut self, lent: &mut Lent<'_>, hurry: bool) -> Result<(), End> {
+    pub(crate) fn transmit(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<(), End> {
         let mut turn = 0;
         loop {
             let full = self.prepare(lent, hurry)?;
@@ -159,7 +159,7 @@ impl Sending {
     }
 
     /// Fills the outbox; whether it has no room for what there may be yet.
-    fn prepare(&mut self, lent: &mut Lent<'_>, hurry: bool) -> Result<bool, End> {
+    fn prepare(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<bool, End> {
         loop {
             if !self.outbox.has_room() {
                 return Ok(true);
@@ -174,7 +174,7 @@ impl Sending {
     }
 
     /// Takes over what the machine yields.
-    fn take_out(&mut self, lent: &mut Lent<'_>, transmit: &Transmit) -> Result<(), End> {
+    fn take_out(&mut self, lent: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), End> {
         match transmit {
             Transmit::Fpdu(fpdu) => self.pack(lent, fpdu),
             Transmit::Atomic(request) => self.carry_out(lent, request),
@@ -182,7 +182,7 @@ impl Sending {
     }
 
     /// Puts an FPDU into the outbox.
-    fn pack(&mut self, lent: &mut Lent<'_>, fpdu: &Fpdu) -> Result<(), End> {
+    fn pack(&mut self, lent: &mut QpContext<'_>, fpdu: &Fpdu) -> Result<(), End> {
         let mut upto = None;
         if let Origin::Op(id) = fpdu.origin {
             if fpdu.expects.is_some() {
@@ -227,7 +227,7 @@ impl Sending {
     }
 
     /// An atomic of the peer, when the answers before it are under way.
-    fn carry_out(&mut self, lent: &mut Lent<'_>, request: &AtomicRequest) -> Result<(), End> {
+    fn carry_out(&mut self, lent: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), End> {
         let at = lent.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
         let original = at
             .map_err(|_| TerminateCode::STAG_INVALID)
@@ -240,7 +240,7 @@ impl Sending {
     }
 
     /// Gives the machine what comes next, a request or a question; whether there was something.
-    fn begin_next(&mut self, lent: &mut Lent<'_>, hurry: bool) -> bool {
+    fn begin_next(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> bool {
         if self.held > 0 {
             return false;
         }
@@ -346,7 +346,7 @@ impl Sending {
     }
 
     /// Sends the outbox, or what of it fits.
-    fn send(&mut self, lent: &mut Lent<'_>, turn: &mut usize) -> Result<Sent, End> {
+    fn send(&mut self, lent: &mut QpContext<'_>, turn: &mut usize) -> Result<Sent, End> {
         let (total, sent) = match self.outbox.only_run() {
             Some(run) => (run.len(), place::send_run(lent.socket, run)),
             None => self.send_gathered(lent)?,
@@ -368,7 +368,7 @@ impl Sending {
     }
 
     /// Sends what waits, gathered: how much that was, and how much of it has left.
-    fn send_gathered(&mut self, lent: &mut Lent<'_>) -> Result<(usize, Result<usize, Errno>), End> {
+    fn send_gathered(&mut self, lent: &mut QpContext<'_>) -> Result<(usize, Result<usize, Errno>), End> {
         let mut items = usize::MAX;
         loop {
             let mut gather = Gather::new();
@@ -405,7 +405,7 @@ impl Sending {
     /// The payload of the first item is gone. If a part of it has left, the peer gets zeros for the rest, where it takes them for
     /// nothing; else the stream can only be cut.
     #[cold]
-    fn end_before_gone(&mut self, lent: &mut Lent<'_>, gone: Gone) -> End {
+    fn end_before_gone(&mut self, lent: &mut QpContext<'_>, gone: Gone) -> End {
         if self.outbox.sent() == 0 {
             self.outbox.clear();
         } else {
@@ -537,7 +537,11 @@ impl Sending {
 
     /// Sends the last bytes of a connection: answers, a receipt, and the Terminate if there is one. Returns the bytes that the socket
     /// did not accept; payload that has not begun is left out. `None` if the stream has a gap: then the connection is reset.
-    pub(crate) fn last_words(&mut self, lent: &mut Lent<'_>, code: Option<TerminateCode>) -> Option<Vec<u8>> {
+    pub(crate) fn last_words(
+        &mut self,
+        lent: &mut QpContext<'_>,
+        code: Option<TerminateCode>,
+    ) -> Option<Vec<u8>> {
         self.send_last(lent);
         self.drain_machine(lent);
         self.send_last(lent);
@@ -557,7 +561,7 @@ impl Sending {
     }
 
     /// Sends what the socket takes. What is left needs the program's memory no more, and has no gap.
-    fn send_last(&mut self, lent: &mut Lent<'_>) {
+    fn send_last(&mut self, lent: &mut QpContext<'_>) {
         if self.is_cut {
             return;
         }
@@ -572,7 +576,7 @@ impl Sending {
     }
 
     /// Takes out of the machine what it has, as far as there is room, without anything new.
-    fn drain_machine(&mut self, lent: &mut Lent<'_>) {
+    fn drain_machine(&mut self, lent: &mut QpContext<'_>) {
         while self.outbox.has_room()
             && let Some(transmit) = lent.machine.poll_transmit()
         {

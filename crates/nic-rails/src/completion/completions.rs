@@ -8,7 +8,7 @@ use host::{Bell, Source as _};
 use verbs::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
 
 use crate::completion::announced::Announced;
-use crate::lent::Lent;
+use crate::context::QpContext;
 use crate::lock::unpoisoned;
 use crate::shared::Shared;
 
@@ -195,7 +195,7 @@ impl Completions {
 
     /// A completion for the program, which gives back slots when it is polled.
     #[cold]
-    fn push(&self, wc: Wc, own: &Lent, (sends, receives): (u32, u32)) {
+    fn push(&self, wc: Wc, own: &QpContext, (sends, receives): (u32, u32)) {
         let (overruns, failed) = self.with_ring(|ring| {
             // The thread that drops the queue pair removes its completions after it has set this flag.
             if own.is_dropped() {
@@ -352,7 +352,7 @@ impl<'a> Sink<'a> {
     /// program has it now.
     /// Called with the queue pair's half locked: who gave its last one into the ring has said so before that.
     #[inline]
-    pub(crate) fn give(&mut self, wc: Wc, own: &Lent, back: (u32, u32)) -> bool {
+    pub(crate) fn give(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
         if self.given < self.wcs.len() && !self.completions.are_by_ring() {
             self.wcs[self.given] = wc;
             self.given += 1;

@@ -6,7 +6,7 @@ use host::{Held, Host, Lock};
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcStatus};
 
 use crate::completion::completions::{Completions, Sink};
-use crate::lent::Lent;
+use crate::context::QpContext;
 use crate::receive::receives::Receives;
 use crate::receive::srq::SrqInner;
 use crate::shared::Shared;
@@ -47,7 +47,7 @@ impl Receiving {
         self.lock(host).lane
     }
 
-    pub(crate) fn post(&self, own: &Lent, wr: &RecvWr<'_>) -> Result<()> {
+    pub(crate) fn post(&self, own: &QpContext, wr: &RecvWr<'_>) -> Result<()> {
         if self.srq.is_some() {
             return Err(Error::Invalid("the queue pair has a shared receive queue; post there".into()));
         }
@@ -62,7 +62,7 @@ impl Receiving {
 
     /// A completion of a lane's receive queue.
     #[inline]
-    pub(crate) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
             return Wants { mending: own.is_mending(), ..Wants::default() };
         }
@@ -71,7 +71,7 @@ impl Receiving {
 
     /// A receive of its own was filled, as most are. False if the connection is over, and nothing has happened.
     #[inline]
-    fn fill(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+    fn fill(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
         let mut receives = self.lock(&own.shared().host);
         if own.state.now() == state::ERROR {
             return false;
@@ -84,7 +84,7 @@ impl Receiving {
     }
 
     #[inline(never)]
-    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    fn complete_any(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut wc = Wc { qp_num: own.known_as, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
@@ -111,12 +111,12 @@ impl Receiving {
     }
 
     /// The connection is over: tells of receives that lie on no lane.
-    pub(crate) fn flush(&self, own: &Lent) {
+    pub(crate) fn flush(&self, own: &QpContext) {
         let mut receives = self.lock(&own.shared().host);
         self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
     }
 
-    fn flush_into(&self, own: &Lent, receives: &mut Receives, sink: &mut Sink<'_>) {
+    fn flush_into(&self, own: &QpContext, receives: &mut Receives, sink: &mut Sink<'_>) {
         let named = |wc| Wc { qp_num: own.known_as, ..wc };
         match &self.srq {
             None => receives.flush(|wc| sink.give(named(wc), own, (0, 1))),

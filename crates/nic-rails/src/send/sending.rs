@@ -6,7 +6,7 @@ use host::{Held, Host, Lock};
 use verbs::{Data, Error, QpCap, Result, SendOp, SendWr, Wc};
 
 use crate::completion::completions::{Completions, Sink};
-use crate::lent::Lent;
+use crate::context::QpContext;
 use crate::send::sends::{Sends, is_loss};
 use crate::shared::Shared;
 use crate::wants::Wants;
@@ -36,7 +36,7 @@ impl Sending {
     }
 
     /// Works on the queue, starts what can be started then, and reports what has ended.
-    pub(crate) fn work<R>(&self, own: &Lent, work: impl FnOnce(&mut Sends) -> R) -> (R, Wants) {
+    pub(crate) fn work<R>(&self, own: &QpContext, work: impl FnOnce(&mut Sends) -> R) -> (R, Wants) {
         let mut sends = self.lock(&own.shared().host);
         let result = work(&mut sends);
         sends.advance(own, &mut Sink::ring(&self.completions));
@@ -45,7 +45,7 @@ impl Sending {
 
     /// Posts a request, and starts what can be started then.
     #[inline]
-    pub(crate) fn post(&self, own: &Lent, wr: &SendWr<'_>, len: u64) -> (Result<()>, Wants) {
+    pub(crate) fn post(&self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> (Result<()>, Wants) {
         let mut sends = self.lock(&own.shared().host);
         if sends.push_plain(own, wr, len) {
             return (Ok(()), Wants::default());
@@ -55,7 +55,7 @@ impl Sending {
     }
 
     /// The lanes are in error: what has not ended is flushed.
-    pub(crate) fn fail(&self, own: &Lent) {
+    pub(crate) fn fail(&self, own: &QpContext) {
         let mut sends = self.lock(&own.shared().host);
         sends.killed();
         sends.advance(own, &mut Sink::ring(&self.completions));
@@ -63,7 +63,7 @@ impl Sending {
 
     /// A completion of a lane's send queue.
     #[inline]
-    pub(crate) fn complete(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut sends = self.lock(&own.shared().host);
         if sends.complete_plain(own, lane, wc, sink) {
             sends.expect_no_more(lane);
@@ -75,7 +75,7 @@ impl Sending {
     }
 
     #[inline(never)]
-    fn complete_any(&self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    fn complete_any(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut sends = self.lock(&own.shared().host);
         sends.complete(own, lane, wc);
         sends.advance(own, sink);

@@ -7,8 +7,8 @@ use verbs::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendW
 use crate::RAILS_MAX;
 use crate::completion::completions::{Completions, Sink};
 use crate::connect::hello::{Hello, More};
+use crate::context::QpContext;
 use crate::lanes::mail::Letter;
-use crate::lent::Lent;
 use crate::memory::keys::{LaneKeys, Met, offset_of, unveil};
 use crate::send::pace::Pace;
 use crate::send::request::{
@@ -194,7 +194,7 @@ impl Sends {
     }
 
     /// Posts to a lane, or has its rail's thread do so.
-    fn hand(&self, own: &Lent, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+    fn hand(&self, own: &QpContext, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
         match own.shared().workers.get(lane) {
             // What is not worth waking a thread for, unless it would overtake something.
             Some(worker) if is_stripe || !worker.is_idle() => {
@@ -233,7 +233,7 @@ impl Sends {
     /// Takes a request in and posts it, if it is short and nothing stands in its way: whole, where messages go. False if nothing has
     /// happened.
     #[inline]
-    pub(crate) fn push_plain(&mut self, own: &Lent, wr: &SendWr<'_>, len: u64) -> bool {
+    pub(crate) fn push_plain(&mut self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> bool {
         let (shared, lane) = (own.shared(), self.message_lane);
         let others = self.busy & !(1 << lane);
         if self.next != self.tail || self.free == 0 || self.held || self.failed.is_some() || others != 0 {
@@ -351,13 +351,13 @@ impl Sends {
     }
 
     /// Starts what can be started, and reports what has ended.
-    pub(crate) fn advance(&mut self, own: &Lent, sink: &mut Sink<'_>) {
+    pub(crate) fn advance(&mut self, own: &QpContext, sink: &mut Sink<'_>) {
         while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
         while self.head < self.tail && self.report(own, sink) {}
     }
 
     /// Starts the next request, if it may be; whether it was.
-    fn start(&mut self, own: &Lent) -> bool {
+    fn start(&mut self, own: &QpContext) -> bool {
         let place = self.place(self.next);
         let slot = &self.slots[place];
         if slot.done {
@@ -396,7 +396,7 @@ impl Sends {
         true
     }
 
-    fn post(&mut self, own: &Lent, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
+    fn post(&mut self, own: &QpContext, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
         self.expect(lane);
         let slot = &self.slots[place];
         let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
@@ -431,7 +431,7 @@ impl Sends {
     }
 
     /// Reads what the peer's table has for this key.
-    fn ask(&mut self, own: &Lent, key: u32) {
+    fn ask(&mut self, own: &QpContext, key: u32) {
         let lane = self.message_lane;
         let Some(hello) = self.peer[lane].filter(|_| self.asking.is_none()) else { return };
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
@@ -461,7 +461,7 @@ impl Sends {
     }
 
     /// Writes letters, if there are any and none are on their way, on one of these lanes, and rather not behind messages.
-    pub(crate) fn write_mail(&mut self, own: &Lent, lanes: impl Iterator<Item = usize>) {
+    pub(crate) fn write_mail(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
         let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
@@ -538,7 +538,7 @@ impl Sends {
     }
 
     /// A lane's part of a request has ended.
-    pub(crate) fn complete(&mut self, own: &Lent, lane: usize, wc: &Wc) {
+    pub(crate) fn complete(&mut self, own: &QpContext, lane: usize, wc: &Wc) {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
             ASK => return self.answer(own, wc),
@@ -580,7 +580,13 @@ impl Sends {
     /// The oldest request, which one lane carried whole, has ended as asked, with nothing that waits behind it: most do. False if it is
     /// another, and nothing has happened.
     #[inline]
-    pub(crate) fn complete_plain(&mut self, own: &Lent, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+    pub(crate) fn complete_plain(
+        &mut self,
+        own: &QpContext,
+        lane: usize,
+        wc: &Wc,
+        sink: &mut Sink<'_>,
+    ) -> bool {
         let place = self.place(self.head);
         let slot = &self.slots[place];
         let is_plain = wc.wr_id == self.head && wc.is_ok() && self.head < self.next && self.next == self.tail;
@@ -613,7 +619,7 @@ impl Sends {
     }
 
     /// The entry of the peer's table has come.
-    fn answer(&mut self, own: &Lent, wc: &Wc) {
+    fn answer(&mut self, own: &QpContext, wc: &Wc) {
         let Some(key) = self.asking.take() else { return };
         if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
             return self.met.insert(key, unveil(key, &entry));
@@ -699,7 +705,7 @@ impl Sends {
     }
 
     /// Reports the oldest request, if it has ended; whether it has.
-    fn report(&mut self, own: &Lent, sink: &mut Sink<'_>) -> bool {
+    fn report(&mut self, own: &QpContext, sink: &mut Sink<'_>) -> bool {
         let slot = &self.slots[self.place(self.head)];
         let started = self.head < self.next;
         let open = slot.pending > 0 || (slot.lost && !self.killed);

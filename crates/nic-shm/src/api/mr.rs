@@ -13,7 +13,7 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use crate::inner::Inner;
 use crate::memory::layout::{MR_MAX, kind};
 use crate::memory::table::Region;
-use nic_util::tide::REGION;
+use nic_util::heap_trim::REGION;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use host::Bell;
 use verbs::RNR_PAUSE;
 
+use nic_util::sync::adaptive_fence::AdaptiveFence;
+use nic_util::sync::asymmetric_notify::AsymmetricNotify;
 use nic_util::sync::guard::Busy;
-use nic_util::sync::heed::Heed;
-use nic_util::sync::knock::Knock;
 use nic_util::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
@@ -65,7 +65,7 @@ pub(crate) struct Header {
     pub(crate) rnr: Ready,
     /// Completion queues here that have an event for their channels.
     pub(crate) reporting: Ready,
-    /// Queue pairs here whose peers were inside since this device last waited for them; see [`nic_util::sync::roll`].
+    /// Queue pairs here whose peers were inside since this device last waited for them; see [`nic_util::sync::reader_registry`].
     pub(crate) visited: Ready,
 }
 
@@ -254,7 +254,7 @@ pub(crate) mod ask {
 pub(crate) struct CqShared {
     pub(crate) bell: Bell,
     /// How whoever completes looks at the bell, `armed` and `many`.
-    pub(crate) heed: Heed,
+    pub(crate) heed: AdaptiveFence,
     /// 0 not armed, 1 for solicited completions, 2 for any.
     pub(crate) armed: AtomicU32,
     /// Completion channel + 1; 0 without one.
@@ -264,7 +264,7 @@ pub(crate) struct CqShared {
     /// Whether `ready` is used: there are too many queue pairs to look at each.
     pub(crate) many: AtomicU32,
     /// Whether peers ring the bell after writes.
-    pub(crate) knock: Knock,
+    pub(crate) knock: AsymmetricNotify,
     pub(crate) ready: Ready,
 }
 

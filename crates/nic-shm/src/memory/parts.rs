@@ -7,7 +7,7 @@ use verbs::{Buf, Error, MemoryKind, Result};
 use crate::memory::heap::Heap;
 use crate::memory::layout::{DM_BASE, HEAP_BASE};
 use crate::memory::segment::Segment;
-use nic_util::fork::Birth;
+use nic_util::fork::ForkGuard;
 use nic_util::sync::unpoisoned;
 
 pub(crate) const PAGE: u64 = 4096;
@@ -15,14 +15,14 @@ pub(crate) const PAGE: u64 = 4096;
 /// A device's segment, and which parts of it are taken.
 pub(crate) struct Memory {
     pub(crate) segment: Segment,
-    birth: Birth,
+    birth: ForkGuard,
     rings: Mutex<Heap>,
     dm: Mutex<Heap>,
 }
 
 impl Memory {
     /// Of a segment with so many bytes of NIC memory.
-    pub(crate) fn new(segment: Segment, birth: Birth, dm_size: u64) -> Self {
+    pub(crate) fn new(segment: Segment, birth: ForkGuard, dm_size: u64) -> Self {
         Self {
             segment,
             birth,

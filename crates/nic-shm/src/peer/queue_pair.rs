@@ -117,7 +117,7 @@ impl PeerQp {
     #[inline]
     pub(crate) fn ring(&self) {
         if self.knocks.load(Ordering::Acquire) {
-            // Partner: the heavy fence in `Knock::settle`. The look for sleepers must not move before the stores.
+            // Partner: the heavy fence in `AsymmetricNotify::settle`. The look for sleepers must not move before the stores.
             compiler_fence(Ordering::SeqCst);
         } else {
             self.knock();

@@ -13,8 +13,8 @@ use crate::memory::segment::Ref;
 use crate::peer::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
 use crate::queues::channel::Channel;
 use crate::shared::Shared;
+use nic_util::heap_trim::queue;
 use nic_util::sync::ready::Ready;
-use nic_util::tide::queue;
 
 /// The completion of a send request, with where it was posted.
 #[derive(Clone, Copy)]

@@ -10,9 +10,9 @@ use crate::memory::layout::{SRQ_MAX, SrqShared, recv, srq_at};
 use crate::memory::parts::Ring;
 use crate::memory::segment::{Ref, Slots};
 use crate::shared::Shared;
+use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 use nic_util::sync::shared_queue;
-use nic_util::tide::queue;
 
 /// What posting works on.
 struct PostSide {

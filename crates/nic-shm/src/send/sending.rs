@@ -14,7 +14,7 @@ use crate::peer::queue_pair::PeerQp;
 use crate::queues::completions::{Completions, SendDone};
 use crate::send::engine::{Engine, Outcome};
 use crate::send::fast_path;
-use nic_util::sync::roll::Workplace;
+use nic_util::sync::reader_registry::Workplace;
 
 /// The sending half of a queue pair.
 pub(crate) struct Sending {
@@ -169,7 +169,7 @@ impl Sending {
         self.queue.pass();
     }
 
-    /// See [`nic_util::sync::roll::Mark::erase`].
+    /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
     pub(crate) fn erase(&self) {
         self.queue.erase();
     }

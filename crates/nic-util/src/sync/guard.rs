@@ -2,12 +2,12 @@
 //!
 //! The initiator sets the word, looks whether the access is (still) allowed, copies, clears the word. The owner
 //! takes the right away, then waits until the word is clear. Either the initiator sees that the right is gone
-//! or the owner sees the initiator inside. Whose words the owner has to look at is on a [`roll`](super::roll).
+//! or the owner sees the initiator inside. Whose words the owner has to look at is on a [`roll`](super::reader_registry).
 
 use super::atomics::*;
 use super::fence;
+use super::reader_registry::ReaderMark;
 use super::ready::Ready;
-use super::roll::Mark;
 
 /// One initiator's word; lies in shared memory, all zero is "outside".
 #[repr(C)]
@@ -16,7 +16,7 @@ pub struct Busy {
     /// 1 while its owner may be inside.
     pub inside: AtomicU32,
     /// Whether its owner is on the roll.
-    pub mark: Mark,
+    pub mark: ReaderMark,
 }
 
 impl Busy {
@@ -24,7 +24,7 @@ impl Busy {
     #[inline]
     pub fn enter(&self, roll: &Ready, member: usize) {
         self.inside.store(1, Ordering::Relaxed);
-        // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. Neither the mark nor the right may be
+        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark nor the right may be
         // looked at before the word is set.
         fence::light();
         self.mark.sign(|| roll.add(member));
@@ -52,7 +52,7 @@ impl Busy {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::roll::Suspects;
+    use super::super::reader_registry::GracePeriods;
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
@@ -63,7 +63,7 @@ mod loom_tests {
     struct World {
         busy: Busy,
         roll: Ready,
-        suspects: Suspects,
+        suspects: GracePeriods,
         regions: [Region; 2],
     }
 
@@ -73,7 +73,7 @@ mod loom_tests {
             Arc::new(Self {
                 busy: Busy::default(),
                 roll: Ready::new(),
-                suspects: Suspects::default(),
+                suspects: GracePeriods::default(),
                 regions,
             })
         }

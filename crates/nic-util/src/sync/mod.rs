@@ -1,16 +1,16 @@
 //! The lock-free parts, small and separate, each checked with loom (`RUSTFLAGS="--cfg loom"`). Some serve one NIC only: they
 //! are here because models are built without anything else, and one crate suffices for that.
 
+pub mod adaptive_fence;
+pub mod asymmetric_notify;
 mod atomics;
+pub mod combining_lock;
 pub mod fence;
 pub mod guard;
-pub mod heed;
-pub mod knock;
+pub mod reader_registry;
 pub mod ready;
 pub mod ring;
-pub mod roll;
 pub mod shared_queue;
-pub mod stage;
 
 pub use host::Spin;
 

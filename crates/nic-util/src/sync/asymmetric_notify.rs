@@ -1,8 +1,9 @@
-//! [`Knock`]: how a bell is rung without a full fence for each ring.
+//! [`AsymmetricNotify`]: notification for which waiters pay (membarrier(2)), and producers do not.
 //!
-//! Who publishes and then looks for sleepers needs a full fence between the two, and so does who announces a sleep and then
-//! looks for what was published. That fence would cost a write more than it may. Here the first writer says once that it will
-//! ring; a sleeper that sees this passes [`fence::heavy`] on everybody's behalf, and rings need a light fence only.
+//! A writer that publishes and then looks for sleepers needs a full fence between the two, and so does a sleeper that announces
+//! itself and then looks for what was published. That fence would cost a write more than it may. So the first write says once
+//! that notifications will follow. A sleeper that sees this passes [`fence::heavy`] for both sides, and each notification needs
+//! a light fence only.
 
 use super::atomics::*;
 use super::fence;
@@ -10,9 +11,9 @@ use super::fence;
 /// Beside a bell, in shared memory; all zero is "nobody rings so".
 #[repr(C)]
 #[derive(Debug)]
-pub struct Knock(AtomicU32);
+pub struct AsymmetricNotify(AtomicU32);
 
-impl Knock {
+impl AsymmetricNotify {
     /// One that nobody has used.
     #[cfg(all(test, loom))]
     pub fn new() -> Self {
@@ -20,7 +21,7 @@ impl Knock {
     }
 
     /// The writer, once before its first ring. The fence stands between this store and the look for sleepers: a sleeper that
-    /// still read 0 in [`Knock::settle`] had announced itself before, and is seen.
+    /// still read 0 in [`AsymmetricNotify::settle`] had announced itself before, and is seen.
     #[cold]
     pub fn introduce(&self) {
         self.0.store(1, Ordering::Relaxed);
@@ -52,7 +53,7 @@ mod loom_tests {
     #[test]
     fn loom_no_knock_is_lost() {
         loom::model(|| {
-            let shared = Arc::new((Knock::new(), Bell::new(), Word::new(0)));
+            let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
@@ -74,9 +75,9 @@ mod loom_tests {
 
     /// A first knock with no fence but `introduce`'s own, beside a sleeper that goes on only if it saw the knock: that it would
     /// pass a heavy fence then, which no loom knows, and find the word.
-    fn first_knock(introduce: fn(&Knock)) {
+    fn first_knock(introduce: fn(&AsymmetricNotify)) {
         loom::model(move || {
-            let shared = Arc::new((Knock::new(), Bell::new(), Word::new(0)));
+            let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
@@ -98,7 +99,7 @@ mod loom_tests {
     /// Goal: a sleeper that has not seen the knock is seen by the writer. Method: as above, without a fence for the ring.
     #[test]
     fn loom_a_sleeper_sees_the_knock_or_is_seen() {
-        first_knock(Knock::introduce);
+        first_knock(AsymmetricNotify::introduce);
     }
 
     /// Goal: the fence of `introduce` is needed, and the model above would notice if it went. Method: without it the sleeper looks

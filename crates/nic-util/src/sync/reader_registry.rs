@@ -1,9 +1,10 @@
-//! Who may be inside: names on a roll, so that the owner of memory need not look at everybody.
+//! Reader registry: which readers may be inside, so that the owner of memory does not have to ask all of them.
 //!
-//! Who enters for the first time since the owner last waited puts its number on the roll; a [`Mark`] says that it stands there,
-//! so that entering again costs one load. A roll is any set of numbers: adding to it and taking from it synchronise. An owner that waits takes the numbers off and their marks back, and
-//! waits for those. [`Suspects`] are the numbers that were taken off and have not been seen outside since: two that wait at
-//! the same time wait for the same ones, and one that gave up leaves them to the next.
+//! A reader that enters for the first time since the owner last waited adds its number to the registry. A [`ReaderMark`] says
+//! that the number is there, so that entering again costs one load. The registry is any set of numbers in which adding and
+//! taking synchronise. An owner that waits takes the numbers out, resets their marks, and waits for these readers.
+//! [`GracePeriods`] holds the numbers that were taken out and have not been seen outside since: two owners that wait at the same
+//! time wait for the same readers, and one that gives up leaves them to the next.
 
 use super::Spin;
 use super::atomics::*;
@@ -13,9 +14,9 @@ use host::{Biased, BiasedGuard};
 /// Whether somebody stands on the roll; all zero is "no".
 #[repr(transparent)]
 #[derive(Debug, Default)]
-pub struct Mark(AtomicU32);
+pub struct ReaderMark(AtomicU32);
 
-impl Mark {
+impl ReaderMark {
     /// Has `put` put its number on the roll unless it stands there. Between saying that it is inside and looking at the right.
     #[inline]
     pub fn sign(&self, put: impl FnOnce()) {
@@ -28,7 +29,7 @@ impl Mark {
     fn sign_first(&self, put: impl FnOnce()) {
         self.0.store(1, Ordering::Relaxed);
         put();
-        // Partner: the fence in `Suspects::begin`. The right may not be looked at before the name is there: an owner that
+        // Partner: the fence in `GracePeriods::begin`. The right may not be looked at before the name is there: an owner that
         // did not find it has taken the right away before, and we see that.
         fence(Ordering::SeqCst);
     }
@@ -42,7 +43,7 @@ impl Mark {
 
 /// Numbers that were taken off a roll, until they have been seen outside.
 #[derive(Debug, Default)]
-pub struct Suspects(Spin<List>);
+pub struct GracePeriods(Spin<List>);
 
 #[derive(Debug, Default)]
 struct List {
@@ -51,12 +52,12 @@ struct List {
     members: Vec<(usize, u64)>,
 }
 
-impl Suspects {
+impl GracePeriods {
     /// After the right was taken away: takes the numbers off the roll one by one (`taken`), and has `erase` take their marks
-    /// back; numbers of nobody, for which it says false, are dropped. The round, for [`Suspects::each`] once
+    /// back; numbers of nobody, for which it says false, are dropped. The round, for [`GracePeriods::each`] once
     /// [`super::fence::heavy`] is passed.
     pub fn begin(&self, taken: impl Iterator<Item = usize>, mut erase: impl FnMut(usize) -> bool) -> u64 {
-        // Partner: the fence in `Mark::sign_first`. The roll may not be looked at before the right is away.
+        // Partner: the fence in `ReaderMark::sign_first`. The roll may not be looked at before the right is away.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
         list.round += 1;
@@ -107,15 +108,15 @@ impl Suspects {
 #[derive(Debug, Default)]
 pub struct Workplace<T> {
     lock: Biased<T>,
-    mark: Mark,
+    mark: ReaderMark,
 }
 
 impl<T> Workplace<T> {
-    /// Takes the lock to touch registered memory, as in [`Mark::sign`]; look at the right after this.
+    /// Takes the lock to touch registered memory, as in [`ReaderMark::sign`]; look at the right after this.
     #[inline]
     pub fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
-        // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. The lock says that we are inside, and that
+        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The lock says that we are inside, and that
         // has to stand before the mark and the right are looked at.
         light();
         self.mark.sign(put);
@@ -133,7 +134,7 @@ impl<T> Workplace<T> {
         self.lock.pass();
     }
 
-    /// See [`Mark::erase`].
+    /// See [`ReaderMark::erase`].
     pub fn erase(&self) {
         self.mark.erase();
     }
@@ -147,8 +148,8 @@ mod tests {
     /// Goal: who waits is told of those who have been there, once; who stays inside is met again, and nobody else.
     #[test]
     fn each_is_asked_who_was_there_since_the_last_time() {
-        let (roll, suspects) = (Ready::new(), Suspects::default());
-        let marks: [Mark; 100] = std::array::from_fn(|_| Mark::default());
+        let (roll, suspects) = (Ready::new(), GracePeriods::default());
+        let marks: [ReaderMark; 100] = std::array::from_fn(|_| ReaderMark::default());
         let enter = |member: usize| marks[member].sign(|| roll.add(member));
         let wait = |stays: &[usize]| {
             let mut asked = Vec::new();
@@ -174,7 +175,7 @@ mod tests {
     /// Goal: who was found by a later round is left to that one. Method: two rounds, of which the later one begins first to look.
     #[test]
     fn a_round_clears_nobody_whom_a_later_one_found() {
-        let (roll, suspects, mark) = (Ready::new(), Suspects::default(), Mark::default());
+        let (roll, suspects, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
         let begin = || {
             suspects.begin(roll.taken(), |_| {
                 mark.erase();
@@ -204,9 +205,9 @@ mod loom_tests {
         right: AtomicBool,
         memory: UnsafeCell<u32>,
         lock: Spin<()>,
-        mark: Mark,
+        mark: ReaderMark,
         roll: Spin<BTreeSet<usize>>,
-        suspects: Suspects,
+        suspects: GracePeriods,
     }
 
     // SAFETY: what the models look into.
@@ -218,9 +219,9 @@ mod loom_tests {
                 right: AtomicBool::new(true),
                 memory: UnsafeCell::new(0),
                 lock: Spin::new(()),
-                mark: Mark::default(),
+                mark: ReaderMark::default(),
                 roll: Spin::default(),
-                suspects: Suspects::default(),
+                suspects: GracePeriods::default(),
             })
         }
 

@@ -1,10 +1,10 @@
-//! How much memory the objects of a device take, and giving it back when they have gone.
+//! Heap trim: how much memory the objects of a device take, and giving it back to the system.
 //!
-//! Objects take their rings and their state from malloc(3). glibc returns what is freed to the system only at the end of a
-//! heap: one small piece above it, of whomever, and all below stays resident; and once something large was freed, it keeps
-//! tens of megabytes at the end, too. After 8,192 queue pairs that were 450 MB, after eight of the largest of rails 80 MB. So
-//! a device's thread has it look for whole free pages once half of much has gone and no more goes, and once more if what was
-//! only a pause is over: what is freed after the look stays.
+//! Objects take their rings and their state from malloc(3). glibc returns freed memory to the system only at the end of a heap:
+//! one small block above it keeps everything below resident, and once something large was freed, glibc keeps tens of megabytes
+//! at the end, too. After 8,192 queue pairs that were 450 MB, after eight of the largest of rails 80 MB. So when half of much
+//! memory was freed, the device's thread waits until no more is freed and then calls malloc_trim(3). It does so once more if
+//! freeing had only paused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub fn queue(entries: u32) -> usize {
 
 /// What the objects of a device take, in bytes.
 #[derive(Debug, Default)]
-pub struct Tide {
+pub struct HeapTrim {
     now: AtomicUsize,
     /// The most since the last ebb.
     high: AtomicUsize,
@@ -73,7 +73,7 @@ enum Turn {
     GiveBack(Time),
 }
 
-impl Tide {
+impl HeapTrim {
     /// Counts another one, of so many bytes.
     pub fn rise(&self, bytes: usize) {
         let now = self.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn much_that_goes_ebbs_a_few_times_and_little_never_does() {
         let ebbs = |count: usize| {
-            let tide = Tide::default();
+            let tide = HeapTrim::default();
             (0..count).for_each(|_| tide.rise(PIECE));
             (0..count).filter(|_| tide.fall(PIECE)).count()
         };
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn one_large_queue_ebbs_and_one_small_does_not() {
         let ebbs = |bytes: usize| {
-            let tide = Tide::default();
+            let tide = HeapTrim::default();
             tide.rise(bytes);
             tide.fall(bytes)
         };
@@ -191,7 +191,7 @@ mod tests {
     /// half; memory is given back once, 10 ms after the last.
     #[test]
     fn memory_is_given_back_when_the_last_has_gone() {
-        let tide = Tide::default();
+        let tide = HeapTrim::default();
         (0..PIECES * 2).for_each(|_| tide.rise(PIECE));
         assert_eq!(tide.turn(Time::ZERO), Turn::Nothing);
         assert!((0..PIECES).any(|_| tide.fall(PIECE)), "half of them make an ebb");
@@ -212,7 +212,7 @@ mod tests {
     /// a pause the rest goes, which would make no ebb by itself.
     #[test]
     fn what_goes_after_a_pause_is_given_back() {
-        let tide = Tide::default();
+        let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
         assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "an ebb, with the last of them");
         (0..PIECES / 2).for_each(|_| tide.rise(PIECE));
@@ -229,7 +229,7 @@ mod tests {
     /// Where queue pairs go without end, what has gone is given back all the same, once in a second.
     #[test]
     fn an_ebb_without_an_end_is_given_back_from_time_to_time() {
-        let tide = Tide::default();
+        let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
         assert!((0..PIECES).any(|_| tide.fall(PIECE)), "all of them make an ebb");
         let mut given = Vec::new();

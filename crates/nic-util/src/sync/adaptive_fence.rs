@@ -1,9 +1,9 @@
-//! [`Heed`]: how whoever publishes finds out without a full fence whether there is anybody to tell of it.
+//! [`AdaptiveFence`]: the fence between publishing and looking for sleepers.
 //!
-//! Who publishes and then looks for sleepers needs a full fence between the two, and so does who announces a sleep and then looks
-//! for what was published. Most queues are polled, and hardly anybody ever sleeps on them: there publishing should cost some loads of
-//! lines that nobody writes. So whoever is to be told passes [`fence::heavy`] on everybody's behalf. Who does that again and again
-//! says instead that publishers are to heed, and they pass a full fence each from then on.
+//! A producer that publishes and then looks for sleepers needs a full fence between the two, and so does a waiter that announces
+//! its sleep and then looks for what was published. Most queues are polled, and hardly anybody ever sleeps on them. So producers
+//! use a light fence, and each waiter passes [`fence::heavy`] for all of them. After 16 sleeps on a queue its producers switch
+//! to a full fence, and waiters need no heavy one any more.
 
 use super::atomics::*;
 use super::fence;
@@ -20,9 +20,9 @@ const FEW: u32 = 16;
 /// In shared memory; all zero is "nobody has ever been there to be told".
 #[repr(C)]
 #[derive(Debug)]
-pub struct Heed(AtomicU32);
+pub struct AdaptiveFence(AtomicU32);
 
-impl Heed {
+impl AdaptiveFence {
     /// One with which somebody was to be told so often.
     #[cfg(all(test, loom))]
     pub fn new(often: u32) -> Self {
@@ -68,14 +68,14 @@ mod loom_tests {
     use loom::sync::atomic::AtomicU32 as Word;
 
     struct World {
-        heed: Heed,
+        heed: AdaptiveFence,
         bell: Bell,
         word: Word,
     }
 
     impl World {
         fn new(often: u32) -> Arc<Self> {
-            Arc::new(Self { heed: Heed::new(often), bell: Bell::new(), word: Word::new(0) })
+            Arc::new(Self { heed: AdaptiveFence::new(often), bell: Bell::new(), word: Word::new(0) })
         }
 
         fn publish(&self) {
@@ -91,7 +91,7 @@ mod loom_tests {
             (self.word.load(Ordering::Relaxed) == 0).then_some(ticket)
         }
 
-        fn sleep(&self, demand: fn(&Heed)) {
+        fn sleep(&self, demand: fn(&AdaptiveFence)) {
             let ticket = self.bell.announce();
             demand(&self.heed);
             if self.word.load(Ordering::Relaxed) == 0 {
@@ -113,7 +113,7 @@ mod loom_tests {
                     let world = world.clone();
                     loom::thread::spawn(move || world.publish())
                 };
-                world.sleep(Heed::demand);
+                world.sleep(AdaptiveFence::demand);
                 publisher.join().unwrap();
             });
         }
@@ -158,7 +158,7 @@ mod loom_tests {
                     world.bell.ring_after_fence();
                 })
             };
-            world.sleep(Heed::demand);
+            world.sleep(AdaptiveFence::demand);
             publisher.join().unwrap();
         });
     }

@@ -11,7 +11,7 @@ use crate::memory::domain::PdInner;
 use crate::shared::Shared;
 use crate::state::State;
 
-pub(crate) struct Lent {
+pub(crate) struct QpContext {
     pub(crate) num: u32,
     /// The number that completions give.
     pub(crate) known_as: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Lent {
     is_dropped: AtomicBool,
 }
 
-impl Lent {
+impl QpContext {
     pub(crate) fn new(pd: &Arc<PdInner>, known_as: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
         let num = unpoisoned(&pd.shared.qp_nums).take()?;
@@ -66,7 +66,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for QpContext {
     fn drop(&mut self) {
         self.pd.give_scratch(self.scratch);
         unpoisoned(&self.pd.shared.qp_nums).give(self.num);

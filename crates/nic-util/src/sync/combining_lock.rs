@@ -1,6 +1,6 @@
 //! A lock whose holder does the work of those who find it taken: nobody waits for a turn that another could take.
 //!
-//! Whoever has work publishes it, then calls [`Stage::request`]. Either it gets the lock and works, or the holder sees the
+//! Whoever has work publishes it, then calls [`CombiningLock::request`]. Either it gets the lock and works, or the holder sees the
 //! request after letting go. A full fence stands between publishing the request and trying the lock, and between letting
 //! the lock go and looking for requests, so that at least one of the two sees the other.
 
@@ -8,12 +8,12 @@ use super::Spin;
 use super::atomics::*;
 
 /// A value that is worked on by one thread at a time.
-pub struct Stage<T> {
+pub struct CombiningLock<T> {
     value: Spin<T>,
     wanted: AtomicBool,
 }
 
-impl<T> Stage<T> {
+impl<T> CombiningLock<T> {
     /// One that nobody works on yet.
     pub fn new(value: T) -> Self {
         Self { value: Spin::new(value), wanted: AtomicBool::new(false) }
@@ -77,8 +77,8 @@ mod tests {
     /// what was worked off must come out.
     #[test]
     fn every_request_is_served() {
-        let shared = Arc::new((Stage::new(0_u64), AtomicU64::new(0)));
-        let publish = |shared: &(Stage<u64>, AtomicU64)| {
+        let shared = Arc::new((CombiningLock::new(0_u64), AtomicU64::new(0)));
+        let publish = |shared: &(CombiningLock<u64>, AtomicU64)| {
             for _ in 0..20_000 {
                 shared.1.fetch_add(1, Ordering::AcqRel);
                 shared.0.request(|sum| *sum += shared.1.swap(0, Ordering::AcqRel));
@@ -106,7 +106,7 @@ mod loom_tests {
     #[test]
     fn loom_requests_are_not_lost() {
         loom::model(|| {
-            let shared = Arc::new((Stage::new(0), AtomicU32::new(0)));
+            let shared = Arc::new((CombiningLock::new(0), AtomicU32::new(0)));
             let other = shared.clone();
             let thread = loom::thread::spawn(move || {
                 other.1.store(1, Ordering::Relaxed);
@@ -122,8 +122,8 @@ mod loom_tests {
     #[test]
     fn loom_two_requests_are_both_served() {
         loom::model(|| {
-            let shared = Arc::new((Stage::new(0), AtomicU32::new(0)));
-            let request = |shared: &(Stage<u32>, AtomicU32)| {
+            let shared = Arc::new((CombiningLock::new(0), AtomicU32::new(0)));
+            let request = |shared: &(CombiningLock<u32>, AtomicU32)| {
                 shared.1.fetch_add(1, Ordering::Relaxed);
                 shared.0.request(|done| *done += shared.1.swap(0, Ordering::Relaxed));
             };
