@@ -12,7 +12,7 @@ use std::path::Path;
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 11] = [
     &["collectives", "datatypes", "ffi", "host", "iwarp", "pmi", "rdma-abi", "uaccess"],
-    &["auth", "verbs"],
+    &["auth", "results", "verbs"],
     &["conformance", "nic-util"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw"],
     &["fabric", "transport", "dapl"],

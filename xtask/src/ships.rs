@@ -23,7 +23,7 @@ const PACKAGES: [&str; 3] = ["conformance", "siege", "xtask"];
 const FEATURES: [&str; 2] = ["lab", "testing"];
 
 /// Modules for tests, by package and path.
-const MODULES: [(&str, &str); 8] = [
+const MODULES: [(&str, &str); 9] = [
     ("conformance", ""),
     ("iwarp", "fuzzing"),
     ("iwarp", "testing"),
@@ -32,6 +32,7 @@ const MODULES: [(&str, &str); 8] = [
     ("nic-shm", "lab"),
     ("nic-util", "lab"),
     ("pmi", "fuzzing"),
+    ("results", "stats::draw"),
 ];
 
 /// Checks packages and features, and then the files of a release build; says what was looked at.

@@ -1,4 +1,5 @@
-//! Experiments, sampling, statistics and the result schema: numbers one can defend.
+//! Measuring: experiments, sampling, launches and the server that runs workers for other hosts. Result files and the statistics on
+//! them are the crate `results`.
 #![forbid(unsafe_code)]
 
 pub mod against;
@@ -6,11 +7,7 @@ pub mod experiment;
 pub mod floor;
 pub mod launch;
 mod machine;
-pub mod plain;
 pub mod plan;
 pub mod planfile;
 pub mod sample;
-pub mod schema;
-pub mod stats;
 pub mod token;
-pub mod variant;

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::schema::{ClockKind, Environment, NoiseSummary, PeerInfo};
+use results::schema::{ClockKind, Environment, NoiseSummary, PeerInfo};
 use verbs::host::{self, Host, Span, bounded};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.

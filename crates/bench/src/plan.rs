@@ -12,19 +12,19 @@ pub mod sizes;
 mod time;
 mod words;
 
-use crate::variant::{Variant, factor};
+use results::variant::{Variant, factor, variant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find, variant};
+use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find};
 use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
-use crate::schema::{self, Origin, Parameter};
 pub use checked::{CheckedPlan, Chosen};
 pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
 pub use only::Only;
+use results::schema::{self, Origin, Parameter};
 pub use time::Time;
 pub(crate) use time::WALL;
 #[cfg(test)]

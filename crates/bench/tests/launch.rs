@@ -1,7 +1,7 @@
 //! Runs end to end: real processes, the shared-memory device, few samples. What is checked is that a run is complete
 //! and that failures are named and leave nothing behind; never how long anything takes.
 
-use bench::variant::{Variant, factor};
+use results::variant::{Variant, factor};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,8 +11,8 @@ use bench::launch::{
     BenchError, CellEvent, CellState, Progress, Serving, WorkerCommand, run_with, serve_with, worker_main,
 };
 use bench::plan::{CheckedPlan, Plan};
-use bench::schema::{Measurement, Run};
 use bench::token::Token;
+use results::schema::{Measurement, Run};
 
 /// Not a test: what the workers of the tests run, as a test binary has no other way to be started.
 #[test]
@@ -214,7 +214,7 @@ fn devices_are_measured_side_by_side() {
         assert_eq!(info.clock, of[0].clock);
         assert!(!info.notes.is_empty());
     }
-    assert_ne!(run.environment.clock.kind, bench::schema::ClockKind::Virtual, "real devices ran");
+    assert_ne!(run.environment.clock.kind, results::schema::ClockKind::Virtual, "real devices ran");
     assert_eq!(Run::from_json(&run.to_json().expect("finite")).expect("readable"), run);
 }
 

@@ -1,8 +1,9 @@
 //! The models as the benchmarks' own test: a card with chosen values is measured by the real experiments, and what they
 //! report is what was put in.
 
-use bench::experiment::{Cell, Fault, Settings, variant};
+use bench::experiment::{Cell, Fault, Settings};
 use bench::launch::world::measure;
+use results::variant::variant;
 
 const CARD: &str = "model:mt23108-nicmem";
 

@@ -107,7 +107,7 @@ fn reason(why: &std::io::Error) -> String {
 pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     match wanted.target {
         Target::Stdout => crate::term::Stream::Out.data(text),
-        Target::File(path) => bench::schema::replace(path, text.as_bytes()).map_err(|why| {
+        Target::File(path) => results::schema::replace(path, text.as_bytes()).map_err(|why| {
             let (option, path) = (wanted.option, path.display());
             Failure::run(format!("cannot write {option} {path}: {why}; nothing was overwritten, free space or give another path"))
         }),

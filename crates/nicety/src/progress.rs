@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use bench::experiment::Cell;
 use bench::launch::{CellEvent, CellState, Progress};
-use bench::stats::median;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::number::sig;
+use results::stats::median;
 
 use crate::term::{Stream, remark};
 
@@ -90,7 +90,7 @@ impl<'a> Display<'a> {
     /// The median over the launches so far, with its unit.
     fn running(&self, key: &Key) -> Option<String> {
         let (mut values, cell) = (self.values.get(key)?.clone(), &key.1);
-        bench::stats::sort(&mut values);
+        results::stats::sort(&mut values);
         let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
         Some(format!("{} {unit}", sig(median(&values)?, 3)))
     }
@@ -136,7 +136,7 @@ impl Progress for Display<'_> {
         let text = describe(what, value, left);
         if let Some(bar) = &self.bar {
             bar.set_position(what.done);
-            bar.set_message(bench::plain::line(&text));
+            bar.set_message(results::plain::line(&text));
         } else if due(self.spoke.map(|spoke| spoke.elapsed())) {
             self.spoke = Some(Instant::now());
             remark(format_args!("{}/{} {text}", what.done, self.total));

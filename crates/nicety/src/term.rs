@@ -4,8 +4,8 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
-use bench::plain;
 pub(crate) use host::real::remark;
+use results::plain;
 
 use crate::error::Failure;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::name_of;
 use super::series::Series;
-use bench::schema::{ClockKind, Run};
+use results::schema::{ClockKind, Run};
 
 /// One device of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use super::names::run_label;
 use super::number::{percent, plural, sig, size, times, value};
 use super::series::alone;
-use bench::schema::{Measurement, Run};
-use bench::stats::{CellComparison, CompareOptions, Comparison, Verdict, compare_runs};
+use results::schema::{Measurement, Run};
+use results::stats::{CellComparison, CompareOptions, Comparison, Verdict, compare_runs};
 
 /// Cells shown at once; more are folded.
 const SHOWN: usize = 20;

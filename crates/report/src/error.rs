@@ -1,6 +1,6 @@
 //! [`ReportError`]: why there is no report.
 
-use bench::schema::WriteError;
+use results::schema::WriteError;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

@@ -196,7 +196,7 @@ mod tests {
     use super::super::findings::made_up::{curve, point, run};
     use super::super::series::series;
     use super::*;
-    use bench::schema::{Measurement, Run};
+    use results::schema::{Measurement, Run};
 
     fn figures<'a>(all: &[Series<'a>]) -> Vec<Figure<'a>> {
         figures_of(all, &[])

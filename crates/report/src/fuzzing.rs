@@ -1,9 +1,9 @@
 //! What the fuzz target `results` in `fuzz/` calls, the replay of its corpus, and result files that differ from a sound one in
 //! a few values.
 
-use bench::plain;
-use bench::schema::Run;
-use bench::stats::{CompareOptions, compare_runs};
+use results::plain;
+use results::schema::Run;
+use results::stats::{CompareOptions, compare_runs};
 
 use super::{Look, html, lines, prometheus, screen, tails, terminal, values};
 

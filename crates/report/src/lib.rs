@@ -1,7 +1,7 @@
 //! Reports for people: one self-contained HTML page, and for a terminal a first screen and all tables.
 //!
 //! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
-//! panels of a few. Text from a result file is foreign: reading makes it plain (`bench::plain`), and it is escaped in HTML, in the
+//! panels of a few. Text from a result file is foreign: reading makes it plain (`results::plain`), and it is escaped in HTML, in the
 //! page's data and on a terminal.
 
 #![forbid(unsafe_code)]
@@ -32,7 +32,7 @@ mod table;
 mod terminal;
 mod words;
 
-use bench::schema::Run;
+use results::schema::Run;
 
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};

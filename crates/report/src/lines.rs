@@ -6,7 +6,7 @@ use super::number::{count, display_unit, sig, size};
 use super::screen::cell;
 use super::series::{Series, series};
 use super::terminal::Out;
-use bench::schema::{Measurement, Quantile, Run};
+use results::schema::{Measurement, Quantile, Run};
 
 /// What of a tail is shown.
 const TAIL: [f64; 4] = [0.5, 0.9, 0.99, 0.999];

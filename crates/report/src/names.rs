@@ -1,6 +1,6 @@
 //! What runs are called where there are several.
 
-use bench::schema::{Origin, Parameter, Run};
+use results::schema::{Origin, Parameter, Run};
 
 /// Parameters that name a run: the part of a plan file that it was, or the file that it was read from.
 const NAMES: [&str; 2] = ["file", "part"];

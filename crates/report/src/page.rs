@@ -11,7 +11,7 @@ use super::screen::trust;
 use super::series::{capital, series};
 use super::shell::{document, embedded};
 use super::{compared, plots, side_table, table, words};
-use bench::schema::{Bin, Environment, NoiseSummary, Run};
+use results::schema::{Bin, Environment, NoiseSummary, Run};
 
 /// The whole page.
 pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
@@ -335,7 +335,7 @@ fn reading(runs: &[Run]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::schema::{Histogram, Measurement};
+    use results::schema::{Histogram, Measurement};
 
     #[test]
     fn an_empty_run_still_has_a_page() {
@@ -385,7 +385,7 @@ mod tests {
             |x| x,
         ));
         run.environment.host = evil.to_owned();
-        run.parameters.push(bench::schema::Parameter { key: evil.to_owned(), ..Default::default() });
+        run.parameters.push(results::schema::Parameter { key: evil.to_owned(), ..Default::default() });
         for r in &mut run.results {
             r.device = evil.to_owned();
             r.experiment = evil.to_owned();

@@ -8,7 +8,7 @@ use super::figures::{Figure, Panel};
 use super::number::{self, count, percent, plural, sig, times};
 use super::series::{Series, bound, half_width, interval, is_wide};
 use super::svg::{Axis, COLOURS, Chart, Line, Mark, Point, Trace, legend};
-use bench::schema::{Measurement, Run};
+use results::schema::{Measurement, Run};
 
 /// Values that differ by more than this are set out on a logarithmic scale.
 const LINEAR: f64 = 30.0;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bench::schema::{Measurement, Run};
+use results::schema::{Measurement, Run};
 
 /// Name, help, and samples: labels and value.
 type Families = BTreeMap<String, (String, Vec<(String, f64)>)>;

@@ -10,8 +10,8 @@ use super::terminal::{BOLD, DIM, Out, YELLOW, cut};
 use super::words;
 pub(super) use answers::cell;
 use answers::{Answers, Row, answers};
-use bench::schema::{ClockKind, Run};
 use braille::panels;
+use results::schema::{ClockKind, Run};
 
 /// How a screen looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Results as curves over size: the common ground of findings, plots and terminal tables.
 
-use bench::variant::Variant;
-use bench::variant::factor;
+use results::variant::{Variant, factor};
 use std::collections::BTreeMap;
 
 use super::names::name_of;
 use super::number::sig;
-use bench::schema::{ClockKind, Measurement, Run};
-use bench::stats::LAUNCHES_FOR_95;
+use results::schema::{ClockKind, Measurement, Run};
+use results::stats::LAUNCHES_FOR_95;
 
 /// All sizes of one metric of one variant.
 #[derive(Clone, Debug)]

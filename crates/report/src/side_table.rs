@@ -9,7 +9,7 @@ use super::figures::Figure;
 use super::number::sig;
 use super::series::{half_width, is_wide};
 use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
-use bench::schema::Run;
+use results::schema::Run;
 
 const ABSENT: &str = "–";
 

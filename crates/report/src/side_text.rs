@@ -6,7 +6,7 @@ use super::number::sig;
 use super::series::spread;
 use super::side_table::{floors, reasons};
 use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
-use bench::schema::{ClockKind, Run};
+use results::schema::{ClockKind, Run};
 
 /// Spaces between columns.
 const GAP: usize = 2;

@@ -6,8 +6,8 @@ use super::columns::Column;
 use super::figures::Figure;
 use super::number::{alike, sig, size, times};
 use super::series::{Series, apart, interval};
-use bench::schema::{ClockKind, Measurement, Run};
-use bench::stats::ratio_interval;
+use results::schema::{ClockKind, Measurement, Run};
+use results::stats::ratio_interval;
 
 /// The columns that a figure has something to say of: a result, or why there is none. Of several runs, others did not ask.
 pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Vec<Column> {
@@ -189,7 +189,7 @@ pub(super) mod tests {
     use super::super::findings::made_up::{curve, point, run};
     use super::super::series::series;
     use super::*;
-    use bench::schema::{DeviceInfo, Missing, Origin, Parameter};
+    use results::schema::{DeviceInfo, Missing, Origin, Parameter};
 
     /// Goal: a figure of one run has no columns of others that measured something else, and parts of a plan are columns by
     /// their names. Method: two parts, of which the second has no rates.

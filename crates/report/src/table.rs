@@ -8,7 +8,7 @@ use super::names::run_label;
 use super::number::{count, display_unit, percent, sig, size};
 use super::plots::index_of;
 use super::series::{alone, flags, half_width, interval, is_wide, precision, series};
-use bench::schema::{Measurement, Run};
+use results::schema::{Measurement, Run};
 
 /// Run and result.
 type Row<'a> = (usize, &'a Measurement);

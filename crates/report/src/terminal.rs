@@ -11,8 +11,8 @@ use super::number::{sig, size};
 use super::series::{Series, series, spread};
 use super::side_text::{self, Kind};
 use super::words;
-use bench::plain;
-use bench::schema::{ClockKind, Measurement, Run};
+use results::plain;
+use results::schema::{ClockKind, Measurement, Run};
 
 /// Narrower terminals get this width all the same.
 const MIN_WIDTH: usize = 40;

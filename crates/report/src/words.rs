@@ -2,7 +2,7 @@
 
 use super::number::{count, percent, plural, sig, size_about};
 use super::series::{EXPERIMENTS, capital, rank, words};
-use bench::schema::{ClockKind, Environment, Measurement, Run};
+use results::schema::{ClockKind, Environment, Measurement, Run};
 
 /// One paragraph: what was measured and on what.
 pub(super) fn paragraph(run: &Run) -> String {
@@ -160,7 +160,7 @@ fn noise(env: &Environment) -> String {
     if env.clock.kind == ClockKind::Virtual {
         return "A simulation has no noise: the same run gives the same numbers again.".to_owned();
     }
-    let share = |n: Option<bench::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
+    let share = |n: Option<results::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
     let mut text = match (share(env.noise_before), share(env.noise_after)) {
         (Some(before), Some(after)) => {
             format!("Other work took {before} of the processor time before the run and {after} after it.")
@@ -288,7 +288,7 @@ const GENERAL: &[(&str, &str)] = &[
 mod tests {
     use super::super::findings::made_up::{point, run};
     use super::*;
-    use bench::schema::{AaNoise, ClockInfo, NoiseSummary, PeerInfo};
+    use results::schema::{AaNoise, ClockInfo, NoiseSummary, PeerInfo};
 
     #[test]
     fn the_paragraph_names_device_machine_clock_and_noise() {

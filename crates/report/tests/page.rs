@@ -8,9 +8,9 @@ mod browser;
 #[path = "page/made_up.rs"]
 mod made_up;
 
-use bench::schema::Run;
-use bench::variant::factor;
 use browser::{Browser, CUT, TRACES, WIDE, browser, file, quiet};
+use results::schema::Run;
+use results::variant::factor;
 use serde_json::json;
 
 #[test]
@@ -130,7 +130,7 @@ fn tables_sort_and_filter_and_curves_hide() {
     // What the field itself proposes is found, and nothing else.
     let proposed = browser.eval("document.getElementById('filter').placeholder.replace('e.g. ', '')");
     assert_eq!(proposed, json!("write nic, 4 KiB"));
-    let meant = |r: &&bench::schema::Measurement| {
+    let meant = |r: &&results::schema::Measurement| {
         r.variant.is(factor::OP, "write") && r.variant.is(factor::SOURCE, "nic") && r.size_bytes == 4096
     };
     let meant = run.results.iter().filter(meant).count();

@@ -2,8 +2,8 @@
 //!
 //! `recorded/shm-quick.json` is that run without its single samples and without what the screen does not show.
 
-use bench::schema::Run;
 use report::{Look, screen};
+use results::schema::Run;
 
 const RECORDED: &str = include_str!("recorded/shm-quick.json");
 /// Remade by `COLUMNS=80 nicety report crates/report/tests/recorded/shm-quick.json --text`, and read before it is kept.

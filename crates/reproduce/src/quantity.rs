@@ -1,10 +1,10 @@
 //! [`Quantity`]: a number computed from measurements, as data, so that what it needs can be listed before it is measured.
 
-use bench::variant::factor;
+use results::variant::{Variant, factor};
 use std::collections::BTreeSet;
 use std::ops::{Add, Div, Mul, Sub};
 
-use bench::experiment::{Cell, Settings, Variant};
+use bench::experiment::{Cell, Settings};
 
 use super::error::NoValue;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bench::plain;
+use results::plain;
 use serde::{Deserialize, Serialize};
 
 use super::published::{IWARP, dataset};

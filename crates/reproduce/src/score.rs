@@ -78,7 +78,7 @@ impl Score {
             numeric: errors.len(),
             near: now,
             near_range: [least, most],
-            median_error: bench::stats::median(&errors),
+            median_error: results::stats::median(&errors),
             qualitative: claims().count(),
             holding: claims().filter(|row| row.holds == Some(true)).count(),
             apart: [apart().filter(met).count(), apart().count()],

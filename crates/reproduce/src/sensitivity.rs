@@ -17,7 +17,7 @@ use super::published::{Published, dataset};
 use super::quantity::{Probe, Source};
 use super::rows;
 use bench::launch::world;
-use bench::variant::factor;
+use results::variant::factor;
 
 /// A row has moved if a number of it did by this share.
 const MOVED: f64 = 0.02;

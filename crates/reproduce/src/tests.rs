@@ -1,6 +1,6 @@
 //! The tables against the dataset, and a whole reproduction on a made-up card.
 
-use bench::variant::factor;
+use results::variant::factor;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 

@@ -13,10 +13,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bench::experiment::{Cell, Round, Settings, Word, variant};
+use bench::experiment::{Cell, Round, Settings, Word};
 use bench::launch::wire::{self, FRAME_MAX, Frame, HELLO_MAX, Hello, Lock, Setup};
 use bench::launch::{Serving, WorkerCommand};
 use bench::token::{Party, Token};
+use results::variant::variant;
 use serde_json::{Value, json};
 
 use crate::attack::{Attack, Budget, Tally};

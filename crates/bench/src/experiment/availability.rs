@@ -10,7 +10,7 @@
 //! C up to T0 - o all of that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve
 //! keeps to its two straight lines is measured too, and noted: the bandwidth at the knee.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
@@ -20,7 +20,7 @@ use super::edge::meet;
 use super::endpoint::{Depth, Endpoint, place};
 use super::timing::sample;
 use super::variants::{over, placements, with};
-use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
+use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Messages each way in an iteration.
 const MESSAGES: u32 = 4;

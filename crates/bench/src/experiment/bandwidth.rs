@@ -6,8 +6,8 @@
 
 use super::stream::{Flow, Stream};
 use super::variants::{FOUR, over, over_two_ports, placements, usual};
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
-use crate::variant::factor;
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
+use results::variant::{Variant, factor};
 
 /// Windows whose bandwidths are compared; all others take `--set window`.
 const WINDOWS: [&str; 6] = ["2", "4", "8", "16", "128", "1024"];

@@ -2,7 +2,8 @@
 
 use super::stream::{Flow, Stream};
 use super::variants::{over_two_ports, usual};
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
+use results::variant::Variant;
 
 pub(super) struct Bibw;
 

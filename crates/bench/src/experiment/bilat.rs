@@ -2,7 +2,8 @@
 
 use super::pingpong::PingPong;
 use super::variants::{FOUR, TWO, placements, usual};
-use super::{Experiment, Fault, Metric, Scale, Session, Side, Variant};
+use super::{Experiment, Fault, Metric, Scale, Session, Side};
+use results::variant::Variant;
 
 pub(super) struct Bilat;
 

@@ -4,7 +4,7 @@
 //! completion channel's event: the way of ibv_get_cq_event(3). `wait=park` is `Cq::wait`, which looks for a while and
 //! then sleeps. With `part=extra` samples of polling and of the other kind take turns on one connection.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,7 +16,7 @@ use super::endpoint::{Depth, Endpoint, Poster, check, place};
 use super::hub::without;
 use super::timing::sample_spans;
 use super::variants::{over, placements, with};
-use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;

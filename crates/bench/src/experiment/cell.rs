@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::limits::{self, BURST, CONNECTIONS, INLINE, MAX_SIZE, MOPS, PATIENCE, SIGNAL, SIZE, WINDOW};
-use crate::variant::{Factor, Variant};
+use results::variant::{Factor, Variant};
 
 /// One thing to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variant::factor;
+    use results::variant::factor;
 
     fn metric(scale: Scale) -> Metric {
         Metric { name: "m", unit: "u", about: "", scale }

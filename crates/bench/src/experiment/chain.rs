@@ -9,7 +9,7 @@
 //! one-way time, which was measured beforehand. Then, untimed, an empty message follows along the chain and back, so
 //! that each operation begins when all nodes have ended the one before.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use verbs::host::{Span, Time};
 use verbs::{Mr, Pd, RemoteAddr, SendOp, SendWr, Sge};
 
@@ -18,9 +18,7 @@ use super::endpoint::{Depth, Endpoint, loopback, part, register};
 use super::hub::{Hub, without};
 use super::timing::sample_spans;
 use super::variants::with;
-use super::{
-    Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant,
-};
+use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Nodes; each is a process.
 const NODES: Axis =

@@ -4,7 +4,7 @@
 //! until its event, `destroy` drops a connected queue pair; `many` is a rate, of 64 that are begun together. But for
 //! `create`, queue pairs of both sides exist before an operation begins, and the other side waits for requests.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use std::net::SocketAddr;
 
 use verbs::host::Span;
@@ -13,9 +13,7 @@ use verbs::{Cm, CmEvent, ConnParam, Cq, Listener, Pd, Qp, QpInit};
 use super::edge::meet;
 use super::endpoint::{establish, reachable};
 use super::timing::sample_spans;
-use super::{
-    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant, variant,
-};
+use super::{Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side};
 
 pub(super) struct Connect;
 

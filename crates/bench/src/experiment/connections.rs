@@ -4,8 +4,8 @@
 use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
-use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Session, Settings, Side, Variant};
-use crate::variant::factor;
+use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Session, Settings, Side};
+use results::variant::{Variant, factor};
 
 pub(super) struct Connections;
 

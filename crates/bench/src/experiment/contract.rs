@@ -1,6 +1,7 @@
 //! [`Experiment`] and [`Side`]: what an experiment is to the rest, and what it says of itself.
 
-use super::{Cell, Factor, Fault, Metric, Round, Session, Settings, Variant};
+use super::{Cell, Fault, Metric, Round, Session, Settings};
+use results::variant::{Factor, Variant};
 
 /// One kind of measurement.
 pub trait Experiment: Sync {

@@ -9,9 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Experiment, Fault, Round, Session, Side, Variant, Word, find, peer_failed, said_by};
-use crate::plain;
+use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed, said_by};
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
+use results::plain;
+use results::variant::Variant;
 
 /// Untimed operations at the beginning of a round.
 const LEAD_IN: u64 = 4;
@@ -319,7 +320,7 @@ mod tests {
         let plan = Plan { samples_min: 10, time_max_ns: 1e6, batch: Some(1), ..Plan::default() };
         let mut sampler = Sampler::new(plan);
         let mut record = Record { messages: 1, ..Record::default() };
-        let mut rng = crate::stats::Rng::new(1);
+        let mut rng = results::stats::Rng::new(1);
         while let Some(round) = sampler.next_round() {
             let ps: Vec<f64> = (0..round.samples).map(|_| 1e6 + rng.unit() * 9e6).collect();
             sampler.push(&ps.iter().map(|v| v / 1e3).collect::<Vec<_>>()).expect("durations");

@@ -11,7 +11,8 @@ use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps};
 use verbs::{Buf, Device, DeviceAttr};
 
 use super::*;
-use crate::experiment::{Bounds, Control, Rails, Settings, variant};
+use crate::experiment::{Bounds, Control, Rails, Settings};
+use results::variant::variant;
 
 fn open(host: &Host) -> Device {
     fabric::open("shm", host).expect("a device")
@@ -439,7 +440,7 @@ fn traffic_over_connections_buffers_and_pieces_arrives_whole() {
 #[test]
 fn operations_beside_idle_connections_are_right() {
     let experiment = find("scaling").expect("known");
-    let among_few = |variant: Variant| variant.with(crate::variant::factor::QPS, "20");
+    let among_few = |variant: Variant| variant.with(results::variant::factor::QPS, "20");
     let variants: std::collections::BTreeSet<_> =
         experiment.variants(false).into_iter().map(among_few).collect();
     assert_eq!(variants.len(), 9);

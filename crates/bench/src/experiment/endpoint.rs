@@ -1,8 +1,7 @@
 //! [`Endpoint`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
 //! is small enough to travel within a request.
 
-use crate::variant::Factor;
-use crate::variant::factor;
+use results::variant::{Factor, factor};
 use std::net::SocketAddr;
 
 use verbs::host::Time;

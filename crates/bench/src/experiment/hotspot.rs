@@ -10,7 +10,7 @@
 //!
 //! Between two operations, untimed, every slave but the last answers as well, so that none falls behind.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use verbs::host::{Span, Time};
 use verbs::{Mr, SendOp, Sge};
 
@@ -19,7 +19,7 @@ use super::endpoint::place;
 use super::hub::{Hub, without};
 use super::timing::sample_spans;
 use super::variants::{FOUR, TWO, placements, with};
-use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
+use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Slaves; each is a process, or a simulated machine.
 const SLAVES: Axis = Axis {

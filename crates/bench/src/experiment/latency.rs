@@ -5,8 +5,8 @@
 
 use super::pingpong::PingPong;
 use super::variants::{FOUR, TWO, placements, usual};
-use super::{Experiment, Fault, Metric, Scale, Session, Side, Variant};
-use crate::variant::factor;
+use super::{Experiment, Fault, Metric, Scale, Session, Side};
+use results::variant::{Variant, factor};
 
 pub(super) struct Latency;
 

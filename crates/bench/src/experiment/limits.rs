@@ -5,7 +5,7 @@
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::fault::Fault;
-use crate::variant::Variant;
+use results::variant::Variant;
 
 /// The largest message, in bytes.
 pub const MAX_SIZE: u64 = 1 << 30;

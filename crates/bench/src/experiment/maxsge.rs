@@ -4,8 +4,8 @@
 use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
-use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
-use crate::variant::factor;
+use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side};
+use results::variant::{Variant, factor};
 
 pub(super) struct MaxSge;
 

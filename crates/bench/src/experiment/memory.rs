@@ -4,16 +4,14 @@
 //! share of what is shared) is divided by the number. Completion queues are shared and not counted; neither is memory
 //! of the kernel, such as socket buffers.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use std::net::SocketAddr;
 
 use verbs::{Cm, ConnParam, Cq, Pd, Qp, QpInit};
 
 use super::edge::meet;
 use super::endpoint::{establish, reachable};
-use super::{
-    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant, variant,
-};
+use super::{Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side};
 
 pub(super) struct Memory;
 

@@ -72,7 +72,6 @@ pub(crate) mod timing;
 mod traffic;
 mod variants;
 
-pub use crate::variant::{Factor, Variant, variant};
 pub use cell::{Cell, Metric, Scale, Settings};
 pub use contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
 pub use fault::Fault;

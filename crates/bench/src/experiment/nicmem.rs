@@ -5,14 +5,14 @@
 //! `op=memcpy`: the processor's copies from host memory to host memory, each from and to a place of two pools that are
 //! much larger than caches, in an order that no prefetcher follows.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use verbs::Buf;
 use verbs::host::Host;
 
 use super::stream::{Flow, Stream, burst};
 use super::timing::sample;
 use super::variants::{FOUR, placements, usual};
-use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Bytes of each pool: several times what caches of a whole socket hold.
 const POOL: usize = 128 << 20;

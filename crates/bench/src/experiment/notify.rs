@@ -7,8 +7,8 @@
 use super::pingpong::PingPong;
 use super::timing::sample_spans;
 use super::variants::{over, placements, with};
-use super::{Cell, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant};
-use crate::variant::factor;
+use super::{Cell, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side};
+use results::variant::{Variant, factor};
 
 /// Round trips of either kind in an operation.
 const TOGETHER: u64 = 16;

@@ -3,7 +3,7 @@
 //!
 //! Each call is timed by itself. What reading the clock takes was measured beforehand, and is taken off.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use verbs::host::{Host, Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
@@ -11,7 +11,7 @@ use super::edge::meet;
 use super::endpoint::{Depth, Endpoint, Poster, check, inline_limit, place};
 use super::timing::sample_spans;
 use super::variants::{placements, with};
-use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;

@@ -9,7 +9,7 @@
 //! to the arrival; where blocks are deregistered, to the arrival of an empty message that follows. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
 //! and those polls that found a completion. Waiting in vain does not count, as other work could be done meanwhile.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Span, Time};
 use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge};
 
@@ -17,7 +17,7 @@ use super::edge::meet;
 use super::endpoint::{Depth, Endpoint, check, exchange, loopback, register};
 use super::timing::sample_spans;
 use super::variants::with;
-use super::{Cell, Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, pattern, variant};
+use super::{Cell, Experiment, Fault, Metric, Round, Scale, Session, Side, pattern};
 
 /// Blocks of a message.
 const BLOCKS: usize = 8;

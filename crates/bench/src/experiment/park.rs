@@ -2,14 +2,14 @@
 //!
 //! Processes outnumber cores, so whoever spins holds up the very process it waits for. Each hop crosses the cores.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use verbs::host::Time;
 use verbs::{Access, Buf, Mr, RecvWr, SendOp, SendWr, Sge};
 
 use super::edge::Edge;
 use super::endpoint::{Depth, Endpoint, check, join};
 use super::timing::sample;
-use super::{Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, variant};
+use super::{Experiment, Fault, Metric, Round, Scale, Session, Side};
 
 /// Processes in the ring.
 const RING: usize = 4;

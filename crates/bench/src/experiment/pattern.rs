@@ -4,7 +4,7 @@ use verbs::Buf;
 use verbs::host::{Host, Span};
 
 use super::Fault;
-use crate::stats::Rng;
+use results::stats::Rng;
 
 const CHUNK: usize = 1 << 16;
 /// Far more than a copy under way still takes, and far less than anybody waits for.

@@ -7,7 +7,7 @@
 //! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
 //! completions are taken and receives are posted again while the peer is at work.
 
-use crate::variant::factor;
+use results::variant::factor;
 use std::sync::atomic::Ordering;
 
 use verbs::host::{Host, Span, Time};

@@ -1,8 +1,8 @@
 //! `poll`: what a look at a completion queue takes, when a receive has completed and when nothing has.
 
 use super::calls::{CALL_US, Call, Calls, SAMPLES};
-use super::{Experiment, Fault, Metric, Sampling, Session, Side, Variant, variant};
-use crate::variant::factor;
+use super::{Experiment, Fault, Metric, Sampling, Session, Side};
+use results::variant::{Variant, factor, variant};
 
 pub(super) struct Poll;
 

@@ -1,8 +1,8 @@
 //! `post`: what the calls take that post a send or a receive; not until the message has gone or come.
 
 use super::calls::{CALL_US, Call, Calls, SAMPLES};
-use super::{Experiment, Fault, Metric, Sampling, Session, Side, Variant, variant};
-use crate::variant::factor;
+use super::{Experiment, Fault, Metric, Sampling, Session, Side};
+use results::variant::{Variant, factor, variant};
 
 pub(super) struct Post;
 

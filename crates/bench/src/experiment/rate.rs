@@ -2,8 +2,8 @@
 
 use super::stream::{Flow, Stream};
 use super::variants::usual;
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
-use crate::variant::factor;
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
+use results::variant::{Variant, factor};
 
 pub(super) struct Rate;
 

@@ -1,16 +1,14 @@
 //! `reg`: what a call takes that registers memory, or deregisters it (thesis 2.1.1, Tables 3.1 and 4.1). The memory is
 //! present, but for `touch=first`: there it is new each time, and registering is what touches it first, if it does.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Span};
 use verbs::{Access, Buf, Mr, Pd};
 
 use super::calls::{CALL_US, SAMPLES};
 use super::timing::sample_spans;
 use super::variants::with;
-use super::{
-    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Session, Settings, Side, Variant, variant,
-};
+use super::{Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Session, Settings, Side};
 
 /// Registrations that exist at the same time.
 const TOGETHER: u64 = 64;

@@ -7,7 +7,7 @@
 //! `scheme=fit` finds how many pages a device can translate without looking anything up. It writes 8 bytes from each of W
 //! pages in turn to one place, waits for each, and looks for the W at which the time leaves its lower level.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 use verbs::host::Span;
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
@@ -16,8 +16,7 @@ use super::endpoint::{Depth, Endpoint, exchange, register};
 use super::traffic::{self, Order, Shape, Traffic};
 use super::variants::{over, with};
 use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
-    pattern,
+    Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, pattern,
 };
 
 pub(super) struct Reuse;
@@ -55,7 +54,7 @@ impl Experiment for Reuse {
         let scheme = |number: &str| {
             traffic::quantities().iter().map(|v| with(v, factor::SCHEME, number)).collect::<Vec<_>>()
         };
-        let fit = super::variant(&[(factor::SCHEME, "fit"), (PAGES.factor, "8192")]);
+        let fit = results::variant::variant(&[(factor::SCHEME, "fit"), (PAGES.factor, "8192")]);
         let (buffers, shares): (&[&str], &[&str]) = match quick {
             true => (&["1", "25"], &["0", "100"]),
             false => (

@@ -15,10 +15,9 @@ use super::endpoint::{check, establish, exchange, reachable, register};
 use super::timing::sample_spans;
 use super::variants::over;
 use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
-    pattern, variant,
+    Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, pattern,
 };
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 
 pub(super) struct Scaling;
 

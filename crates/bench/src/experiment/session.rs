@@ -1,6 +1,6 @@
 //! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
 
-use crate::variant::factor;
+use results::variant::factor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use super::cell::{Cell, Settings};
 use super::fault::Fault;
 use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
 use crate::against::Against;
-use crate::plain;
+use results::plain;
 
 /// What both sides say to each other outside of timed regions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

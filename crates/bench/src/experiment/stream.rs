@@ -6,7 +6,7 @@
 //! A message that is split over two ports is two writes, one on the connection of each; it has completed when both have.
 //! A stream within one device goes over a connection of the device with itself.
 
-use crate::variant::factor;
+use results::variant::factor;
 use verbs::host::Time;
 use verbs::{Mr, RecvWr, SendOp, SendWr, Sge, Wc};
 

@@ -5,7 +5,7 @@
 //! Each direction counts its messages: message n goes over connection n modulo their number, out of and into the buffer
 //! that the [`Order`] names. Every request is signalled, all completions come to one pair of queues, nothing is inline.
 
-use crate::variant::factor;
+use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Time};
 use verbs::{Buf, Mr, Pd, RecvWr, SendOp, SendWr, Sge};
 
@@ -13,7 +13,7 @@ use super::edge::meet;
 use super::endpoint::{Depth, Endpoint, check, join_all, register};
 use super::stream::burst;
 use super::timing::sample;
-use super::{Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant};
+use super::{Fault, Metric, Round, Sampling, Scale, Session, Side, pattern};
 
 /// Receives that are posted on each connection in a ping-pong.
 const RECEIVES: u32 = 4;

@@ -1,7 +1,6 @@
 //! The usual lists of variants.
 
-use super::{Factor, Variant, variant};
-use crate::variant::factor;
+use results::variant::{Factor, Variant, factor, variant};
 
 /// Variants of one operation over placements of source and sink.
 pub(super) fn placements(op: &str, pairs: &[(&str, &str)]) -> Vec<Variant> {

@@ -25,7 +25,7 @@
 //!
 //! Results of modelled cards have none.
 
-use crate::variant::factor;
+use results::variant::factor;
 use std::collections::BTreeMap;
 
 use fabric::FloorKind;
@@ -33,7 +33,7 @@ use fabric::FloorKind;
 use crate::experiment::floor::{FLOOR, SMALL};
 use crate::experiment::{Cell, Metric};
 use crate::sample::FloorOf;
-use crate::schema::Measurement;
+use results::schema::Measurement;
 
 /// Whether results of an experiment can have a floor that depends on their size.
 #[must_use]
@@ -186,7 +186,8 @@ fn own(found: Found) -> Option<(f64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{find, variant};
+    use crate::experiment::find;
+    use results::variant::variant;
 
     fn floor_result(what: &str, size: u64, median: f64) -> Measurement {
         let times = ["line", "futex", "tcp", "tcp-sleep"];

@@ -1,13 +1,13 @@
 //! Which floors a kind of device needs, and in which sizes they are measured.
 
-use crate::variant::factor;
+use results::variant::{factor, variant};
 use std::collections::BTreeSet;
 
 use fabric::FloorKind;
 
 use super::assign::{has_floor, is_sends};
+use crate::experiment::Cell;
 use crate::experiment::floor::{FLOOR, SMALL, WHATS, only_size};
-use crate::experiment::{Cell, variant};
 
 /// The floors of this kind of device that these cells need.
 pub(crate) fn cells(kind: FloorKind, beside: &[Cell]) -> Vec<Cell> {

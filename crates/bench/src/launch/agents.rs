@@ -111,7 +111,7 @@ pub fn call_agent(to: &str, token: Option<&Token>) -> Result<(TcpStream, Vec<u8>
         Frame::Runs => {}
         Frame::Refused { why } => return Err(Fault::Peer(format!("{to}: {why}"))),
         other => {
-            return Err(Fault::Control(crate::plain::line(&format!("{to}: {other:?} came out of turn"))));
+            return Err(Fault::Control(results::plain::line(&format!("{to}: {other:?} came out of turn"))));
         }
     }
     let (stream, came) = way.into_stream();

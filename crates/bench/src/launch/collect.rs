@@ -11,7 +11,7 @@ use crate::floor::{FLOOR, Floors};
 use crate::machine;
 use crate::plan::{CheckedPlan, Chosen};
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
-use crate::schema::{
+use results::schema::{
     ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
     PeerInfo, RailRates, Run, Warning,
 };
@@ -82,7 +82,7 @@ impl<'a> Collected<'a> {
             "allow the run two cores (taskset, cgroup), or use a peer",
         );
         warn(
-            launches < crate::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual(),
+            launches < results::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual(),
             "fewer than 6 launches carry no 95 % interval",
             "leave --set launches at its default",
         );

@@ -11,9 +11,9 @@ use verbs::host::Time;
 use super::wire::{self, FRAME_MAX, Frame, Hello, Lock, WireError};
 use crate::experiment::{Control, Fault, Word};
 use crate::machine::{now, since};
-use crate::plain;
-use crate::schema::PeerInfo;
 use crate::token::{Party, Token};
+use results::plain;
+use results::schema::PeerInfo;
 
 /// How long a peer may take for its hello, and for its proof.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use super::journal::JournalError;
 use crate::experiment::Fault;
-use crate::schema::Run;
+use results::schema::Run;
 
 /// Why a run or a server ended; what was measured until then is kept.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

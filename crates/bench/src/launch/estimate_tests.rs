@@ -5,8 +5,8 @@ use crate::experiment::driver::plan_for;
 use crate::experiment::{Cell, find};
 use crate::plan::{CELL_S, LAUNCH_S, Plan, Time, operation_seconds};
 use crate::sample::{Calibration, Sampler};
-use crate::schema::ClockKind;
-use crate::stats::{Draw as _, Rng};
+use results::schema::ClockKind;
+use results::stats::{Draw as _, Rng};
 use std::time::Duration;
 
 /// The estimate may be off by so much, either way.

@@ -11,8 +11,8 @@ use super::wire::{Hello, Setup};
 use crate::against::Against;
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
-use crate::schema::{ClockInfo, NoiseSummary, PeerInfo};
 use crate::token::Token;
+use results::schema::{ClockInfo, NoiseSummary, PeerInfo};
 
 /// Bytes of a line at most.
 const LINE_MAX: u64 = 64 << 20;

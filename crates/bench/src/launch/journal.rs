@@ -21,9 +21,9 @@ use verbs::host::bounded;
 use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
 use crate::machine;
-use crate::plain::{self, Numbers};
 use crate::plan::CheckedPlan;
-use crate::schema::Environment;
+use results::plain::{self, Numbers};
+use results::schema::Environment;
 
 /// Kind and version of the file.
 const KIND: &str = "nicety-journal/1";

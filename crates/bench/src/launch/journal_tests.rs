@@ -20,7 +20,7 @@ fn sample(value: f64) -> Sample {
         ..Default::default()
     };
     Sample {
-        clock: crate::schema::ClockInfo::default(),
+        clock: results::schema::ClockInfo::default(),
         sampling: crate::launch::world::plan(1).into(),
         record,
         switches: 0,

@@ -20,9 +20,9 @@ use crate::experiment::{Cell, find};
 use crate::machine::{now, since};
 use crate::plan::{CheckedPlan, WALL};
 use crate::sample::{Calibration, interleaved};
-use crate::schema::{ClockInfo, Run};
-use crate::stats::{LAUNCHES_FOR_95, median};
 use crate::token::Token;
+use results::schema::{ClockInfo, Run};
+use results::stats::{LAUNCHES_FOR_95, median};
 
 /// Between two looks at the stop flag.
 const TICK: Duration = Duration::from_millis(100);
@@ -518,7 +518,7 @@ fn displayed(cell: &Cell, record: &Record) -> Option<(f64, &'static str)> {
     let metric = find(&cell.experiment)?.metric(&cell.variant);
     let last = record.rounds.last()?;
     let mut readings = last[last.len().saturating_sub(SHOWN)..].to_vec();
-    crate::stats::sort(&mut readings);
+    results::stats::sort(&mut readings);
     let operations = record.batch.max(1) * record.messages.max(1);
     Some((metric.value(median(&readings)?, operations, cell.size), metric.unit))
 }
@@ -535,7 +535,7 @@ mod estimate;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::Measurement;
+    use results::schema::Measurement;
 
     /// Goal: the run ends in time where setting up is slow, and samples all it may where it is not. Method: ten launches
     /// of a budget of 100 s, with so many seconds besides in each.

@@ -7,7 +7,7 @@ use super::job::ClientJob;
 use super::wire::{Frame, Setup};
 use crate::experiment::Fault;
 use crate::machine::{now, since};
-use crate::schema::PeerInfo;
+use results::schema::PeerInfo;
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Con
             }
             other => {
                 let what = format!("{}: {other:?} came out of turn", way.called());
-                return Err(Fault::Control(crate::plain::line(&what)));
+                return Err(Fault::Control(results::plain::line(&what)));
             }
         }
     }

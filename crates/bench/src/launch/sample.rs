@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::Sampling;
 use crate::experiment::driver::Record;
-use crate::schema::ClockInfo;
+use results::schema::ClockInfo;
 
 /// One cell in one launch.
 #[derive(Clone, Debug, Serialize, Deserialize)]

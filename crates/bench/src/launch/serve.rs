@@ -15,8 +15,8 @@ use super::guests::Guests;
 use super::wire::Setup;
 use super::{BenchError, WorkerCommand, device};
 use crate::machine::{now, since};
-use crate::plain;
 use crate::token::Token;
+use results::plain;
 
 /// Connections that may come at once, as far as the system allows (net.core.somaxconn).
 const CROWD: i32 = 4096;

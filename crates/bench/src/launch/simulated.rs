@@ -15,7 +15,7 @@ use super::world::{self, Simulated};
 use super::{CellEvent, CellState, Progress};
 use crate::experiment::{Fault, find};
 use crate::plan::CheckedPlan;
-use crate::schema::{ClockInfo, ClockKind};
+use results::schema::{ClockInfo, ClockKind};
 
 /// Between two looks at the stop flag.
 const TICK: Duration = Duration::from_millis(100);

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Settings, Word};
-use crate::plain;
-use crate::schema::PeerInfo;
 use crate::token::{Nonce, Party, Token};
+use results::plain;
+use results::schema::PeerInfo;
 
 /// What a hello must say.
 pub const MAGIC: &str = "nicety-control";

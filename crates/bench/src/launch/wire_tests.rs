@@ -1,8 +1,9 @@
 //! The control protocol against peers that are cut off, hostile, of another version, or no peers at all.
 
 use super::*;
-use crate::experiment::{Cell, Round, variant};
-use crate::stats::Rng;
+use crate::experiment::{Cell, Round};
+use results::stats::Rng;
+use results::variant::variant;
 
 fn bytes<T: Serialize>(what: &T) -> Vec<u8> {
     let mut out = Vec::new();

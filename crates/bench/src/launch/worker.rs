@@ -20,9 +20,9 @@ use super::{rendezvous, serving};
 use crate::experiment::driver::client_cell;
 use crate::experiment::{Bounds, Control, Fault, Session, Word};
 use crate::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
-use crate::plain;
-use crate::schema::ClockInfo;
 use crate::token::Token;
+use results::plain;
+use results::schema::ClockInfo;
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]

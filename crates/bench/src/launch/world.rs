@@ -13,12 +13,10 @@ use verbs::host::world::{Config, Factory, Node, World};
 use verbs::host::{Bell, Host, Span, Time};
 
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
-use crate::experiment::{
-    Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Variant, Word, find,
-};
+use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Word, find};
 use crate::sample::{Calibration, Plan};
-use crate::schema::ClockKind;
-use crate::variant::factor;
+use results::schema::ClockKind;
+use results::variant::{Variant, factor};
 
 /// Samples of a cell: the second is as the first, but for what comes round every few operations.
 const SAMPLES: u64 = 9;

@@ -7,8 +7,8 @@ use super::keys::Values;
 use crate::against::Against;
 use crate::experiment::{Cell, Settings};
 use crate::sample;
-use crate::schema::Parameter;
 use crate::token::Token;
+use results::schema::Parameter;
 
 /// One device of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::schema::{Origin, Parameter};
+use results::schema::{Origin, Parameter};
 
 /// What values a key takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::PlanError;
 use super::keys;
 use super::words::{did_you_mean, join};
-use crate::experiment::{Axis, Experiment, Factor, Variant};
+use crate::experiment::{Axis, Experiment};
+use results::variant::{Factor, Variant};
 
 /// Levels of one factor at most.
 const MOST: usize = 256;
@@ -98,7 +99,7 @@ pub(super) fn unknown(name: &str, of: &[&'static dyn Experiment]) -> PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variant::{factor, variant};
+    use results::variant::{factor, variant};
 
     const AXIS: Axis = Axis { factor: factor::QPS, low: 1, high: 100, about: "" };
 

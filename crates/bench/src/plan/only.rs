@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::PlanError;
 use super::levels::{Levels, replaced};
 use super::words::{did_you_mean, join};
-use crate::experiment::{Experiment, Variant};
-use crate::schema::{Origin, Parameter};
+use crate::experiment::Experiment;
+use results::schema::{Origin, Parameter};
+use results::variant::Variant;
 
 /// Levels by factor; of several of one factor a variant has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use super::error::PlanError;
 use super::levels::Levels;
 use super::words::DEFAULT_PORT;
-use crate::experiment::{Experiment, Variant};
+use crate::experiment::Experiment;
+use results::variant::Variant;
 
 /// The names between commas, each with its port; what is wrong with them is said.
 pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {

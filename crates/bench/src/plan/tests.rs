@@ -1,7 +1,7 @@
 //! Plans: what is refused and in what words, and what a plan makes of itself.
 
 use super::*;
-use crate::variant::{Factor, factor};
+use results::variant::{Factor, factor};
 
 fn plan() -> Plan {
     Plan { device: fabric::list().remove(0).name, seed: Some(1), ..Plan::default() }

@@ -6,7 +6,7 @@ use fabric::FloorKind;
 use super::checked::CheckedPlan;
 use crate::experiment::{Cell, Experiment, find};
 use crate::sample::Calibration;
-use crate::stats::LAUNCHES_FOR_95;
+use results::stats::LAUNCHES_FOR_95;
 
 /// A run may take so many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;

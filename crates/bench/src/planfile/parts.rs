@@ -3,7 +3,7 @@
 use super::mistake::Mistake;
 use super::text::{At, Draft};
 use crate::plan::{CheckedPlan, Plan, PlanError, keys};
-use crate::schema::{Origin, Parameter};
+use results::schema::{Origin, Parameter};
 
 /// Combinations of a part at most.
 const COMBINATIONS: usize = 256;

@@ -1,7 +1,7 @@
 //! Plan files: what they stand for, and that everything wrong is said with its line.
 
 use super::*;
-use crate::variant::factor;
+use results::variant::factor;
 
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     read(text).expect_err("refused").into_iter().map(|m| (m.line, m.what)).collect()

@@ -1,9 +1,9 @@
 //! From the launches of a cell to its result.
 
 use super::sampled::{Sampled, ascending};
-use crate::schema::{Floor, Launch, Measurement, Quantile};
-use crate::stats::{iqr, needed, over_launches, quantile_interval, quantile_ranks, sort, spread};
-use crate::variant::Variant;
+use results::schema::{Floor, Launch, Measurement, Quantile};
+use results::stats::{iqr, needed, over_launches, quantile_interval, quantile_ranks, sort, spread};
+use results::variant::Variant;
 
 /// What a result is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn from_bins(launches: &[Sampled], n: u64, p: f64) -> Option<(f64, f64, f64)> {
     if !launches[1..].iter().all(|l| all.merge(&l.histogram)) {
         return None;
     }
-    let value = all.at_rank(crate::stats::rank(n, p))?;
+    let value = all.at_rank(results::stats::rank(n, p))?;
     Some((value, all.at_rank(ranks.low)?, all.at_rank(ranks.high)?))
 }
 

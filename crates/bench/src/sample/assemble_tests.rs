@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::sample::{Calibration, Plan, Sampler, drive};
-use crate::schema::{ClockKind, Run};
-use crate::stats::{Draw as _, Rng};
+use results::schema::{ClockKind, Run};
+use results::stats::{Draw as _, Rng};
 
 fn head(unit: &str) -> CellHead {
     CellHead {

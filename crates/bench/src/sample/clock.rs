@@ -1,6 +1,6 @@
 //! The clock's own cost, and how many operations a sample must hold for it not to matter (rule 1).
 
-use crate::schema::{ClockInfo, ClockKind};
+use results::schema::{ClockInfo, ClockKind};
 
 /// The timer may cost this share of the timed interval.
 const OVERHEAD_SHARE: f64 = 0.05;
@@ -57,14 +57,14 @@ pub fn calibrate(
         costs.push(ticks[READS].saturating_sub(ticks[0]) as f64 / READS as f64);
         steps.extend(ticks.windows(2).map(|w| w[1].saturating_sub(w[0])));
     }
-    crate::stats::sort(&mut costs);
+    results::stats::sort(&mut costs);
     steps.sort_unstable();
     steps.dedup();
     let resolution = match steps.as_slice() {
         [0, step, ..] => *step,
         several => several.windows(2).map(|w| w[1] - w[0]).min().unwrap_or(1),
     };
-    let overhead = crate::stats::median(&costs).unwrap_or_default();
+    let overhead = results::stats::median(&costs).unwrap_or_default();
     Calibration { kind, overhead_ns: overhead * ns_per_tick, resolution_ns: resolution as f64 * ns_per_tick }
 }
 
@@ -84,7 +84,7 @@ pub fn choose_batch(op_ns: f64, clock: &Calibration, batch_max: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Rng;
+    use results::stats::Rng;
 
     fn clock(overhead_ns: f64, resolution_ns: f64) -> Calibration {
         Calibration { kind: ClockKind::Tsc, overhead_ns, resolution_ns }

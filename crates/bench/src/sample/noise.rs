@@ -1,7 +1,7 @@
 //! What the machine does to a program that only computes, and to the same measurement twice (rule 10).
 
-use crate::schema::{AaNoise, NoiseSummary};
-use crate::stats::{needed, quantile, ratio_interval, sort};
+use results::schema::{AaNoise, NoiseSummary};
+use results::stats::{needed, quantile, ratio_interval, sort};
 
 /// A quantum longer than this many shortest ones was interrupted.
 const DETOUR: f64 = 1.5;
@@ -45,7 +45,7 @@ pub fn aa_noise(a: &[f64], b: &[f64]) -> Option<AaNoise> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Draw as _, Rng};
+    use results::stats::{Draw as _, Rng};
 
     #[test]
     fn planted_detours_are_found_with_their_share() {

@@ -1,6 +1,6 @@
 //! The order of measurements: so that drift of the machine falls on all cells alike (rule 8).
 
-use crate::stats::Rng;
+use results::stats::Rng;
 
 /// The numbers `0..cells` in random order; the seed goes into the result file.
 #[must_use]

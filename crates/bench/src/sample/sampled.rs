@@ -1,8 +1,8 @@
 //! What one launch sampled, in ns for one operation, analysed.
 
 use super::clock::Calibration;
-use crate::schema;
-use crate::stats::{
+use results::schema;
+use results::stats::{
     Fences, Interval, LogHistogram, bimodal, block_bootstrap_median, count_outliers, lag1_clipped, median,
     trend,
 };

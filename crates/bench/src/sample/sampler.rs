@@ -7,7 +7,7 @@
 
 use super::clock::{Calibration, choose_batch};
 use super::sampled::{Sampled, Steadiness};
-use crate::stats::{
+use results::stats::{
     Interval, LogHistogram, Reservoir, effective_size, median, mser5, sort, widened_median_interval,
 };
 

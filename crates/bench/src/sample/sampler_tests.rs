@@ -1,8 +1,8 @@
 //! The sampler on operations whose times are known: batches, stop rule, limits, nonsense.
 
 use super::*;
-use crate::schema::ClockKind;
-use crate::stats::{Draw as _, Rng};
+use results::schema::ClockKind;
+use results::stats::{Draw as _, Rng};
 
 fn clock() -> Calibration {
     Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};
 use bench::plan::{Only, Plan, PlanError};
-use bench::schema::Run;
-use bench::variant::factor;
+use results::schema::Run;
+use results::variant::factor;
 
 use super::shown::{self, Form};
 use crate::args::{BenchArgs, REPORT_FILE, Target};

@@ -1,4 +1,4 @@
-//! `nicety compare`: is run B worse than run A? The statistics are `bench::stats`; here is what people and CI see.
+//! `nicety compare`: is run B worse than run A? The statistics are `results::stats`; here is what people and CI see.
 
 mod baseline;
 mod context;
@@ -9,8 +9,8 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use bench::schema::{ReadError, Run};
-use bench::stats::{CompareOptions, Comparison, Verdict, compare_runs};
+use results::schema::{ReadError, Run};
+use results::stats::{CompareOptions, Comparison, Verdict, compare_runs};
 
 use crate::args::{CompareArgs, Target};
 use crate::error::{FAILED, Failure, OK, Outcome, UNSURE};

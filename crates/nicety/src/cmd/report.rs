@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use bench::plain;
-use bench::schema::{ReadError, Run};
 use report::number::plural;
 use report::{html, name_run};
+use results::plain;
+use results::schema::{ReadError, Run};
 
 use super::shown::{self, Form};
 use crate::args::ReportArgs;

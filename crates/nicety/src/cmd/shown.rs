@@ -1,7 +1,7 @@
 //! How the results of a run stand on the terminal: the first screen, all tables, or a line each.
 
-use bench::schema::Run;
 use report::Look;
+use results::schema::Run;
 
 use crate::args::Shown;
 use crate::config::{Config, Output};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bench::launch::watch_noise;
-use bench::schema::NoiseSummary;
 use report::number::percent;
+use results::schema::NoiseSummary;
 
 use super::check::Check;
 use super::system::System;

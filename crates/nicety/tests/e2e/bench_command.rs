@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bench::schema::Run;
+use results::schema::Run;
 use rustix::process::Signal;
 
 use crate::common::{Ended, command, json, nicety, nicety_in, signal, wait};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use bench::schema::{Environment, Floor, Launch, Measurement, Run};
+use results::schema::{Environment, Floor, Launch, Measurement, Run};
 
 /// The built command, without the surroundings' wishes about colour and width; `nohup` above the tests would hand its
 /// ignored SIGHUP on.

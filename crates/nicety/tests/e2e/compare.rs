@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench::schema::{AaNoise, DeviceInfo};
+use results::schema::{AaNoise, DeviceInfo};
 
 use crate::common::{Ended, json, made_up_run, nicety, save};
 

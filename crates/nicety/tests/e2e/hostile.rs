@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use bench::plain;
-use bench::schema::{
+use results::plain;
+use results::schema::{
     AaNoise, Bin, ClockInfo, ClockKind, DeviceInfo, Environment, Floor, Histogram, Launch, Measurement,
     Missing, NoiseSummary, Origin, Outliers, Parameter, PeerInfo, Quantile, RailRates, Run, Stop, WarmUp,
     Warning,

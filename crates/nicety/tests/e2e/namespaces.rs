@@ -1,10 +1,10 @@
 //! Hosts, as network namespaces of this one: `nicety serve` in each but one, `nicety bench --peer` there, iWARP between
 //! them. Needs the right to make namespaces; without it a test says so and is over.
 
-use bench::variant::{Factor, factor};
+use results::variant::{Factor, factor};
 use std::collections::BTreeSet;
 
-use bench::schema::Run;
+use results::schema::Run;
 
 use crate::bench_command::long_with;
 use crate::common::{Ended, wait};
@@ -40,7 +40,7 @@ fn two_hosts_measure_each_other_over_iwarp() {
         let of: Vec<_> = run.results.iter().filter(|r| r.experiment == experiment).collect();
         assert!(!of.is_empty() && of.iter().all(|r| r.device == near), "{experiment}");
         let beside =
-            |r: &&bench::schema::Measurement| r.floor.as_ref().is_some_and(|f| f.what.contains("TCP"));
+            |r: &&results::schema::Measurement| r.floor.as_ref().is_some_and(|f| f.what.contains("TCP"));
         assert!(of.iter().all(beside), "{experiment} stands beside sockets");
     }
     // Another kind of device than the server offers, and one that does not reach other hosts anyway.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use bench::schema::{ClockKind, Run};
+use results::schema::{ClockKind, Run};
 use rustix::process::Signal;
 
 use crate::common::{Ended, command, nicety_in, signal, wait};

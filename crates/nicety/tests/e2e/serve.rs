@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use bench::schema::Run;
+use results::schema::Run;
 use rustix::process::Signal;
 
 use crate::bench_command::long;

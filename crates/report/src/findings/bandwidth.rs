@@ -4,7 +4,7 @@ use super::finding::{Finding, Noise, Tone, grouped, known, on_device, several_de
 use crate::number::{percent, size, size_about, value};
 use crate::series::{Series, apart, capital};
 use crate::sides::lead;
-use bench::schema::Measurement;
+use results::schema::Measurement;
 
 /// Fewer sizes than this are no curve.
 const MIN_SIZES: usize = 3;
@@ -129,7 +129,7 @@ mod tests {
     use super::super::made_up::{curve, floored, run};
     use super::*;
     use crate::series::series;
-    use bench::schema::Environment;
+    use results::schema::Environment;
 
     /// Hockney's curve `peak * x / (x + half)` has n½ = half.
     fn hockney(half: f64) -> impl Fn(f64) -> f64 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Noise, Tone, list};
 use crate::number::{count, percent, plural, size, times};
 use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
-use bench::schema::{Environment, Floor, Measurement};
+use results::schema::{Environment, Floor, Measurement};
 
 /// Topic of what concerns the machine rather than results.
 pub(crate) const MACHINE: &str = "Machine";
@@ -152,7 +152,7 @@ fn advice(what: &str, remedy: &str) -> String {
 mod tests {
     use super::super::made_up::{floored, point};
     use super::*;
-    use bench::schema::{AaNoise, Warning};
+    use results::schema::{AaNoise, Warning};
 
     /// Goal: the finding counts what the table marks. Method: eight results of growing width, the launches of all of which
     /// reached their own precision.

@@ -6,7 +6,7 @@ use crate::figures::{Figure, figures_of};
 use crate::number::{percent, plural, times};
 use crate::series::Series;
 use crate::sides::{Block, Lead, Row, blocks, even, lead, noise, ranked};
-use bench::schema::Run;
+use results::schema::Run;
 
 /// One finding for each thing that was measured on several devices, and one about the kinds of time among them.
 pub(super) fn beside(run: &Run, all: &[Series<'_>]) -> Vec<Finding> {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::series::series;
     use crate::sides::tests::three;
-    use bench::schema::{AaNoise, ClockKind};
+    use results::schema::{AaNoise, ClockKind};
 
     fn found(run: &Run) -> Vec<Finding> {
         beside(run, &series(std::slice::from_ref(run)))

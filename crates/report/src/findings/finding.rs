@@ -2,7 +2,7 @@
 
 use crate::number::{percent, value};
 use crate::series::{Series, half_width};
-use bench::schema::{ClockKind, Environment, Measurement};
+use results::schema::{ClockKind, Environment, Measurement};
 
 /// What a finding is to its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

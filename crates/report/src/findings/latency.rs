@@ -4,7 +4,7 @@ use super::finding::{Finding, Noise, Tone, grouped, known, on_device, several_de
 use crate::number::{percent, size, times, value};
 use crate::series::{Series, apart, capital};
 use crate::sides::lead;
-use bench::schema::{ClockKind, Measurement};
+use results::schema::{ClockKind, Measurement};
 
 /// Size that small-message latency is told at, if it was measured.
 const SMALL_BYTES: u64 = 8;
@@ -78,7 +78,7 @@ mod tests {
     use super::super::made_up::{floored, point, run};
     use super::*;
     use crate::series::series;
-    use bench::schema::{AaNoise, Environment};
+    use results::schema::{AaNoise, Environment};
 
     #[test]
     fn the_best_placement_of_each_operation_is_told_with_its_floor() {

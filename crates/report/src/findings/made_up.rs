@@ -1,7 +1,7 @@
 //! Made-up results whose truth is known.
 
-use bench::schema::{Floor, Launch, Measurement, Run, Stop};
-use bench::variant::Variant;
+use results::schema::{Floor, Launch, Measurement, Run, Stop};
+use results::variant::Variant;
 
 /// `key=value,key=value`.
 pub(crate) fn variant(text: &str) -> Variant {

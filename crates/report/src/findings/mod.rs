@@ -16,10 +16,10 @@ mod steps;
 
 use super::series::{self, Series};
 pub(super) use bandwidth::shape;
-use bench::schema::{Environment, Run};
 pub(super) use caution::MACHINE;
 use finding::Noise;
 pub use finding::{Finding, Tone};
+use results::schema::{Environment, Run};
 
 /// The machine's own trouble, a line each: what, and after a colon the remedy.
 pub(super) fn machine_warnings(env: &Environment) -> Vec<String> {

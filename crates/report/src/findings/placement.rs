@@ -4,8 +4,8 @@ use super::finding::{Finding, Noise, Tone, grouped, on_device, several_devices};
 use crate::number::size;
 use crate::series::{EXPERIMENTS, Series, apart, rank};
 use crate::sides::{Lead, lead};
-use bench::schema::Measurement;
-use bench::variant::factor;
+use results::schema::Measurement;
+use results::variant::factor;
 
 /// Cost of one placement against the base at one size; above 1 is worse than the base.
 #[derive(Debug, PartialEq)]
@@ -111,7 +111,7 @@ mod tests {
     use super::super::made_up::{point, run};
     use super::*;
     use crate::series::series;
-    use bench::schema::{AaNoise, ClockKind, Environment};
+    use results::schema::{AaNoise, ClockKind, Environment};
 
     fn noisy(floor: f64) -> Environment {
         let aa_noise = Some(AaNoise { floor, ratio: 1.0, launches: 6 });

@@ -4,8 +4,8 @@ use super::finding::{Finding, Tone, grouped, known, on_device, several_devices};
 use crate::bounds::{Rates, Term};
 use crate::number::sig;
 use crate::series::Series;
-use bench::schema::{DeviceInfo, Run};
-use bench::variant::factor;
+use results::schema::{DeviceInfo, Run};
+use results::variant::factor;
 
 /// What is in 8 bits.
 const BITS: f64 = 8.0;
@@ -71,12 +71,12 @@ mod tests {
     use super::super::made_up::{point, run};
     use super::*;
     use crate::series::series;
-    use bench::schema::{Origin, Parameter, RailRates};
+    use results::schema::{Origin, Parameter, RailRates};
 
     fn found(device: &str, rails: &[&str], rates: Option<RailRates>, rate: &str) -> String {
         let at = |engine: &str, size, value| {
             let variant = format!("engine={engine}");
-            bench::schema::Measurement {
+            results::schema::Measurement {
                 device: device.to_owned(),
                 ..point("rail-bandwidth", &variant, size, value)
             }

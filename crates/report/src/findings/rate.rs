@@ -4,7 +4,7 @@ use super::finding::{Finding, Noise, Tone, grouped, known, on_device, several_de
 use crate::number::{plural, size, times, value};
 use crate::series::{Series, capital};
 use crate::sides::lead;
-use bench::schema::Measurement;
+use results::schema::Measurement;
 
 /// One finding for each metric in `1/s` and device.
 pub(super) fn best(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {

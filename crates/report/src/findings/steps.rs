@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Finding, Noise, Tone};
 use crate::number::{plural, size, times};
 use crate::series::{Series, interval, words};
-use bench::schema::Measurement;
+use results::schema::Measurement;
 
 /// A jump below this factor beyond the trend is no step.
 const STEP: f64 = 1.25;
@@ -153,7 +153,7 @@ mod tests {
     use super::super::made_up::{curve, run};
     use super::*;
     use crate::series::series;
-    use bench::schema::Environment;
+    use results::schema::Environment;
 
     fn found(results: &[Measurement]) -> Vec<(u64, u64)> {
         steps_of(&results.iter().collect::<Vec<_>>(), 0.0).iter().map(|s| (s.from, s.to)).collect()

@@ -6,7 +6,7 @@ use crate::columns::{Column, column_of, columns};
 use crate::findings::shape;
 use crate::number::{display_unit, sig, size, size_about};
 use crate::series::{Series, named_level, precision, series, words};
-use bench::schema::{ClockKind, Measurement, Run};
+use results::schema::{ClockKind, Measurement, Run};
 
 /// Size that times and rates of messages are told at, if it was measured.
 const SMALL_BYTES: u64 = 8;

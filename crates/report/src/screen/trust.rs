@@ -3,7 +3,7 @@
 use crate::findings::{MACHINE, Tone, findings, machine_warnings};
 use crate::number::{count, percent, plural};
 use crate::series::precision;
-use bench::schema::{ClockKind, Environment, Measurement, Run};
+use results::schema::{ClockKind, Environment, Measurement, Run};
 
 /// Up to this difference between two measurements of the same thing a run is good.
 const GOOD: f64 = 0.05;
@@ -66,7 +66,7 @@ pub(super) fn verdict(run: &Run, level: Level) -> String {
 
 /// What the machine did besides.
 pub(super) fn noise(env: &Environment) -> String {
-    let share = |n: Option<bench::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
+    let share = |n: Option<results::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
     let others = match (share(env.noise_before), share(env.noise_after)) {
         (Some(before), Some(after)) => {
             format!("other work took {before} of the time before the run, {after} after it")

@@ -1,10 +1,10 @@
 //! A made-up run in the shape of a real one: a shared-memory card with the usual features and faults.
 
-use bench::schema::{
+use results::schema::{
     AaNoise, Bin, ClockInfo, ClockKind, Environment, Floor, Histogram, Launch, Measurement, NoiseSummary,
     Origin, Parameter, Quantile, Run, Stop, Warning,
 };
-use bench::variant::Variant;
+use results::variant::Variant;
 
 const PLACES: [&str; 2] = ["nic", "host"];
 const LAUNCHES: usize = 6;

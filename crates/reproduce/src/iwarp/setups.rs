@@ -2,7 +2,7 @@
 
 use super::super::quantity::{Quantity, Tuning};
 use super::super::setup::{LARGE, Setup};
-use bench::variant::factor;
+use results::variant::factor;
 
 /// Windows as those of OSU's benchmarks, which are this university's.
 const TUNING: Tuning = Tuning { window: 64, burst_bytes: 8 << 20, signal: 1 };

@@ -8,8 +8,8 @@ mod errors;
 mod tcp;
 mod whats;
 
-use crate::variant::factor;
 use errors::machine;
+use results::variant::{Variant, factor, variant};
 pub use whats::FLOOR;
 pub(crate) use whats::{SMALL, WHATS, only_size};
 
@@ -18,7 +18,7 @@ use verbs::host::{Span, Time};
 
 use super::contract::{Experiment, Side};
 use super::timing::sample;
-use super::{Fault, Metric, Round, Scale, Session, Variant, variant};
+use super::{Fault, Metric, Round, Scale, Session};
 
 /// Cycles between two looks at a line: those too early take the line away from its writer.
 const SPACINGS: [u64; 4] = [0, 25, 50, 100];

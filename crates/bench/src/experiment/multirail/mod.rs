@@ -12,8 +12,8 @@ mod crew;
 mod rail;
 mod side;
 
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, variant};
-use crate::variant::{Factor, factor};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
+use results::variant::{Factor, Variant, factor, variant};
 pub use side::WRITES;
 use side::{Engine, Flow, Part, Rails};
 

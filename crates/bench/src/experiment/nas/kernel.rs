@@ -2,9 +2,9 @@
 
 use verbs::host::Span;
 
-use super::super::{Fault, Variant};
+use super::super::Fault;
 use super::job::Job;
-use crate::variant::factor;
+use results::variant::{Variant, factor};
 
 /// How large a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

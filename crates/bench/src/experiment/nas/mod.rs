@@ -21,13 +21,11 @@ mod sort;
 use super::contract::level;
 use super::over_mpi::join::{join, leave_together};
 use super::variants::over;
-use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
-};
-use crate::variant::factor;
+use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side};
 use gradient::Gradient;
 use job::Job;
 use kernel::{CLASSES, Class, Outcome, Solve};
+use results::variant::{Variant, factor};
 use sort::Sort;
 
 const RANKS: Axis = Axis {

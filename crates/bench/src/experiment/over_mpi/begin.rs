@@ -4,7 +4,7 @@ use mpi::{Connect, Process};
 
 use super::super::{Fault, Round, Session, Side};
 use super::join::join_by;
-use crate::variant::factor;
+use results::variant::factor;
 
 /// What is counted.
 pub(super) const COUNTS: [&str; 4] = ["requests", "answers", "lower", "disorder"];

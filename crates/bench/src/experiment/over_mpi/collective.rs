@@ -8,7 +8,7 @@ use verbs::host::Span;
 use super::super::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side, pattern};
 use super::join::join;
-use crate::variant::factor;
+use results::variant::factor;
 
 /// Bytes of what is reduced: `MPI_FLOAT`.
 const FLOAT: usize = 4;

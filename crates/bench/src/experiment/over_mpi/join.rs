@@ -10,7 +10,7 @@ use verbs::Device;
 use verbs::host::{Bell, Host, Lock, Time};
 
 use super::super::{Fault, Session};
-use crate::variant::factor;
+use results::variant::factor;
 
 /// Ways of a short message: sent, or written to where the receiver looks.
 pub(super) const PATHS: [&str; 2] = ["send", "ring"];

@@ -23,14 +23,12 @@ use super::contract::level;
 use super::pingpong::PingPong;
 use super::stream::{self, Stream};
 use super::variants::{over, placements};
-use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side, Variant, variant,
-};
-use crate::variant::factor;
+use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side};
 use begin::{Begin, COUNTS};
 use collective::Call;
 use outside::{LIBRARIES, Outside};
 use pair::{Flow, Pair};
+use results::variant::{Variant, factor, variant};
 use sided::{Epochs, Sided};
 
 const RANKS: Axis =

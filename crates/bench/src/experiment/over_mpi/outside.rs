@@ -10,7 +10,7 @@ use verbs::host::{Host, bounded};
 
 use super::super::{Fault, Round, Session, Side};
 use crate::against::Against;
-use crate::plain;
+use results::plain;
 
 /// Levels of the factor that says under which library it runs.
 pub(super) const LIBRARIES: [&str; 2] = ["nicety", "other"];

@@ -20,14 +20,12 @@ use collectives::Kind;
 
 use super::contract::level;
 use super::variants::over;
-use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side, Variant, variant,
-};
-use crate::variant::factor;
+use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side};
 use collective::Call;
 use overlap::{Overlap, Wanted};
 use pair::{Flow, Pair};
 use posting::{How, Posting};
+use results::variant::{Variant, factor, variant};
 
 const QUEUES: Axis = Axis {
     factor: factor::QUEUES,

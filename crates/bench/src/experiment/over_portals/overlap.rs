@@ -162,7 +162,7 @@ impl Side for Overlap {
 mod tests {
     use crate::experiment::{Cell, Settings};
     use crate::launch::world::measure;
-    use crate::variant::factor;
+    use results::variant::factor;
 
     fn measured(device: &str, quantity: &str, size: u64) -> f64 {
         let variant = [(factor::QUANTITY.name().to_owned(), quantity.to_owned())].into_iter().collect();

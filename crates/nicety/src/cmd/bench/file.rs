@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
 use bench::planfile::{self, Part};
-use bench::schema::Run;
 use host::bounded;
 use report::number::plural;
+use results::schema::Run;
 
 use super::words;
 use crate::args::{BenchArgs, Target};

@@ -1,8 +1,8 @@
 //! What `nicety bench` says around the results of a run, and what it puts into files, with a plan file or without.
 
 use bench::plan::{CheckedPlan, Time};
-use bench::schema::Run;
 use report::number::plural;
+use results::schema::Run;
 
 use crate::doctor;
 use crate::error::Failure;

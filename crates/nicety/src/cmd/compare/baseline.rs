@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bench::plan::did_you_mean;
-use bench::schema::Run;
+use results::schema::Run;
 
 use crate::config::folder;
 use crate::error::Failure;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bench::schema::{DeviceInfo, Environment, Floor, PeerInfo, Run};
 use report::number::sig;
+use results::schema::{DeviceInfo, Environment, Floor, PeerInfo, Run};
 
 use host::Bytes;
 
@@ -122,7 +122,7 @@ fn floors(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::schema::{AaNoise, Measurement, Parameter};
+    use results::schema::{AaNoise, Measurement, Parameter};
 
     fn run(host: &str, floor: f64) -> Run {
         let result = |size_bytes| Measurement {

@@ -1,10 +1,10 @@
 //! A comparison as JSON.
 
-use bench::variant::Variant;
+use results::variant::Variant;
 use std::collections::BTreeMap;
 
-use bench::schema::Cell;
-use bench::stats::{CellComparison, Comparison};
+use results::schema::Cell;
+use results::stats::{CellComparison, Comparison};
 use serde::Serialize;
 
 use super::words::VERDICTS;

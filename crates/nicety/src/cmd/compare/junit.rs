@@ -1,9 +1,9 @@
 //! A comparison for CI servers: JUnit's XML, a test case for each cell.
 
-use bench::plain;
-use bench::schema::Cell;
-use bench::stats::{CellComparison, Comparison, Verdict};
 use report::number::sig;
+use results::plain;
+use results::schema::Cell;
+use results::stats::{CellComparison, Comparison, Verdict};
 
 use super::words::{name, series};
 
@@ -94,8 +94,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::schema::{Launch, Measurement, Run};
-    use bench::stats::{CompareOptions, compare_runs};
+    use results::schema::{Launch, Measurement, Run};
+    use results::stats::{CompareOptions, compare_runs};
 
     /// Goal: a cell is a test case, what is worse a failure, and foreign text stays text. Method: one worse, one the same, one of
     /// a single launch, one that the new run lacks.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bench::stats::{CellComparison, Comparison, Verdict};
 use report::number::{plural, sig};
+use results::stats::{CellComparison, Comparison, Verdict};
 
 use super::words::{VERDICTS, name, series};
 use crate::term::{Paint, Stream, wrap};

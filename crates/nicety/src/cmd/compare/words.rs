@@ -1,8 +1,8 @@
 //! What a comparison calls its cells, and the order of its verdicts.
 
-use bench::schema::Cell;
-use bench::stats::Verdict;
 use host::Bytes;
+use results::schema::Cell;
+use results::stats::Verdict;
 
 /// The verdicts, most urgent first.
 pub(super) const VERDICTS: [Verdict; 4] =

@@ -622,7 +622,7 @@ impl Job {
 
     /// A remark of mpirun's own, behind what ranks have written.
     fn say(&mut self, text: &str) {
-        let line = format!("nicety: {}\n", bench::plain::line(text));
+        let line = format!("nicety: {}\n", results::plain::line(text));
         self.err.remark(&line);
     }
 

@@ -186,7 +186,7 @@ impl News {
     pub(super) fn decode((kind, number, body): Frame) -> Option<Self> {
         let text = |body| String::from_utf8(body).ok();
         Some(match kind {
-            b'h' => Self::Hello(bench::plain::from_peer(&body).ok()?),
+            b'h' => Self::Hello(results::plain::from_peer(&body).ok()?),
             b's' => Self::Started(number, u32::from_le_bytes(body.try_into().ok()?)),
             b'n' => Self::NotStarted(number, text(body)?),
             b'p' => Self::Pmi(number, body),

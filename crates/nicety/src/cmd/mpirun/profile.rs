@@ -1,9 +1,9 @@
 //! [`Profiles`]: what ranks leave of their calls, taken when they leave, and shown when the job is over.
 
-use bench::plain;
 use mpi::Profile;
 use pmi::server::{RankId, Server};
 use report::{JobProfile, profile_page, profile_text};
+use results::plain;
 
 use super::plan::{PROFILE_OPTION, Plan};
 use crate::args::Target;

@@ -5,10 +5,9 @@
 //!
 //! A line of the recording is a cell: its unit, its name, and the median of each launch in order.
 
-use bench::schema::{ClockKind, Launch, Measurement, Run};
-use bench::stats::{CompareOptions, Comparison, Rng, Verdict, compare_runs};
-use bench::variant::factor;
-use bench::variant::variant;
+use results::schema::{ClockKind, Launch, Measurement, Run};
+use results::stats::{CompareOptions, Comparison, Rng, Verdict, compare_runs};
+use results::variant::{factor, variant};
 
 const RECORDED: &str = include_str!("data/launches.csv");
 
@@ -47,9 +46,9 @@ fn run(cells: &[Cell], first: usize, shift: f64) -> Run {
             variant: variant(&[(factor::WHAT, cell.name)]),
             unit: cell.unit.to_owned(),
             clock: ClockKind::Tsc,
-            median: bench::stats::median(&{
+            median: results::stats::median(&{
                 let mut sorted = medians.clone();
-                bench::stats::sort(&mut sorted);
+                results::stats::sort(&mut sorted);
                 sorted
             })
             .expect("launches"),
@@ -111,9 +110,9 @@ fn table(name: &str, cells: &[Cell]) -> [Tally; 4] {
 
 fn is_steady(cell: &Cell) -> bool {
     let mut sorted = cell.medians.clone();
-    bench::stats::sort(&mut sorted);
-    let median = bench::stats::median(&sorted).expect("launches");
-    bench::stats::iqr(&sorted).expect("launches") < STEADY * median
+    results::stats::sort(&mut sorted);
+    let median = results::stats::median(&sorted).expect("launches");
+    results::stats::iqr(&sorted).expect("launches") < STEADY * median
 }
 
 #[test]

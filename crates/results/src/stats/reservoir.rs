@@ -1,6 +1,6 @@
 //! A uniform sample of a stream of unknown length, in fixed memory (rule 2; Vitter's algorithm R).
 
-use verbs::host::Rng;
+use host::Rng;
 
 /// Reservoir; everything is kept until the capacity is passed. Seeded, so repeatable.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use verbs::host::plain;
+use host::plain;
 
 /// Characters of a text at most.
 pub(super) const FIELD_MAX: usize = 4096;

@@ -2,7 +2,7 @@
 
 use super::order::{Interval, at, spread_ranks};
 use super::summary::median;
-use verbs::host::Rng;
+use host::Rng;
 
 /// Lag-1 autocorrelation, -1 to 1; `None` below three samples or without variation.
 #[must_use]

@@ -1,9 +1,9 @@
 //! Distributions with known truth, for tests.
 
-use super::Rng;
+use host::Rng;
 
 /// Draws from them.
-pub(crate) trait Draw {
+pub trait Draw {
     /// Standard normal (Box-Muller).
     fn normal(&mut self) -> f64;
     /// Exponential with mean 1.

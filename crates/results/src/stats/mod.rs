@@ -7,7 +7,7 @@
 mod bimodal;
 mod compare;
 mod dependence;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod draw;
 mod histogram;
 mod launches;
@@ -25,16 +25,15 @@ pub use compare::{
     Direction, RatioInterval, Verdict, benjamini_hochberg, drift, p_beyond, ratio_interval, verdict,
 };
 pub use dependence::{block_bootstrap_median, effective_size, lag1, lag1_clipped, widened_median_interval};
-#[cfg(test)]
-pub(crate) use draw::Draw;
+#[cfg(any(test, feature = "testing"))]
+pub use draw::Draw;
 pub use histogram::LogHistogram;
+pub use host::Rng;
 pub use launches::{LAUNCHES_FOR_95, LaunchMedian, Spread, over_launches, spread};
 pub use matrix::{CellComparison, CompareOptions, Comparison, compare_runs};
 pub use order::{Interval, Ranks, median_interval, median_ranks, needed, quantile_interval, quantile_ranks};
 pub use outliers::{Fences, OutlierClass, count_outliers};
 pub use reservoir::Reservoir;
-pub(crate) use summary::rank;
-pub use summary::{harmonic_mean, iqr, mean, median, quantile, sort, standard_deviation};
+pub use summary::{harmonic_mean, iqr, mean, median, quantile, rank, sort, standard_deviation};
 pub use trend::{Trend, trend};
-pub use verbs::host::Rng;
 pub use warmup::{MSER_BLOCK, WarmUpCut, mser5};

@@ -24,8 +24,9 @@ pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
     Some(sorted[rank(sorted.len() as u64, p) as usize - 1])
 }
 
-/// Rank from 1 of quantile `p` among `n`. The tolerance undoes 0.95 * 100 = 95.00000000000001.
-pub(crate) fn rank(n: u64, p: f64) -> u64 {
+/// Rank from 1 of quantile `p` (0 to 1) among `n` values. The tolerance undoes 0.95 * 100 = 95.00000000000001.
+#[must_use]
+pub fn rank(n: u64, p: f64) -> u64 {
     let exact = n as f64 * p;
     ((exact - exact * 1e-12).ceil() as u64).clamp(1, n.max(1))
 }

@@ -3,10 +3,10 @@
 
 mod json;
 
+pub use host::plain::{acts, line, screen};
 pub use json::Numbers;
 use json::{Budget, Plain};
 use serde::de::DeserializeOwned;
-pub use verbs::host::plain::{acts, line, screen};
 
 /// Memory that the values of a file may take, by estimate: five times a file of 200 MiB in which most is samples.
 const FILE_MEMORY_MAX: usize = 1 << 30;
