@@ -10,8 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
 use ffi::lock;
-use mpi::{Bootstrap, Class, Error, Profile, Result};
+use mpi::{Bootstrap, Class, Error, Result};
 use pmi::client::{Client, Event, Join, Request};
+use pmi::profile::Profile;
 use pmi::spawn::Spawn;
 
 use crate::pmix::Pmix;

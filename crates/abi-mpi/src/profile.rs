@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use host::{Span, Time};
-use mpi::{Called, Process, Profile, Traffic};
+use mpi::{Process, Traffic};
+use pmi::profile::{Called, Profile};
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 

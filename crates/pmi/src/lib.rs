@@ -10,6 +10,7 @@
 //! | [`server`] | a launcher's side: [`server::Server`] serves PMI-1 to the ranks of many jobs |
 //! | [`mapping`] | `PMI_process_mapping`: which rank is on which node, read and written |
 //! | [`spawn`] | programs that a rank wants started |
+//! | [`profile`] | what a rank did, as text that it leaves for its launcher |
 //! | [`value`] | which keys and values every server carries, and bytes as such a value |
 //! | [`wire`] | messages on the wire: lines and packets |
 //! | `fuzzing` | what the fuzz targets call; it does not ship |
@@ -47,6 +48,7 @@ pub mod client;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod mapping;
+pub mod profile;
 pub mod server;
 pub mod spawn;
 pub mod value;

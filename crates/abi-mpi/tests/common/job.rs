@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mpi::Profile;
+use pmi::profile::Profile;
 use pmi::server::{Event, Job, Placement, RankId, Server};
 use pmi::spawn::Spawn;
 

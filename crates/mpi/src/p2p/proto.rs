@@ -1,39 +1,15 @@
-//! [`Proto`]: the protocols by which a message goes from one process to another, and [`Protocols`]: those of one endpoint, by size.
+//! The protocols ([`Proto`]) by which a message goes from one process to another, and [`Protocols`]: those of one endpoint, by size.
 //!
 //! An endpoint's table is computed when it is wired up, from what its device can do ([`Traits`]). A send is one look-up in the table, by its
 //! size and by what is true of it ([`Conditions`]). `nicety explain mpi` prints the same tables ([`protocols`]), and the counters of
 //! [`Traffic`](crate::Traffic) have the same names.
 
+pub use pmi::profile::Proto;
 use verbs::{Access, DeviceAttr};
 
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
-
-/// A protocol. Eager messages bring their data along. Of others the sender announces the data by an RTS first (rendezvous).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Proto {
-    /// To this process itself: a copy.
-    Own,
-    /// Stored in the cache line that both processes write in turn, or if that is in use, as [`Proto::EagerRing`].
-    EagerLine,
-    /// Stored in a ring in the receiver's NIC memory.
-    EagerRing,
-    /// Written by RDMA to memory that the receiver polls ([`crate::Config::fast_path`]).
-    EagerWrite,
-    /// Sent within the work request.
-    EagerInline,
-    /// Copied to a registered slot, and sent from there.
-    EagerCopy,
-    /// Sent in fragments from the program's memory.
-    EagerFrag,
-    /// The receiver reads the data by RDMA, and sends a FIN.
-    RndvGet,
-    /// The sender writes the data by RDMA where a CTS says; first fragments follow the RTS at once.
-    RndvPut,
-    /// Both sides copy: each claims pieces by a word that both map.
-    RndvShm,
-}
 
 /// What a protocol costs a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,53 +20,21 @@ pub struct Cost {
     pub copies: u8,
 }
 
-impl Proto {
-    /// All of them; each is at its own place.
-    pub const ALL: [Self; 10] = [
-        Self::Own,
-        Self::EagerLine,
-        Self::EagerRing,
-        Self::EagerWrite,
-        Self::EagerInline,
-        Self::EagerCopy,
-        Self::EagerFrag,
-        Self::RndvGet,
-        Self::RndvPut,
-        Self::RndvShm,
-    ];
-
-    /// Its name, in tables and counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own => "self",
-            Self::EagerLine => "eager/line",
-            Self::EagerRing => "eager/ring",
-            Self::EagerWrite => "eager/write",
-            Self::EagerInline => "eager/inline",
-            Self::EagerCopy => "eager/copy",
-            Self::EagerFrag => "eager/frag",
-            Self::RndvGet => "rndv/get",
-            Self::RndvPut => "rndv/put",
-            Self::RndvShm => "rndv/shm-both",
-        }
-    }
-
-    /// What it costs.
-    pub fn cost(self) -> Cost {
-        let (trips, copies) = match self {
-            Self::Own => (0, 2),
-            Self::EagerLine | Self::EagerRing | Self::EagerInline | Self::EagerCopy => (1, 2),
-            Self::EagerWrite => (1, 2),
-            Self::EagerFrag => (1, 1),
-            // RTS, and the read's request and response.
-            Self::RndvGet => (3, 0),
-            // RTS, CTS, data.
-            Self::RndvPut => (3, 0),
-            // RTS, SHM_CTS, SHM_FIN.
-            Self::RndvShm => (3, 1),
-        };
-        Cost { trips, copies }
-    }
+/// What a protocol costs a message.
+pub fn cost(proto: Proto) -> Cost {
+    let (trips, copies) = match proto {
+        Proto::Own => (0, 2),
+        Proto::EagerLine | Proto::EagerRing | Proto::EagerInline | Proto::EagerCopy => (1, 2),
+        Proto::EagerWrite => (1, 2),
+        Proto::EagerFrag => (1, 1),
+        // RTS, and the read's request and response.
+        Proto::RndvGet => (3, 0),
+        // RTS, CTS, data.
+        Proto::RndvPut => (3, 0),
+        // RTS, SHM_CTS, SHM_FIN.
+        Proto::RndvShm => (3, 1),
+    };
+    Cost { trips, copies }
 }
 
 /// What is true of a send, and what a protocol needs to be true: bits.
@@ -397,12 +341,5 @@ mod tests {
             none.bands(Conditions::of(true, true, true)),
             [(0, Proto::EagerInline), (1, Proto::RndvPut)]
         );
-    }
-
-    #[test]
-    fn protocols_are_at_their_places() {
-        for (at, proto) in Proto::ALL.into_iter().enumerate() {
-            assert_eq!(proto as usize, at, "{}", proto.name());
-        }
     }
 }

@@ -2,23 +2,20 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `traffic` | [`Traffic`]: messages and bytes that have left, by [`Proto`](crate::Proto) |
 //! | `gauges` | [`Gauge`]: lengths of queues, and counts |
-//! | `profile` | [`Profile`]: what a process did, as text for whoever started it |
 //! | `happenings` | [`Happening`]: what a tool hears of at once |
 //! | `limits` | [`Limits`]: from which size on which protocol carries messages |
+//!
+//! [`Traffic`], messages and bytes that have left by [`Proto`](crate::Proto), is a type of `pmi`: a launcher reads it in profiles.
 //!
 //! Whoever counts has the engine's lock: a count is an addition.
 
 mod gauges;
 mod happenings;
 mod limits;
-mod profile;
-mod traffic;
 
 pub use gauges::Gauge;
 pub(crate) use happenings::Watch;
 pub use happenings::{Happened, Happening};
 pub use limits::Limits;
-pub use profile::{Called, Profile};
-pub use traffic::{Carried, Traffic};
+pub use pmi::profile::{Carried, Traffic};

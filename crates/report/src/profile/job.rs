@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::Span;
-use mpi::{Called, Carried, Profile, Proto, Traffic};
+use pmi::profile::{Called, Carried, Profile, Proto, Traffic};
 
 use super::super::number::plural;
 

@@ -2,7 +2,7 @@
 //! device and for a number of ranks, and why. Nothing is measured: it is what our MPI goes by.
 
 use collectives::{Case, Stretch, stretches};
-use mpi::{Cost, Costs, Kind, Protocol, Tuning, protocols, shared_bytes};
+use mpi::{Cost, Costs, Kind, Protocol, Tuning, cost, protocols, shared_bytes};
 use serde::Serialize;
 
 use crate::error::{Failure, OK, Outcome, one_line};
@@ -141,7 +141,7 @@ impl Document {
 
 impl SizeBand {
     fn of(device: &str, Protocol { from, proto, why }: Protocol) -> Self {
-        let Cost { trips, copies } = proto.cost();
+        let Cost { trips, copies } = cost(proto);
         Self { device: device.to_owned(), from_bytes: from, protocol: proto.name(), trips, copies, why }
     }
 }

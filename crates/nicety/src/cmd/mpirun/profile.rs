@@ -1,6 +1,6 @@
 //! [`Profiles`]: what ranks leave of their calls, taken when they leave, and shown when the job is over.
 
-use mpi::Profile;
+use pmi::profile::Profile;
 use pmi::server::{RankId, Server};
 use report::{JobProfile, profile_page, profile_text};
 use results::plain;

@@ -1,13 +1,14 @@
-//! [`Profile`]: what a process did while it was watched, and the same as text, which notes of a process manager can carry.
+//! [`Profile`]: what a rank did while it was watched, and its text form. A rank leaves the text at its process manager as
+//! `profile-RANK-N` values; the launcher reads them when the rank ends. `traffic` has the counts of messages by protocol.
+
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use host::Span;
 
-use super::{Carried, Traffic};
-use crate::error::{Class, Error, Result};
-use crate::p2p::proto::Proto;
+pub use traffic::{Carried, Proto, Traffic};
 
 /// What the calls of one function took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,11 @@ pub struct Profile {
     pub sent: Vec<Traffic>,
 }
 
+/// A text that is no profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no part of a profile")]
+pub struct NotAProfile(String);
+
 /// Bytes of a note, at most.
 const NOTE_LEN: usize = 900;
 
@@ -49,22 +55,22 @@ impl Profile {
     /// What a rank of a job of `size` has left in notes, if it has.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for notes that are no profile.
+    /// [`NotAProfile`] names the first record that cannot be read.
     pub fn of_notes<'a>(
         rank: u32,
         size: usize,
         note: impl Fn(&str) -> Option<&'a str>,
-    ) -> Option<Result<Self>> {
+    ) -> Option<Result<Self, NotAProfile>> {
         let notes: Vec<&str> = (0..).map_while(|at| note(&key(rank, at))).collect();
         (!notes.is_empty()).then(|| Self::parse(&notes.concat(), size))
     }
 
     /// A profile that was written by [`Display`](fmt::Display), in a job of `size`.
-    fn parse(text: &str, size: usize) -> Result<Self> {
+    fn parse(text: &str, size: usize) -> Result<Self, NotAProfile> {
         let mut profile = Self { sent: vec![Traffic::default(); size + 1], ..Self::default() };
         for record in text.split(',') {
             let fields: Vec<&str> = record.split(':').collect();
-            let wrong = || Error::new(Class::OTHER, format_args!("{record:?} is no part of a profile"));
+            let wrong = || NotAProfile(record.to_owned());
             profile.take(&fields).ok_or_else(wrong)?;
         }
         Ok(profile)

@@ -1,0 +1,143 @@
+//! [`Traffic`]: messages and bytes that a process has sent, by the protocol that carried them. MPI counts, the launcher reports.
+
+/// A protocol. Eager messages bring their data along. Of others the sender announces the data by an RTS first (rendezvous).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proto {
+    /// To this process itself: a copy.
+    Own,
+    /// Stored in the cache line that both processes write in turn, or if that is in use, as [`Proto::EagerRing`].
+    EagerLine,
+    /// Stored in a ring in the receiver's NIC memory.
+    EagerRing,
+    /// Written by RDMA to memory that the receiver polls (`fast_path` of MPI's configuration).
+    EagerWrite,
+    /// Sent within the work request.
+    EagerInline,
+    /// Copied to a registered slot, and sent from there.
+    EagerCopy,
+    /// Sent in fragments from the program's memory.
+    EagerFrag,
+    /// The receiver reads the data by RDMA, and sends a FIN.
+    RndvGet,
+    /// The sender writes the data by RDMA where a CTS says; first fragments follow the RTS at once.
+    RndvPut,
+    /// Both sides copy: each claims pieces by a word that both map.
+    RndvShm,
+}
+
+impl Proto {
+    /// All of them; each is at its own place.
+    pub const ALL: [Self; 10] = [
+        Self::Own,
+        Self::EagerLine,
+        Self::EagerRing,
+        Self::EagerWrite,
+        Self::EagerInline,
+        Self::EagerCopy,
+        Self::EagerFrag,
+        Self::RndvGet,
+        Self::RndvPut,
+        Self::RndvShm,
+    ];
+
+    /// Its name, in tables and counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "self",
+            Self::EagerLine => "eager/line",
+            Self::EagerRing => "eager/ring",
+            Self::EagerWrite => "eager/write",
+            Self::EagerInline => "eager/inline",
+            Self::EagerCopy => "eager/copy",
+            Self::EagerFrag => "eager/frag",
+            Self::RndvGet => "rndv/get",
+            Self::RndvPut => "rndv/put",
+            Self::RndvShm => "rndv/shm-both",
+        }
+    }
+}
+
+/// Messages that have left, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// How many.
+    pub messages: u64,
+    /// Bytes of their data.
+    pub bytes: u64,
+}
+
+/// What has left by each way. Whoever has it counts with the engine's lock held, so that a number costs an addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic([Carried; Proto::ALL.len()]);
+
+impl Traffic {
+    /// Counts a message of so many bytes.
+    #[inline(always)]
+    pub fn count(&mut self, proto: Proto, bytes: usize) {
+        let carried = &mut self.0[proto as usize];
+        carried.messages += 1;
+        carried.bytes += bytes as u64;
+    }
+
+    /// Sets the numbers of one protocol.
+    pub(super) fn set(&mut self, proto: Proto, carried: Carried) {
+        self.0[proto as usize] = carried;
+    }
+
+    /// What has left by a way.
+    pub fn by(&self, proto: Proto) -> Carried {
+        self.0[proto as usize]
+    }
+
+    /// What has left by all ways.
+    pub fn all(&self) -> Carried {
+        let sum = |sum: Carried, of: &Carried| Carried {
+            messages: sum.messages.saturating_add(of.messages),
+            bytes: sum.bytes.saturating_add(of.bytes),
+        };
+        self.0.iter().fold(Carried::default(), sum)
+    }
+
+    /// What has left since then, when it was this.
+    pub fn since(&self, then: &Self) -> Self {
+        let mut since = *self;
+        for (mine, then) in since.0.iter_mut().zip(then.0) {
+            mine.messages = mine.messages.saturating_sub(then.messages);
+            mine.bytes = mine.bytes.saturating_sub(then.bytes);
+        }
+        since
+    }
+
+    /// With another one's numbers, which a rank may have made up: the largest number is the end.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, other) in self.0.iter_mut().zip(other.0) {
+            mine.messages = mine.messages.saturating_add(other.messages);
+            mine.bytes = mine.bytes.saturating_add(other.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_kept_by_way_and_add_up() {
+        let mut traffic = Traffic::default();
+        traffic.count(Proto::EagerLine, 8);
+        traffic.count(Proto::EagerLine, 0);
+        let mut other = Traffic::default();
+        other.count(Proto::RndvGet, 1 << 20);
+        traffic.add(&other);
+        assert_eq!(traffic.by(Proto::EagerLine), Carried { messages: 2, bytes: 8 });
+        assert_eq!(traffic.all(), Carried { messages: 3, bytes: (1 << 20) + 8 });
+        assert_eq!(traffic.since(&other).all(), Carried { messages: 2, bytes: 8 });
+    }
+
+    #[test]
+    fn protocols_are_at_their_places() {
+        for (at, proto) in Proto::ALL.into_iter().enumerate() {
+            assert_eq!(proto as usize, at, "{}", proto.name());
+        }
+    }
+}
