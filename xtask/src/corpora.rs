@@ -1,8 +1,8 @@
 //! Every fuzz corpus is replayed by `cargo test`: each folder `fuzz/corpus/NAME` has a test that names it.
 
 use crate::tidy::Source;
-use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
+use xtask::workspace::Workspace;
 
 /// Checks all corpora; says how many there are.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {

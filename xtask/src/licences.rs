@@ -1,9 +1,9 @@
 //! Every dependency's licence must be one that a user of this project can accept without asking a lawyer.
 
-use crate::workspace::{Workspace, capture};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 use std::process::Command;
+use xtask::workspace::{Workspace, capture};
 
 /// Permissive licences, by their SPDX names. Adding one is a decision: say why in the commit.
 const ACCEPTED: &[&str] = &[

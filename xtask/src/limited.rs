@@ -8,11 +8,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// What anything small may take, in seconds, on a slow machine.
-pub(crate) const PATIENCE: u32 = 60;
+pub const PATIENCE: u32 = 60;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A program that runs; dropped, it is killed.
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
     log: PathBuf,
     name: String,
@@ -20,23 +20,23 @@ pub(crate) struct Running {
 
 /// What came of a program.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// Its end; `None` if it took too long and was killed.
-    pub(crate) status: Option<ExitStatus>,
+    pub status: Option<ExitStatus>,
     /// All that it wrote.
-    pub(crate) output: String,
+    pub output: String,
 }
 
 impl Finished {
     /// Whether it ended by itself and well.
-    pub(crate) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 }
 
 impl Running {
     /// Starts a program; what it writes goes into the file `log`.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let path = Path::new(command.get_program());
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let said = File::create(log).with_context(|| format!("{}", log.display()))?;
@@ -46,12 +46,12 @@ impl Running {
     }
 
     /// What it has written so far.
-    pub(crate) fn output(&self) -> Result<String> {
+    pub fn output(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
     /// What it has written, if it has ended.
-    pub(crate) fn ended(&mut self) -> Result<Option<String>> {
+    pub fn ended(&mut self) -> Result<Option<String>> {
         match self.child.try_wait()? {
             Some(status) => Ok(Some(format!("{} ended with {status}: {}", self.name, self.output()?))),
             None => Ok(None),
@@ -59,7 +59,7 @@ impl Running {
     }
 
     /// Waits until its output has `words`; whether that happened within `limit` and before its end.
-    pub(crate) fn says(&mut self, words: &str, limit: Duration) -> Result<bool> {
+    pub fn says(&mut self, words: &str, limit: Duration) -> Result<bool> {
         let began = Instant::now();
         loop {
             let over = self.child.try_wait()?.is_some() || began.elapsed() >= limit;
@@ -78,7 +78,7 @@ impl Running {
     ///
     /// # Errors
     /// It ends before, or `limit` passes.
-    pub(crate) fn listens(&mut self, port: u16, limit: Duration) -> Result<()> {
+    pub fn listens(&mut self, port: u16, limit: Duration) -> Result<()> {
         let (address, name, began) = (format!(":{port:04X}"), format!("/{port}"), Instant::now());
         let is_bound = |line: &str| {
             let mut words = line.split_whitespace().skip(1);
@@ -102,7 +102,7 @@ impl Running {
     }
 
     /// Waits for its end; after `limit` it is killed.
-    pub(crate) fn finish(mut self, limit: Duration) -> Result<Finished> {
+    pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(status) = self.child.try_wait()? {
@@ -116,7 +116,7 @@ impl Running {
     }
 
     /// Asks it to end, as Ctrl-C does, and waits for that.
-    pub(crate) fn interrupt(self, limit: Duration) -> Result<Finished> {
+    pub fn interrupt(self, limit: Duration) -> Result<Finished> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-INT", &id]).stdin(Stdio::null()).status()?;
         self.finish(limit)

@@ -3,9 +3,9 @@
 //! A model is a unit test whose name contains `loom_`, compiled with `--cfg loom` into a target folder of its own, so that
 //! the flag does not throw away the ordinary build.
 
-use crate::workspace::{Workspace, capture, run};
 use anyhow::{Result, bail};
 use std::process::Command;
+use xtask::workspace::{Workspace, capture, run};
 
 /// Crates that may have models; one without a `loom` dependency is skipped.
 const PACKAGES: &[&str] = &["ffi", "host", "nic-util"];

@@ -9,23 +9,20 @@ mod corpora;
 mod deb;
 mod interop;
 mod licences;
-mod limited;
 mod loom;
 mod miri;
-mod packages;
 mod peers;
-mod python;
 mod rows;
 mod ships;
 mod siege;
 mod silent;
 mod suite;
 mod tidy;
-mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use workspace::Workspace;
+use xtask::packages;
+use xtask::workspace::Workspace;
 
 /// The project's own checks.
 #[derive(Parser)]
@@ -76,19 +73,11 @@ enum Check {
     Miri,
     /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
     /// minutes, not in CI.
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(disable_help_flag = true)]
     Interop {
-        #[command(subcommand)]
-        party: Option<interop::Party>,
-        /// Run only these cases, or those whose names begin so, as `verbs`.
-        #[arg(value_name = "CASE")]
-        cases: Vec<String>,
-        /// As the above; may be given more than once.
-        #[arg(long, value_name = "CASE")]
-        only: Vec<String>,
-        /// Print the cases and what each one shows.
-        #[arg(long)]
-        list: bool,
+        /// For the laboratory itself: cases, --only CASE, --list, or a party with its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Measure our MPI beside MPICH and Open MPI, turn by turn; minutes, not in CI.
     Peers(peers::Options),
@@ -118,9 +107,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
-        Check::Interop { party: Some(party), .. } => interop::try_party(&workspace, &party)?,
-        Check::Interop { list: true, .. } => interop::list(),
-        Check::Interop { cases, only, list: false, .. } => interop::run(&workspace, &[cases, only].concat())?,
+        Check::Interop { arguments } => interop::check(&workspace, &arguments)?,
         Check::Peers(options) => peers::run(&workspace, &options)?,
         Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,
     }

@@ -4,9 +4,9 @@
 //! come. The crate `ffi` is unsafe code between C and handles. Of `portals`, the engine is tried, which others drive and which holds all
 //! that it was given by number.
 
-use crate::workspace::{Workspace, run};
 use anyhow::{Result, bail};
 use std::process::Command;
+use xtask::workspace::{Workspace, run};
 
 /// A toolchain that has Miri; pinned, so that a new one does not decide whether old code passes.
 const TOOLCHAIN: &str = "nightly-2026-05-20";

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is looked for (a program in the search path, or a file if it has a slash), each with Debian's package that has it.
-pub(crate) type Needed = [(&'static str, &'static str)];
+pub type Needed = [(&'static str, &'static str)];
 
 /// What CI needs beside the Rust toolchain.
 const FOR_CI: &Needed = &[
@@ -31,7 +31,7 @@ const FOR_CI: &Needed = &[
 ///
 /// # Errors
 /// The line to type, where this user may not install packages or there is no apt-get.
-pub(crate) fn setup() -> Result<String> {
+pub fn setup() -> Result<String> {
     match provide(FOR_CI) {
         Ok(installed) if installed.is_empty() => Ok("setup: everything is here".to_owned()),
         Ok(installed) => Ok(format!("setup: installed {}", installed.join(" "))),
@@ -40,7 +40,7 @@ pub(crate) fn setup() -> Result<String> {
 }
 
 /// Whether a program is in the search path, or in one that root has.
-pub(crate) fn exists(program: &str) -> bool {
+pub fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(program).is_file())
 }
@@ -57,7 +57,7 @@ fn missing(needed: &Needed) -> Vec<&'static str> {
 ///
 /// # Errors
 /// Why they cannot be installed, and the line to type.
-pub(crate) fn provide(needed: &Needed) -> Result<Vec<&'static str>, String> {
+pub fn provide(needed: &Needed) -> Result<Vec<&'static str>, String> {
     let absent = missing(needed);
     if absent.is_empty() {
         return Ok(absent);
@@ -104,7 +104,7 @@ fn quietly(root: &[&str], arguments: &[&str]) -> bool {
 }
 
 /// Whether this process may do everything, so packages can be installed and traffic can be captured.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
     ids.split_whitespace().nth(1) == Some("0")

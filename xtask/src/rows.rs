@@ -4,10 +4,10 @@
 //! Only packages under `crates/` have a row. What stands beside them (this crate, cross-crate tests, fuzz targets) may use
 //! anything, and nothing under `crates/` may use it.
 
-use crate::workspace::Workspace;
 use anyhow::{Result, bail};
 use cargo_metadata::{DependencyKind, Metadata};
 use std::path::Path;
+use xtask::workspace::Workspace;
 
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 10] = [

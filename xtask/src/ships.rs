@@ -3,9 +3,9 @@
 //! Packages and features are asked of cargo, for exactly the packages that ship. The files are searched, because a build of
 //! more packages at once could have given their libraries more features.
 
-use crate::workspace::{Workspace, capture};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
+use xtask::workspace::{Workspace, capture};
 
 /// The packages that ship, and the file that each becomes.
 pub(crate) const SHIPPED: [(&str, &str); 5] = [
@@ -17,7 +17,7 @@ pub(crate) const SHIPPED: [(&str, &str); 5] = [
 ];
 
 /// Packages for tests.
-const PACKAGES: [&str; 3] = ["conformance", "siege", "xtask"];
+const PACKAGES: [&str; 4] = ["conformance", "interop", "siege", "xtask"];
 
 /// Features for tests.
 const FEATURES: [&str; 2] = ["lab", "testing"];

@@ -1,7 +1,7 @@
 //! The siege: attacks on the stack (`siege/`), built and run.
 
-use crate::workspace::{Workspace, run};
 use anyhow::Result;
+use xtask::workspace::{Workspace, run};
 
 /// Builds the siege as it ships, or `quick` as the tests are built, and runs it with these arguments.
 pub(crate) fn check(workspace: &Workspace, arguments: &[String], quick: bool) -> Result<()> {

@@ -5,13 +5,13 @@
 //! else from being checked. What fails twice has failed. A program that says nothing for long hangs: it is ended, and has failed.
 
 use crate::silent;
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
+use xtask::workspace::{Workspace, counted, run};
 
 /// So many failures at most can be accidents.
 const FEW: usize = 5;

@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 const BUILT_ONCE: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// The workspace that `xtask` was built in.
-pub(crate) struct Workspace {
+pub struct Workspace {
     /// Absolute path of its root folder.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Its own packages, without dependencies resolved.
-    pub(crate) metadata: Metadata,
+    pub metadata: Metadata,
 }
 
 impl Workspace {
     /// Reads `cargo metadata` of the workspace that holds this crate.
-    pub(crate) fn find() -> Result<Self> {
+    pub fn find() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let metadata = MetadataCommand::new()
             .manifest_path(&manifest)
@@ -30,12 +30,12 @@ impl Workspace {
     }
 
     /// The folder that cargo builds into.
-    pub(crate) fn target(&self) -> &Path {
+    pub fn target(&self) -> &Path {
         self.metadata.target_directory.as_std_path()
     }
 
     /// Calls cargo in the workspace root.
-    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
@@ -44,7 +44,7 @@ impl Workspace {
     }
 
     /// Every file that is tracked, or would be by the next `git add .`: paths from the root, sorted.
-    pub(crate) fn files(&self) -> Result<Vec<String>> {
+    pub fn files(&self) -> Result<Vec<String>> {
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let listing = capture(git.current_dir(&self.root))?;
@@ -58,7 +58,7 @@ impl Workspace {
 }
 
 /// Runs a command with its output going where ours goes; an unsuccessful end is an error.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let line = shown(command);
     let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
     if !status.success() {
@@ -68,7 +68,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command and returns its standard output; standard error goes where ours goes.
-pub(crate) fn capture(command: &mut Command) -> Result<String> {
+pub fn capture(command: &mut Command) -> Result<String> {
     let line = shown(command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{line}`"))?;
@@ -79,7 +79,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
 }
 
 /// "1 step", "2 steps".
-pub(crate) fn counted(number: usize, noun: &str) -> String {
+pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

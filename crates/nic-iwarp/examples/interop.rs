@@ -1,4 +1,4 @@
-//! Moves bytes in every way between us and `xtask/interop/peer.c`, which speaks to another implementation of iWARP, and
+//! Moves bytes in every way between us and `interop/files/peer.c`, which speaks to another implementation of iWARP, and
 //! compares each of them at both ends.
 //!
 //! `cargo run -p nic-iwarp --example interop -- connect|listen ADDRESS:PORT [OPTION=VALUE...]`, with

@@ -6,12 +6,12 @@ mod notices;
 mod root;
 
 use crate::ships::{self, SHIPPED};
-use crate::workspace::{Workspace, capture, run as run_command};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::workspace::{Workspace, capture, run as run_command};
 
 const NAME: &str = "nicety";
 /// Where libraries lie that nobody links with: the DAT registry is told of ours by its path.

@@ -1,11 +1,11 @@
 //! Whose work is in the package, and under which licences: ours, and that of every crate that is built into it.
 
-use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use xtask::workspace::Workspace;
 
 /// Debian's `copyright`: our two licences.
 pub(super) fn copyright(workspace: &Workspace) -> Result<String> {

@@ -1,12 +1,12 @@
 //! The package where nothing else is: a minimal Debian in a folder, made once, into which it is installed, tried and removed.
 
-use crate::packages::is_root;
-use crate::workspace::run as run_command;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
+use xtask::packages::is_root;
+use xtask::workspace::run as run_command;
 
 /// What is in the root beside the essential packages: programs built against uDAPL, and what shows pages and completes.
 const WITH: &str = "--include=dapl2-utils,ibverbs-utils,rdmacm-utils,man-db,bash-completion";

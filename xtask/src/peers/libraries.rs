@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::cells::{Program, Setting};
-use crate::python::{MPICH, OPEN_MPI, folder, installed};
-use crate::workspace::{Workspace, run};
+use xtask::python::{MPICH, OPEN_MPI, folder, installed};
+use xtask::workspace::{Workspace, run};
 
 /// A library, and the measuring programs built for it.
 pub(crate) struct Library {

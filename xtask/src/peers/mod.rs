@@ -20,12 +20,12 @@ mod table;
 
 use anyhow::{Result, ensure};
 
-use crate::python;
-use crate::workspace::Workspace;
 use cells::{Cell, Program, Setting};
 use libraries::Library;
 use output::{middle, said};
 use table::Measured;
+use xtask::python;
+use xtask::workspace::Workspace;
 
 /// What to measure.
 #[derive(clap::Args)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::table::median;
-use crate::limited::Running;
-use crate::python;
-use crate::workspace::Workspace;
+use xtask::limited::Running;
+use xtask::python;
+use xtask::workspace::Workspace;
 
 /// How long a job may run: four of MPICH's ranks on two cores wait for each other most of the time.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use super::cells::{Program, Setting};
 use super::libraries::Library;
 use super::output::{middle, said};
-use crate::python::{MPICH, OPEN_MPI};
-use crate::workspace::Workspace;
+use xtask::python::{MPICH, OPEN_MPI};
+use xtask::workspace::Workspace;
 
 /// What all are asked for.
 const ALL: &[&str] =

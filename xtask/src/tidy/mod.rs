@@ -24,12 +24,12 @@ mod unsafety;
 pub(crate) use finding::Finding;
 pub(crate) use source::Source;
 
-use crate::workspace::{Workspace, counted};
 use anyhow::{Context, Result, bail};
 use exceptions::Exceptions;
 use limits::Limits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use xtask::workspace::{Workspace, counted};
 
 /// Everything that the rules look at.
 struct Tree {

@@ -122,7 +122,7 @@ pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
             "{name} {} of {} in {}",
             count.count,
             granted.count(name),
-            crate::workspace::counted(count.files.len(), "file")
+            xtask::workspace::counted(count.files.len(), "file")
         )
     };
     format!("unsafe: {}", actual.0.iter().map(line).collect::<Vec<_>>().join(", "))
@@ -131,7 +131,9 @@ pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
 /// Whether the file is where a crate begins.
 fn is_root(source: &Source) -> bool {
     let file = source.path.rsplit_once("/src/").map_or("", |(_, file)| file);
-    let beside = source.package().is_some() || source.path.starts_with("xtask/");
+    let beside = source.package().is_some()
+        || source.path.starts_with("xtask/")
+        || source.path.starts_with("interop/");
     beside && (file == "lib.rs" || file == "main.rs")
 }
 

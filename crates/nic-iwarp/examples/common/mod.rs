@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// One byte of a pattern that repeats late; `xtask/interop/peer.c` makes the same.
+/// One byte of a pattern that repeats late; `interop/files/peer.c` makes the same.
 pub(crate) fn pattern_at(seed: u32, at: usize) -> u8 {
     let mut x = (at as u32).wrapping_mul(0x9e37_79b1) ^ seed.wrapping_mul(0x85eb_ca6b);
     x ^= x >> 15;

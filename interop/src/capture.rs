@@ -1,11 +1,11 @@
 //! What went over the wire, and tshark's verdict on every FPDU of ours.
 
-use crate::limited::{Finished, Running};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::{Finished, Running};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// What versions of tshark say of every frame of revision 2, whose bits they take for reserved ones.

@@ -4,14 +4,14 @@
 
 use super::guest::tail;
 use super::verbs::Clients;
-use crate::limited::{Finished, Running};
-use crate::packages::{Needed, provide};
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::{Finished, Running};
+use xtask::packages::{Needed, provide};
+use xtask::workspace::{Workspace, counted, run};
 
 /// What builds the tests.
 const NEEDED: &Needed = &[

@@ -5,14 +5,14 @@ use super::guest::tail;
 use super::hpcc;
 use super::libraries;
 use super::slurm::Slurm;
-use crate::limited::Running;
-use crate::python::{MPICH, OPEN_MPI, installed};
-use crate::workspace::{Workspace, run};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Running;
+use xtask::python::{MPICH, OPEN_MPI, installed};
+use xtask::workspace::{Workspace, run};
 
 pub(crate) const CASES: &[Case<Ring>] = &[
     Case {

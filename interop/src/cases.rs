@@ -5,9 +5,9 @@ use super::case::{Case, Verdict};
 use super::guest::{GUEST_INSIDE, tail};
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
 use super::proxy::{self, Mischief, Stream};
-use crate::limited::PATIENCE;
 use anyhow::{Result, bail, ensure};
 use std::time::{Duration, Instant};
+use xtask::limited::PATIENCE;
 
 pub(crate) const CASES: &[Case<Lab>] = &[
     Case { name: "rping-client", shows: "our client, siw's rping -s", run: rping_client },

@@ -3,8 +3,6 @@
 
 use super::case::{Case, Verdict};
 use super::guest::tail;
-use crate::limited::Running;
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
+use xtask::limited::Running;
+use xtask::workspace::{Workspace, counted, run};
 
 pub(crate) const CASES: &[Case<Clients>] = &[
     Case { name: "verbs-list", shows: "what describes devices", run: |clients| clients.all(LISTS) },
@@ -331,7 +331,7 @@ impl Clients {
         let folder = workspace.target().join("interop/verbs");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join("migrate.sh"), include_str!("../../interop/migrate.sh"))?;
+        fs::write(folder.join("migrate.sh"), include_str!("../files/migrate.sh"))?;
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
     }
 

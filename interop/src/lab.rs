@@ -5,19 +5,19 @@ use super::capture::{Capture, Direction, Judgement};
 use super::case::Verdict;
 use super::guest::{Guest, Job, Port, tail};
 use super::image::Image;
-use crate::limited::{Finished, Running};
-use crate::packages::is_root;
-use crate::workspace::{Workspace, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::{Finished, Running};
+use xtask::packages::is_root;
+use xtask::workspace::{Workspace, run};
 
 /// Our own files in the guest.
-const INIT: &[u8] = include_bytes!("../../interop/init");
-const AGENT: &[u8] = include_bytes!("../../interop/agent");
+const INIT: &[u8] = include_bytes!("../files/init");
+const AGENT: &[u8] = include_bytes!("../files/agent");
 /// How long one of our programs may run.
 pub(crate) const OURS: Duration = Duration::from_secs(120);
 
@@ -69,7 +69,7 @@ impl Lab {
         let _ = fs::remove_dir_all(&run_folder);
         fs::create_dir_all(&run_folder)?;
         let peer = run_folder.join("peer");
-        image.compile(&workspace.root.join("xtask/interop/peer.c"), &peer)?;
+        image.compile(&workspace.root.join("interop/files/peer.c"), &peer)?;
         run(&mut workspace.cargo(&[
             "build",
             "--quiet",

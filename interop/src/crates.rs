@@ -3,10 +3,10 @@
 
 use super::case::{Case, Verdict};
 use super::verbs::{Clients, End, Row, alone, same};
-use crate::workspace::run;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::workspace::run;
 
 pub(crate) const CASES: &[Case<Clients>] = &[Case {
     name: "verbs-rust",

@@ -1,15 +1,15 @@
 //! Portals: the tests in XML of Sandia's reference, run by its own program, which leaves some limits unset.
 
 use super::portals::{Bench, DEVICES};
-use crate::limited::Running;
-use crate::packages::{Needed, provide};
-use crate::workspace::{Workspace, counted};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::Running;
+use xtask::packages::{Needed, provide};
+use xtask::workspace::{Workspace, counted};
 
 /// What the program is linked with.
 const NEEDED: &Needed = &[("xml2-config", "libxml2-dev")];

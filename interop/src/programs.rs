@@ -4,8 +4,8 @@
 use super::case::{Case, Verdict};
 use super::guest::{GUEST_INSIDE, HOST_INSIDE, tail};
 use super::lab::{Lab, OURS, Siw};
-use crate::limited::Finished;
 use anyhow::{Context, Result, ensure};
+use xtask::limited::Finished;
 
 pub(crate) const CASES: &[Case<Lab>] = &[
     Case { name: "siw-rping", shows: "rping at both ends, either as client", run: rping },

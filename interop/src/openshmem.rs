@@ -2,15 +2,15 @@
 //! its unit tests under `nicety mpirun`. Nothing of the checkout is changed: it is copied, as its build makes files beside its sources.
 
 use super::guest::tail;
-use crate::limited::Running;
-use crate::packages::provide;
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::Running;
+use xtask::packages::provide;
+use xtask::workspace::{Workspace, counted, run};
 
 const DEVICES: [&str; 2] = ["shm", "iwarp"];
 const RANKS: [&str; 2] = ["2", "4"];

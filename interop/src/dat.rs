@@ -3,14 +3,14 @@
 
 use super::case::{Case, Verdict};
 use super::guest::tail;
-use crate::limited::{Finished, Running};
-use crate::workspace::{Workspace, run};
 use anyhow::{Result, bail, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::{Finished, Running};
+use xtask::workspace::{Workspace, run};
 
 pub(crate) const CASES: &[Case<Programs>] = &[
     Case { name: "dtest-shm", shows: "dtest, server and client", run: |p| p.dtest("shm") },

@@ -3,14 +3,14 @@
 
 use super::case::{Case, Verdict};
 use super::guest::tail;
-use crate::limited::Running;
-use crate::python;
-use crate::workspace::{Workspace, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Running;
+use xtask::python;
+use xtask::workspace::{Workspace, run};
 
 pub(crate) const CASES: &[Case<Mpich>] = &[
     Case { name: "launch-hydra", shows: "PMI-1 under MPICH's mpiexec", run: |m| m.ours(HYDRA, "", "1.2") },
@@ -55,7 +55,7 @@ impl Mpich {
         let folder = workspace.target().join("interop/launchers");
         fs::create_dir_all(&folder)?;
         let (theirs, sum) = (python::installed(workspace, python::MPICH)?, folder.join("sum"));
-        let source = workspace.root.join("xtask/interop/sum.c");
+        let source = workspace.root.join("interop/files/sum.c");
         run(Command::new(theirs.join("mpicc_abi")).arg(source).arg("-o").arg(&sum))?;
         let target = workspace.target().to_owned();
         let (root, ours) = (workspace.root.clone(), target.join("debug/examples"));

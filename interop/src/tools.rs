@@ -1,6 +1,6 @@
 //! Which programs of others are needed, and where they come from.
 
-use crate::packages::{Needed, exists, is_root, provide};
+use xtask::packages::{Needed, exists, is_root, provide};
 
 /// Each program that the guest needs, with Debian's package that has it.
 const FOR_GUEST: &Needed = &[

@@ -2,13 +2,13 @@
 //! library. Nothing of the checkout is changed or kept.
 
 use super::makefile::{defines, joined, values};
-use crate::limited::Running;
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::Running;
+use xtask::workspace::{Workspace, counted, run};
 
 pub(super) const DEVICES: [&str; 2] = ["shm", "iwarp"];
 /// Where messages are matched.

@@ -1,72 +1,20 @@
-//! `cargo xtask interop`: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
-//! this and ended after it, uDAPL and verbs under Debian's programs, and PMI with MPICH's launchers and programs. `docs/interop.md` says what is shown against whom.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `tools`, `image`, `archive` | what is needed; the guest made of Debian's packages |
-//! | `guest` | the guest while it runs |
-//! | `capture` | what went over the wire, and tshark's verdict on it |
-//! | `proxy` | between the two ends: bytes flipped, held back, added |
-//! | `case` | [`Case`]: something to be shown |
-//! | `lab`, `cases`, `programs` | what a case in the guest has at hand; those cases, with our programs and with others' |
-//! | `dat` | programs built against DAT, on this machine |
-//! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
-//! | `pyverbs` | rdma-core's tests of those libraries |
-//! | `crates` | Rust crates that wrap those libraries |
-//! | `launchers` | MPICH's launchers and programs, on this machine |
-//! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
-//! | `mpich` | MPICH's own tests, from a checkout, on our library |
-//! | `fabtests` | libfabric's own tests, from a checkout, on our libibverbs |
-//! | `openshmem` | Sandia's OpenSHMEM and its tests, from a checkout, on our Portals |
-//! | `portals`, `portals_xml` | the basic tests of the reference of Portals 4, and those in XML, from a checkout, on our library |
-//! | `makefile` | what makefiles of such checkouts say |
-//! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
-//! | `hpcc`, `libraries` | programs and libraries of others, compiled for our MPI |
-//! | `debian` | their sources |
-//!
-//! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
-//! packages in `tools`, and a variant of [`Against`].
+//! The parties that ours is tried against: what each needs, its cases, and how they are run.
 
-mod archive;
-mod capture;
-mod case;
-mod cases;
-mod crates;
-mod dat;
-mod debian;
-mod fabtests;
-mod guest;
-mod hpcc;
-mod image;
-mod lab;
-mod launchers;
-mod libraries;
-mod makefile;
-mod mpi;
-mod mpi4py;
-mod mpich;
-mod openshmem;
-mod portals;
-mod portals_xml;
-mod programs;
-mod proxy;
-mod pyverbs;
-mod ring;
-mod slurm;
-mod tools;
-mod verbs;
-
-use crate::workspace::{Workspace, counted};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::Instant;
+use xtask::workspace::{Workspace, counted};
 
-use case::{Case, Verdict};
-use dat::Programs;
-use lab::Lab;
-use launchers::Mpich;
-use ring::Ring;
-use verbs::Clients;
+use super::case::{Case, Verdict};
+use super::dat::Programs;
+use super::lab::Lab;
+use super::launchers::Mpich;
+use super::ring::Ring;
+use super::verbs::Clients;
+use super::{
+    cases, crates, dat, fabtests, launchers, mpi, mpi4py, mpich, openshmem, portals, portals_xml, programs,
+    pyverbs, ring, tools, verbs,
+};
 
 /// A case, by its party.
 #[derive(Clone, Copy)]

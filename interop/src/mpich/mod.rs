@@ -4,8 +4,6 @@
 mod lists;
 
 use super::makefile::{defines, joined, values};
-use crate::limited::{Finished, Running};
-use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail, ensure};
 use lists::{Entry, Expects, Test};
 use std::collections::BTreeMap;
@@ -13,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::{Finished, Running};
+use xtask::workspace::{Workspace, counted, run};
 
 /// What to run of the tests, and where they are.
 #[derive(clap::Args)]
@@ -226,7 +226,7 @@ impl Suite {
             ar.arg(object);
         }
         run(&mut ar)?;
-        let handlers = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/handlers.c");
+        let handlers = Path::new(env!("CARGO_MANIFEST_DIR")).join("files/handlers.c");
         run(self.cc().arg("-c").arg(handlers).arg("-o").arg(self.folder.join("handlers.o")))?;
         compile("util/mtest_single.c", &self.folder.join("single.o"))?;
         compile("util/mtest_thread.c", &self.folder.join("threads.o"))

@@ -1,10 +1,10 @@
 //! Sources of Debian's packages, unmodified, for programs that are compiled for our MPI.
 
-use crate::workspace::run;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::workspace::run;
 
 /// Where apt-get is told of Debian's packages: in the one form or the other.
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];

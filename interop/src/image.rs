@@ -3,7 +3,6 @@
 //! Everything lies in one folder, and is made anew when this recipe changes. Nothing is installed into the machine.
 
 use super::archive::{entries_of, unpack, unwrap_kernel, write_archive};
-use crate::workspace::{capture, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::available_parallelism;
+use xtask::workspace::{capture, run};
 
 /// The package that names the kernel.
 const KERNEL: &str = "linux-image-amd64";

@@ -1,6 +1,5 @@
 //! The two forms that a kernel is started from: an archive of its first files, and the kernel out of its wrapping.
 
-use crate::workspace::run;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::Write;
@@ -8,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use xtask::workspace::run;
 
 /// A file of an archive.
 pub(crate) struct Entry {

@@ -2,7 +2,6 @@
 
 use super::archive::{Entry, write_archive};
 use super::image::Image;
-use crate::limited::{PATIENCE, Running};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{Read, Write};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
+use xtask::limited::{PATIENCE, Running};
 
 /// The guest's own port of the agent, and the first of those that programs in it listen at.
 const AGENT: u16 = 1;

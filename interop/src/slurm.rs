@@ -1,12 +1,12 @@
 //! Slurm on this machine alone: a controller and one node, which end with the hold on them.
 
-use crate::limited::Running;
 use anyhow::{Result, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Running;
 
 /// What either daemon may take to start.
 const LIMIT: Duration = Duration::from_secs(60);

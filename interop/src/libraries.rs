@@ -4,9 +4,6 @@
 use super::case::Verdict;
 use super::debian::source;
 use super::guest::tail;
-use crate::limited::Running;
-use crate::packages::{Needed, provide};
-use crate::workspace::counted;
 use anyhow::{Result, anyhow, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -14,6 +11,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Running;
+use xtask::packages::{Needed, provide};
+use xtask::workspace::counted;
 
 /// How long a step of a build may take, and a run.
 const LIMIT: Duration = Duration::from_secs(1200);

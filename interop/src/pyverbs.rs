@@ -6,14 +6,14 @@ use super::case::{Case, Verdict};
 use super::guest::tail;
 use super::image::download;
 use super::verbs::{Clients, DEVICES};
-use crate::limited::Finished;
-use crate::workspace::{counted, run};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Finished;
+use xtask::workspace::{counted, run};
 
 pub(crate) const CASES: &[Case<Clients>] = &[Case {
     name: "verbs-pyverbs",

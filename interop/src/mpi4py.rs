@@ -3,14 +3,14 @@
 use super::case::{Case, Verdict};
 use super::guest::tail;
 use super::launchers::Mpich;
-use crate::limited::Running;
-use crate::workspace::run;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::limited::Running;
+use xtask::workspace::run;
 
 pub(crate) const CASES: &[Case<Mpich>] = &[
     Case {

@@ -4,24 +4,24 @@
 use super::case::Verdict;
 use super::debian::source;
 use super::guest::tail;
-use crate::limited::Running;
-use crate::packages::provide;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use xtask::limited::Running;
+use xtask::packages::provide;
 
 const PACKAGE: &str = "hpcc";
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the sources ask of whoever builds them: `xtask/interop/Make.nicety` is their file for a machine, whose compiler is ours.
+/// What the sources ask of whoever builds them: `interop/files/Make.nicety` is their file for a machine, whose compiler is ours.
 pub(super) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict> {
     provide(&[("make", "make"), ("/usr/lib/x86_64-linux-gnu/libopenblas.so", "libopenblas-dev")])
         .map_err(|why| anyhow!(why))?;
     let program = build(nicety, root, folder)?;
-    let input = fs::read_to_string(root.join("xtask/interop/hpccinf.txt"))?;
+    let input = fs::read_to_string(root.join("interop/files/hpccinf.txt"))?;
     let mut shown = Vec::new();
     for (ranks, device, grid) in [(1, "shm", [1, 1]), (4, "shm", [2, 2]), (4, "iwarp", [2, 2])] {
         let place = folder.join(format!("{device}-{ranks}"));
@@ -64,7 +64,7 @@ fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
     if program.exists() {
         return Ok(program);
     }
-    fs::copy(root.join("xtask/interop/Make.nicety"), source.join("hpl/Make.nicety"))?;
+    fs::copy(root.join("interop/files/Make.nicety"), source.join("hpl/Make.nicety"))?;
     let mut make = Command::new("make");
     make.args(["arch=nicety", &format!("NICETY={}", nicety.display())]).current_dir(&source);
     let finished = Running::start(&mut make, &folder.join("make.log"))?.finish(LIMIT)?;
