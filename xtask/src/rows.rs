@@ -18,7 +18,7 @@ const ROWS: [&[&str]; 10] = [
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],
-    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench"],
+    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench", "launcher"],
     &["reproduce"],
     &["nicety"],
 ];

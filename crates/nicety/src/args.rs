@@ -12,7 +12,7 @@ use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sizes::{self, Sizes};
-pub(crate) use mpi::{Bind, ExplainMpiArgs, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs, Readers};
+pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
 pub(crate) use token::TokenArgs;
 
 /// RDMA on any machine, measured so that one can believe the numbers.

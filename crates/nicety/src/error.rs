@@ -33,6 +33,15 @@ impl Failure {
     }
 }
 
+impl From<launcher::Failure> for Failure {
+    fn from(why: launcher::Failure) -> Self {
+        match why {
+            launcher::Failure::Usage(problem) => Self::usage(problem),
+            launcher::Failure::Run(problem) => Self::run(problem),
+        }
+    }
+}
+
 pub(crate) use bench::plan::one_line;
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod beside;
 mod called;
 mod cmd;
 mod config;
@@ -10,7 +9,6 @@ mod doctor;
 mod error;
 mod output;
 mod progress;
-mod quote;
 mod signals;
 mod sizes;
 mod start;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use host::real::is_ignored;
+
 use crate::error::Failure;
 
 /// What the signals have asked for.
@@ -57,12 +59,4 @@ impl Signals {
             signal => u8::try_from(128 + signal).ok(),
         }
     }
-}
-
-/// Whether this process was started with a signal ignored; the kernel's list has a bit for each, the first for signal 1.
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    let status = host::bounded::kernel_text("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (signal - 1)) != 0
 }

@@ -6,6 +6,7 @@ mod asleep;
 mod clock;
 mod cores;
 mod folder;
+mod ignored;
 mod remark;
 mod thread;
 
@@ -13,6 +14,7 @@ pub use addresses::addresses;
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
 pub use folder::{find_user_folder, network_namespace, user_folder};
+pub use ignored::is_ignored;
 pub use remark::remark;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

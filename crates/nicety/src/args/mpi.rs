@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bench::plan::DEFAULT_PORT;
-use clap::{Args, Parser, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser};
+use launcher::{Bind, Lane, MapBy, Readers};
 
 use super::token::TokenArgs;
 
@@ -40,7 +42,7 @@ pub(crate) struct MpirunArgs {
     /// What a rank is bound to: its share of the host's cores, if there is one for each; one core, in turn; or nothing
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of(BINDS),
         value_name = "share|core|none",
         default_value = "share",
         hide_possible_values = true
@@ -50,13 +52,13 @@ pub(crate) struct MpirunArgs {
     #[arg(long)]
     pub(crate) oversubscribe: bool,
     /// In which order ranks are bound to one core each: neighbours first, or sockets in turn
-    #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(ORDERS), value_name = "core|socket|none", hide_possible_values = true)]
     pub(crate) map_by: Option<MapBy>,
     /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`), or several, of which each pair takes the first
     #[arg(long, value_name = "DEV[+...]")]
     pub(crate) device: Option<String>,
     /// What carries messages between two ranks, and matches them (NICETY_LANE): connections of the device, or Portals on it
-    #[arg(long, value_enum, value_name = "verbs|portals", hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(LANES), value_name = "verbs|portals", hide_possible_values = true)]
     pub(crate) lane: Option<Lane>,
     /// The MPI library for programs of the standard ABI, if not the one beside this program; none leaves it to the program
     #[arg(long = "library", value_name = "PATH|none")]
@@ -108,45 +110,18 @@ pub(crate) struct NextProgram {
     pub(crate) program: ProgramArgs,
 }
 
-/// Who is given standard input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Readers {
-    All,
-    None,
-    Rank(u32),
-}
-
-/// What carries messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Lane {
-    Verbs,
-    Portals,
-}
-
-impl Lane {
-    /// As the MPI library is told.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Verbs => "verbs",
-            Self::Portals => "portals",
-        }
-    }
-}
-
+/// What carries messages, by its name.
+const LANES: &[(&str, Lane)] = &[("verbs", Lane::Verbs), ("portals", Lane::Portals)];
 /// What a rank is bound to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Bind {
-    Share,
-    Core,
-    None,
-}
-
+const BINDS: &[(&str, Bind)] = &[("share", Bind::Share), ("core", Bind::Core), ("none", Bind::None)];
 /// In which order ranks get cores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Serialize, serde::Deserialize)]
-pub(crate) enum MapBy {
-    Core,
-    Socket,
-    None,
+const ORDERS: &[(&str, MapBy)] = &[("core", MapBy::Core), ("socket", MapBy::Socket), ("none", MapBy::None)];
+
+/// A parser that takes one of these words.
+fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    let value = |word: String| words.iter().find(|(known, _)| *known == word).map(|(_, value)| value.clone());
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word))
+        .try_map(move |word| value(word).ok_or("it is no word of these"))
 }
 
 fn ranks(text: &str) -> Result<u32, String> {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::args::MpiccArgs;
-use crate::beside;
 use crate::error::{Failure, OK, Outcome};
-use crate::quote::shell_words;
 use crate::term::Stream;
+use launcher::beside;
+use launcher::quote::shell_words;
 
 const HEADER: &str = "mpi.h";
 /// Where the header lies: as installed, and in the sources that this program was built from.

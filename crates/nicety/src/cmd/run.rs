@@ -14,10 +14,10 @@ use std::process::Command;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::args::RunArgs;
-use crate::beside;
 use crate::error::{Failure, OK, Outcome};
-use crate::quote::shell_words;
 use crate::term::Stream;
+use launcher::beside;
+use launcher::quote::shell_words;
 
 /// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";

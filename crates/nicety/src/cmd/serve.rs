@@ -7,10 +7,10 @@ use bench::plan::DEFAULT_PORT;
 use fabric::Reach;
 
 use crate::args::ServeArgs;
-use crate::beside;
 use crate::error::{FAILED, Failure, OK, Outcome};
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
+use launcher::beside;
 
 /// Serves clients until a signal comes.
 ///

@@ -6,8 +6,8 @@ use std::process::Command;
 use bench::against::{self, Against};
 use tempfile::TempDir;
 
-use crate::beside;
 use crate::error::Failure;
+use launcher::beside;
 
 /// What is measured beside ours, and the folder of the program, which goes with it.
 pub(super) struct Built {

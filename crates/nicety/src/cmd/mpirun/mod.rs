@@ -1,39 +1,19 @@
-//! `nicety mpirun`: ranks of a parallel program, started on this host and on others, served, listened to and ended together.
+//! `nicety mpirun`: the command line, from which `launcher` runs the job.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `line` | the command line: `-np`, and programs that colons separate |
-//! | `hosts`, `topology`, `program` | hosts and who goes where; cores; files of programs |
-//! | `linked` | the MPI library that a program was linked to, for hints |
-//! | `plan` | what is to be started where |
-//! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
-//! | `crew`, `dump`, `guard` | the processes of one host; those whose core is being written; who ends them if nobody else can |
-//! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
-//! | `call` | the way to it through `nicety serve` |
-//! | `private` | whether the network between hosts is private |
-//! | `profile` | what ranks tell of their calls |
-//! | `printer`, `input`, `wake`, `words` | output in whole lines; input; what the loops sleep on; sentences |
+//! | `line` | options as other launchers have them, and programs that colons separate |
+//! | `options` | what the launcher is asked for |
+//! | `profile` | the profiles of ranks, for people |
+//! | `call` | the way to another host through `nicety serve` |
 
-mod agent;
 mod call;
-mod crew;
-mod dump;
-mod guard;
-mod hosts;
-mod input;
-mod job;
 pub(crate) mod line;
-mod linked;
-mod message;
-mod plan;
-mod printer;
-mod private;
+mod options;
 mod profile;
-mod program;
-mod remote;
-mod topology;
-mod wake;
-mod words;
+
+use launcher::Plan;
+use profile::Page;
 
 use crate::args::MpirunArgs;
 use crate::error::{OK, Outcome};
@@ -45,18 +25,22 @@ use crate::term::Stream;
 /// What cannot be started.
 pub(crate) fn run(args: &MpirunArgs) -> Outcome {
     if args.agent {
-        return agent::run();
+        return Ok(launcher::agent(options::version())?);
     }
     if let Some(to) = &args.call {
         return call::run(to, args.token.read()?.as_ref());
     }
     if args.guard {
-        return guard::run();
+        return Ok(launcher::guard()?);
     }
-    let plan = plan::Plan::new(args)?;
+    let options = options::of(args)?;
+    let plan = Plan::new(&options)?;
+    let page = args.profile.clone().map(Page::new).transpose()?;
     if args.dry_run {
         Stream::Out.print(&plan.text())?;
         return Ok(OK);
     }
-    job::run(plan)
+    let ended = launcher::run(plan)?;
+    page.iter().try_for_each(|page| page.show(&options.programs, &ended.profiles))?;
+    Ok(ended.status)
 }

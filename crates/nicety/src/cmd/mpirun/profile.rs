@@ -1,56 +1,49 @@
-//! [`Profiles`]: what ranks leave of their calls, taken when they leave, and shown when the job is over.
+//! [`Page`]: where the profiles of ranks go, and how they are shown when the job has ended.
 
-use pmi::profile::Profile;
-use pmi::server::{RankId, Server};
+use std::path::PathBuf;
+
+use launcher::Program;
 use report::{JobProfile, profile_page, profile_text};
 use results::plain;
 
-use super::plan::{PROFILE_OPTION, Plan};
 use crate::args::Target;
 use crate::error::Failure;
 use crate::output::{self, Wanted};
 use crate::term::Stream;
 
-/// The profiles of all jobs, by job and rank.
+/// The option that wants profiles.
+const OPTION: &str = "--profile";
+
+/// The page that was asked for.
 #[derive(Debug)]
-pub(super) struct Profiles {
-    program: String,
-    page: Target,
-    jobs: Vec<JobProfile>,
-}
+pub(super) struct Page(Target);
 
-impl Profiles {
-    /// None yet, if the command line wants any.
-    pub(super) fn of(plan: &Plan) -> Option<Self> {
-        let page = plan.profile.clone()?;
-        let command = plan.ranks.first().and_then(|rank| rank.start.command.first());
-        let program = command.map(|name| plain::line(&name.to_string_lossy())).unwrap_or_default();
-        Some(Self { program, page, jobs: Vec::new() })
+impl Page {
+    /// A page in this file.
+    ///
+    /// # Errors
+    /// If it cannot be written there.
+    pub(super) fn new(path: PathBuf) -> Result<Self, Failure> {
+        let page = Self(Target::File(path));
+        output::check(&[page.wanted()])?;
+        Ok(page)
     }
 
-    /// The next job begins, of so many ranks.
-    pub(super) fn begin(&mut self, ranks: usize) {
-        self.jobs.push(JobProfile { ranks: vec![None; ranks] });
-    }
-
-    /// A rank leaves: takes what it has left.
-    pub(super) fn take(&mut self, server: &Server, id: RankId) {
-        let Some(job) = self.jobs.get_mut(id.job() as usize) else { return };
-        let found = Profile::of_notes(id.rank(), job.ranks.len(), |key| server.value(id, key));
-        // What is no profile counts as none.
-        job.ranks[id.rank() as usize] = found.and_then(Result::ok);
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { option: OPTION, target: &self.0 }
     }
 
     /// Tables on standard error, since standard output is the program's; the page.
     ///
     /// # Errors
     /// What cannot be written.
-    pub(super) fn show(&self) -> Result<(), Failure> {
+    pub(super) fn show(&self, programs: &[Program], jobs: &[JobProfile]) -> Result<(), Failure> {
         let people = Stream::Err;
-        people.print(&profile_text(&self.jobs, people.width(), people.colour()))?;
-        let page = profile_page(&self.program, &self.jobs);
-        output::write(Wanted { option: PROFILE_OPTION, target: &self.page }, &page)?;
-        match &self.page {
+        people.print(&profile_text(jobs, people.width(), people.colour()))?;
+        let command = programs.first().and_then(|program| program.command.first());
+        let program = command.map(|name| plain::line(&name.to_string_lossy())).unwrap_or_default();
+        output::write(self.wanted(), &profile_page(&program, jobs))?;
+        match &self.0 {
             Target::File(path) => people.print(&format!("who sends to whom, drawn: {}\n", path.display())),
             Target::Stdout => Ok(()),
         }

@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::beside;
 use crate::error::Failure;
+use launcher::beside;
 
 /// The library, as cargo names it.
 const LIBRARY: &str = "libnicety_verbs.so";

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SI
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// A descriptor, what to do when it is ready, and for what.
 pub(super) type Wanted<'a, T> = (T, BorrowedFd<'a>, PollFlags);
@@ -51,7 +51,7 @@ impl Signals {
     /// When the system refuses the handlers.
     pub(super) fn install() -> Result<Self, Failure> {
         let all = PASSED.into_iter().chain([SIGCHLD, SIGCONT]);
-        let wanted = all.filter(|signal| *signal != SIGHUP || !crate::signals::is_ignored(SIGHUP));
+        let wanted = all.filter(|signal| *signal != SIGHUP || !host::real::is_ignored(SIGHUP));
         UnixStream::pair()
             .and_then(|(read, write)| {
                 read.set_nonblocking(true)?;

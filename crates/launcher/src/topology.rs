@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::message::{Binding, Start};
-use crate::args::MapBy;
+use crate::options::MapBy;
 
 /// The processors that a process is bound to; none if it is bound to nothing, or the kernel does not say which there are.
 pub(super) fn processors(start: &Start) -> Vec<usize> {

@@ -10,9 +10,8 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use super::crew::{Crew, Part};
 use super::hosts;
 use super::message::{Frames, Hello, News, ORDER_LEN_MAX, Order};
-use super::remote::version;
 use super::wake::{Signals, Wanted, wait};
-use crate::error::{FAILED, Failure, OK, Outcome};
+use crate::failure::{FAILED, Failure, OK, Outcome};
 
 /// What is kept for mpirun before the processes here have to wait.
 const ROOM: usize = 1 << 20;
@@ -38,14 +37,15 @@ struct Agent {
     is_gone: bool,
 }
 
-/// Serves until nothing is left of what was started.
+/// Serves mpirun on another host, on standard input and output, until nothing is left of what was started. `version` is that of
+/// this program.
 ///
 /// # Errors
 /// When the system refuses what it needs.
-pub(super) fn run() -> Outcome {
+pub fn run(version: String) -> Outcome {
     let cores = host::real::allowed_cores().len() as u32;
     let addresses = hosts::own_addresses();
-    let hello = News::Hello(Hello { version: version(), host: hosts::own_name(), cores, addresses });
+    let hello = News::Hello(Hello { version, host: hosts::own_name(), cores, addresses });
     let mut agent = Agent {
         crew: Crew::new(),
         signals: Signals::install()?,

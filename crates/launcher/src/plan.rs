@@ -1,4 +1,4 @@
-//! What is to be started where: the command line's programs as ranks on hosts, known before anything starts.
+//! [`Plan`]: which rank starts on which host, and how. It is complete before anything starts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,12 +9,10 @@ use pmi::mapping::RANKS_MAX;
 
 use super::hosts::{self, Host};
 use super::message::{Binding, Library, Start};
-use super::remote::Reach;
-use super::{line, program, topology};
-use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers, Target};
+use super::{program, topology};
 use crate::beside;
-use crate::error::Failure;
-use crate::output::{self, Wanted};
+use crate::failure::Failure;
+use crate::options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers};
 use crate::quote::shell_words;
 
 /// The variable by which the MPI library is told of its device.
@@ -27,8 +25,6 @@ const PROFILE: &str = "NICETY_PROFILE";
 const NETWORK: &str = "NICETY_NETWORK";
 /// That by which mpirun itself is told that ranks may share cores.
 const OVERSUBSCRIBE: &str = "NICETY_OVERSUBSCRIBE";
-/// The option that wants one.
-pub(super) const PROFILE_OPTION: &str = "--profile";
 
 /// A rank to be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,37 +36,46 @@ pub(super) struct Rank {
     pub(super) start: Start,
 }
 
-/// A job before it starts.
+/// A job before it starts: at least one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
-    /// Those that have ranks.
+pub struct Plan {
+    /// Hosts that have ranks.
     pub(super) hosts: Vec<Host>,
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
-    /// Ranks may outnumber the cores: nothing is said of it.
+    /// Ranks may outnumber the cores without a remark.
     pub(super) may_share_cores: bool,
     pub(super) timeout: Option<Duration>,
-    /// Where the page of the ranks' profiles goes, if they are wanted.
-    pub(super) profile: Option<Target>,
+    /// Ranks leave profiles of their calls.
+    pub(super) has_profile: bool,
     /// How another host is reached.
     pub(super) way: Reach,
+    /// The version of this program, for agents.
+    pub(super) version: String,
 }
 
 impl Plan {
-    /// Of a command line.
+    /// Places the ranks that these options ask for.
     ///
     /// # Errors
     /// What cannot be started, as far as this host can know.
-    pub(super) fn new(args: &MpirunArgs) -> Result<Self, Failure> {
-        let programs = line::programs(&args.program)?;
-        let hosts = match &args.hostfile {
-            Some(path) => hosts::of_file(path)?,
-            None if args.host.is_empty() => vec![Host { name: hosts::own_name(), slots: 1 }],
-            None => hosts::of_words(&args.host)?,
+    pub fn new(options: &Options) -> Result<Self, Failure> {
+        let programs = &options.programs;
+        if programs.is_empty()
+            || programs.iter().any(|program| program.command.is_empty() || program.ranks == 0)
+        {
+            return Err(Failure::usage(
+                "each program needs a name and at least one rank; see `nicety mpirun --help`",
+            ));
+        }
+        let hosts = match &options.hosts {
+            Hosts::File(path) => hosts::of_file(path)?,
+            Hosts::Own => vec![Host { name: hosts::own_name(), slots: 1 }],
+            Hosts::Words(words) => hosts::of_words(words)?,
         };
-        let all = Common::new(args)?;
-        let sizes: Vec<usize> = programs.iter().map(|program| program.ranks.unwrap_or(1) as usize).collect();
+        let all = Common::new(options)?;
+        let sizes: Vec<usize> = programs.iter().map(|program| program.ranks as usize).collect();
         let size = sizes.iter().sum();
         if size > RANKS_MAX as usize {
             return Err(Failure::usage(format!("{size} ranks are too many; start {RANKS_MAX} at most")));
@@ -89,13 +94,14 @@ impl Plan {
         let mut plan = Self {
             hosts,
             ranks,
-            readers: args.stdin,
-            is_tagged: args.tag,
-            may_share_cores: args.oversubscribe
+            readers: options.readers,
+            is_tagged: options.is_tagged,
+            may_share_cores: options.may_share_cores
                 || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
-            timeout: args.timeout,
-            profile: args.profile.clone().map(Target::File),
-            way: way(args)?,
+            timeout: options.timeout,
+            has_profile: options.has_profile,
+            way: options.reach.clone(),
+            version: options.version.clone(),
         };
         plan.number();
         plan.check()?;
@@ -136,8 +142,6 @@ impl Plan {
 
     /// Refuses what would not start.
     fn check(&self) -> Result<(), Failure> {
-        let profile = self.profile.iter().map(|target| Wanted { option: PROFILE_OPTION, target });
-        output::check(&profile.collect::<Vec<_>>())?;
         let size = self.ranks.len();
         if let Readers::Rank(reader) = self.readers
             && reader as usize >= size
@@ -161,7 +165,8 @@ impl Plan {
     }
 
     /// A line for each rank, and one for each host that is reached by another program.
-    pub(super) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let width = self.hosts.iter().map(|host| host.name.len()).max().unwrap_or(0);
         let digits = (self.ranks.len() - 1).to_string().len();
         let mut text = String::new();
@@ -196,20 +201,6 @@ impl Plan {
     }
 }
 
-/// How other hosts are reached.
-fn way(args: &MpirunArgs) -> Result<Reach, Failure> {
-    if let Some(port) = args.via {
-        let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
-        args.token.read()?.ok_or_else(|| Failure::usage(none))?;
-        return Ok(Reach::Server { port, token: args.token.words() });
-    }
-    let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
-    if words.is_empty() {
-        return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
-    }
-    Ok(Reach::Shell(words))
-}
-
 /// What the ranks of all programs have in common.
 struct Common {
     bind: Binding,
@@ -219,8 +210,8 @@ struct Common {
 }
 
 impl Common {
-    fn new(args: &MpirunArgs) -> Result<Self, Failure> {
-        let bind = match (args.bind, args.map_by) {
+    fn new(options: &Options) -> Result<Self, Failure> {
+        let bind = match (options.bind, options.map_by) {
             (Bind::None, None | Some(MapBy::None)) => Binding::None,
             (Bind::Share, None) => Binding::Share,
             (Bind::None | Bind::Share, Some(_)) => {
@@ -231,22 +222,14 @@ impl Common {
             }
             (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
         };
-        for device in args.device.iter().flat_map(|names| fabric::split(names, '+')) {
-            fabric::check(device).map_err(Failure::usage)?;
-            if fabric::is_virtual(device) {
-                return Err(Failure::usage(format!(
-                    "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
-                )));
-            }
-        }
-        let mpi = match &args.mpi_library {
-            None => Library::Beside,
-            Some(name) if name == Path::new("none") => Library::None,
-            Some(path) => Library::In(library(path)?.into()),
+        let mpi = match &options.mpi {
+            MpiLibrary::Beside => Library::Beside,
+            MpiLibrary::None => Library::None,
+            MpiLibrary::At(path) => Library::In(library(path)?.into()),
         };
-        let device = args.device.iter().map(|device| (DEVICE.into(), device.into()));
-        let lane = args.lane.iter().map(|lane| (LANE.into(), lane.name().into()));
-        let profile = args.profile.iter().map(|_| (PROFILE.into(), "1".into()));
+        let device = options.device.iter().map(|device| (DEVICE.into(), device.into()));
+        let lane = options.lane.iter().map(|lane| (LANE.into(), lane.name().into()));
+        let profile = options.has_profile.then(|| (PROFILE.into(), "1".into()));
         let variables = device.chain(lane).chain(profile).collect();
         let here = std::env::current_dir()
             .map_err(|why| Failure::usage(format!("this directory cannot be named: {why}; go to another")))?;
@@ -254,12 +237,15 @@ impl Common {
     }
 
     /// A rank of a program.
-    fn start(&self, program: &ProgramArgs) -> Result<Start, Failure> {
+    fn start(&self, program: &Program) -> Result<Start, Failure> {
         let mut variables = self.variables.clone();
         for word in &program.variables {
             variables.push(variable(word)?);
         }
-        let directory = program.wdir.as_ref().map_or_else(|| self.here.clone(), |wdir| self.here.join(wdir));
+        let directory = program
+            .directory
+            .as_ref()
+            .map_or_else(|| self.here.clone(), |directory| self.here.join(directory));
         Ok(Start {
             command: program.command.clone(),
             directory: directory.into(),
@@ -323,15 +309,23 @@ fn merged(hosts: Vec<Host>) -> Vec<Host> {
 mod tests {
     use super::*;
 
-    fn plan(words: &[&str]) -> Result<Plan, String> {
-        Plan::new(&line::parsed(words)).map_err(|failure| failure.lines[0].clone())
+    fn program(ranks: u32, command: &[&str]) -> Program {
+        let command = command.iter().map(OsString::from).collect();
+        Program { ranks, variables: Vec::new(), directory: None, command }
+    }
+
+    fn plan(options: &Options) -> Plan {
+        Plan::new(options).expect("a plan")
     }
 
     #[test]
     fn ranks_are_numbered_through_all_programs() {
-        let words =
-            ["--host", "a:2,b,a", "-n", "3", "-x", "A=1", "sh", ":", "-n", "2", "--wdir", "/x", "cat"];
-        let plan = plan(&words).expect("a plan");
+        let programs = vec![
+            Program { variables: vec!["A=1".into()], ..program(3, &["sh"]) },
+            Program { directory: Some("/x".into()), ..program(2, &["cat"]) },
+        ];
+        let hosts = Hosts::Words(["a:2", "b", "a"].map(str::to_owned).into());
+        let plan = plan(&Options { programs, hosts, ..Options::default() });
         let shown: Vec<_> = plan
             .ranks
             .iter()
@@ -355,40 +349,29 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_alone_writes_by_itself() {
-        let alone = |words: &[&str]| plan(words).expect("a plan").ranks[0].start.writes_itself;
-        assert!(alone(&["sh"]));
-        assert!(!alone(&["--tag", "sh"]) && !alone(&["-n", "2", "sh"]) && !alone(&["--host", "a", "sh"]));
-    }
-
-    #[test]
-    fn what_cannot_start_is_said_before_anything_does() {
-        for (words, hint) in [
-            (&["no-such-program-here"][..], "no program no-such-program-here is found in PATH; "),
-            (&["-n", "2", "sh", ":", "./missing"], "there is no such file; "),
-            (&["--wdir", "/nowhere", "sh"], "the directory /nowhere is not there; "),
-            (&["--stdin", "2", "-n", "2", "sh"], "ranks 0 to 1 only; "),
-            (&["--map-by", "socket", "sh"], "add --bind core"),
-            (&["--bind", "core", "--map-by", "none", "sh"], "needs an order; "),
-            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "it is not set here; "),
-            (&["-x", "=1", "sh"], "names no variable; "),
-            (&["--device", "smh", "sh"], "shm"),
-            (&["--device", "model:mt23108-vapi", "sh"], "virtual time"),
-            (&["--library", "/nowhere", "sh"], "no libmpi_abi.so.1 is there; "),
-            (&["--rsh", " ", "sh"], "--rsh is empty; "),
-            (&["--via", "serve", "--token-file", "/nowhere", "sh"], "cannot read the token in /nowhere"),
-            (&["--host", "a:0", "sh"], "no number of ranks; "),
-            (&["-n", "1048576", "sh", ":", "sh"], "too many; "),
-        ] {
-            let why = plan(words).expect_err(hint);
-            assert!(why.contains(hint), "{words:?}: {why}");
+    fn plan_without_program_or_rank_is_refused() {
+        for programs in [vec![], vec![program(1, &[])], vec![program(1, &["sh"]), program(0, &["sh"])]] {
+            let why = Plan::new(&Options { programs, ..Options::default() }).expect_err("nothing to start");
+            assert!(why.to_string().contains("a name and at least one rank"), "{why}");
         }
     }
 
     #[test]
+    fn a_rank_alone_writes_by_itself() {
+        let alone = |ranks, is_tagged, hosts| {
+            let options =
+                Options { programs: vec![program(ranks, &["sh"])], is_tagged, hosts, ..Options::default() };
+            plan(&options).ranks[0].start.writes_itself
+        };
+        assert!(alone(1, false, Hosts::Own));
+        assert!(!alone(1, true, Hosts::Own) && !alone(2, false, Hosts::Own));
+        assert!(!alone(1, false, Hosts::Words(vec!["a".to_owned()])));
+    }
+
+    #[test]
     fn the_device_is_a_variable() {
-        assert!(plan(&["--device", "shm+smh", "sh"]).is_err());
-        let plan = plan(&["--device", "shm+iwarp", "-x", "NICETY_DEVICE=shm", "sh"]).expect("a plan");
+        let programs = vec![Program { variables: vec!["NICETY_DEVICE=shm".into()], ..program(1, &["sh"]) }];
+        let plan = plan(&Options { programs, device: Some("shm+iwarp".to_owned()), ..Options::default() });
         let values: Vec<_> = plan.ranks[0].start.variables.iter().map(|(_, value)| value.to_str()).collect();
         assert_eq!(values, [Some("shm+iwarp"), Some("shm")], "the later one counts");
     }

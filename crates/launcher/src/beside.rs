@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// The file of this program: as /proc says, or where that is not mounted, as the kernel was asked to execute it. The latter is
 /// found from the directory in which the program was started.
 ///
 /// # Errors
 /// If neither names a file.
-pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+pub fn own_program() -> Result<PathBuf, Failure> {
     let executed = || {
         let name = rustix::param::linux_execfn().to_bytes();
         std::fs::canonicalize(OsStr::from_bytes(name)).ok().filter(|path| path.is_file())
@@ -27,28 +27,28 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// As [`own_program`].
-pub(crate) fn own_directory() -> Result<PathBuf, Failure> {
+pub fn own_directory() -> Result<PathBuf, Failure> {
     Ok(own_program()?.parent().map(Path::to_path_buf).unwrap_or_default())
 }
 
 /// The first of these names that is there, in the first of these places, as seen from a directory.
-pub(crate) fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBuf> {
+pub fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBuf> {
     let places = places.iter().filter_map(|place| own.join(place).canonicalize().ok());
     places.flat_map(|place| names.iter().map(move |name| place.join(name))).find(|path| path.exists())
 }
 
 /// Where libraries lie: where cargo puts them, and where installing does (README.md).
-pub(crate) const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
+pub const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
 /// The library of MPI's standard ABI, as programs ask for it.
-pub(crate) const MPI: &str = "libmpi_abi.so.1";
+pub const MPI: &str = "libmpi_abi.so.1";
 /// Its name for linkers, by which cargo builds it.
-pub(crate) const MPI_BUILT: &str = "libmpi_abi.so";
+pub const MPI_BUILT: &str = "libmpi_abi.so";
 
 /// The directory in which programs find the library of MPI's standard ABI.
 ///
 /// Where it lies as it was built, it is given the name that programs ask for, too.
-pub(crate) fn mpi(own: &Path) -> Option<PathBuf> {
+pub fn mpi(own: &Path) -> Option<PathBuf> {
     let file = find(own, &LIBRARIES, &[MPI, MPI_BUILT])?;
     let directory = file.parent()?;
     if !file.ends_with(MPI) {

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 /// Words with blanks between them, quoted where a shell would see more in them than they are.
-pub(crate) fn shell_words<'a>(words: impl IntoIterator<Item = &'a OsString>) -> String {
+pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a OsString>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| shell_word(word)).collect();
     words.join(" ")
 }

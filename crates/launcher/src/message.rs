@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::MapBy;
+use crate::options::MapBy;
 
 /// Bytes of an order at most: the variables and arguments of a process are limited to 6 MiB by the kernel, and grow as JSON.
 pub(super) const ORDER_LEN_MAX: usize = 64 << 20;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use host::bounded;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::{OK, Outcome};
+use crate::failure::{OK, Outcome};
 
 const FAREWELL: &str = "done";
 /// Bytes of an order at most: a number or the farewell.
@@ -49,8 +49,11 @@ impl Guard {
     }
 }
 
-/// The guard's own side.
-pub(super) fn run() -> Outcome {
+/// The guard's own side: kills the process groups that it reads from standard input when that ends without a farewell.
+///
+/// # Errors
+/// None: what cannot be killed has ended.
+pub fn run() -> Outcome {
     let (mut groups, mut line, mut orders) = (Vec::new(), Vec::new(), std::io::stdin().lock());
     while bounded::read_line(&mut orders, LINE_MAX, &mut line).is_ok_and(|got| got > 0) {
         let order = String::from_utf8_lossy(&line);

@@ -17,6 +17,7 @@ use super::crew::write_some;
 use super::message::{Frames, Hello, NEWS_LEN_MAX, News, Order};
 use super::wake::Wanted;
 use crate::beside;
+use crate::options::Reach;
 use crate::quote::shell_words;
 
 /// What of its complaints is kept.
@@ -27,22 +28,6 @@ const PARTING: Duration = Duration::from_secs(3);
 /// How often and after how long one looks whether the program that reached it has ended, before it is killed.
 const LOOKS: u32 = 50;
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Of this program, and of agents that it can talk to.
-pub(super) fn version() -> String {
-    format!("{} {}", env!("CARGO_PKG_VERSION"), option_env!("NICETY_COMMIT").unwrap_or_default())
-        .trim()
-        .to_owned()
-}
-
-/// How the agents of other hosts are reached.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Reach {
-    /// By these words, a host, and a command for its shell: this program, by the path that it has here.
-    Shell(Vec<String>),
-    /// Through the server at this port of each host; with options of this program that say where the secret is.
-    Server { port: u16, token: Vec<OsString> },
-}
 
 impl Reach {
     /// The command whose standard input and output are those of the agent of a host.
@@ -83,6 +68,8 @@ pub(super) enum Pipe {
 /// A host that is not this one.
 #[derive(Debug)]
 pub(super) struct Remote {
+    /// The version of this program, which its agent must have.
+    version: String,
     /// The name of the program by which it is reached.
     way: String,
     /// What is to be checked if it is not.
@@ -106,7 +93,7 @@ impl Remote {
     ///
     /// # Errors
     /// If not even the program starts that should reach it.
-    pub(super) fn start(way: &Reach, host: &str) -> Result<Self, String> {
+    pub(super) fn start(way: &Reach, host: &str, version: &str) -> Result<Self, String> {
         let words = way.command(host);
         let name = Path::new(&words[0]).display().to_string();
         let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
@@ -123,6 +110,7 @@ impl Remote {
             let _ = ioctl_fionbio(fd, true);
         }
         Ok(Self {
+            version: version.to_owned(),
             way: name,
             hint: way.hint(),
             child,
@@ -214,8 +202,9 @@ impl Remote {
                 Err(text) => return self.lose(Some(text)),
             };
             match News::decode(frame) {
-                Some(News::Hello(hello)) if hello.version != version() => {
-                    return self.lose(Some(foreign(&hello)));
+                Some(News::Hello(hello)) if hello.version != self.version => {
+                    let said = foreign(&hello, &self.version);
+                    return self.lose(Some(said));
                 }
                 Some(news) => {
                     self.is_heard = true;
@@ -286,19 +275,20 @@ impl Drop for Remote {
     }
 }
 
-fn foreign(hello: &Hello) -> String {
-    format!("that it is nicety {}; this is {}", hello.version, version())
+fn foreign(hello: &Hello, own: &str) -> String {
+    format!("that it is nicety {}; this is {}", hello.version, own)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::mpirun::wake;
+    use crate::wake;
 
     /// What comes from a host whose shell runs a script instead of an agent.
     fn last_news(script: &str) -> News {
         let mut remote =
-            Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host").expect("sh");
+            Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host", "0.1.0")
+                .expect("sh");
         loop {
             if let Some(news) = remote.news() {
                 return news;
@@ -331,6 +321,6 @@ mod tests {
         let News::Lost(why) = last_news(&format!("cat {}; sleep 100", path.display())) else {
             panic!("it is taken")
         };
-        assert!(why.contains("that it is nicety 0.0.1; this is "), "{why}");
+        assert!(why.contains("that it is nicety 0.0.1; this is 0.1.0"), "{why}");
     }
 }

@@ -129,7 +129,7 @@ impl Crew {
     /// A crew without processes.
     pub(super) fn new() -> Self {
         Self {
-            own: beside::own_program().map_err(|failure| failure.lines.concat()),
+            own: beside::own_program().map_err(|failure| failure.to_string()),
             guard: None,
             members: BTreeMap::new(),
             linked: BTreeMap::new(),
@@ -628,7 +628,7 @@ mod tests {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         let (folder, exe) =
             (tempfile::tempdir().expect("a folder"), std::env::current_exe().expect("this test"));
-        let name = "cmd::mpirun::crew::tests::a_large_process_that_crashes";
+        let name = "crew::tests::a_large_process_that_crashes";
         let shell = format!("ulimit -c unlimited || exit 7; exec \"$0\" --exact {name} --nocapture");
         let start = Start {
             command: ["sh".into(), "-c".into(), shell.into(), exe.into()].to_vec(),

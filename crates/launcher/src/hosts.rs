@@ -5,7 +5,7 @@ use std::path::Path;
 
 use host::bounded;
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// Bytes of a host file at most.
 const FILE_MAX: u64 = 4 << 20;
@@ -142,7 +142,7 @@ mod tests {
         let path = dir.path().join("hosts");
         let read = |text: &str| {
             std::fs::write(&path, text).expect("a file");
-            of_file(&path).map_err(|failure| failure.lines[0].clone())
+            of_file(&path).map_err(|failure| failure.to_string())
         };
         assert_eq!(
             read("# nodes\na:2\n\nb slots=3 max_slots=4 # two\nc\n"),

@@ -26,7 +26,8 @@ use super::profile::Profiles;
 use super::remote::{Pipe, Remote};
 use super::wake::{Signals, Wanted, wait};
 use super::{hosts, program, words};
-use crate::error::{FAILED, Failure, OK, Outcome};
+use crate::failure::{FAILED, Failure, OK};
+use report::JobProfile;
 
 /// How long the end of a process may follow that of its PMI stream.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -101,18 +102,28 @@ struct Job {
     asked: Option<i32>,
 }
 
-/// Runs a job to its end.
+/// What came of a job.
+#[derive(Debug)]
+pub struct Ended {
+    /// That of the first rank that failed, as a shell sees it; 0 if none did.
+    pub status: u8,
+    /// The profiles that ranks left, by job, if [`Options::has_profile`](crate::Options::has_profile). Jobs that ranks started follow
+    /// the first.
+    pub profiles: Vec<JobProfile>,
+}
+
+/// Runs a job to its end. Standard input, output and error are the ranks' meanwhile.
 ///
 /// # Errors
 /// When the system refuses what mpirun itself needs.
-pub(super) fn run(plan: Plan) -> Outcome {
+pub fn run(plan: Plan) -> Result<Ended, Failure> {
     let mut job = Job::new(&plan)?;
     job.begin(plan)?;
     loop {
         job.settle();
         if job.is_over() {
-            job.profiles.iter().try_for_each(Profiles::show)?;
-            return Ok(job.status.unwrap_or(OK));
+            let profiles = job.profiles.map(Profiles::into_jobs).unwrap_or_default();
+            return Ok(Ended { status: job.status.unwrap_or(OK), profiles });
         }
         for watch in job.sleep()? {
             job.serve(watch);
@@ -135,7 +146,7 @@ impl Job {
             let crew = if plan.is_here(at) {
                 Crewed::Here(Box::new(Crew::new()))
             } else {
-                let remote = Remote::start(&plan.way, &host.name);
+                let remote = Remote::start(&plan.way, &host.name, &plan.version);
                 Crewed::There(Box::new(remote.map_err(|why| Failure::run(format!("{}: {why}", host.name)))?))
             };
             sites.push(Site { name: host.name.clone(), crew, is_gone: false });
@@ -151,7 +162,7 @@ impl Job {
             input: Input::new(readers),
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
-            profiles: Profiles::of(plan),
+            profiles: plan.has_profile.then(Profiles::default),
             networks: Networks::new(plan.network().as_deref(), used),
             key: key.to_hex().into(),
             may_share_cores: plan.may_share_cores,

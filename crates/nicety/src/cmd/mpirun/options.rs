@@ -1,0 +1,118 @@
+//! From the options of the command line to those of the launcher.
+
+use std::path::Path;
+
+use launcher::{Hosts, MpiLibrary, Options, Program, Reach};
+
+use super::line;
+use crate::args::{MpirunArgs, ProgramArgs};
+use crate::error::Failure;
+
+/// The version of this program, with the commit where that is known.
+pub(super) fn version() -> String {
+    let commit = option_env!("NICETY_COMMIT").unwrap_or_default();
+    format!("{} {commit}", env!("CARGO_PKG_VERSION")).trim().to_owned()
+}
+
+/// What the launcher is asked for.
+///
+/// # Errors
+/// What the command line cannot mean.
+pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
+    let programs = line::programs(&args.program)?;
+    let hosts = match &args.hostfile {
+        Some(path) => Hosts::File(path.clone()),
+        None if args.host.is_empty() => Hosts::Own,
+        None => Hosts::Words(args.host.clone()),
+    };
+    let mpi = match &args.mpi_library {
+        None => MpiLibrary::Beside,
+        Some(name) if name == Path::new("none") => MpiLibrary::None,
+        Some(path) => MpiLibrary::At(path.clone()),
+    };
+    check_devices(args)?;
+    Ok(Options {
+        programs: programs.into_iter().map(program).collect(),
+        hosts,
+        reach: reach(args)?,
+        readers: args.stdin,
+        is_tagged: args.tag,
+        timeout: args.timeout,
+        bind: args.bind,
+        map_by: args.map_by,
+        may_share_cores: args.oversubscribe,
+        device: args.device.clone(),
+        lane: args.lane,
+        mpi,
+        has_profile: args.profile.is_some(),
+        version: version(),
+    })
+}
+
+fn program(args: ProgramArgs) -> Program {
+    let ProgramArgs { ranks, variables, wdir, command } = args;
+    Program { ranks: ranks.unwrap_or(1), variables, directory: wdir, command }
+}
+
+/// Refuses devices that other programs cannot use.
+fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
+    for device in args.device.iter().flat_map(|names| fabric::split(names, '+')) {
+        fabric::check(device).map_err(Failure::usage)?;
+        if fabric::is_virtual(device) {
+            return Err(Failure::usage(format!(
+                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// How other hosts are reached.
+fn reach(args: &MpirunArgs) -> Result<Reach, Failure> {
+    if let Some(port) = args.via {
+        let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
+        args.token.read()?.ok_or_else(|| Failure::usage(none))?;
+        return Ok(Reach::Server { port, token: args.token.words() });
+    }
+    let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() {
+        return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
+    }
+    Ok(Reach::Shell(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(words: &[&str]) -> Failure {
+        let plan = |options| launcher::Plan::new(&options).map_err(Failure::from);
+        of(&line::parsed(words)).and_then(plan).expect_err("a job that cannot start")
+    }
+
+    #[test]
+    fn what_cannot_start_is_said_before_anything_does() {
+        for (words, hint) in [
+            (&["no-such-program-here"][..], "no program no-such-program-here is found in PATH; "),
+            (&["-n", "2", "sh", ":", "./missing"], "there is no such file; "),
+            (&["--wdir", "/nowhere", "sh"], "the directory /nowhere is not there; "),
+            (&["--stdin", "2", "-n", "2", "sh"], "ranks 0 to 1 only; "),
+            (&["--map-by", "socket", "sh"], "add --bind core"),
+            (&["--bind", "core", "--map-by", "none", "sh"], "needs an order; "),
+            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "it is not set here; "),
+            (&["-x", "=1", "sh"], "names no variable; "),
+            (&["--device", "smh", "sh"], "shm"),
+            (&["--device", "shm+smh", "sh"], "shm"),
+            (&["--device", "model:mt23108-vapi", "sh"], "virtual time"),
+            (&["--library", "/nowhere", "sh"], "no libmpi_abi.so.1 is there; "),
+            (&["--rsh", " ", "sh"], "--rsh is empty; "),
+            (&["--via", "serve", "--token-file", "/nowhere", "sh"], "cannot read the token in /nowhere"),
+            (&["--host", "a:0", "sh"], "no number of ranks; "),
+            (&["-n", "1048576", "sh", ":", "sh"], "too many; "),
+        ] {
+            let failure = failure(words);
+            assert!(failure.lines[0].contains(hint), "{words:?}: {failure:?}");
+            assert_eq!(failure.status, crate::error::USAGE, "{words:?}");
+        }
+    }
+}
