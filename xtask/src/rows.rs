@@ -19,7 +19,7 @@ const ROWS: [&[&str]; 10] = [
     &["portals"],
     &["mpi"],
     &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench", "launcher"],
-    &["reproduce"],
+    &["bench-server", "reproduce"],
     &["nicety"],
 ];
 

@@ -1,5 +1,5 @@
-//! Measuring: experiments, sampling, launches and the server that runs workers for other hosts. Result files and the statistics on
-//! them are the crate `results`.
+//! Measuring: experiments, sampling, launches. Result files and the statistics on them are the crate `results`; the server that
+//! runs workers for other hosts is `bench-server`.
 #![forbid(unsafe_code)]
 
 pub mod against;

@@ -8,12 +8,14 @@ use results::schema::{ClockKind, Environment, NoiseSummary, PeerInfo};
 use verbs::host::{self, Host, Span, bounded};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.
-pub(crate) fn now() -> host::Time {
+#[must_use]
+pub fn now() -> host::Time {
     host::real::Clock::get().now()
 }
 
-/// The time since then.
-pub(crate) fn since(then: host::Time) -> std::time::Duration {
+/// The time since then, which [`now`] returned.
+#[must_use]
+pub fn since(then: host::Time) -> std::time::Duration {
     (now() - then).to_std()
 }
 

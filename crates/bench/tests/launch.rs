@@ -3,15 +3,11 @@
 
 use results::variant::{Variant, factor};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bench::launch::{
-    BenchError, CellEvent, CellState, Progress, Serving, WorkerCommand, run_with, serve_with, worker_main,
-};
+use bench::launch::{BenchError, CellEvent, CellState, Progress, WorkerCommand, run_with, worker_main};
 use bench::plan::{CheckedPlan, Plan};
-use bench::token::Token;
 use results::schema::{Measurement, Run};
 
 /// Not a test: what the workers of the tests run, as a test binary has no other way to be started.
@@ -307,87 +303,6 @@ fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
     let run = run_with(&command(), &plan, &mut Stopper(&stop, 0), &stop).expect("stopped, not broken");
     assert!(run.results.len() >= 3 && run.results.len() < plan.cells.len());
     assert!(run.parameters.iter().any(|p| p.key == "interrupted"));
-}
-
-/// Runs a server beside `body`, which gets its address; returns what it logged.
-fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<String> {
-    let (stop, log) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::<String>::new()));
-    let (said, heard) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-            let serving = Serving { listen, device: None, token, agent: None };
-            let result = serve_with(&command(), &serving, &stop, &mut |line| {
-                if let Some(addr) = line.strip_prefix("listening at ") {
-                    said.send(addr.parse().expect("an address")).expect("heard");
-                }
-                log.lock().expect("no panic").push(line.to_owned());
-            });
-            result.expect("an address of this machine");
-        });
-        let addr = heard.recv().expect("it says where it listens");
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(addr)));
-        // Else a failed check would leave the server, and with it this test, running for ever.
-        stop.store(true, Ordering::Relaxed);
-        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
-    log.into_inner().expect("no panic")
-}
-
-/// Goal: garbage, early hang-ups and the wrong protocol end themselves alone. Method: several such clients, then a
-/// run over the same server, then two at once.
-#[test]
-fn a_server_outlives_hostile_clients_and_serves_many() {
-    let log = with_server(None, |addr| {
-        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"", &[0; 64], &[0xff; 4096], b"\0\0\0\x02{}"] {
-            let mut stream = TcpStream::connect(addr).expect("it listens");
-            // It may have hung up already.
-            let _ = stream.write_all(bytes);
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let _ = stream.read_to_end(&mut Vec::new());
-        }
-        let small = || {
-            let mut plan = plan(&["rate"], &[8], &[]);
-            plan.peers = vec![addr.to_string()];
-            plan.cells.retain(|c| c.experiment == "rate");
-            plan.devices[0].cells = 0..plan.cells.len();
-            plan
-        };
-        let cells = small().cells.len();
-        assert!(cells > 1, "{cells}");
-        let (run, _) = measure(&small());
-        assert_eq!(run.results.len(), cells);
-        std::thread::scope(|scope| {
-            let both = [scope.spawn(|| measure(&small())), scope.spawn(|| measure(&small()))];
-            both.into_iter().for_each(|b| assert_eq!(b.join().expect("measured").0.results.len(), cells));
-        });
-    });
-    // Those that say no hello get no process; who only hangs up is not worth a line.
-    assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 3, "{log:#?}");
-    assert_eq!(log.iter().filter(|l| l.contains("refused")).count(), 4, "{log:#?}");
-    assert!(log.iter().filter(|l| l.contains("done")).count() >= 2, "{log:#?}");
-}
-
-/// Goal: a server with a token measures for those who have it and nobody else, and each hears what to do.
-#[test]
-fn a_server_with_a_token_measures_for_who_has_it() {
-    let token = |text: &str| Some(Token::new(text).expect("long enough"));
-    with_server(token("0123456789abcdef"), |addr| {
-        let mut small = plan(&["rate"], &[8], &[]);
-        small.peers = vec![addr.to_string()];
-        small.token = token("0123456789abcdef");
-        let (run, _) = measure(&small);
-        assert!(!run.results.is_empty());
-        let text = run.to_json().expect("finite");
-        assert!(!text.contains("0123456789abcdef") && !format!("{small:?}").contains("0123456789abcdef"));
-        for (wrong, said) in
-            [(None, "wants a token"), (token("another one, as long"), "tokens of the two sides differ")]
-        {
-            small.token = wrong;
-            let why = run_with(&command(), &small, &mut (), &AtomicBool::new(false)).expect_err("refused");
-            assert!(why.what.contains(said) && why.what.contains("--token-file"), "{why}");
-        }
-    });
 }
 
 #[test]

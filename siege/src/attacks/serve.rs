@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bench::experiment::{Cell, Round, Settings, Word};
+use bench::launch::WorkerCommand;
 use bench::launch::wire::{self, FRAME_MAX, Frame, HELLO_MAX, Hello, Lock, Setup};
-use bench::launch::{Serving, WorkerCommand};
 use bench::token::{Party, Token};
+use bench_server::Serving;
 use results::variant::variant;
 use serde_json::{Value, json};
 
@@ -94,7 +95,7 @@ pub(crate) fn server() -> Result<()> {
     let args: [OsString; 2] = ["--role".into(), "serve-worker".into()];
     let command = WorkerCommand { program: std::env::current_exe()?, args: args.into() };
     let stop = AtomicBool::new(false);
-    Ok(bench::launch::serve_with(&command, &serving, &stop, &mut |line| drop(say(line)))?)
+    Ok(bench_server::serve_with(&command, &serving, &stop, &mut |line| drop(say(line)))?)
 }
 
 /// A child of that child: a process of one client.

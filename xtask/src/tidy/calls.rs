@@ -52,7 +52,13 @@ const BANS: &[Ban] = &[
         holds: |source| {
             !under(
                 source,
-                &["crates/host/src/real", "crates/launcher/", "crates/nicety/", "crates/bench/src/launch"],
+                &[
+                    "crates/host/src/real",
+                    "crates/launcher/",
+                    "crates/nicety/",
+                    "crates/bench/src/launch",
+                    "crates/bench-server/",
+                ],
             )
         },
     },

@@ -38,9 +38,10 @@ pub(super) struct ControlStream {
     pulse: Option<UnixStream>,
 }
 
-/// What a pulse says.
-pub(super) const WAITS: u8 = 1;
-pub(super) const WORKS: u8 = 2;
+/// What a pulse says: the worker waits for its client's word.
+pub const WAITS: u8 = 1;
+/// What a pulse says: the worker works.
+pub const WORKS: u8 = 2;
 
 /// A socket on which a whole frame has its time, however small the pieces are in which it comes or goes.
 struct Patient {

@@ -43,7 +43,10 @@ pub(super) enum Heard {
 }
 
 /// Starts a worker with `input` as its standard input, and `output` as its standard output.
-pub(super) fn spawn(command: &WorkerCommand, input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Child> {
+///
+/// # Errors
+/// The operating system's.
+pub fn spawn(command: &WorkerCommand, input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Child> {
     Command::new(&command.program)
         .args(&command.args)
         .stdin(Stdio::from(input))
@@ -108,7 +111,9 @@ impl Worker {
     }
 }
 
-pub(super) fn describe(status: ExitStatus) -> String {
+/// How a process ended, in words that follow its name.
+#[must_use]
+pub fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "was killed (signal 9)".to_owned(),
         (Some(signal), _) => format!("died of signal {signal}"),

@@ -27,7 +27,8 @@ impl From<Fault> for BenchError {
 }
 
 impl BenchError {
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    /// An error after which there is nothing to keep.
+    pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), partial: None }
     }
 }

@@ -13,8 +13,8 @@ use rustix::net::AddressFamily;
 use verbs::host::Host;
 use verbs::host::real::{host, pin_to_core, remark};
 
+use super::admission::await_client;
 use super::control_stream::ControlStream;
-use super::door::await_client;
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::{rendezvous, serving};
 use crate::experiment::driver::client_cell;

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use bench::launch::{Serving, WorkerCommand};
+use bench::launch::WorkerCommand;
 use bench::plan::DEFAULT_PORT;
+use bench_server::Serving;
 use fabric::Reach;
 
 use crate::args::ServeArgs;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
             failure.lines.iter().for_each(remark);
         }
     };
-    bench::launch::serve(&serving, &signals.stop, &mut log).map_err(Failure::run)?;
+    bench_server::serve(&serving, &signals.stop, &mut log).map_err(Failure::run)?;
     Ok(if is_written { OK } else { FAILED })
 }
 

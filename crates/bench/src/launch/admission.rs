@@ -1,8 +1,8 @@
-//! [`Door`]: those who have connected to `nicety serve` and are not yet known to be clients.
+//! [`Admission`]: connections to a server, or to the listening worker of a run, before they are known to be clients.
 //!
-//! They are heard by the server itself, all at once and without a process: whatever they send, and however slowly, they
-//! cost a descriptor and a few hundred bytes, and all have the same few seconds. When there are too many, the oldest of
-//! those goes who have said nothing, of whichever source has most of them. Who speaks is heard in the very next turn.
+//! The listening thread reads all of them itself, without blocking. Whatever a visitor sends, and however slowly, it costs a
+//! descriptor and a few hundred bytes, and it has the same few seconds as any other. When there are too many visitors, the oldest
+//! silent one is dropped, from the source with most silent visitors. Data that arrive are read in the next turn of the loop.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -28,25 +28,31 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one that was refused may take to hear why.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// One that has said who it is.
-pub(super) struct Client {
-    pub(super) stream: TcpStream,
-    pub(super) peer: SocketAddr,
-    pub(super) hello: Hello,
+/// A visitor that has proved that it is a client.
+#[derive(Debug)]
+pub struct Client {
+    /// Its connection, which does not block.
+    pub stream: TcpStream,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Its hello.
+    pub hello: Hello,
 }
 
 /// What a client wants.
-pub(super) enum Wish {
+#[derive(Debug)]
+pub enum Wish {
+    /// To measure.
     Measure(Setup),
     /// A program at the other end of its connection.
     Run,
 }
 
 /// Who was refused, and why.
-pub(super) type Refused = (SocketAddr, String);
+pub type Refused = (SocketAddr, String);
 
 /// All who wait to be heard.
-pub(super) struct Door<'a> {
+pub struct Admission<'a> {
     token: Option<&'a Token>,
     visitors: Vec<Visitor>,
 }
@@ -70,20 +76,23 @@ enum Stage {
 }
 
 /// What counts as one source of visitors: an address, or the network that is one household of IPv6.
-pub(super) fn source(peer: SocketAddr) -> IpAddr {
+#[must_use]
+pub fn source(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
         ip => ip,
     }
 }
 
-impl<'a> Door<'a> {
-    pub(super) fn new(token: Option<&'a Token>) -> Self {
+impl<'a> Admission<'a> {
+    /// Nobody yet; clients have to have this token, if there is one.
+    #[must_use]
+    pub fn new(token: Option<&'a Token>) -> Self {
         Self { token, visitors: Vec::new() }
     }
 
     /// One more comes; it is told hello.
-    pub(super) fn arrive(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<(), WireError> {
+    fn arrive(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<(), WireError> {
         if self.visitors.len() >= VISITORS_MAX {
             self.make_room();
         }
@@ -96,7 +105,7 @@ impl<'a> Door<'a> {
     }
 
     /// Sends somebody away.
-    pub(super) fn make_room(&mut self) {
+    fn make_room(&mut self) {
         let mut silent: BTreeMap<IpAddr, usize> = BTreeMap::new();
         let mut all = silent.clone();
         for visitor in &self.visitors {
@@ -116,7 +125,7 @@ impl<'a> Door<'a> {
     }
 
     /// Hears all of them: who has become a client, and who was refused with what reason.
-    pub(super) fn hear(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
+    pub fn hear(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
         let (mut clients, mut refused) = (Vec::new(), Vec::new());
         let mut staying = Vec::with_capacity(self.visitors.len());
         for mut visitor in std::mem::take(&mut self.visitors) {
@@ -140,15 +149,15 @@ impl<'a> Door<'a> {
     }
 
     /// Refuses one that had become a client.
-    pub(super) fn refuse(&mut self, client: Client, why: &str) {
+    pub fn refuse(&mut self, client: Client, why: &str) {
         let Client { stream, peer, hello } = client;
         let (partial, stage) = (Partial::default(), Stage::Leaving);
         let visitor = Visitor { stream, peer, came: now(), ours: hello, partial, stage };
         self.visitors.extend(visitor.refuse(why));
     }
 
-    /// Accepts up to [`ACCEPTED`] connections of a non-blocking listener. `log` gets the errors.
-    pub(super) fn accept(&mut self, listener: &TcpListener, log: &mut dyn FnMut(&str)) {
+    /// Accepts up to 64 connections of a non-blocking listener. `log` gets the errors.
+    pub fn accept(&mut self, listener: &TcpListener, log: &mut dyn FnMut(&str)) {
         for _ in 0..ACCEPTED {
             match listener.accept() {
                 // A connection that is gone already is no loss.
@@ -165,7 +174,7 @@ impl<'a> Door<'a> {
     }
 
     /// Sleeps until a connection comes, a visitor sends something, one of `others` is ready, or a deadline may have passed.
-    pub(super) fn wait<'f>(
+    pub fn wait<'f>(
         &'f self,
         listener: &'f TcpListener,
         others: impl Iterator<Item = (BorrowedFd<'f>, PollFlags)>,
@@ -185,14 +194,14 @@ impl<'a> Door<'a> {
 /// Those of the listener, and of a client that is gone.
 pub(super) fn await_client(listener: &TcpListener, token: &Token) -> Result<(Client, Setup), WireError> {
     listener.set_nonblocking(true)?;
-    let mut door = Door::new(Some(token));
+    let mut admission = Admission::new(Some(token));
     loop {
-        door.wait(listener, std::iter::empty());
-        door.accept(listener, &mut |_| ());
-        for (client, wish) in door.hear().0 {
+        admission.wait(listener, std::iter::empty());
+        admission.accept(listener, &mut |_| ());
+        for (client, wish) in admission.hear().0 {
             match wish {
                 Wish::Measure(setup) => return Ok((client, setup)),
-                Wish::Run => door.refuse(client, "this process measures, and runs no programs"),
+                Wish::Run => admission.refuse(client, "this process measures, and runs no programs"),
             }
         }
     }
@@ -276,15 +285,15 @@ mod tests {
     use super::super::control_stream::ControlStream;
     use super::*;
 
-    /// A listener and a door.
-    fn door() -> (TcpListener, Door<'static>) {
-        (TcpListener::bind("127.0.0.1:0").expect("a port"), Door::new(None))
+    /// A listener and a admission.
+    fn admission() -> (TcpListener, Admission<'static>) {
+        (TcpListener::bind("127.0.0.1:0").expect("a port"), Admission::new(None))
     }
 
-    fn arrive(listener: &TcpListener, door: &mut Door<'_>) -> TcpStream {
+    fn arrive(listener: &TcpListener, admission: &mut Admission<'_>) -> TcpStream {
         let far = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
         let (near, peer) = listener.accept().expect("a visitor");
-        door.arrive(near, peer).expect("heard");
+        admission.arrive(near, peer).expect("heard");
         far
     }
 
@@ -298,23 +307,23 @@ mod tests {
     /// among them that has said hello.
     #[test]
     fn of_too_many_the_oldest_goes_that_said_nothing() {
-        let (listener, mut door) = door();
+        let (listener, mut admission) = admission();
         let mut early = Vec::new();
-        let mut honest = arrive(&listener, &mut door);
+        let mut honest = arrive(&listener, &mut admission);
         honest.write_all(&bytes(&Hello::own(None).expect("random"))).expect("sent");
-        while !matches!(door.visitors[0].stage, Stage::Setup(_)) {
-            let (clients, refused) = door.hear();
+        while !matches!(admission.visitors[0].stage, Stage::Setup(_)) {
+            let (clients, refused) = admission.hear();
             assert!(clients.is_empty() && refused.is_empty());
         }
         for _ in 0..2 * VISITORS_MAX {
-            early.push(arrive(&listener, &mut door));
-            assert!(door.visitors.len() <= VISITORS_MAX);
+            early.push(arrive(&listener, &mut admission));
+            assert!(admission.visitors.len() <= VISITORS_MAX);
         }
         let setup =
             Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
         honest.write_all(&bytes(&Frame::Setup(setup.clone()))).expect("sent");
         let (_, wish) = loop {
-            let (mut clients, refused) = door.hear();
+            let (mut clients, refused) = admission.hear();
             assert!(refused.is_empty(), "{refused:?}");
             if let Some(client) = clients.pop() {
                 break client;
@@ -350,8 +359,8 @@ mod tests {
     /// Goal: what is heard does not depend on how it comes, and nothing behind a set-up is taken. Method: byte by byte.
     #[test]
     fn what_is_dribbled_is_heard_and_what_follows_is_left() {
-        let (listener, mut door) = door();
-        let mut far = arrive(&listener, &mut door);
+        let (listener, mut admission) = admission();
+        let mut far = arrive(&listener, &mut admission);
         let setup =
             Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
         let mut said = bytes(&Hello::own(None).expect("random"));
@@ -360,11 +369,11 @@ mod tests {
         for byte in said {
             assert!(found.is_empty());
             far.write_all(&[byte]).expect("sent");
-            found.extend(door.hear().0);
+            found.extend(admission.hear().0);
         }
         far.write_all(b"more").expect("sent");
         while found.is_empty() {
-            found.extend(door.hear().0);
+            found.extend(admission.hear().0);
         }
         let mut rest = [0; 4];
         found[0].0.stream.set_nonblocking(false).expect("a socket");
@@ -375,14 +384,14 @@ mod tests {
     /// Goal: who is wrong hears why, though it goes on talking.
     #[test]
     fn whoever_is_refused_hears_why() {
-        let (listener, mut door) = door();
-        let mut far = arrive(&listener, &mut door);
+        let (listener, mut admission) = admission();
+        let mut far = arrive(&listener, &mut admission);
         let mut wrong = bytes(&Hello { version: 99, ..Hello::own(None).expect("random") });
         wrong.extend([b'x'; 2000]);
         far.write_all(&wrong).expect("sent");
         let mut reasons = Vec::new();
         while reasons.is_empty() {
-            reasons = door.hear().1;
+            reasons = admission.hear().1;
         }
         assert!(reasons[0].1.contains("version 99"), "{reasons:?}");
         Hello::read(&mut far).expect("a hello");

@@ -1,22 +1,22 @@
-//! [`serve`]: a peer that needs no options: every client ships what it wants measured, and gets a fresh process.
+//! [`serve`]: the loop of the server. Every client sends its whole plan and gets a fresh process.
 //!
-//! One thread looks after all connections and never waits for any of them: visitors at the [`Door`], clients whose turn
-//! has not come, and those that have a process ([`Guests`]).
+//! One thread serves all connections and never blocks on one of them: visitors before admission ([`Admission`]), and clients with and
+//! without a process ([`Sessions`]).
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use verbs::host::Time;
+use bench::launch::admission::{Admission, Wish};
+use bench::launch::wire::Setup;
+use bench::launch::{BenchError, WorkerCommand, now, since};
+use bench::token::Token;
+use host::Time;
+use results::plain;
 
 use super::agents::Agents;
-use super::door::{Door, Wish};
-use super::guests::Guests;
-use super::wire::Setup;
-use super::{BenchError, WorkerCommand, device};
-use crate::machine::{now, since};
-use crate::token::Token;
-use results::plain;
+use super::device;
+use super::sessions::Sessions;
 
 /// Connections that may come at once, as far as the system allows (net.core.somaxconn).
 const CROWD: i32 = 4096;
@@ -103,12 +103,12 @@ pub fn serve_with(
     let addr = listener.local_addr().map_err(no)?;
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
     log.say(&format!("listening at {addr}"));
-    let (mut door, mut guests) = (Door::new(serving.token.as_ref()), Guests::new(command));
+    let (mut admission, mut sessions) = (Admission::new(serving.token.as_ref()), Sessions::new(command));
     let mut agents = Agents::new(serving.agent.as_ref());
     while !stop.load(Ordering::Relaxed) {
-        door.wait(&listener, guests.watched());
-        door.accept(&listener, &mut |why| log.say(why));
-        let (clients, refused) = door.hear();
+        admission.wait(&listener, sessions.watched());
+        admission.accept(&listener, &mut |why| log.say(why));
+        let (clients, refused) = admission.hear();
         for (peer, why) in refused {
             log.say(&format!("{peer}: refused: {why}"));
         }
@@ -117,16 +117,16 @@ pub fn serve_with(
             let added = match wish {
                 Wish::Run => agents.add(client),
                 Wish::Measure(setup) => match device::for_client(&setup.device, serving.device.as_deref()) {
-                    Ok(device) => guests.add(client, Setup { device, ..setup }),
+                    Ok(device) => sessions.add(client, Setup { device, ..setup }),
                     Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
                 },
             };
             if let Err((client, why)) = added {
                 log.say(&format!("{peer}: refused: {why}"));
-                door.refuse(*client, &why);
+                admission.refuse(*client, &why);
             }
         }
-        for (peer, what) in guests.tend().into_iter().chain(agents.tend()) {
+        for (peer, what) in sessions.tend().into_iter().chain(agents.tend()) {
             log.say(&format!("{peer}: {what}"));
         }
     }

@@ -1,29 +1,23 @@
-//! [`Agents`]: programs of this machine that clients of `nicety serve` have asked for, each at the other end of its client's
-//! connection; and [`call_agent`], by which a client asks for one.
+//! [`Agents`]: programs that a server starts for its clients. A client requests one by [`bench::launch::call_agent`].
 //!
-//! The server says yes, and from then on the connection is the program's standard input and output. The program ends when that
-//! does. Only a server that was told to, and that shares a token with its clients, starts any.
+//! Once the server has accepted, the connection is the program's standard input and output, and the program ends when the connection
+//! closes. A server starts programs only with `--allow-run`, and only for clients that share its token.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::WorkerCommand;
-use super::control_stream::ControlStream;
-use super::crew::{describe, spawn};
-use super::door::{self, Client};
-use super::wire::{self, Frame};
-use crate::experiment::Fault;
-use crate::machine::{now, since};
-use crate::token::Token;
+use bench::launch::WorkerCommand;
+use bench::launch::admission::Client;
+use bench::launch::guest::{describe, spawn};
+use bench::launch::wire::{self, Frame};
+use bench::launch::{now, since};
 
 /// Programs at once.
 const AGENTS_MAX: usize = 64;
-/// How long a client waits for the server's word.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// For the programs to end by themselves when the server ends.
 const GRACE: Duration = Duration::from_secs(5);
 /// Between two looks whether they have.
@@ -99,33 +93,12 @@ impl Drop for Agents {
     }
 }
 
-/// A program of the server at `HOST:PORT`: the connection to it, and what it has said so far.
-///
-/// # Errors
-/// If nobody serves there, or the server does not have this token or refuses.
-pub fn call_agent(to: &str, token: Option<&Token>) -> Result<(TcpStream, Vec<u8>), Fault> {
-    let mut way = ControlStream::dial(to, token, PATIENCE)?;
-    way.set_patience(PATIENCE);
-    way.write(&Frame::Run).map_err(|why| way.lost(&why))?;
-    match way.read().map_err(|why| way.lost(&why))? {
-        Frame::Runs => {}
-        Frame::Refused { why } => return Err(Fault::Peer(format!("{to}: {why}"))),
-        other => {
-            return Err(Fault::Control(results::plain::line(&format!("{to}: {other:?} came out of turn"))));
-        }
-    }
-    let (stream, came) = way.into_stream();
-    let lost = |why: std::io::Error| Fault::Connection(format!("{to}: {why}"));
-    door::prepare(&stream).and_then(|()| stream.set_nonblocking(false)).map_err(lost)?;
-    Ok((stream, came))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::wire::Hello;
+    use bench::launch::wire::Hello;
     use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     fn shell(script: &str) -> WorkerCommand {
         WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }

@@ -1,27 +1,25 @@
-//! [`Guests`]: the clients of `nicety serve`: those who wait for their turn, and those who have a process.
+//! [`Sessions`]: the admitted clients of a server. Some wait for their turn, the others have a process.
 //!
-//! Whose turn comes: first come, first served, within a share for each source. While there is no room the others are told
-//! their place, and have to answer. A process ends with its client: the server holds the connection too, and sees it end
-//! whatever the process is doing. A process whose client says nothing is ended when others wait, or after an hour.
+//! Turns are first come, first served, within a share for each source. A waiting client gets its place in the queue and has to
+//! answer. A process ends with its client: the server holds the connection as well and sees it close, whatever the process does.
+//! The server kills the process of a silent client when other clients wait, or after an hour.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::time::Duration;
 
+use host::Time;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use verbs::host::Time;
 
-use super::WorkerCommand;
-use super::control_stream::{WAITS, WORKS};
-use super::crew::{describe, spawn};
-use super::door::{Client, source};
-use super::job::{Job, News, write_line};
-use super::wire::{self, Frame, HELLO_MAX, Partial, Setup};
-use crate::machine::{now, since};
+use bench::launch::WorkerCommand;
+use bench::launch::admission::{Client, source};
+use bench::launch::guest::{self, WAITS, WORKS, describe};
+use bench::launch::wire::{self, Frame, HELLO_MAX, Partial, Setup};
+use bench::launch::{now, since};
 
 /// Clients that have a process, at once; and those of one source, so that others find room.
 const RUNNING_MAX: usize = 32;
@@ -44,7 +42,7 @@ const BUSY_MAX: Duration = Duration::from_secs(1860);
 const WORDS_MAX: usize = 4096;
 
 /// All of them; dropping ends and reaps the processes.
-pub(super) struct Guests {
+pub(super) struct Sessions {
     command: WorkerCommand,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
@@ -79,7 +77,7 @@ struct Running {
 /// Something for the log.
 pub(super) type Said = (SocketAddr, String);
 
-impl Guests {
+impl Sessions {
     pub(super) fn new(command: &WorkerCommand) -> Self {
         Self { command: command.clone(), waiting: VecDeque::new(), running: Vec::new() }
     }
@@ -199,11 +197,8 @@ impl Waiting {
 impl Running {
     fn start(command: &WorkerCommand, client: Client, setup: Setup) -> io::Result<Self> {
         let Client { stream, peer, hello } = client;
-        let (pulse, theirs) = UnixStream::pair()?;
-        write_line(&pulse, &Job::Guest { hello, setup })?;
-        pulse.set_nonblocking(true)?;
         let watched = stream.try_clone()?;
-        let child = spawn(command, OwnedFd::from(stream), Some(OwnedFd::from(theirs)))?;
+        let (child, pulse) = guest::start(command, stream, hello, setup)?;
         Ok(Self {
             peer,
             child,
@@ -247,12 +242,7 @@ impl Running {
 
     /// How it ended.
     fn verdict(&self, status: std::process::ExitStatus) -> String {
-        let last = self.words.split(|byte| *byte == b'\n').rev();
-        let mut failed = last.filter_map(|line| match serde_json::from_slice(line) {
-            Ok(News::Failed { why, .. }) => Some(why),
-            _ => None,
-        });
-        match (self.ended, failed.next()) {
+        match (self.ended, guest::failure(&self.words)) {
             (Some(why), _) => format!("ended: {why}"),
             (None, Some(why)) => format!("failed: {why}"),
             (None, None) if status.success() => "done".to_owned(),
@@ -290,7 +280,7 @@ fn hung_up(stream: &TcpStream) -> bool {
     rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
-impl Drop for Guests {
+impl Drop for Sessions {
     fn drop(&mut self) {
         for one in &mut self.running {
             // As above; it is reaped all the same.
