@@ -71,7 +71,7 @@ impl Mr {
     /// Deregisters and says whether that worked, which dropping cannot.
     ///
     /// # Errors
-    /// [`Error::Busy`] when a peer is stopped in the middle of an access: the region is unreachable for new
+    /// [`crate::Error::Busy`] when a peer is stopped in the middle of an access: the region is unreachable for new
     /// accesses, but the memory may not be reused yet. It stays mapped until the process ends.
     pub fn dereg(self) -> Result<()> {
         self.ops.dereg()

@@ -42,7 +42,7 @@ pub fn cost(proto: Proto) -> Cost {
 pub(crate) struct Conditions(u8);
 
 impl Conditions {
-    /// Nothing.
+    /// No condition at all.
     pub(crate) const NONE: Self = Self(0);
     /// The data are in one piece of the program's memory.
     const IN_PLACE: Self = Self(1);
