@@ -16,7 +16,7 @@ use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
 pub struct Cost {
     /// Times that something goes from one process to the other, or back, before the receiver has all data.
     pub trips: u8,
-    /// Times that a processor copies each byte; RDMA by shared memory counts as one.
+    /// Times that MPI itself copies each byte. What the device and the kernel copy does not count.
     pub copies: u8,
 }
 
@@ -32,7 +32,7 @@ pub fn cost(proto: Proto) -> Cost {
         // RTS, CTS, data.
         Proto::RndvPut => (3, 0),
         // RTS, SHM_CTS, SHM_FIN.
-        Proto::RndvShm => (3, 1),
+        Proto::RndvShm => (3, 0),
     };
     Cost { trips, copies }
 }

@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Sends bytes of the program's, registered as `whole`: the first fragment with the message `first`, the others behind it. When the last one
-    /// has left, `key` is reported as [`Accessed`](crate::transport::Event::Accessed).
+    /// has left, `key` is reported as [`Accessed`](crate::peers::transport::Event::Accessed).
     pub(super) fn post_fragments(
         &mut self,
         to: u32,

@@ -32,7 +32,7 @@ struct SizeBand {
     protocol: &'static str,
     /// Times that something goes from one process to the other, or back, before the receiver has all data.
     trips: u8,
-    /// Times that a processor copies each byte.
+    /// Times that MPI itself copies each byte.
     copies: u8,
     why: String,
 }
