@@ -542,13 +542,16 @@ mod tests {
     }
 
     /// Goal: copies and atomics of memory that a program has unmapped are errors, and registering it is. Method: a mapping of the
-    /// test's own, of which one page goes.
+    /// test's own, of which one page goes. It is far below all other mappings: Linux fills the highest hole that is large enough, so that
+    /// no thread of another test maps memory there meanwhile.
     #[test]
     fn memory_of_a_program_may_go() {
         const PAGE: usize = 4096;
+        const FAR_BELOW: usize = 0x2000_0000_0000;
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a mapping of this test alone, of more pages than others map meanwhile into the hole.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, rights, flags) }.expect("memory");
+        let near = std::ptr::without_provenance_mut(FAR_BELOW);
+        // SAFETY: a new mapping, which replaces none.
+        let base = unsafe { mmap_anonymous(near, 2 * PAGE, rights, flags) }.expect("memory");
         let base = NonNull::new(base.cast::<u8>()).expect("an address");
         // SAFETY: no references to it are made.
         let buf = unsafe { Buf::of_program(base, 2 * PAGE) };

@@ -172,7 +172,7 @@ fn a_profile_is_shown_at_the_end() {
     let tell = "tell() { pmi put kvsname=$kvs key=profile-$PMI_RANK-$1 value=$2; }
 join
 tell 0 watched:2000000000,call:MPI_Send:10:10000
-tell 1 00000:5000,sent:$(( (PMI_RANK + 1) % PMI_SIZE )):ring:10:5000";
+tell 1 00000:5000,sent:$(( (PMI_RANK + 1) % PMI_SIZE )):eager/ring:10:5000";
     let rank = stage.rank("told", &format!("{tell}\necho $NICETY_PROFILE; leave"));
     let ended = stage.run(&["-n", "2", "--profile", &rank]);
     assert_eq!((ended.status, ended.out.as_str()), (Some(0), "1\n1\n"), "{ended:?}");

@@ -130,7 +130,7 @@ pub(super) mod tests {
     pub(in super::super) fn rank(rank: usize, size: usize) -> Profile {
         let (us, next) = (rank + 1, (rank + 1) % size);
         let text = format!(
-            "watched:2000000000,call:MPI_Send:10:{us}000000:5000,call:MPI_Wait:10:{us}00000000:0,sent:{next}:ring:10:5000"
+            "watched:2000000000,call:MPI_Send:10:{us}000000:5000,call:MPI_Wait:10:{us}00000000:0,sent:{next}:eager/ring:10:5000"
         );
         let notes = |key: &str| (key == format!("profile-{rank}-0")).then_some(text.as_str());
         Profile::of_notes(rank as u32, size, notes).expect("a note").expect("a profile")

@@ -142,7 +142,7 @@ mod tests {
         let most = u64::MAX;
         let text = format!(
             "watched:{most},call:MPI_Send:{most}:{most}:{most},call:MPI_Wait:0:{most}:0,\
-             sent:0:ring:{most}:{most},sent:0:slot:{most}:{most},sent:2:ring:{most}:{most}"
+             sent:0:eager/ring:{most}:{most},sent:0:eager/copy:{most}:{most},sent:2:eager/ring:{most}:{most}"
         );
         let note = |key: &str| key.ends_with("-0").then_some(text.as_str());
         let rank = |at| pmi::profile::Profile::of_notes(at, 2, note).expect("a note").expect("a profile");
@@ -160,7 +160,7 @@ mod tests {
             "Time in MPI, by rank",
             "MPI_Wait",
             "rank 2 to rank 0",
-            "ring",
+            "eager/ring",
             "Job 1, started by a rank",
             "Rank 1 is missing",
         ] {

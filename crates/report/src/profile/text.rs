@@ -113,7 +113,7 @@ mod tests {
             row("MPI_Wait").as_deref(),
             Some("MPI_Wait 20 400.00 us 99 % 20.00 us rank 2 300.00 us 0 B")
         );
-        assert_eq!(row("ring").as_deref(), Some("ring 20 9.8 KiB"));
+        assert_eq!(row("eager/ring").as_deref(), Some("eager/ring 20 9.8 KiB"));
         assert!(text.is_ascii() && lines.iter().all(|line| line.len() <= 100), "{text}");
         let pairs: Vec<&str> = lines.iter().rev().skip(1).take(3).rev().copied().collect();
         assert!(
