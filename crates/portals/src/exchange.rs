@@ -11,22 +11,22 @@ use std::sync::Arc;
 use transport::{Nic, Registration};
 use verbs::{Access, Buf, Device, RemoteAddr, Result};
 
-use crate::atomic::ELEMENT_MAX;
-use crate::carrier::{Carrier, Event};
-use crate::command::Transfer;
-use crate::connection::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::engine::Engine;
-use crate::entry::Entry;
-use crate::event::{Fail, List};
-use crate::initiator::Outgoing;
-use crate::memory;
-use crate::message::{Action, Answer, Request};
-use crate::nic::{SLOTS, reach};
-use crate::process::Process;
-use crate::region::Region;
-use crate::target::{Arrival, Delivery};
-use crate::trust::Trust;
-use crate::wire::{INTERFACES, Message, VirtualChannel};
+use crate::engine::initiator::Outgoing;
+use crate::engine::target::{Arrival, Delivery};
+use crate::link::carrier::{Carrier, Event};
+use crate::link::connection::{Arrived, EAGER_MAX, Move as Carried, Payload};
+use crate::link::memory;
+use crate::link::nic::{SLOTS, reach};
+use crate::link::trust::Trust;
+use crate::link::wire::{INTERFACES, Message, VirtualChannel};
+use crate::objects::atomic::ELEMENT_MAX;
+use crate::objects::command::Transfer;
+use crate::objects::entry::Entry;
+use crate::objects::event::{Fail, List};
+use crate::objects::message::{Action, Answer, Request};
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 
 /// An interface of this process.
 #[derive(Debug)]
@@ -790,13 +790,13 @@ fn perform(action: Action, (region, offset, len): (&Region, u64, u64), came: &[u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Local;
     use crate::engine::ListId;
-    use crate::handles::CtHandle;
-    use crate::initiator::MemoryDescriptor;
-    use crate::limits::Limits;
-    use crate::message::AckReq;
-    use crate::options::{EntryOptions, MdOptions, PtOptions};
+    use crate::engine::initiator::MemoryDescriptor;
+    use crate::objects::command::Local;
+    use crate::objects::handles::CtHandle;
+    use crate::objects::limits::Limits;
+    use crate::objects::message::AckReq;
+    use crate::objects::options::{EntryOptions, MdOptions, PtOptions};
 
     fn exchange(host: &verbs::host::Host) -> Exchange {
         let device = fabric::open("shm", host).expect("a device");

@@ -13,18 +13,10 @@
 //! |---|---|
 //! | `node` | [`Node`], [`Ni`]: an interface to call, to wait at, and who makes progress |
 //! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
-//! | `carrier`, `connection`, `nic` | messages, reads and writes between processes over the rings of [`transport`]; one connection; the device |
-//! | `wire`, `memory` | all that looks at bytes of peers; all that looks at the user's memory, and all unsafe code |
-//! | `offload` | [`Offload`]: an interface whose engine a program of the NIC is |
-//! | `engine` | [`Engine`]: one network interface |
-//! | `target` | its targeted half: the portal table, and what is done with messages that come |
-//! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
-//! | `initiator` | its initiating half: memory descriptors and operations under way |
-//! | `completions`, `queue` | event queues and counters, and what counters set off |
-//! | `message`, `command` | what goes over the wire; what may be asked for, now or later |
-//! | `entry`, `region`, `process`, `options`, `limits` | what the user gives |
-//! | `event`, `error`, `atomic` | what the user is told; atomic operations |
-//! | `buckets`, `chain`, `handles` | chains by key; places in an order; handles and the tables that they are keys of |
+//! | `engine/` | [`Engine`]: matching, the portal table, operations under way, events and counters |
+//! | `offload/` | [`Offload`]: an interface whose engine a program of the NIC is |
+//! | `link/` | messages, reads and writes between processes; all that looks at bytes of peers and at the user's memory |
+//! | `objects/` | what the user gives and is told: entries, regions, options, limits, events, errors, handles |
 //!
 //! # What the standard leaves open
 //!
@@ -36,55 +28,32 @@
 //! - A message that cannot be delivered is told once by an event, as `SEND` if that was not told, else as `ACK`; both are counted.
 //! - An atomic operation that is truncated works on whole elements.
 
-mod atomic;
-mod buckets;
-mod carrier;
-mod chain;
-mod command;
-mod completions;
-mod connection;
 mod engine;
-mod entry;
-mod error;
-mod event;
 mod exchange;
-mod handles;
-mod initiator;
-mod limits;
-mod matchlist;
-mod memory;
-mod message;
-mod nic;
+mod link;
 mod node;
+mod objects;
 mod offload;
-mod options;
-mod process;
-mod queue;
-mod region;
-mod target;
-mod trust;
-mod unexpected;
-mod wire;
 
 pub use auth::{Key, Seed};
 
-pub use atomic::{Datatype, ELEMENT_MAX, Op, Operand};
-pub use command::{Count, Local, Transfer};
-pub use connection::EAGER_MAX;
+pub use engine::initiator::{MemoryDescriptor, Outgoing};
+pub use engine::target::{Arrival, Delivery, Search, Status};
 pub use engine::{Engine, ListId};
-pub use entry::Entry;
-pub use error::{Error, Result};
-pub use event::{Event, EventKind, Fail, List};
 pub use exchange::Taken;
-pub use handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
-pub use initiator::{MemoryDescriptor, Outgoing};
-pub use limits::Limits;
-pub use message::{AckReq, Action, Answer, Request};
+pub use link::connection::EAGER_MAX;
+pub use link::trust::{PROTOCOL, no_offers};
 pub use node::{Kind, Matcher, Ni, Node};
+pub use objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
+pub use objects::command::{Count, Local, Transfer};
+pub use objects::entry::Entry;
+pub use objects::error::{Error, Result};
+pub use objects::event::{Event, EventKind, Fail, List};
+pub use objects::handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
+pub use objects::limits::Limits;
+pub use objects::message::{AckReq, Action, Answer, Request};
+pub use objects::options::{EntryOptions, MdOptions, PtOptions};
+pub use objects::process::{Process, Source};
+pub use objects::region::{Piece, Region};
 pub use offload::Offload;
 pub use offload::v3::Draft;
-pub use options::{EntryOptions, MdOptions, PtOptions};
-pub use process::{Process, Source};
-pub use region::{Piece, Region};
-pub use target::{Arrival, Delivery, Search, Status};
-pub use trust::{PROTOCOL, no_offers};

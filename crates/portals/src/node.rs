@@ -12,13 +12,13 @@ use auth::{Key, Seed};
 use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
-use crate::command::Transfer;
 use crate::engine::Engine;
-use crate::entry::Entry;
 use crate::exchange::{Exchange, Interface, Taken};
-use crate::limits::Limits;
-use crate::process::Process;
-use crate::trust::Trust;
+use crate::link::trust::Trust;
+use crate::objects::command::Transfer;
+use crate::objects::entry::Entry;
+use crate::objects::limits::Limits;
+use crate::objects::process::Process;
 
 /// What kind of interface: `PTL_NI_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

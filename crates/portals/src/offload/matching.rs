@@ -10,18 +10,18 @@ use verbs::{Error as NicError, Firmware, Message as Arrived, NicCtx, Sge};
 
 use super::order::{Extent, Later, Order};
 use super::record::{COUNTER, EVENT, Outcome, REPLY, counter_bytes, event_bytes, reply_bytes};
+use crate::engine::initiator::{MemoryDescriptor, Outgoing};
+use crate::engine::target::Arrival;
 use crate::engine::{Engine, ListId};
-use crate::entry::Entry;
-use crate::error::{Error, Result};
-use crate::event::Fail;
-use crate::handles::{CtHandle, EqHandle};
-use crate::initiator::{MemoryDescriptor, Outgoing};
-use crate::limits::Limits;
-use crate::message::{Action, Answer, Request};
-use crate::process::Process;
-use crate::region::Region;
-use crate::target::Arrival;
-use crate::wire::Message;
+use crate::link::wire::Message;
+use crate::objects::entry::Entry;
+use crate::objects::error::{Error, Result};
+use crate::objects::event::Fail;
+use crate::objects::handles::{CtHandle, EqHandle};
+use crate::objects::limits::Limits;
+use crate::objects::message::{Action, Answer, Request};
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 
 /// The interface in messages: there is one.
 const INTERFACE: u8 = 0;

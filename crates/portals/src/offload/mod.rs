@@ -24,16 +24,16 @@ use std::sync::atomic::Ordering;
 use verbs::host::{Host, Step, Time};
 use verbs::{Access, Buf, Device, Mr, Program};
 
-use crate::command::{Count, Transfer};
 use crate::engine::ListId;
-use crate::entry::Entry;
-use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::handles::{CtHandle, EntryHandle, MdHandle};
-use crate::limits::Limits;
-use crate::options::{MdOptions, PtOptions};
-use crate::process::Process;
-use crate::region::Region;
+use crate::objects::command::{Count, Transfer};
+use crate::objects::entry::Entry;
+use crate::objects::error::{Error, Result};
+use crate::objects::event::Event;
+use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
+use crate::objects::limits::Limits;
+use crate::objects::options::{MdOptions, PtOptions};
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 use matching::Matching;
 use order::{Extent, Later, Order};
 use record::{COUNTER, EVENT, Outcome, REPLY};
@@ -405,5 +405,5 @@ impl Offload {
 
 /// Places that so many counters may have had at a time: tables let some rest.
 const fn places_of(counters: u32) -> usize {
-    (counters + crate::handles::RESTING) as usize
+    (counters + crate::objects::handles::RESTING) as usize
 }

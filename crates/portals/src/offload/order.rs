@@ -1,15 +1,15 @@
 //! [`Order`]: what a process has its program on the NIC do, as the bytes of a command.
 
 use super::words::{Reader, Writer};
-use crate::command::{Count, Local, Transfer};
 use crate::engine::ListId;
-use crate::entry::Entry;
-use crate::event::List;
-use crate::handles::{CtHandle, EntryHandle, MdHandle};
-use crate::message::{AckReq, Action};
-use crate::options::{EntryOptions, MdOptions, PtOptions};
-use crate::process::{Process, Source};
-use crate::region::Region;
+use crate::objects::command::{Count, Local, Transfer};
+use crate::objects::entry::Entry;
+use crate::objects::event::List;
+use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
+use crate::objects::message::{AckReq, Action};
+use crate::objects::options::{EntryOptions, MdOptions, PtOptions};
+use crate::objects::process::{Process, Source};
+use crate::objects::region::Region;
 
 /// Memory of the process that the NIC reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

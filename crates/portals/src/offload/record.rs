@@ -2,10 +2,10 @@
 //! counted from 1, so that a processor that polls for that has all of it.
 
 use super::words::{Reader, Writer};
-use crate::command::Count;
-use crate::error::Error;
-use crate::event::{Event, EventKind, Fail, List};
-use crate::process::Process;
+use crate::objects::command::Count;
+use crate::objects::error::Error;
+use crate::objects::event::{Event, EventKind, Fail, List};
+use crate::objects::process::Process;
 
 /// Bytes of an event.
 pub(super) const EVENT: usize = 88;

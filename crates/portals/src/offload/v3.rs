@@ -5,10 +5,10 @@
 use super::Offload;
 use super::order::Order;
 use crate::engine::ListId;
-use crate::entry::Entry;
-use crate::error::Result;
-use crate::handles::EntryHandle;
-use crate::region::Region;
+use crate::objects::entry::Entry;
+use crate::objects::error::Result;
+use crate::objects::handles::EntryHandle;
+use crate::objects::region::Region;
 
 /// An entry that takes no message yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! [`Transfer`] and [`Command`]: what may be asked of an interface, at once or when a counter comes to a threshold.
 
-use crate::handles::{CtHandle, EntryHandle, MdHandle};
-use crate::message::{AckReq, Action};
-use crate::process::Process;
+use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
+use crate::objects::message::{AckReq, Action};
+use crate::objects::process::Process;
 
 /// Memory of a descriptor, from an offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

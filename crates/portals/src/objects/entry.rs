@@ -1,9 +1,9 @@
 //! [`Entry`]: what a user gives to a list, and which messages it takes.
 
-use crate::handles::CtHandle;
-use crate::options::EntryOptions;
-use crate::process::{Process, Source};
-use crate::region::Region;
+use crate::objects::handles::CtHandle;
+use crate::objects::options::EntryOptions;
+use crate::objects::process::{Process, Source};
+use crate::objects::region::Region;
 
 /// A list entry, matching or not (`ptl_le_t`, `ptl_me_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]

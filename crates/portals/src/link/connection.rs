@@ -16,13 +16,13 @@ use transport::{
 };
 use verbs::{Buf, Data, Error, Qp, RemoteAddr, Result, SendFlags, SendOp, Sge};
 
-use crate::memory;
-use crate::nic::{INLINE, SLOT_BYTES};
-use crate::process::Process;
-use crate::region::Region;
-use crate::wire::{
+use crate::link::memory;
+use crate::link::nic::{INLINE, SLOT_BYTES};
+use crate::link::wire::{
     HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, line_message, parse_line,
 };
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 
 /// Bytes of data that come along with a message at most; others are fetched.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use verbs::host::SlotKey;
 
-use crate::command::{Local, Transfer};
-use crate::completions::Completions;
-use crate::error::{Error, Result};
-use crate::event::{Event, EventKind, Fail};
-use crate::handles::{CtHandle, EqHandle, MdHandle, Table};
-use crate::limits::Limits;
-use crate::message::{AckReq, Action, Answer, Request};
-use crate::options::MdOptions;
-use crate::process::Process;
-use crate::region::Region;
+use crate::engine::completions::Completions;
+use crate::objects::command::{Local, Transfer};
+use crate::objects::error::{Error, Result};
+use crate::objects::event::{Event, EventKind, Fail};
+use crate::objects::handles::{CtHandle, EqHandle, MdHandle, Table};
+use crate::objects::limits::Limits;
+use crate::objects::message::{AckReq, Action, Answer, Request};
+use crate::objects::options::MdOptions;
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 
 /// Memory that operations of this process use (`ptl_md_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]

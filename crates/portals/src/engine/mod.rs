@@ -1,18 +1,35 @@
-//! [`Engine`]: one network interface, but for carrying anything: both halves, what they tell, and what counters set off.
+//! [`Engine`]: one network interface without its transport: both halves, their events, and the operations that counters trigger.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `target` | the targeted half: the portal table, and what happens to messages that arrive |
+//! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
+//! | `initiator` | the initiating half: memory descriptors and operations under way |
+//! | `completions`, `event_queue` | event queues and counters, and the operations that counters trigger |
+//! | `buckets`, `chain` | chains by key; places in an order |
 
-use crate::command::{Command, Count, Transfer};
-use crate::completions::Completions;
-use crate::entry::Entry;
-use crate::error::Result;
-use crate::event::{Event, Fail, List};
-use crate::handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
-use crate::initiator::{Initiator, MemoryDescriptor, Outgoing};
-use crate::limits::Limits;
-use crate::message::{Action, Answer, Request};
-use crate::options::PtOptions;
-use crate::process::Process;
-use crate::region::Region;
-use crate::target::{Arrival, Delivery, Search, Status, Target, would_take};
+mod buckets;
+mod chain;
+mod completions;
+mod event_queue;
+pub(crate) mod initiator;
+mod matchlist;
+pub(crate) mod target;
+mod unexpected;
+
+use crate::engine::completions::Completions;
+use crate::engine::initiator::{Initiator, MemoryDescriptor, Outgoing};
+use crate::engine::target::{Arrival, Delivery, Search, Status, Target, would_take};
+use crate::objects::command::{Command, Count, Transfer};
+use crate::objects::entry::Entry;
+use crate::objects::error::Result;
+use crate::objects::event::{Event, Fail, List};
+use crate::objects::handles::{CtHandle, EntryHandle, EqHandle, MdHandle};
+use crate::objects::limits::Limits;
+use crate::objects::message::{Action, Answer, Request};
+use crate::objects::options::PtOptions;
+use crate::objects::process::Process;
+use crate::objects::region::Region;
 
 /// A network interface of a process. Calls change its state at once and wait for nothing; [`Engine::next_outgoing`] has what is to be
 /// carried after each of them.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use transport::{Nic, NicConfig, QueueSizes, Registration};
 use verbs::{Access, Device, Result, Screen};
 
-use crate::memory::{all_memory, register};
+use crate::link::memory::{all_memory, register};
 
 /// Messages of each way that a peer may send before it hears that some were taken.
 pub(crate) const SLOTS: u32 = 16;

@@ -9,10 +9,10 @@
 //! In a ring, the length of all takes the place of the credits, and a request whose data come along does not say how long they are: so
 //! 8 bytes go with their request in one cache line.
 
-use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
-use crate::event::{Fail, List};
-use crate::message::{AckReq, Action, Answer, Request};
-use crate::process::Process;
+use crate::objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
+use crate::objects::event::{Fail, List};
+use crate::objects::message::{AckReq, Action, Answer, Request};
+use crate::objects::process::Process;
 use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage, Offer};
 use verbs::RemoteAddr;
 

@@ -1,7 +1,7 @@
 //! [`Event`]: what an event queue tells, with the reference's numbers.
 
-use crate::atomic::{Datatype, Op};
-use crate::process::Process;
+use crate::objects::atomic::{Datatype, Op};
+use crate::objects::process::Process;
 
 /// What happened (`PTL_EVENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@
 
 use verbs::host::SlotKey;
 
-use crate::buckets::Buckets;
-use crate::chain::{Chain, Links};
-use crate::entry::{Entry, Envelope};
-use crate::event::Event;
-use crate::handles::{CtHandle, Table};
-use crate::options::EntryOptions;
-use crate::process::Process;
+use crate::engine::buckets::Buckets;
+use crate::engine::chain::{Chain, Links};
+use crate::objects::entry::{Entry, Envelope};
+use crate::objects::event::Event;
+use crate::objects::handles::{CtHandle, Table};
+use crate::objects::options::EntryOptions;
+use crate::objects::process::Process;
 
 /// Of the three chains that a header is in.
 const ORDER: usize = 0;
@@ -114,9 +114,9 @@ impl Unexpected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventKind;
-    use crate::process::Source;
-    use crate::region::Region;
+    use crate::objects::event::EventKind;
+    use crate::objects::process::Source;
+    use crate::objects::region::Region;
     use proptest::prelude::*;
 
     proptest! {

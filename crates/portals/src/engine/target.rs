@@ -6,18 +6,18 @@
 
 use verbs::host::SlotKey;
 
-use crate::completions::Completions;
-use crate::entry::{Entry, Envelope};
-use crate::error::{Error, Result};
-use crate::event::{Event, EventKind, Fail, List};
-use crate::handles::{CtHandle, EntryHandle, EqHandle};
-use crate::limits::Limits;
-use crate::matchlist::{Entries, Listed, MatchList, State};
-use crate::message::{Answer, Request};
-use crate::options::{EntryOptions, PtOptions};
-use crate::process::Source;
-use crate::region::Region;
-use crate::unexpected::{Claim, Header, Headers, Stage, Unexpected};
+use crate::engine::completions::Completions;
+use crate::engine::matchlist::{Entries, Listed, MatchList, State};
+use crate::engine::unexpected::{Claim, Header, Headers, Stage, Unexpected};
+use crate::objects::entry::{Entry, Envelope};
+use crate::objects::error::{Error, Result};
+use crate::objects::event::{Event, EventKind, Fail, List};
+use crate::objects::handles::{CtHandle, EntryHandle, EqHandle};
+use crate::objects::limits::Limits;
+use crate::objects::message::{Answer, Request};
+use crate::objects::options::{EntryOptions, PtOptions};
+use crate::objects::process::Source;
+use crate::objects::region::Region;
 
 /// What a search does with what it finds (`PTL_SEARCH_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use verbs::{Access, Buf, DmAccess, ImplicitMr, MemoryKind, Mr, Pd};
 
-use crate::region::Region;
+use crate::objects::region::Region;
 
 fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)

@@ -6,12 +6,12 @@
 
 use verbs::host::SlotKey;
 
-use crate::buckets::Buckets;
-use crate::chain::{Chain, Links};
-use crate::entry::{Entry, Envelope};
-use crate::event::List;
-use crate::handles::Table;
-use crate::process::Process;
+use crate::engine::buckets::Buckets;
+use crate::engine::chain::{Chain, Links};
+use crate::objects::entry::{Entry, Envelope};
+use crate::objects::event::List;
+use crate::objects::handles::Table;
+use crate::objects::process::Process;
 
 /// Of the two chains that an entry is in: that of its list, and that of its class.
 const ORDER: usize = 0;
@@ -207,9 +207,9 @@ fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::EntryOptions;
-    use crate::process::Source;
-    use crate::region::Region;
+    use crate::objects::options::EntryOptions;
+    use crate::objects::process::Source;
+    use crate::objects::region::Region;
     use proptest::prelude::*;
 
     /// Few values of each kind, so that many entries take the same messages.

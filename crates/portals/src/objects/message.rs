@@ -1,8 +1,8 @@
 //! [`Request`] and [`Answer`]: what interfaces say to each other, but for the data. Who carries them gives them bytes.
 
-use crate::atomic::{Datatype, Op, Operand};
-use crate::event::{Event, EventKind, Fail, List};
-use crate::process::Process;
+use crate::objects::atomic::{Datatype, Op, Operand};
+use crate::objects::event::{Event, EventKind, Fail, List};
+use crate::objects::process::Process;
 
 /// What is to be done with the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::command::{Command, Count};
-use crate::error::{Error, Result};
-use crate::event::{Event, Fail};
-use crate::handles::{CtHandle, EqHandle, Table};
-use crate::queue::EventQueue;
+use crate::engine::event_queue::EventQueue;
+use crate::objects::command::{Command, Count};
+use crate::objects::error::{Error, Result};
+use crate::objects::event::{Event, Fail};
+use crate::objects::handles::{CtHandle, EqHandle, Table};
 
 #[derive(Debug, Default)]
 struct Counter {

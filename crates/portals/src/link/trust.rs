@@ -17,8 +17,8 @@ use transport::{Admission, Attempts, Peers, Rejection, Target};
 use verbs::host::Host;
 use verbs::{Device, Error, Result};
 
-use crate::process::Process;
-use crate::wire::{OFFERS, Offers, offer, parse_offer};
+use crate::link::wire::{OFFERS, Offers, offer, parse_offer};
+use crate::objects::process::Process;
 
 /// The protocol of links. Its magic changes whenever what processes say to each other does.
 pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::Event;
+use crate::objects::event::Event;
 
 #[derive(Debug)]
 pub(crate) struct EventQueue {
@@ -75,7 +75,7 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventKind;
+    use crate::objects::event::EventKind;
 
     fn event(number: u64) -> Event {
         Event::new(EventKind::Put, number)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::chain::{Chain, Links};
+use crate::engine::chain::{Chain, Links};
 
 /// Chains by key; none of them is empty.
 #[derive(Debug)]

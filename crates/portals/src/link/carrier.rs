@@ -13,11 +13,11 @@ use auth::Seed;
 use transport::{Answer, Nic, Stage, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
-use crate::connection::{Arrived, Connection, Move, Payload};
-use crate::nic;
-use crate::process::Process;
-use crate::trust::{Introduced, Trust};
-use crate::wire::{CROSSED, Message, VirtualChannel};
+use crate::link::connection::{Arrived, Connection, Move, Payload};
+use crate::link::nic;
+use crate::link::trust::{Introduced, Trust};
+use crate::link::wire::{CROSSED, Message, VirtualChannel};
+use crate::objects::process::Process;
 
 /// Something that happened, beside messages that have come.
 #[derive(Debug)]
@@ -572,8 +572,8 @@ impl Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Fail, List};
-    use crate::message::Answer;
+    use crate::objects::event::{Fail, List};
+    use crate::objects::message::Answer;
 
     fn carrier(device: &str) -> Carrier {
         carrier_with(device, 1)

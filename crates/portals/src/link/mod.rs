@@ -1,0 +1,17 @@
+//! Messages, reads and writes between processes, over the rings of [`transport`].
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `carrier` | ordered messages, reads and writes between this process and all others |
+//! | `connection` | one queue pair and its flow control |
+//! | `trust` | proofs of identity before a connection is made |
+//! | `wire` | the bytes of messages: the only file that reads a peer's bytes |
+//! | `nic` | how the device is set up |
+//! | `memory` | copies to and from the user's memory, and its registration |
+
+pub(crate) mod carrier;
+pub(crate) mod connection;
+pub(crate) mod memory;
+pub(crate) mod nic;
+pub(crate) mod trust;
+pub(crate) mod wire;

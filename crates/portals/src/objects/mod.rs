@@ -1,0 +1,23 @@
+//! The values of the interface: what a program gives to Portals, what it gets back, and what interfaces say to each other.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `entry`, `region`, `process` | list entries, memory, and processes |
+//! | `options`, `limits` | options of entries, descriptors and the portal table; how much an interface has room for |
+//! | `command` | operations, started at once or by a counter |
+//! | `message` | requests and answers between interfaces, without their data |
+//! | `atomic` | atomic operations and their data types |
+//! | `event`, `error` | events and return codes |
+//! | `handles` | handles, and the tables that they are keys of |
+
+pub(crate) mod atomic;
+pub(crate) mod command;
+pub(crate) mod entry;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod handles;
+pub(crate) mod limits;
+pub(crate) mod message;
+pub(crate) mod options;
+pub(crate) mod process;
+pub(crate) mod region;
