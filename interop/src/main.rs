@@ -3,60 +3,28 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `tools`, `image`, `archive` | what is needed; the guest made of Debian's packages |
 //! | `parties` | all cases by party, and how they are run |
-//! | `guest` | the guest while it runs |
-//! | `capture` | what went over the wire, and tshark's verdict on it |
-//! | `proxy` | between the two ends: bytes flipped, held back, added |
 //! | `case` | `Case`: something to be shown |
-//! | `lab`, `cases`, `programs` | what a case in the guest has at hand; those cases, with our programs and with others' |
-//! | `dat` | programs built against DAT, on this machine |
-//! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
-//! | `pyverbs` | rdma-core's tests of those libraries |
-//! | `crates` | Rust crates that wrap those libraries |
-//! | `launchers` | MPICH's launchers and programs, on this machine |
-//! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
-//! | `mpich` | MPICH's own tests, from a checkout, on our library |
-//! | `fabtests` | libfabric's own tests, from a checkout, on our libibverbs |
-//! | `openshmem` | Sandia's OpenSHMEM and its tests, from a checkout, on our Portals |
-//! | `portals`, `portals_xml` | the basic tests of the reference of Portals 4, and those in XML, from a checkout, on our library |
-//! | `makefile` | what makefiles of such checkouts say |
-//! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
-//! | `hpcc`, `libraries` | programs and libraries of others, compiled for our MPI |
-//! | `debian` | their sources |
+//! | `tools` | programs of others that are needed, and where they come from |
+//! | `guest/` | against Linux's iWARP, in the guest |
+//! | `verbs/` | libibverbs and librdmacm under programs of others |
+//! | `dat` | programs built against DAT |
+//! | `portals/` | Portals under tests and libraries of others |
+//! | `mpi/` | MPI against programs, libraries and launchers of others |
+//! | `makefile` | what makefiles of checkouts say |
 //!
-//! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
-//! packages in `tools`, and a variant of `Against` in `parties`.
+//! A party in the guest joins with its packages in `guest/image.rs`, and its cases in a file beside `guest/cases.rs`; one outside with
+//! its packages in `tools`, and a variant of `Against` in `parties`.
 
 #![forbid(unsafe_code)]
 
-mod archive;
-mod capture;
 mod case;
-mod cases;
-mod crates;
 mod dat;
-mod debian;
-mod fabtests;
 mod guest;
-mod hpcc;
-mod image;
-mod lab;
-mod launchers;
-mod libraries;
 mod makefile;
 mod mpi;
-mod mpi4py;
-mod mpich;
-mod openshmem;
 mod parties;
 mod portals;
-mod portals_xml;
-mod programs;
-mod proxy;
-mod pyverbs;
-mod ring;
-mod slurm;
 mod tools;
 mod verbs;
 

@@ -7,14 +7,11 @@ use xtask::workspace::{Workspace, counted};
 
 use super::case::{Case, Verdict};
 use super::dat::Programs;
-use super::lab::Lab;
-use super::launchers::Mpich;
-use super::ring::Ring;
-use super::verbs::Clients;
-use super::{
-    cases, crates, dat, fabtests, launchers, mpi, mpi4py, mpich, openshmem, portals, portals_xml, programs,
-    pyverbs, ring, tools, verbs,
-};
+use super::guest::lab::Lab;
+use super::mpi::launchers::Mpich;
+use super::mpi::ring::Ring;
+use super::verbs::programs::Clients;
+use super::{dat, guest, mpi, portals, tools, verbs};
 
 /// A case, by its party.
 #[derive(Clone, Copy)]
@@ -53,24 +50,30 @@ impl Against {
 /// All cases, in order.
 fn cases() -> impl Iterator<Item = Against> {
     let mpich = |cases: &'static [Case<Mpich>]| cases.iter().map(Against::Mpich);
-    cases::CASES
+    guest::cases::CASES
         .iter()
-        .chain(programs::CASES)
+        .chain(guest::programs::CASES)
         .map(Against::Siw)
         .chain(dat::CASES.iter().map(Against::Dat))
-        .chain(verbs::CASES.iter().chain(pyverbs::CASES).chain(crates::CASES).map(Against::Verbs))
-        .chain(mpich(launchers::CASES))
-        .chain(ring::CASES.iter().map(Against::Ring))
-        .chain(ring::SLURM_CASES.iter().map(Against::Slurm))
-        .chain(mpich(mpi::CASES))
-        .chain(mpich(mpi4py::CASES))
+        .chain(
+            verbs::programs::CASES
+                .iter()
+                .chain(verbs::pyverbs::CASES)
+                .chain(verbs::crates::CASES)
+                .map(Against::Verbs),
+        )
+        .chain(mpich(mpi::launchers::CASES))
+        .chain(mpi::ring::CASES.iter().map(Against::Ring))
+        .chain(mpi::ring::SLURM_CASES.iter().map(Against::Slurm))
+        .chain(mpich(mpi::header::CASES))
+        .chain(mpich(mpi::mpi4py::CASES))
 }
 
 /// A party that is tried by itself, as it has to be given.
 #[derive(clap::Subcommand)]
 pub(crate) enum Party {
     /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
-    Mpich(mpich::Options),
+    Mpich(mpi::mpich::Options),
     /// The tests of libfabric, with its provider for verbs on our libraries.
     Fabtests {
         /// A checkout of github.com/ofiwg/libfabric, of the version that Debian's libfabric-dev has.
@@ -94,12 +97,12 @@ pub(crate) enum Party {
 /// Tries a party that was given.
 pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
     match party {
-        Party::Mpich(options) => mpich::check(workspace, options),
-        Party::Fabtests { source } => fabtests::check(workspace, source),
-        Party::Openshmem { source } => openshmem::check(workspace, source),
+        Party::Mpich(options) => mpi::mpich::check(workspace, options),
+        Party::Fabtests { source } => verbs::fabtests::check(workspace, source),
+        Party::Openshmem { source } => portals::openshmem::check(workspace, source),
         Party::Portals { source } => {
-            let basic = portals::check(workspace, source);
-            portals_xml::check(workspace, source).and(basic)
+            let basic = portals::basic::check(workspace, source);
+            portals::xml::check(workspace, source).and(basic)
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::archive::Entry;
 use super::capture::{Capture, Direction, Judgement};
-use super::case::Verdict;
-use super::guest::{Guest, Job, Port, tail};
 use super::image::Image;
+use super::{Guest, Job, Port, tail};
+use crate::case::Verdict;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,8 +16,8 @@ use xtask::packages::is_root;
 use xtask::workspace::{Workspace, run};
 
 /// Our own files in the guest.
-const INIT: &[u8] = include_bytes!("../files/init");
-const AGENT: &[u8] = include_bytes!("../files/agent");
+const INIT: &[u8] = include_bytes!("../../files/init");
+const AGENT: &[u8] = include_bytes!("../../files/agent");
 /// How long one of our programs may run.
 pub(crate) const OURS: Duration = Duration::from_secs(120);
 
@@ -178,7 +178,7 @@ impl Lab {
     pub(crate) fn accept(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
         let (ours, port) = self.ours_listening(program, arguments)?;
         let capture = self.capture(port)?;
-        let script = script.replace("HOST", super::guest::HOST_INSIDE).replace("PORT", &port.to_string());
+        let script = script.replace("HOST", super::HOST_INSIDE).replace("PORT", &port.to_string());
         let theirs = self.guest.run(&script, OURS.as_secs() as u32)?;
         // Ours would wait for nobody.
         let ours = ours.finish(if theirs.status == 0 { OURS } else { Duration::from_secs(3) })?;

@@ -1,8 +1,8 @@
 //! The case of MPI's header: the facts of MPICH's `mpi_abi.h` are those of `crates/abi-mpi/tests/mpi_abi.txt`, to which a test of that crate
 //! holds our `mpi.h`.
 
-use super::case::{Case, Verdict};
 use super::launchers::Mpich;
+use crate::case::{Case, Verdict};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -10,7 +10,7 @@ use xtask::workspace::run;
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 
 /// The sources of a package, unpacked in a folder; where their root is. They are fetched if they are not there.
-pub(super) fn source(folder: &Path, package: &str) -> Result<PathBuf> {
+pub(crate) fn source(folder: &Path, package: &str) -> Result<PathBuf> {
     let root = folder.join("source");
     if !root.exists() {
         fs::create_dir_all(folder)?;

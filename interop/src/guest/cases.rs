@@ -1,10 +1,10 @@
 //! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/interop.md`.
 
 use super::capture::Direction;
-use super::case::{Case, Verdict};
-use super::guest::{GUEST_INSIDE, tail};
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
 use super::proxy::{self, Mischief, Stream};
+use super::{GUEST_INSIDE, tail};
+use crate::case::{Case, Verdict};
 use anyhow::{Result, bail, ensure};
 use std::time::{Duration, Instant};
 use xtask::limited::PATIENCE;
@@ -172,7 +172,7 @@ fn mpa1_only(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw::default())?;
     let (ours, port) =
         lab.ours_listening("interop", &format!("listen ADDR hear=1 mpa=1 sent=1 patience=60 {FEW}"))?;
-    let connect = format!("peer connect {} {port} speak=1", super::guest::HOST_INSIDE);
+    let connect = format!("peer connect {} {port} speak=1", super::HOST_INSIDE);
     let began = Instant::now();
     let refused = lab.guest.run(&connect, PATIENCE)?;
     ensure!(refused.status == 1, "siw's program ended with {}: {}", refused.status, tail(&refused.output));
@@ -281,7 +281,7 @@ fn early_bytes(lab: &mut Lab) -> Result<Verdict> {
     // Behind siw's reply we see them, too, and end the connection; but an end at that moment crashes siw's kernel (12).
     let (ours, port) = lab.ours_listening("interop", &format!("listen ADDR hear=1 patience=60 {FEW}"))?;
     let proxy = proxy::start(port, Stream::Forth, Mischief::Add { bytes: &[0xff; 64] })?;
-    let host = super::guest::HOST_INSIDE;
+    let host = super::HOST_INSIDE;
     let refused = lab.guest.run(&format!("peer connect {host} {proxy}"), PATIENCE)?;
     ensure!(refused.status != 0, "a request with bytes behind it got a connection: {}", refused.output);
     lab.guest.run(&format!("peer connect {host} {port} speak=1"), OURS.as_secs() as u32)?.good()?;
@@ -305,7 +305,7 @@ fn private_data(lab: &mut Lab) -> Result<Verdict> {
         active.output
     );
     let (ours, port) = lab.ours_listening("interop", "listen ADDR hear=1 pd=252 sizes=8")?;
-    let connect = format!("peer connect {} {port} speak=1 pd=251", super::guest::HOST_INSIDE);
+    let connect = format!("peer connect {} {port} speak=1 pd=251", super::HOST_INSIDE);
     let theirs = lab.guest.run(&connect, PATIENCE)?.good()?;
     let passive = ours.finish(OURS)?;
     ensure!(

@@ -1,8 +1,8 @@
 //! mpi4py, built from its source against our header and library, and its own tests on it: by module, ranks and device.
 
-use super::case::{Case, Verdict};
-use super::guest::tail;
 use super::launchers::Mpich;
+use crate::case::{Case, Verdict};
+use crate::guest::tail;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

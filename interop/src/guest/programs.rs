@@ -1,9 +1,9 @@
 //! Programs that nobody wrote for us, at both ends: Debian's on our libraries here, started by `nicety run` on `iwarp`, and the same
 //! ones on Linux's siw in the guest.
 
-use super::case::{Case, Verdict};
-use super::guest::{GUEST_INSIDE, HOST_INSIDE, tail};
 use super::lab::{Lab, OURS, Siw};
+use super::{GUEST_INSIDE, HOST_INSIDE, tail};
+use crate::case::{Case, Verdict};
 use anyhow::{Context, Result, ensure};
 use xtask::limited::Finished;
 

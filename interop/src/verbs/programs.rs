@@ -1,8 +1,8 @@
 //! The cases of libibverbs and librdmacm: Debian's programs, unmodified, on our devices as a user starts them, by `nicety run`.
 //! Each prints a table: program, device, result.
 
-use super::case::{Case, Verdict};
-use super::guest::tail;
+use crate::case::{Case, Verdict};
+use crate::guest::tail;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -50,22 +50,22 @@ pub(crate) const CASES: &[Case<Clients>] = &[
 /// How long one of the programs may run.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The devices, each with the options of ibverbs-utils that its addresses need.
-pub(super) const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
+pub(crate) const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
 
 /// Where programs of rdmacm-utils listen that take no port.
 const RDMACM_UTILS: u16 = 7174;
 
 /// A program, or two that talk with each other. `PORT` is a free port, `GID` what a device needs to be reached, `FOLDER` where scripts
 /// of these cases are.
-pub(super) struct Row {
-    pub(super) server: &'static str,
+pub(crate) struct Row {
+    pub(crate) server: &'static str,
     /// What the client is started with; nothing for a program that is alone, and for those that end badly, as is said.
-    pub(super) end: End,
+    pub(crate) end: End,
     /// What it says when all is well.
-    pub(super) says: &'static str,
+    pub(crate) says: &'static str,
 }
 
-pub(super) enum End {
+pub(crate) enum End {
     Alone,
     /// It is alone, and goes on until it is ended.
     Watches,
@@ -78,11 +78,11 @@ pub(super) enum End {
     ClientOf(&'static str),
 }
 
-pub(super) const fn alone(server: &'static str, says: &'static str) -> Row {
+pub(crate) const fn alone(server: &'static str, says: &'static str) -> Row {
     Row { server, end: End::Alone, says }
 }
 
-pub(super) const fn same(server: &'static str) -> Row {
+pub(crate) const fn same(server: &'static str) -> Row {
     Row { server, end: End::Same, says: "" }
 }
 
@@ -331,12 +331,12 @@ impl Clients {
         let folder = workspace.target().join("interop/verbs");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join("migrate.sh"), include_str!("../files/migrate.sh"))?;
+        fs::write(folder.join("migrate.sh"), include_str!("../../files/migrate.sh"))?;
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
     }
 
     /// As [`Clients::all`], with programs of this folder, where it has them.
-    pub(super) fn all_from(&mut self, folder: PathBuf, rows: &[Row]) -> Result<Verdict> {
+    pub(crate) fn all_from(&mut self, folder: PathBuf, rows: &[Row]) -> Result<Verdict> {
         self.preferred = Some(folder);
         let verdict = self.all(rows);
         self.preferred = None;
@@ -425,18 +425,18 @@ impl Clients {
     }
 
     /// Where files of these cases are.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// What runs the program that is put behind it on a device.
-    pub(super) fn command(&self, device: &str) -> Command {
+    pub(crate) fn command(&self, device: &str) -> Command {
         let mut command = Command::new(&self.nicety);
         command.args(["run", "--device", device, "--"]);
         command
     }
 
-    pub(super) fn start_command(&mut self, command: &mut Command) -> Result<Running> {
+    pub(crate) fn start_command(&mut self, command: &mut Command) -> Result<Running> {
         self.step += 1;
         Running::start(command, &self.folder.join(format!("{}.log", self.step)))
     }

@@ -1,7 +1,7 @@
 //! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our header and run on our
 //! library. Nothing of the checkout is changed or kept.
 
-use super::makefile::{defines, joined, values};
+use crate::makefile::{defines, joined, values};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use xtask::limited::Running;
 use xtask::workspace::{Workspace, counted, run};
 
-pub(super) const DEVICES: [&str; 2] = ["shm", "iwarp"];
+pub(crate) const DEVICES: [&str; 2] = ["shm", "iwarp"];
 /// Where messages are matched.
 const PLACES: [&str; 3] = ["caller", "thread", "spin"];
 /// How long a test may run: one of them goes there and back ten thousand times, which takes half a minute where threads spin for cores.
@@ -64,15 +64,15 @@ fn tests(makefile: &str) -> Result<Vec<Test>> {
 }
 
 /// The checkout, and where its tests are built.
-pub(super) struct Bench {
-    pub(super) source: PathBuf,
-    pub(super) folder: PathBuf,
+pub(crate) struct Bench {
+    pub(crate) source: PathBuf,
+    pub(crate) folder: PathBuf,
     include: PathBuf,
     nicety: PathBuf,
 }
 
 impl Bench {
-    pub(super) fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
+    pub(crate) fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-portals"]))?;
         let (target, folder) = (workspace.target(), workspace.target().join("interop/portals"));
         fs::create_dir_all(&folder)?;
@@ -87,7 +87,7 @@ impl Bench {
         Ok(Self { source: source.to_owned(), folder, include, nicety: target.join("debug/nicety") })
     }
 
-    pub(super) fn cc(&self) -> Command {
+    pub(crate) fn cc(&self) -> Command {
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-w", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", "-I"]).arg(&self.folder);
         cc.arg("-I").arg(&self.include);
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     /// Compiles what all tests are linked with.
-    pub(super) fn support(&self) -> Result<Vec<PathBuf>> {
+    pub(crate) fn support(&self) -> Result<Vec<PathBuf>> {
         let object = |file: &&str| {
             let source = self.source.join(file);
             let name = Path::new(file).with_extension("o");
@@ -116,14 +116,14 @@ impl Bench {
     }
 
     /// Links what a compiler is given into a program of this name.
-    pub(super) fn link(&self, cc: &mut Command, name: &str) -> Result<()> {
+    pub(crate) fn link(&self, cc: &mut Command, name: &str) -> Result<()> {
         cc.arg("-o").arg(self.folder.join(name)).arg("-L").arg(&self.folder);
         cc.args(["-lportals", "-lpthread", "-lm"]).arg(format!("-Wl,-rpath,{}", self.folder.display()));
         run(cc)
     }
 
     /// A command that starts this number of ranks on a device.
-    pub(super) fn launch(&self, device: &str, ranks: &str) -> Command {
+    pub(crate) fn launch(&self, device: &str, ranks: &str) -> Command {
         let mut launch = Command::new(&self.nicety);
         launch.args(["mpirun", "-n", ranks]).env("NICETY_DEVICE", device);
         launch

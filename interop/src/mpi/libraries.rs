@@ -1,9 +1,9 @@
 //! Libraries that keep arrays in files by MPI, unmodified, from Debian's source packages: compiled by `nicety mpicc`, which their build
 //! systems find as mpicc, and held to their own tests by four ranks on our library, which check what they read.
 
-use super::case::Verdict;
 use super::debian::source;
-use super::guest::tail;
+use crate::case::Verdict;
+use crate::guest::tail;
 use anyhow::{Result, anyhow, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -74,7 +74,7 @@ impl Library {
 }
 
 /// PnetCDF, and all of its tests for several processes.
-pub(super) fn pnetcdf(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
+pub(crate) fn pnetcdf(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
     let library = Library::open(nicety, folder, "pnetcdf")?;
     if !library.source.join("Makefile").exists() {
         library.step("autoreconf", "", &["autoreconf", "-i"])?;
@@ -100,7 +100,7 @@ fn passed(said: &str) -> Result<usize> {
 }
 
 /// HDF5 with MPI, and its tests.
-pub(super) fn hdf5(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
+pub(crate) fn hdf5(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
     let library = Library::open(nicety, folder, "hdf5")?;
     // Its sources have a makefile that configures nothing.
     if !library.source.join("config.status").exists() {

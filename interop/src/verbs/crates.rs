@@ -1,8 +1,8 @@
 //! Rust crates that wrap libibverbs and librdmacm: the example programs of `sideway`, built by cargo as it publishes them, on our
 //! devices. It binds the libraries when it is built, with headers of its own, and loads them by name when it runs.
 
-use super::case::{Case, Verdict};
-use super::verbs::{Clients, End, Row, alone, same};
+use super::programs::{Clients, End, Row, alone, same};
+use crate::case::{Case, Verdict};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;

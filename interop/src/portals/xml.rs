@@ -1,6 +1,6 @@
 //! Portals: the tests in XML of Sandia's reference, run by its own program, which leaves some limits unset.
 
-use super::portals::{Bench, DEVICES};
+use super::basic::{Bench, DEVICES};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::BTreeSet;
 use std::fs;

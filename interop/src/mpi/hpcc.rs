@@ -1,9 +1,9 @@
 //! The HPC Challenge benchmarks, unmodified, from Debian's source package: compiled by `nicety mpicc` and run on our library. They check
 //! their own results: Linpack's residuals, transposed matrices, errors of random updates and of Fourier transforms.
 
-use super::case::Verdict;
 use super::debian::source;
-use super::guest::tail;
+use crate::case::Verdict;
+use crate::guest::tail;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const PACKAGE: &str = "hpcc";
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What the sources ask of whoever builds them: `interop/files/Make.nicety` is their file for a machine, whose compiler is ours.
-pub(super) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict> {
+pub(crate) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict> {
     provide(&[("make", "make"), ("/usr/lib/x86_64-linux-gnu/libopenblas.so", "libopenblas-dev")])
         .map_err(|why| anyhow!(why))?;
     let program = build(nicety, root, folder)?;

@@ -3,7 +3,7 @@
 
 mod lists;
 
-use super::makefile::{defines, joined, values};
+use crate::makefile::{defines, joined, values};
 use anyhow::{Context, Result, bail, ensure};
 use lists::{Entry, Expects, Test};
 use std::collections::BTreeMap;

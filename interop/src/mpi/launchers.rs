@@ -1,8 +1,8 @@
 //! The cases of launchers: a rank of ours under launchers of others, and programs of others under a launcher of ours. They need no
 //! guest; MPICH, with its launchers, is Python's package of it.
 
-use super::case::{Case, Verdict};
-use super::guest::tail;
+use crate::case::{Case, Verdict};
+use crate::guest::tail;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -36,8 +36,8 @@ const SIZES: [u32; 3] = [1, 2, 4];
 
 /// MPICH, our programs, and one that is built against it.
 pub(crate) struct Mpich {
-    pub(super) root: PathBuf,
-    pub(super) target: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
     theirs: PathBuf,
     ours: PathBuf,
     mpirun: PathBuf,
@@ -64,7 +64,7 @@ impl Mpich {
     }
 
     /// A program of theirs.
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.theirs.join(name)
     }
 

@@ -1,7 +1,7 @@
 //! OpenSHMEM: Sandia's library, from a checkout of its public repository, configured against our `portals4.h` and `libportals.so`, and
 //! its unit tests under `nicety mpirun`. Nothing of the checkout is changed: it is copied, as its build makes files beside its sources.
 
-use super::guest::tail;
+use crate::guest::tail;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

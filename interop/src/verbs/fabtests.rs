@@ -2,8 +2,8 @@
 //! verbs on our libraries: endpoints of type msg, and of type rdm through its layer rxm. The checkout is copied, because the build writes
 //! into the folders of its sources.
 
-use super::guest::tail;
-use super::verbs::Clients;
+use super::programs::Clients;
+use crate::guest::tail;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The cases of our MPI: a program built by `nicety mpicc` and run on our library, unchanged, by our launcher and by those of others.
 
-use super::case::{Case, Verdict};
-use super::guest::tail;
 use super::hpcc;
 use super::libraries;
 use super::slurm::Slurm;
+use crate::case::{Case, Verdict};
+use crate::guest::tail;
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::PathBuf;

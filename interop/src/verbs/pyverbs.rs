@@ -1,11 +1,11 @@
 //! rdma-core's own tests of libibverbs and librdmacm, in Python (pyverbs), on our devices: by module and device. Tests, bindings and
 //! all are Debian's; what a test asks a device for that ours has not, it skips by rules of its own.
 
-use super::archive::unpack;
-use super::case::{Case, Verdict};
-use super::guest::tail;
-use super::image::download;
-use super::verbs::{Clients, DEVICES};
+use super::programs::{Clients, DEVICES};
+use crate::case::{Case, Verdict};
+use crate::guest::archive::unpack;
+use crate::guest::image::download;
+use crate::guest::tail;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,24 @@
-//! The guest while it runs: QEMU as a child that ends with this process's hold on it, and commands inside.
+//! The guest: QEMU as a child process, which ends when its [`Guest`] is dropped, and commands inside.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `image`, `archive` | the guest's kernel and files, made of Debian's packages |
+//! | `capture` | packets on the wire, and tshark's verdict on them |
+//! | `proxy` | a proxy between the two ends that flips, delays and adds bytes |
+//! | `lab` | what a case has at hand |
+//! | `cases`, `programs` | cases with our own programs; cases with programs of others at both ends |
 
-use super::archive::{Entry, write_archive};
-use super::image::Image;
+pub(crate) mod archive;
+mod capture;
+pub(crate) mod cases;
+pub(crate) mod image;
+pub(crate) mod lab;
+pub(crate) mod programs;
+mod proxy;
+
 use anyhow::{Context, Result, bail, ensure};
+use archive::{Entry, write_archive};
+use image::Image;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

@@ -1,0 +1,20 @@
+//! Our MPI against programs, libraries and launchers of others, on this machine.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `header` | MPI's header against MPICH's |
+//! | `mpi4py` | mpi4py and its tests |
+//! | `mpich/` | MPICH's own tests, from a checkout |
+//! | `launchers` | MPICH's launchers and programs |
+//! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
+//! | `hpcc`, `libraries`, `debian` | programs and libraries of others, compiled for our MPI; their sources |
+
+mod debian;
+pub(crate) mod header;
+mod hpcc;
+pub(crate) mod launchers;
+mod libraries;
+pub(crate) mod mpi4py;
+pub(crate) mod mpich;
+pub(crate) mod ring;
+mod slurm;

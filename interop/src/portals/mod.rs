@@ -1,0 +1,10 @@
+//! Our Portals under tests and libraries of others, from checkouts, on this machine.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `basic`, `xml` | the tests of Sandia's reference: basic ones, and those in XML |
+//! | `openshmem` | Sandia's OpenSHMEM and its tests |
+
+pub(crate) mod basic;
+pub(crate) mod openshmem;
+pub(crate) mod xml;

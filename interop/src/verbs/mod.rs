@@ -1,0 +1,13 @@
+//! Our libibverbs and librdmacm under programs of others, on this machine.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `programs` | Debian's programs |
+//! | `pyverbs` | rdma-core's tests of those libraries |
+//! | `crates` | Rust crates that wrap those libraries |
+//! | `fabtests` | libfabric's own tests, from a checkout |
+
+pub(crate) mod crates;
+pub(crate) mod fabtests;
+pub(crate) mod programs;
+pub(crate) mod pyverbs;
