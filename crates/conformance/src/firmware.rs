@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Env;
-use super::check::{pattern, same_bytes};
-use super::conn::region;
-use super::env::Waiter;
+use super::harness::check::{pattern, same_bytes};
+use super::harness::conn::region;
+use super::harness::env::Waiter;
 use host::{ClockKind, Span};
 use verbs::{Access, Device, Error, Firmware, MemoryKind, Message, Mr, NicCtx, Pd, Program, Result, Sge};
 

@@ -12,68 +12,41 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `table` | the list of all tests and the macros that instantiate it; a new test is one line there |
-//! | `env` | [`Env`]: the devices, deadlines, and waits that name themselves |
-//! | `conn` | two connected ends with queues and memory, and odd set-ups |
-//! | `check` | patterns, comparisons that print what differs, memory with canaries |
-//! | `objects`, `memory`, `reg_all` | life of objects, registration |
-//! | `lost_memory` | registered memory that its program unmaps |
-//! | `map` | load and store on a peer's NIC memory |
-//! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
-//! | `remote_violations`, `local_violations` | what it must not do |
-//! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
-//! | `connect`, `pairing`, `stand_in`, `listen`, `screen`, `ports`, `disconnect`, `vanish` | connections |
+//! | `harness/` | [`Env`], two connected ends, patterns and comparisons: what tests are written with |
+//! | `operations/` | what each operation does to data, and what it must not do |
+//! | `regions/` | registered memory |
+//! | `queues/` | queue pairs, completion queues, shared receive queues, completion channels |
+//! | `connections/` | how connections begin, are refused and end |
 //! | `firmware` | programs that the NIC runs |
-//! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
-//! | `traffic` | checked traffic for tests of a device's own, while they break something |
-//! | `reference` | (tests only) a simple NIC that passes, and broken ones that do not |
+//! | `threads` | concurrent use |
+//! | `traffic`, `shared` | checked traffic for tests of a device's own, while they break something; the same into a shared receive queue |
+//! | `reference/` | (tests only) a simple NIC that passes, and broken ones that do not |
 
 #![deny(unsafe_code)]
 
-mod check;
-mod conn;
-mod env;
+mod connections;
+mod firmware;
+mod harness;
+mod operations;
+mod queues;
 #[cfg(test)]
 mod reference;
-mod table;
-
-mod atomics;
-mod connect;
-mod cq;
-mod disconnect;
-mod firmware;
-mod large;
-mod limits;
-mod listen;
-mod local_violations;
-#[allow(unsafe_code, reason = "a program's memory is mapped, protected and unmapped")]
-mod lost_memory;
-mod map;
-mod memory;
-mod notify;
-mod objects;
-mod order;
-mod pairing;
-mod placement;
-mod ports;
-mod random;
-mod read;
-#[allow(unsafe_code, reason = "who registers all memory promises what the compiler cannot see")]
-mod reg_all;
-mod remote_violations;
-mod rnr;
-mod screen;
-mod send_forms;
-mod send_recv;
+mod regions;
 pub mod shared;
-mod srq;
-mod stand_in;
-mod states;
+mod table;
 mod threads;
 pub mod traffic;
-mod vanish;
-mod write;
 
-pub use env::Env;
+// The groups of the table: the macros name their tests by these.
+use connections::{connect, disconnect, listen, pairing, ports, screen, stand_in, vanish};
+use operations::{
+    atomics, large, local_violations, order, placement, random, read, remote_violations, send_forms,
+    send_recv, write,
+};
+use queues::{cq, limits, notify, objects, rnr, srq, states};
+use regions::{lost_memory, map, memory, reg_all};
+
+pub use harness::env::Env;
 
 /// A test's body.
 pub type Body = fn(&Env);

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use host::{Rng, Span};
 
 use super::Env;
-use super::check::ok;
-use super::conn::{End, Setup, connect};
+use super::harness::check::ok;
+use super::harness::conn::{End, Setup, connect};
 use super::traffic::pattern;
 use verbs::{RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode};
 

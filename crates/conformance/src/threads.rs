@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Env;
-use super::check::ok;
-use super::conn::{Conn, End, Setup, connect};
-use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
+use super::connections::disconnect::{MESSAGES, acknowledged, messages_until_empty};
+use super::harness::check::ok;
+use super::harness::conn::{Conn, End, Setup, connect};
 use host::{Descriptor, WaitSet};
 use verbs::{Access, AtomicCap, Buf, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
@@ -156,7 +156,7 @@ pub(super) fn atomics_from_several_threads(env: &Env) {
     let mut far = Vec::new();
     for _ in 0..threads {
         let (a, qp) = (End::new(env, &env.a, &setup), target.another_qp());
-        super::conn::connect_qps(env, (&a.cm, &a.qp, &setup.a), (&target.cm, &qp, &setup.b));
+        super::harness::conn::connect_qps(env, (&a.cm, &a.qp, &setup.a), (&target.cm, &qp, &setup.b));
         far.push(qp);
         let remote = target.host.remote(0);
         bodies.push(Box::new(move || {
@@ -407,7 +407,7 @@ pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
     let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
     for nic in [false, true] {
         let region = if nic { c.b.nic.as_ref() } else { Some(&c.b.host) };
-        if !region.is_some_and(|far| super::write::can_poll(env, far)) {
+        if !region.is_some_and(|far| super::operations::write::can_poll(env, far)) {
             continue;
         }
         let turn = Arc::new(AtomicU64::new(0));
@@ -423,7 +423,7 @@ pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
                 let mark = if round % 2 == 0 { want ^ 0x80 } else { want };
                 waiter.until("last byte", || (byte.load(Ordering::Acquire) == mark).then_some(()));
                 let got = far.buf().to_vec(0..len).expect("inside");
-                super::check::same_bytes("a write whose last byte was seen", &got, &vec![mark; len]);
+                super::harness::check::same_bytes("a write whose last byte was seen", &got, &vec![mark; len]);
                 far.buf().fill(0);
                 turn.store(round, Ordering::Release);
             }
@@ -464,10 +464,12 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
             let look = || {
                 let before = news;
                 news.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
-                news.1 |= super::check::readable(Some(std::os::fd::AsFd::as_fd(&reader))) == Some(true) && {
-                    rustix::io::read(&reader, &mut [0; 1]).expect("readable");
-                    true
-                };
+                news.1 |= super::harness::check::readable(Some(std::os::fd::AsFd::as_fd(&reader)))
+                    == Some(true)
+                    && {
+                        rustix::io::read(&reader, &mut [0; 1]).expect("readable");
+                        true
+                    };
                 news.2 |= matches!(b.cm.poll_event(), Some(verbs::CmEvent::Disconnected { .. }));
                 (news != before).then_some(())
             };

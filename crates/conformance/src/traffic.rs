@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use host::{Rng, Span};
 
 use super::Env;
-use super::conn::{End, Setup};
+use super::harness::conn::{End, Setup};
 use verbs::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOpcode};
 
 /// Requests and receives outstanding at each end.

@@ -321,7 +321,7 @@ mod tests {
         for body in ["eprintln!(\"x\");", "eprint!(\"x\");", "std::io::stderr().write_all(b)?;"] {
             assert_eq!(objections("crates/abi-mpi/src/state.rs", body), ["remark"], "{body}");
             assert_eq!(objections("crates/host/src/real/remark.rs", body), [""; 0], "{body}");
-            assert_eq!(objections("crates/conformance/src/large.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/conformance/src/operations/large.rs", body), [""; 0], "{body}");
             assert_eq!(objections("crates/abi-mpi/tests/programs.rs", body), [""; 0], "{body}");
         }
         assert_eq!(objections("crates/abi-mpi/src/state.rs", "remark(\"x\");"), [""; 0]);

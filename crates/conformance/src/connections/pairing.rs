@@ -1,0 +1,386 @@
+//! Queue pairs whose numbers were exchanged out of band ([`verbs::pairing`]): both sides say whom they want, in any order.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+
+use super::connect::{ends, own_ip, rejected};
+use crate::Env;
+use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::conn::{Conn, End, Setup};
+use verbs::pairing::{self, Offered, Pairing};
+use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpInit, QpState, SendOp, SendWr, WcOpcode, WcStatus};
+
+/// Whether requests have room for that; over rails of cards with little private data they have not.
+fn can_pair(env: &Env) -> bool {
+    [&env.a, &env.b].iter().all(|device| device.attr().max_private_data >= pairing::PRIVATE_DATA)
+}
+
+/// One side: a channel whose connect requests go to a pairing, and what its events have said.
+struct Side {
+    end: End,
+    pairing: Pairing,
+    /// Queue pairs that have been connected.
+    established: Cell<usize>,
+}
+
+impl Side {
+    #[track_caller]
+    fn new(env: &Env, device: &Device, ip: IpAddr) -> Self {
+        let end = End::new(env, device, &Setup::default());
+        let pairing = Pairing::new(&end.cm, ip, 0).expect("a pairing");
+        Self { end, pairing, established: Cell::new(0) }
+    }
+
+    /// How the other side is told of one of this side's queue pairs.
+    fn name(&self, qp: &Qp) -> pairing::End {
+        pairing::End { addr: self.pairing.addr(), qp_num: qp.known_as() }
+    }
+
+    #[track_caller]
+    fn wants(&self, qp: &Qp, peer: pairing::End) {
+        self.pairing.pair(qp, peer, &ConnParam::default()).expect("pair");
+    }
+
+    /// The request that has come for a queue pair that this side does not want yet.
+    #[track_caller]
+    fn keeps_a_request(&self) {
+        let offered = self.pairing.offer(self.end.waiter.request(&self.end.cm));
+        assert!(matches!(offered, Offered::Kept), "{offered:?}");
+    }
+
+    /// Takes what events there are; requests are for one of `qps`.
+    #[track_caller]
+    fn serve(&self, qps: &[&Qp]) {
+        while let Some(event) = self.end.cm.poll_event() {
+            match event {
+                CmEvent::ConnectRequest(request) => {
+                    if let Offered::Wanted(accept) = self.pairing.offer(request) {
+                        let qp =
+                            qps.iter().find(|qp| qp.known_as() == accept.qp_num).expect("a known number");
+                        self.pairing.accept(qp, accept).expect("accept");
+                    }
+                }
+                CmEvent::Established { qp_num, .. } => {
+                    let ready = self.pairing.established(qp_num);
+                    assert!(
+                        ready.is_none_or(|num| qps.iter().any(|qp| qp.num() == num)),
+                        "{qp_num}: {ready:?}"
+                    );
+                    self.established.set(self.established.get() + usize::from(ready.is_some()));
+                }
+                // The end of a connection that a replaced queue pair had.
+                CmEvent::Disconnected { qp_num } if qps.iter().all(|qp| qp.num() != qp_num) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Replaces this side's queue pair.
+    #[track_caller]
+    fn renew(&mut self) {
+        self.pairing.release(&self.end.qp);
+        let init = QpInit { known_as: Some(self.end.qp.known_as()), ..self.end.qp.init().clone() };
+        self.end.qp = self.end.pd.create_qp(&init).expect("another queue pair");
+    }
+}
+
+/// Two sides, the lesser first: it is the one that connects. Whose device that is comes as it comes.
+fn sides(env: &Env) -> (Side, Side) {
+    let [a, b] =
+        [(&env.a, own_ip(env)), (&env.b, env.addr().ip())].map(|(device, ip)| Side::new(env, device, ip));
+    if a.name(&a.end.qp) < b.name(&b.end.qp) { (a, b) } else { (b, a) }
+}
+
+/// Waits until each side has `count` connections.
+#[track_caller]
+fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
+    sides[0].0.end.waiter.until("both ends connected", || {
+        sides.iter().for_each(|(side, qps)| side.serve(qps));
+        sides.iter().all(|(side, _)| side.established.get() == count).then_some(())
+    });
+}
+
+/// What remains to be seen of a pair: it is connected, and carries messages both ways.
+#[track_caller]
+fn works(one: Side, other: Side) {
+    meet([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
+    Conn { a: one.end, b: other.end }.still_works();
+}
+
+/// A side's numbers lead to it, sides of one address have others, and a number is nobody else's until it is given back.
+pub(crate) fn a_number_leads_to_its_side(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let ip = env.addr().ip();
+    let one = Side::new(env, &env.b, ip);
+    let gives = |side: &Side| {
+        let port = side.pairing.addr().port();
+        let nums = [(); 3].map(|()| side.pairing.take_number().expect("a number"));
+        for (i, num) in nums.iter().enumerate() {
+            assert!(side.pairing.is_found_by_number() && pairing::port_of(*num) == Some(port), "{num:#x}");
+            assert!(!nums[..i].contains(num), "{nums:?}");
+        }
+        nums
+    };
+    let nums = gives(&one);
+    nums.iter().for_each(|num| one.pairing.give_number(*num));
+    let other = Side::new(env, &env.b, ip);
+    assert_ne!(one.pairing.addr(), other.pairing.addr());
+    gives(&other);
+    let port = other.pairing.addr().port();
+    drop(other);
+    let start = u32::from(port - pairing::PORTS.start);
+    let again = Pairing::new(&one.end.cm, ip, start).expect("a pairing");
+    assert_eq!(again.addr().port(), port, "the port of one that has gone is free");
+    for taken in 0..1 << 13 {
+        assert!(again.take_number().is_ok(), "{taken}");
+    }
+    assert!(matches!(again.take_number(), Err(Error::Limit { limit: 0x2000, .. })));
+}
+
+/// The side that connects comes first, and its request waits for the other.
+pub(crate) fn a_request_waits_until_it_is_wanted(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
+    greater.keeps_a_request();
+    greater.wants(&greater.end.qp, lesser.name(&lesser.end.qp));
+    works(lesser, greater);
+}
+
+/// Both have said whom they want before either looks at an event, in both orders.
+pub(crate) fn either_side_may_come_first(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    for lesser_first in [true, false] {
+        let (lesser, greater) = sides(env);
+        let want = |side: &Side, peer: &Side| side.wants(&side.end.qp, peer.name(&peer.end.qp));
+        if lesser_first {
+            want(&lesser, &greater);
+            want(&greater, &lesser);
+        } else {
+            want(&greater, &lesser);
+            want(&lesser, &greater);
+        }
+        works(lesser, greater);
+    }
+}
+
+/// Pairs are told apart, though all have two addresses between them and come in opposite orders. Method: each end sends its place.
+pub(crate) fn many_pairs_meet_their_own(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    const COUNT: usize = 12;
+    let (one, other) = sides(env);
+    let make = |side: &Side| (0..COUNT).map(|_| side.end.another_qp()).collect::<Vec<_>>();
+    let (ours, theirs) = (make(&one), make(&other));
+    let pairs = || ours.iter().zip(&theirs);
+    pairs().for_each(|(own, peer)| one.wants(own, other.name(peer)));
+    pairs().rev().for_each(|(peer, own)| other.wants(own, one.name(peer)));
+    let [all_ours, all_theirs] = [&ours, &theirs].map(|qps| qps.iter().collect::<Vec<_>>());
+    meet([(&one, &all_ours), (&other, &all_theirs)], COUNT);
+    for (place, (from, to)) in (0_u32..).zip(pairs()) {
+        to.post_recv(&verbs::RecvWr::new(place.into(), &[])).expect("room");
+        from.post_send(&SendWr::new(1, SendOp::SendImm(place), &[])).expect("room");
+        ok(one.end.sent(), 1, WcOpcode::Send);
+        let wc = other.end.received();
+        assert_eq!((wc.wr_id, wc.imm, wc.qp_num), (place.into(), Some(place), to.num()));
+    }
+}
+
+/// Both ends of a pair may be of one side.
+pub(crate) fn two_of_one_side_make_a_pair(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let (one, other) = (&side.end.qp, &side.end.another_qp());
+    side.wants(one, side.name(other));
+    side.wants(other, side.name(one));
+    side.end.waiter.until("both ends connected", || {
+        side.serve(&[one, other]);
+        (side.established.get() == 2).then_some(())
+    });
+    assert_eq!([one.state(), other.state()], [QpState::ReadyToSend; 2]);
+}
+
+/// A queue pair may be connected with itself: it receives what it sends, reaches its own memory, and completions know it alone.
+pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let (end, num) = (&side.end, side.end.qp.num());
+    end.post_recv(1, &[end.host.sge(64, 64)]);
+    side.wants(&end.qp, side.name(&end.qp));
+    end.waiter.until("it is connected", || {
+        side.serve(&[&end.qp]);
+        (side.established.get() == 1).then_some(())
+    });
+    let mut memory = Shadow::new(&end.host, 7);
+    end.post(&SendWr::new(2, SendOp::Send, &[end.host.sge(0, 64)]));
+    let (sent, received) = (ok(end.sent(), 2, WcOpcode::Send), ok(end.received(), 1, WcOpcode::Recv));
+    assert_eq!([sent.qp_num, received.qp_num], [num; 2]);
+    end.post(&SendWr::new(3, SendOp::Write(end.host.remote(128)), &[end.host.sge(0, 64)]));
+    end.post(&SendWr::new(4, SendOp::Read(end.host.remote(0)), &[end.host.sge(192, 64)]));
+    ok(end.sent(), 3, WcOpcode::Write);
+    ok(end.sent(), 4, WcOpcode::Read);
+    let first = memory.bytes(0, 64);
+    [64, 128, 192].into_iter().for_each(|at| memory.expect(at, &first));
+    memory.check("its own memory");
+    let again = side.pairing.pair(&end.qp, side.name(&end.qp), &ConnParam::default());
+    assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
+    end.post_recv(5, &[]);
+    end.qp.to_error();
+    end.post(&SendWr::new(6, SendOp::Send, &[]));
+    let flushed = end.sent();
+    failed(flushed, 6, WcStatus::WrFlushErr);
+    assert_eq!(flushed.qp_num, num);
+    end.receives_flushed([5]);
+}
+
+/// Who connects to a side's address and says something else is refused; requests for the channel's other listeners are given back.
+pub(crate) fn requests_of_others_are_told_apart(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let listener = side.end.cm.listen(env.addr(), 1).expect("a listener");
+    let connect = |to: SocketAddr| {
+        let (stranger, _) = ends(env);
+        stranger
+            .cm
+            .connect(&stranger.qp, to, &ConnParam::with_private_data(vec![7; pairing::PRIVATE_DATA as usize]))
+            .expect("connect");
+        (stranger, side.pairing.offer(side.end.waiter.request(&side.end.cm)))
+    };
+    let (stranger, offered) = connect(side.pairing.addr());
+    assert!(matches!(offered, Offered::Kept), "{offered:?}");
+    rejected(&stranger);
+    let (friend, offered) = connect(listener.addr());
+    let Offered::Other(request) = offered else { panic!("{offered:?}") };
+    side.end.cm.accept(request, &side.end.qp, &ConnParam::default()).expect("accept");
+    friend.waiter.established(&friend.cm, friend.qp.num());
+}
+
+/// A request that waits is refused when the queue pair that it is for goes away.
+pub(crate) fn who_waits_for_the_departed_is_refused(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
+    greater.keeps_a_request();
+    greater.pairing.forget(&greater.end.qp);
+    rejected(&lesser.end);
+    assert_eq!(lesser.end.qp.state(), QpState::Init);
+}
+
+/// A queue pair that wanted another one goes away before that has wanted it; those that are made next, maybe under the same
+/// numbers, meet, and nothing of the former is theirs.
+pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    for _ in 0..3 {
+        let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
+        lesser.wants(&one, greater.name(&other));
+        greater.keeps_a_request();
+        greater.pairing.forget(&other);
+        drop(other);
+        match lesser.end.waiter.event(&lesser.end.cm, "Rejected") {
+            CmEvent::Rejected { qp_num, .. } => assert_eq!(qp_num, one.num()),
+            other => panic!("expected Rejected, got {other:?}"),
+        }
+        // Here the other way round: who is wanted goes away before anybody asks for it.
+        let other = greater.end.another_qp();
+        greater.wants(&other, lesser.name(&one));
+        greater.pairing.forget(&other);
+    }
+    let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
+    lesser.wants(&one, greater.name(&other));
+    greater.wants(&other, lesser.name(&one));
+    meet([(&lesser, &[&one]), (&greater, &[&other])], 1);
+    other.post_recv(&verbs::RecvWr::new(3, &[])).expect("room");
+    one.post_send(&SendWr::new(1, SendOp::SendImm(9), &[])).expect("room");
+    assert_eq!(greater.end.received().imm, Some(9));
+}
+
+/// Waits for a request that no queue pair wants yet. Ends of connections of replaced queue pairs may be reported before.
+#[track_caller]
+fn until_kept(side: &Side) {
+    loop {
+        match side.end.waiter.event(&side.end.cm, "ConnectRequest") {
+            CmEvent::ConnectRequest(request) => {
+                let offered = side.pairing.offer(request);
+                return assert!(matches!(offered, Offered::Kept), "{offered:?}");
+            }
+            CmEvent::Disconnected { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Both queue pairs of a connection are replaced under the same numbers and connected again, in every order of replacing and connecting,
+/// also with a request that waits while the other side has its old queue pair.
+pub(crate) fn a_pair_is_made_again_in_any_order(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (mut lesser, mut greater) = sides(env);
+    let (least, most) = (lesser.name(&lesser.end.qp), greater.name(&greater.end.qp));
+    for round in 0..20 {
+        match round % 5 {
+            0 => {
+                lesser.wants(&lesser.end.qp, most);
+                greater.wants(&greater.end.qp, least);
+            }
+            1 => {
+                greater.wants(&greater.end.qp, least);
+                lesser.wants(&lesser.end.qp, most);
+            }
+            2 => {
+                // The request comes while the greater one is not renewed.
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.renew();
+                greater.wants(&greater.end.qp, least);
+            }
+            3 => {
+                // The lesser one thinks again: its first request counts no more.
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                lesser.renew();
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.wants(&greater.end.qp, least);
+            }
+            _ => {
+                // The greater one thinks again: it wants nobody, and then does.
+                greater.wants(&greater.end.qp, least);
+                greater.renew();
+                lesser.wants(&lesser.end.qp, most);
+                until_kept(&greater);
+                greater.wants(&greater.end.qp, least);
+            }
+        }
+        meet([(&lesser, &[&lesser.end.qp]), (&greater, &[&greater.end.qp])], round + 1);
+        greater.end.post_recv(round as u64, &[]);
+        lesser.end.post(&SendWr::new(round as u64, SendOp::SendImm(round as u32), &[]));
+        assert_eq!(ok(greater.end.received(), round as u64, WcOpcode::Recv).imm, Some(round as u32));
+        ok(lesser.end.sent(), round as u64, WcOpcode::Send);
+        if round % 2 == 0 {
+            lesser.renew();
+            greater.renew();
+        } else {
+            greater.renew();
+            lesser.renew();
+        }
+    }
+}

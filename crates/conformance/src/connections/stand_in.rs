@@ -1,0 +1,255 @@
+//! Queue pairs that replace others under the same number ([`verbs::QpInit::known_as`]), as `IBV_QPS_RESET` of ibv_modify_qp(3) needs it.
+
+use super::connect::{ends, own_ip};
+use crate::Env;
+use crate::harness::check::{Shadow, failed, ok, pattern};
+use crate::harness::conn::{Conn, End, Setup};
+use verbs::{CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
+
+/// Replaces this end's queue pair.
+#[track_caller]
+fn renew(end: &mut End) {
+    let init = QpInit { known_as: Some(end.qp.known_as()), ..end.qp.init().clone() };
+    end.qp = end.pd.create_qp(&init).expect("another queue pair");
+}
+
+/// Waits until this end is connected to the queue pair that is known by `peer`. Ends of connections of replaced queue pairs may be
+/// reported before.
+#[track_caller]
+fn established(env: &Env, end: &End, peer: u32) {
+    let num = end.qp.num();
+    loop {
+        match env.waiter.event(&end.cm, "Established") {
+            CmEvent::Established { qp_num, info, .. } if qp_num == num => {
+                assert!(info.qp_num.is_none_or(|said| said == peer), "{info:?}, wanted {peer}");
+                return;
+            }
+            CmEvent::Disconnected { qp_num } if qp_num != num => {}
+            other => panic!("expected Established of {num}, got {other:?}"),
+        }
+    }
+}
+
+/// Connects `a` to `b`, whose former queue pairs were connected, too.
+#[track_caller]
+fn connect(env: &Env, a: &End, b: &End) {
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let request = loop {
+        match env.waiter.event(&b.cm, "ConnectRequest") {
+            CmEvent::ConnectRequest(request) => break request,
+            CmEvent::Disconnected { qp_num } if qp_num != b.qp.num() => {}
+            other => panic!("expected ConnectRequest, got {other:?}"),
+        }
+    };
+    assert!(request.is_alive());
+    assert!(request.info.qp_num.is_none_or(|said| said == a.qp.known_as()), "{:?}", request.info);
+    b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+    established(env, a, b.qp.known_as());
+    established(env, b, a.qp.known_as());
+}
+
+#[track_caller]
+fn nothing_waits(env: &Env, end: &End, why: &str) {
+    env.waiter.silence(&end.send_cq, why);
+    env.waiter.silence(&end.recv_cq, why);
+}
+
+/// Completions of every kind give the number that it is known by; events its own.
+pub(crate) fn completions_give_the_number_it_is_known_by(env: &Env) {
+    let (mut a, mut b) = ends(env);
+    let (of_a, of_b) = (a.qp.num(), b.qp.num());
+    assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
+    for _ in 0..3 {
+        [&mut a, &mut b].into_iter().for_each(renew);
+        assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
+        assert!(a.qp.num() != of_a && b.qp.num() != of_b, "{:?} {:?}", a.qp, b.qp);
+        connect(env, &a, &b);
+        (0..3).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
+        a.post(&SendWr::new(7, SendOp::SendImm(1), &[a.host.sge(0, 8)]));
+        a.post(&SendWr::new(8, SendOp::WriteImm(b.host.remote(0), 2), &[a.host.sge(0, 8)]));
+        a.post(&SendWr::new(9, SendOp::Read(b.host.remote(0)), &[a.host.sge(0, 8)]));
+        for (id, opcode) in [(7, WcOpcode::Send), (8, WcOpcode::Write), (9, WcOpcode::Read)] {
+            assert_eq!(ok(a.sent(), id, opcode).qp_num, of_a);
+        }
+        for (id, opcode) in [(0, WcOpcode::Recv), (1, WcOpcode::RecvWriteImm)] {
+            assert_eq!(ok(b.received(), id, opcode).qp_num, of_b);
+        }
+        b.cm.disconnect(&b.qp).expect("connected");
+        b.in_error();
+        b.post(&SendWr::new(10, SendOp::Send, &[]));
+        for (wc, id) in [(b.received(), 2), (b.sent(), 10)] {
+            failed(wc, id, WcStatus::WrFlushErr);
+            assert_eq!(wc.qp_num, of_b);
+        }
+    }
+}
+
+/// Unpolled completions, requests and receives go with the queue pair.
+pub(crate) fn nothing_is_left_of_its_predecessor(env: &Env) {
+    for b_first in [false, true] {
+        let Conn { mut a, mut b } = Conn::new(env);
+        (0..8).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
+        (0..8).for_each(|i| a.post_recv(i, &[a.host.sge(0, 64)]));
+        // Some complete at both ends and are not polled; others find no receive.
+        (0..12).for_each(|i| a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(0, 8)])));
+        (0..4).for_each(|i| b.post(&SendWr::new(i, SendOp::Write(a.host.remote(64)), &[b.host.sge(0, 8)])));
+        ok(b.received(), 0, WcOpcode::Recv);
+        let (first, second) = if b_first { (&mut b, &mut a) } else { (&mut a, &mut b) };
+        renew(first);
+        nothing_waits(env, first, "the first end is another");
+        renew(second);
+        nothing_waits(env, second, "the second end is another");
+        connect(env, &a, &b);
+        nothing_waits(env, &a, "nothing has been posted");
+        nothing_waits(env, &b, "nothing has been posted");
+        Conn { a, b }.still_works();
+    }
+}
+
+/// A message that waits for a receive never reaches the next queue pair, which has some.
+pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
+    for renews_a in [true, false] {
+        let Conn { mut a, mut b } = Conn::new(env);
+        (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(99), &[a.host.sge(0, 8)])));
+        env.waiter.silence(&a.send_cq, "there are no receives");
+        if renews_a {
+            renew(&mut a);
+        }
+        renew(&mut b);
+        (0..6).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
+        env.waiter.silence(&b.recv_cq, "it is not connected");
+        if renews_a {
+            connect(env, &a, &b);
+        } else {
+            a.sends_flushed_or_failed(0..4);
+            renew(&mut a);
+            connect(env, &a, &b);
+        }
+        env.waiter.silence(&b.recv_cq, "nothing has been sent");
+        a.post(&SendWr::new(5, SendOp::SendImm(5), &[a.host.sge(0, 8)]));
+        assert_eq!(ok(b.received(), 0, WcOpcode::Recv).imm, Some(5));
+        ok(a.sent(), 5, WcOpcode::Send);
+    }
+}
+
+impl End {
+    /// These requests come back, the first ones maybe with a reason.
+    #[track_caller]
+    fn sends_flushed_or_failed(&self, ids: std::ops::Range<u64>) {
+        for id in ids {
+            let wc = self.sent();
+            assert!(wc.wr_id == id && wc.status != WcStatus::Success, "{wc:?}");
+        }
+    }
+}
+
+/// In many rounds, with either end renewed first and requests under way, data and completions are those of the round.
+pub(crate) fn rounds_in_any_order(env: &Env) {
+    const ROUNDS: u64 = 24;
+    let Conn { mut a, mut b } = Conn::new(env);
+    for round in 0..ROUNDS {
+        let bytes = pattern(round, 64);
+        a.host.buf().write(0, &bytes).expect("room");
+        (0..4).for_each(|i| b.post_recv(round << 8 | i, &[b.host.sge(64 * i, 64)]));
+        // More than the receives, and read responses that are not polled.
+        (0..6).for_each(|i| a.post(&SendWr::new(round << 8 | i, SendOp::Send, &[a.host.sge(0, 64)])));
+        for i in 0..round % 5 {
+            let wc = ok(b.received(), round << 8 | i, WcOpcode::Recv);
+            assert_eq!(wc.byte_len, 64);
+            assert_eq!(b.host.buf().to_vec(64 * i as usize..64 * i as usize + 64), Ok(bytes.clone()));
+        }
+        if round % 2 == 0 {
+            b.post(&SendWr::new(round << 8, SendOp::Read(a.host.remote(0)), &[b.host.sge(1024, 4096)]));
+        }
+        match round % 4 {
+            0 => [&mut a, &mut b].into_iter().for_each(renew),
+            1 => [&mut b, &mut a].into_iter().for_each(renew),
+            2 => {
+                // One ends the connection in order.
+                a.cm.disconnect(&a.qp).expect("connected");
+                [&mut a, &mut b].into_iter().for_each(renew);
+            }
+            _ => {
+                // Twice in a row.
+                renew(&mut b);
+                [&mut b, &mut a].into_iter().for_each(renew);
+            }
+        }
+        match round % 3 {
+            // What reaches `b` reaches `a` where they are of one machine.
+            0 if own_ip(env) == env.addr().ip() => connect(env, &b, &a),
+            _ => connect(env, &a, &b),
+        }
+    }
+    Conn { a, b }.still_works();
+}
+
+/// A shared queue has all its room again after a queue pair that used some has gone.
+pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
+    const ROOM: u32 = 16;
+    if env.b.attr().max_srq == 0 {
+        return;
+    }
+    let setup = Setup::default();
+    let pd = env.b.alloc_pd().expect("a domain");
+    let srq = pd.create_srq(SrqInit { max_wr: ROOM, max_sge: 1 }).expect("a shared queue");
+    let (mut a, mut b) = (End::new(env, &env.a, &setup), End::with_srq(env, &env.b, &setup, Some(&srq)));
+    let (mut posted, mut used) = (0, 0);
+    for round in 0..12_u64 {
+        connect(env, &a, &b);
+        let post = |id| srq.post_recv(&RecvWr::new(id, &[b.host.sge(0, 64)])).expect("there is room");
+        (posted..used + 6).for_each(post);
+        posted = used + 6;
+        (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(round as u32), &[a.host.sge(0, 8)])));
+        // Half of them are polled. The others have arrived: the sender has its completions.
+        for i in 0..2 {
+            let wc = ok(b.received(), used + i, WcOpcode::Recv);
+            assert_eq!((wc.imm, wc.qp_num), (Some(round as u32), b.qp.known_as()));
+        }
+        for i in 0..4 {
+            ok(a.sent(), i, WcOpcode::Send);
+        }
+        used += 4;
+        [&mut b, &mut a].into_iter().for_each(renew);
+    }
+}
+
+/// Others on the same completion queues go on meanwhile, and lose nothing.
+pub(crate) fn others_carry_on(env: &Env) {
+    let c = Conn::new(env);
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    let mut next = 0;
+    let (mut a, mut b) = (beside(env, &c.a), beside(env, &c.b));
+    for round in 0..16 {
+        connect(env, &a, &b);
+        (0..8).for_each(|i| {
+            c.a.post(&SendWr::new(next + i, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 64)]))
+        });
+        (0..4).for_each(|i| b.post_recv(1 << 32 | i, &[]));
+        (0..4).for_each(|i| a.post(&SendWr::new(1 << 32 | i, SendOp::Send, &[]).unsignaled()));
+        if round % 2 == 0 {
+            [&mut a, &mut b].into_iter().for_each(renew);
+        } else {
+            [&mut b, &mut a].into_iter().for_each(renew);
+        }
+        (8..16).for_each(|i| {
+            c.a.post(&SendWr::new(next + i, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 64)]))
+        });
+        for i in 0..16 {
+            assert_eq!(ok(c.a.sent(), next + i, WcOpcode::Write).qp_num, c.a.qp.num());
+        }
+        next += 16;
+        nothing_waits(env, &c.b, "its queue pair has received nothing");
+    }
+    far.expect(0, &near.bytes(0, 64));
+    far.check("the other's writes");
+    c.still_works();
+}
+
+/// An end with a channel of its own whose queue pair completes where another's does.
+fn beside(env: &Env, like: &End) -> End {
+    let own = End::new(env, &like.device, &Setup::default());
+    let (pd, send_cq, recv_cq) = (like.pd.clone(), like.send_cq.clone(), like.recv_cq.clone());
+    End { pd, send_cq, recv_cq, qp: like.another_qp(), ..own }
+}

@@ -1,0 +1,142 @@
+//! Peers that go away at a bad moment.
+
+use crate::Env;
+use crate::harness::check::ok;
+use crate::harness::conn::{Conn, End, Setup, connect};
+use verbs::{ConnParam, QpState, SendOp, SendWr, WcOpcode};
+
+/// A peer goes away while messages wait for its receives: they end with errors, in order, and the connection
+/// is over. (The first may tell of the peer's silence, or be flushed; the rest are flushed.)
+pub(crate) fn waiting_sends_end_with_errors(env: &Env) {
+    let c = Conn::new(env);
+    for i in 0..10 {
+        c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    }
+    let Conn { a, b } = c;
+    drop(b);
+    a.waiter.disconnected(&a.cm, a.qp.num());
+    let first = a.sent();
+    assert!(!first.is_ok() && first.wr_id == 0, "{first:?}");
+    a.sends_flushed(1..10);
+    assert_eq!(a.qp.state(), QpState::Error);
+}
+
+/// Receives that were posted for a peer that goes away are flushed.
+pub(crate) fn waiting_receives_are_flushed(env: &Env) {
+    let c = Conn::new(env);
+    (0..10).for_each(|i| c.a.post_recv(i, &[c.a.host.sge(0, 8)]));
+    let Conn { a, b } = c;
+    drop(b);
+    a.waiter.disconnected(&a.cm, a.qp.num());
+    a.receives_flushed(0..10);
+}
+
+/// A message waits for a receive, its sender goes away, and the target polls all the time: it notices, because whoever
+/// polls looks after the connection, and the message that it cannot take must not hide the end behind it.
+pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
+    let c = Conn::new(env);
+    c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    let Conn { a, b } = c;
+    let look = || b.recv_cq.poll_one().expect("a queue that works");
+    for _ in 0..1000 {
+        assert_eq!(look(), None, "there is no receive");
+    }
+    drop(a);
+    b.waiter.until("error state", || {
+        assert_eq!(look(), None, "there is no receive");
+        (b.qp.state() == QpState::Error).then_some(())
+    });
+    b.waiter.disconnected(&b.cm, b.qp.num());
+}
+
+/// An accepting side that goes as soon as it knows of the connection: the other has been connected, or is about to, and is told of
+/// a beginning and an end. Many times, since it is a matter of moments in which order the news are heard.
+pub(crate) fn an_acceptor_goes_at_once(env: &Env) {
+    let (mut a, mut b) = super::connect::ends(env);
+    let listener = b.cm.listen(env.addr(), 8).expect("a listener");
+    for round in 0..200 {
+        (a.qp, b.qp) = (a.another_qp(), b.another_qp());
+        if round % 2 == 0 {
+            a.post_recv(round, &[a.host.sge(0, 8)]);
+        }
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        let request = b.waiter.request(&b.cm);
+        b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+        b.waiter.established(&b.cm, b.qp.num());
+        b.qp = b.another_qp();
+        a.waiter.established(&a.cm, a.qp.num());
+        a.waiter.disconnected(&a.cm, a.qp.num());
+        if round % 2 == 0 {
+            a.receives_flushed(round..round + 1);
+        }
+    }
+}
+
+/// One connection's peer goes away; all others carry on, on the same device, domain and channels.
+pub(crate) fn other_connections_carry_on(env: &Env) {
+    let stable = Conn::new(env);
+    for _ in 0..10 {
+        let c = Conn::new(env);
+        c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+        stable.a.post(&SendWr::new(2, SendOp::Write(stable.b.host.remote(0)), &[stable.a.host.sge(0, 8)]));
+        let Conn { a, b } = c;
+        drop(b);
+        assert!(!a.sent().is_ok());
+        ok(stable.a.sent(), 2, WcOpcode::Write);
+        stable.still_works();
+    }
+}
+
+/// A peer that went away is replaced: the survivor connects to its successor with a new queue pair.
+pub(crate) fn a_successor_takes_over(env: &Env) {
+    let Conn { mut a, b } = Conn::new(env);
+    drop(b);
+    a.waiter.disconnected(&a.cm, a.qp.num());
+    let b = End::new(env, &env.b, &Setup::default());
+    a.qp = a.another_qp();
+    connect(env, &a, &b, &Setup::default());
+    Conn { a, b }.still_works();
+}
+
+/// Posting to a peer that is gone is no error at the call and ends with one as a completion.
+pub(crate) fn posting_to_the_departed(env: &Env) {
+    let Conn { a, b } = Conn::new(env);
+    let remote = b.host.remote(0);
+    drop(b);
+    for (i, op) in [SendOp::Write(remote), SendOp::Read(remote), SendOp::Send].into_iter().enumerate() {
+        a.post(&SendWr::new(i as u64, op, &[a.host.sge(0, 8)]).unsignaled());
+    }
+    for i in 0..3 {
+        let wc = a.sent();
+        assert!(!wc.is_ok() && wc.wr_id == i, "{wc:?}");
+    }
+    a.in_error();
+}
+
+/// Two hundred connections come and go; nothing is used up.
+pub(crate) fn connections_come_and_go(env: &Env) {
+    let (mut a, mut b) = super::connect::ends(env);
+    for round in 0..200 {
+        for end in [&mut a, &mut b] {
+            end.qp = end.another_qp();
+            end.cm = end.device.create_cm().expect("another channel");
+        }
+        connect(env, &a, &b, &Setup::default());
+        a.post(&SendWr::new(round, SendOp::Write(b.host.remote(0)), &[a.host.sge(0, 8)]));
+        ok(a.sent(), round, WcOpcode::Write);
+    }
+}
+
+/// Memory that a peer was about to use goes away with the peer's own objects: later requests fail, nothing
+/// else.
+pub(crate) fn memory_goes_before_its_user(env: &Env) {
+    let Conn { a, b } = Conn::new(env);
+    let End { host, qp, .. } = b;
+    let remote = host.remote(0);
+    a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
+    ok(a.sent(), 1, WcOpcode::Write);
+    drop(host);
+    a.post(&SendWr::new(2, SendOp::Write(remote), &[a.host.sge(0, 8)]));
+    crate::harness::check::failed(a.sent(), 2, verbs::WcStatus::RemAccessErr);
+    drop(qp);
+}

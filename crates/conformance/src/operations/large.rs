@@ -1,0 +1,118 @@
+//! Messages of 1 GiB; the largest that IBA promises to be possible is 2^31 bytes (9.7.1).
+
+use crate::Env;
+use crate::harness::check::{ok, same_bytes};
+use crate::harness::conn::{End, Setup, connect};
+use host::{Rng, mix};
+use verbs::{Access, Buf, Mr, SendOp, SendWr, WcOpcode};
+
+/// What is compared at a time.
+const CHUNK: usize = 1 << 20;
+/// Memory that must be free for two buffers of 1 GiB beside everything else, in bytes.
+const NEEDED: u64 = 6 << 30;
+
+/// Fills with words that each depend on their position, cheaply.
+fn chunk_of(seed: u64, chunk: usize, len: usize) -> Vec<u8> {
+    let mut word = mix(seed ^ chunk as u64);
+    let mut bytes = vec![0; len];
+    for place in bytes.chunks_exact_mut(8) {
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn fill(buf: &Buf, seed: u64) {
+    for (i, at) in (0..buf.len()).step_by(CHUNK).enumerate() {
+        buf.write(at, &chunk_of(seed, i, CHUNK.min(buf.len() - at))).expect("inside");
+    }
+}
+
+fn verify(what: &str, buf: &Buf, seed: u64) {
+    for (i, at) in (0..buf.len()).step_by(CHUNK).enumerate() {
+        let len = CHUNK.min(buf.len() - at);
+        let got = buf.to_vec(at..at + len).expect("inside");
+        same_bytes(&format!("{what}, from byte {at}"), &got, &chunk_of(seed, i, len));
+    }
+}
+
+/// Free memory in bytes, where the system says.
+fn free_bytes() -> Option<u64> {
+    let text = host::bounded::kernel_text("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// One write, one read and one send of 1 GiB, every byte compared. They share two buffers, because touching
+/// fresh memory takes longer than the messages do.
+pub(crate) fn a_gibibyte_each_way(env: &Env) {
+    let attr = (env.a.attr(), env.b.attr());
+    let len = [env.large(), attr.0.max_msg_size, attr.0.max_mr_size, attr.1.max_msg_size, attr.1.max_mr_size];
+    let len = (*len.iter().min().expect("five")).min(1 << 31) & !7;
+    if len > NEEDED / 8 && free_bytes().is_some_and(|free| free < NEEDED) {
+        eprintln!("SKIPPED: messages of {len} bytes need {NEEDED} bytes of free memory");
+        return;
+    }
+    let setup = Setup::default();
+    let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    connect(env, &a, &b, &setup);
+    let big = |end: &End| -> Mr {
+        let buf = Buf::alloc(len as usize).expect("host memory");
+        end.pd.reg_mr(&buf, Access::ALL - Access::REMOTE_ATOMIC).expect("a large region")
+    };
+    let (near, far) = (big(&a), big(&b));
+    let seed = Rng::new(1).next_u64();
+    fill(near.buf(), seed);
+    let all = [near.sge(0, len as u32)];
+    a.post(&SendWr::new(1, SendOp::Write(far.remote(0)), &all));
+    ok(a.sent(), 1, WcOpcode::Write);
+    verify("the write", far.buf(), seed);
+    near.buf().fill(0);
+    a.post(&SendWr::new(2, SendOp::Read(far.remote(0)), &all));
+    assert_eq!(u64::from(ok(a.sent(), 2, WcOpcode::Read).byte_len), len);
+    verify("the read", near.buf(), seed);
+    far.buf().fill(0);
+    b.post_recv(3, &[far.sge(0, len as u32)]);
+    a.post(&SendWr::new(4, SendOp::Send, &all));
+    assert_eq!(u64::from(ok(b.received(), 3, WcOpcode::Recv).byte_len), len);
+    ok(a.sent(), 4, WcOpcode::Send);
+    verify("the send", far.buf(), seed);
+}
+
+/// A large message one byte too long for its region: nothing of it is written. (64 MiB.)
+pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
+    let setup = Setup::default();
+    let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    connect(env, &a, &b, &setup);
+    let len = env.large().min(64 << 20).min(env.a.attr().max_msg_size) as usize;
+    let near = a.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::empty()).expect("a region");
+    let far = b.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::ALL - Access::REMOTE_ATOMIC);
+    let far = far.expect("a region");
+    near.buf().fill(1);
+    a.post(&SendWr::new(1, SendOp::Write(far.remote(1)), &[near.sge(0, len as u32)]));
+    crate::harness::check::failed(a.sent(), 1, verbs::WcStatus::RemAccessErr);
+    for at in (0..len).step_by(CHUNK) {
+        let got = far.buf().to_vec(at..len.min(at + CHUNK)).expect("inside");
+        assert!(got.iter().all(|&b| b == 0), "something was written at {at} or behind");
+    }
+}
+
+/// Large messages in a row, with small ones between them, stay in order.
+pub(crate) fn large_and_small_in_order(env: &Env) {
+    let c = crate::harness::conn::Conn::with(env, &Setup { len: 8 << 20, ..Setup::default() });
+    fill(c.a.host.buf(), 5);
+    let remote = c.b.host.remote(0);
+    for i in 0..8 {
+        c.b.post_recv(i, &[]);
+        let len = (8 << 20) - (i as u32) * 7;
+        c.a.post(&SendWr::new(10 + i, SendOp::WriteImm(remote, i as u32), &[c.a.host.sge(0, len)]));
+        c.a.post(&SendWr::new(20 + i, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
+    }
+    for i in 0..8 {
+        let wc = ok(c.b.received(), i, WcOpcode::RecvWriteImm);
+        assert_eq!(wc.byte_len, (8 << 20) - (i as u32) * 7);
+        ok(c.a.sent(), 10 + i, WcOpcode::Write);
+        ok(c.a.sent(), 20 + i, WcOpcode::Write);
+    }
+    verify("eight large writes", c.b.host.buf(), 5);
+}

@@ -1,0 +1,194 @@
+//! What a local key, range or right forbids: a local error, and nothing happens at the peer.
+
+use super::remote_violations::Op;
+use crate::Env;
+use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::conn::{Conn, region};
+use verbs::{Access, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WcStatus};
+
+/// Every operation, on eight bytes at byte 1024 of the peer.
+fn operations(env: &Env, c: &Conn) -> Vec<SendOp> {
+    let remote = c.b.host.remote(1024);
+    let mut ops: Vec<SendOp> =
+        Op::offered(env, MemoryKind::Host).into_iter().map(|op| op.on(remote)).collect();
+    ops.extend([SendOp::Send, SendOp::SendImm(3), SendOp::SendInv(c.b.host.rkey())]);
+    ops
+}
+
+fn writes_locally(op: SendOp) -> bool {
+    matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+}
+
+/// The forbidden piece, with the region that it is about.
+type Aim = fn(&Env, &Conn) -> (Sge, Option<Mr>);
+
+/// Carries out every operation that `which` selects on the forbidden piece.
+fn violate(env: &Env, which: fn(SendOp) -> bool, aim: Aim) {
+    let count = operations(env, &Conn::new(env)).len();
+    for index in 0..count {
+        let c = Conn::new(env);
+        let op = operations(env, &c)[index];
+        if which(op) {
+            forbidden(env, &c, op, aim);
+        }
+    }
+}
+
+fn forbidden(env: &Env, c: &Conn, op: SendOp, aim: Aim) {
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    let (bad, _keep) = aim(env, c);
+    let data = [c.a.host.sge(8, 8)];
+    c.b.post_recv(20, &[c.b.host.sge(2000, 64)]);
+    c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &data));
+    c.a.post(&SendWr::new(2, op, &[bad]));
+    c.a.post(&SendWr::new(3, SendOp::Write(c.b.host.remote(64)), &data).unsignaled());
+    c.a.post(&SendWr::new(4, SendOp::Send, &data));
+    ok(c.a.sent(), 1, WcOpcode::Write);
+    failed(c.a.sent(), 2, WcStatus::LocProtErr);
+    c.a.sends_flushed([3, 4]);
+    c.a.in_error();
+    far.expect(0, &near.bytes(8, 8));
+    far.check(&format!("the peer's memory after {op:?}"));
+    near.check("the own memory");
+}
+
+fn every(_: SendOp) -> bool {
+    true
+}
+
+/// A key that names nothing.
+pub(crate) fn a_wrong_key(env: &Env) {
+    violate(env, every, |_, c| (Sge { lkey: c.a.host.lkey() ^ 0x2b5a_0001, ..c.a.host.sge(0, 8) }, None));
+}
+
+/// A key of another protection domain.
+pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
+    violate(env, every, |env, c| {
+        let pd = c.a.device.alloc_pd().expect("another domain");
+        let mr = region(env, &pd, MemoryKind::Host, 64, Access::ALL);
+        (mr.sge(0, 8), Some(mr))
+    });
+}
+
+/// One byte past the end.
+pub(crate) fn one_byte_past_the_end(env: &Env) {
+    violate(env, every, |_, c| (c.a.host.sge(c.a.host.buf().len() as u64 - 7, 8), None));
+}
+
+/// One byte before the start.
+pub(crate) fn one_byte_before_the_start(env: &Env) {
+    violate(env, every, |_, c| {
+        let mr = c.a.pd.reg_mr_range(c.a.host.buf(), 64..128, Access::LOCAL_WRITE).expect("a region");
+        (mr.sge(1_u64.wrapping_neg(), 8), Some(mr))
+    });
+}
+
+/// Address plus length overflows 64 bits.
+pub(crate) fn an_address_that_overflows(env: &Env) {
+    violate(env, every, |_, c| (Sge { addr: u64::MAX - 3, ..c.a.host.sge(0, 8) }, None));
+    violate(env, every, |_, c| (Sge { addr: u64::MAX - 7, ..c.a.host.sge(0, 8) }, None));
+}
+
+/// A region that was deregistered.
+pub(crate) fn a_deregistered_region(env: &Env) {
+    violate(env, every, |_, c| {
+        let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::ALL & c.a.host.access()).expect("a region");
+        let sge = mr.sge(0, 8);
+        mr.dereg().expect("nobody uses it");
+        (sge, None)
+    });
+}
+
+/// Results of reads and atomics need local write access (IBA 10.6.3.1).
+pub(crate) fn results_need_local_write(env: &Env) {
+    violate(env, writes_locally, |_, c| {
+        let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::REMOTE_READ).expect("a region that is not writable");
+        (mr.sge(0, 8), Some(mr))
+    });
+}
+
+/// Data that is only read locally needs no right at all.
+pub(crate) fn sources_need_no_right(env: &Env) {
+    let c = Conn::new(env);
+    let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::empty()).expect("a region without rights");
+    c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &[mr.sge(0, 100)]));
+    ok(c.a.sent(), 1, WcOpcode::Write);
+    c.b.post_recv(2, &[c.b.host.sge(0, 100)]);
+    c.a.post(&SendWr::new(3, SendOp::Send, &[mr.sge(0, 100)]));
+    ok(c.a.sent(), 3, WcOpcode::Send);
+}
+
+/// One bad piece behind good ones spoils the whole request, and nothing of it happens.
+pub(crate) fn a_bad_piece_among_good_ones(env: &Env) {
+    let max = env.a.attr().max_sge.min(3) as usize;
+    for op in 0..3 {
+        let c = Conn::new(env);
+        let (near, far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+        let mut pieces = vec![c.a.host.sge(0, 8), c.a.host.sge(64, 100), c.a.host.sge(16 << 10, 1)];
+        pieces.drain(..3 - max);
+        let remote = c.b.host.remote(0);
+        c.b.post_recv(20, &[c.b.host.sge(2000, 640)]);
+        c.a.post(&SendWr::new(1, [SendOp::Send, SendOp::Write(remote), SendOp::Read(remote)][op], &pieces));
+        failed(c.a.sent(), 1, WcStatus::LocProtErr);
+        c.a.in_error();
+        far.check("the peer's memory");
+        near.check("the own memory");
+    }
+}
+
+/// A receive whose memory is forbidden: it fails with a protection error, the sender with a remote operation
+/// error (IBA 9.9.3: the responder's own fault), and nothing is written.
+fn bad_receive(env: &Env, aim: Aim) {
+    let c = Conn::new(env);
+    let far = Shadow::new(&c.b.host, 2);
+    let (bad, _keep) = aim(env, &c);
+    c.b.post_recv(1, &[bad]);
+    c.b.post_recv(2, &[c.b.host.sge(0, 64)]);
+    c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    failed(c.b.received(), 1, WcStatus::LocProtErr);
+    c.b.receives_flushed([2]);
+    failed(c.a.sent(), 3, WcStatus::RemOpErr);
+    c.a.in_error();
+    c.b.in_error();
+    far.check("the receiver's memory");
+}
+
+/// A receive with a wrong key.
+pub(crate) fn a_receive_with_a_wrong_key(env: &Env) {
+    bad_receive(env, |_, c| (Sge { lkey: c.b.host.lkey() ^ 0x2b5a_0001, ..c.b.host.sge(0, 64) }, None));
+}
+
+/// A receive with a key of another domain.
+pub(crate) fn a_receive_in_a_foreign_domain(env: &Env) {
+    bad_receive(env, |env, c| {
+        let pd = c.b.device.alloc_pd().expect("another domain");
+        let mr = region(env, &pd, MemoryKind::Host, 64, Access::ALL);
+        (mr.sge(0, 64), Some(mr))
+    });
+}
+
+/// A receive that begins before its region.
+pub(crate) fn a_receive_out_of_bounds(env: &Env) {
+    bad_receive(env, |_, c| {
+        let mr = c.b.pd.reg_mr_range(c.b.host.buf(), 64..128, Access::LOCAL_WRITE).expect("a region");
+        (mr.sge(1_u64.wrapping_neg(), 64), Some(mr))
+    });
+}
+
+/// A receive into memory without local write access.
+pub(crate) fn a_receive_without_local_write(env: &Env) {
+    bad_receive(env, |_, c| {
+        let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::REMOTE_READ).expect("a region that is not writable");
+        (mr.sge(0, 64), Some(mr))
+    });
+}
+
+/// A receive into memory that was deregistered after the receive was posted.
+pub(crate) fn a_receive_into_a_deregistered_region(env: &Env) {
+    bad_receive(env, |_, c| {
+        let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::LOCAL_WRITE).expect("a region");
+        let sge = mr.sge(0, 64);
+        mr.dereg().expect("no message uses it yet");
+        (sge, None)
+    });
+}

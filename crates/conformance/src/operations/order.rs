@@ -1,0 +1,169 @@
+//! The order of completions, and flushing (IBA 10.3.1, 10.8.3).
+
+use crate::Env;
+use crate::harness::check::{failed, ok};
+use crate::harness::conn::Conn;
+use verbs::{QpState, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+
+/// A request that will fail at the peer.
+fn forbidden(c: &Conn) -> SendOp {
+    SendOp::Write(RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) })
+}
+
+/// Sends, writes and reads of very different sizes complete in the order of posting.
+pub(crate) fn completions_come_in_order(env: &Env) {
+    let c = Conn::with(env, &crate::harness::conn::Setup { len: 1 << 20, ..Default::default() });
+    let remote = c.b.host.remote(0);
+    for round in 0..8 {
+        c.b.post_recv(round, &[c.b.host.sge(0, 1 << 20)]);
+        let sizes = [1 << 20, 8, 300_000, 1, 65_536, 0];
+        for (i, len) in sizes.into_iter().enumerate() {
+            let op = [SendOp::Write(remote), SendOp::Read(remote)][i % 2];
+            c.a.post(&SendWr::new(round * 10 + i as u64, op, &[c.a.host.sge(0, len)]));
+        }
+        c.a.post(&SendWr::new(round * 10 + 6, SendOp::Send, &[c.a.host.sge(0, 1 << 20)]));
+        for i in 0..6 {
+            let opcode = [WcOpcode::Write, WcOpcode::Read][i % 2];
+            ok(c.a.sent(), round * 10 + i as u64, opcode);
+        }
+        ok(c.a.sent(), round * 10 + 6, WcOpcode::Send);
+        ok(c.b.received(), round, WcOpcode::Recv);
+    }
+}
+
+/// A signalled request's completion says that everything unsignalled before it is done too.
+pub(crate) fn one_completion_covers_those_before(env: &Env) {
+    let c = Conn::new(env);
+    c.a.host.buf().fill(7);
+    c.b.host.buf().fill(0);
+    for i in 0..63 {
+        let data = [c.a.host.sge(0, 100)];
+        c.a.post(&SendWr::new(i, SendOp::Write(c.b.host.remote(i * 100)), &data).unsignaled());
+    }
+    c.a.post(&SendWr::new(63, SendOp::Write(c.b.host.remote(6300)), &[c.a.host.sge(0, 100)]));
+    ok(c.a.sent(), 63, WcOpcode::Write);
+    assert_eq!(c.b.host.buf().to_vec(0..6400).expect("inside"), vec![7; 6400]);
+    c.no_more_sent("63 unsignalled writes");
+}
+
+/// Most requests are unsignalled, then one fails: completions before it are successes, it tells why itself,
+/// and everything after it is flushed with an entry each, signalled or not (IBA 10.7.3.1).
+pub(crate) fn unsignalled_requests_are_flushed_aloud(env: &Env) {
+    let c = Conn::new(env);
+    let data = [c.a.host.sge(0, 8)];
+    let good = SendOp::Write(c.b.host.remote(0));
+    c.a.post(&SendWr::new(1, good, &data).unsignaled());
+    c.a.post(&SendWr::new(2, good, &data));
+    c.a.post(&SendWr::new(3, good, &data).unsignaled());
+    c.a.post(&SendWr::new(4, forbidden(&c), &data).unsignaled());
+    for i in 5..10 {
+        let wr = SendWr::new(i, good, &data);
+        c.a.post(&if i % 2 == 0 { wr } else { wr.unsignaled() });
+    }
+    ok(c.a.sent(), 2, WcOpcode::Write);
+    failed(c.a.sent(), 4, WcStatus::RemAccessErr);
+    c.a.sends_flushed(5..10);
+    c.no_more_sent("ten requests have completed");
+}
+
+/// `to_error` flushes posted receives in order.
+pub(crate) fn receives_are_flushed_in_order(env: &Env) {
+    let c = Conn::new(env);
+    for i in 0..20 {
+        c.a.post_recv(i, &[c.a.host.sge(0, 8)]);
+    }
+    c.a.qp.to_error();
+    assert_eq!(c.a.qp.state(), QpState::Error);
+    c.a.receives_flushed(0..20);
+    env.waiter.silence(&c.a.recv_cq, "each receive is flushed once");
+}
+
+/// `to_error` flushes sends that wait for a receive at the peer, in order.
+pub(crate) fn waiting_sends_are_flushed_in_order(env: &Env) {
+    let c = Conn::new(env);
+    for i in 0..20 {
+        let data = [c.a.host.sge(0, 8)];
+        let wr = SendWr::new(i, SendOp::Send, &data);
+        c.a.post(&if i % 3 == 0 { wr.unsignaled() } else { wr });
+    }
+    c.a.qp.to_error();
+    c.a.sends_flushed(0..20);
+    assert_eq!(c.a.qp.state(), QpState::Error);
+}
+
+/// Requests posted in the error state are accepted and flushed, on both queues.
+pub(crate) fn posting_in_error_flushes(env: &Env) {
+    let c = Conn::new(env);
+    c.a.qp.to_error();
+    for i in 0..10 {
+        c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+        c.a.post_recv(100 + i, &[c.a.host.sge(0, 8)]);
+    }
+    c.a.sends_flushed(0..10);
+    c.a.receives_flushed(100..110);
+}
+
+/// A queue pair that never connected can be moved to the error state; its receives are flushed.
+pub(crate) fn an_unconnected_queue_pair_flushes(env: &Env) {
+    let (a, _) = crate::connections::connect::ends(env);
+    for i in 0..3 {
+        a.post_recv(i, &[a.host.sge(0, 8)]);
+    }
+    a.qp.to_error();
+    assert_eq!(a.qp.state(), QpState::Error);
+    a.receives_flushed(0..3);
+    a.post(&SendWr::new(9, SendOp::Send, &[a.host.sge(0, 8)]));
+    a.sends_flushed([9]);
+}
+
+/// `to_error` twice flushes once.
+pub(crate) fn failing_twice_is_once(env: &Env) {
+    let c = Conn::new(env);
+    c.a.post_recv(1, &[c.a.host.sge(0, 8)]);
+    c.a.qp.to_error();
+    c.a.qp.to_error();
+    c.a.receives_flushed([1]);
+    env.waiter.silence(&c.a.recv_cq, "flushed once");
+}
+
+/// A failed completion says which request and queue pair it was about, also among several on one queue.
+pub(crate) fn flushes_name_their_queue_pair(env: &Env) {
+    let c = Conn::new(env);
+    let other = c.a.another_qp();
+    c.a.post_recv(1, &[]);
+    other.post_recv(&verbs::RecvWr::new(2, &[])).expect("post");
+    other.to_error();
+    let wc = c.a.received();
+    assert_eq!((wc.wr_id, wc.qp_num, wc.status), (2, other.num(), WcStatus::WrFlushErr));
+    c.a.qp.to_error();
+    let wc = c.a.received();
+    assert_eq!((wc.wr_id, wc.qp_num, wc.status), (1, c.a.qp.num(), WcStatus::WrFlushErr));
+}
+
+/// Send and receive completions on one shared queue: each kind in its own order, nothing lost.
+pub(crate) fn both_directions_on_one_queue(env: &Env) {
+    let setup = crate::harness::conn::Setup::default();
+    let mut ends = crate::connections::connect::ends(env);
+    for end in [&mut ends.0, &mut ends.1] {
+        let init = verbs::QpInit::new(&end.send_cq).cap(end.qp.init().cap);
+        end.qp = end.pd.create_qp(&init).expect("a queue pair on one queue");
+    }
+    crate::harness::conn::connect(env, &ends.0, &ends.1, &setup);
+    let (a, b) = ends;
+    for i in 0..32 {
+        for end in [&a, &b] {
+            end.post_recv(1000 + i, &[end.host.sge(i * 8, 8)]);
+        }
+    }
+    for i in 0..32 {
+        a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(0, 8)]));
+        b.post(&SendWr::new(i, SendOp::Send, &[b.host.sge(0, 8)]));
+    }
+    for end in [&a, &b] {
+        let all: Vec<Wc> = (0..64).map(|_| end.sent()).collect();
+        let ids = |op| all.iter().filter(move |wc| wc.opcode == op).map(|wc| wc.wr_id).collect::<Vec<_>>();
+        assert!(all.iter().all(Wc::is_ok));
+        assert_eq!(ids(WcOpcode::Send), (0..32).collect::<Vec<u64>>());
+        assert_eq!(ids(WcOpcode::Recv), (1000..1032).collect::<Vec<u64>>());
+    }
+}

@@ -1,0 +1,93 @@
+//! Every operation between every pair of host and NIC memory.
+
+use super::read::read_on;
+use super::write::write_on;
+use crate::Env;
+use crate::harness::check::{Shadow, ok};
+use crate::harness::conn::Conn;
+use verbs::{MemoryKind, SendOp, SendWr, WcOpcode};
+
+/// Sizes and odd offsets for each placement.
+const CASES: [(usize, (usize, usize)); 9] = [
+    (0, (0, 0)),
+    (1, (0, 1)),
+    (8, (8, 16)),
+    (9, (3, 5)),
+    (64, (64, 0)),
+    (255, (1, 2)),
+    (4096, (0, 0)),
+    (4097, (7, 9)),
+    (16000, (100, 300)),
+];
+
+/// Sends between every pair of kinds of memory.
+pub(crate) fn sends(env: &Env) {
+    let c = Conn::with_nic(env);
+    for (near, far) in c.placements() {
+        for (len, at) in CASES {
+            let source = Shadow::new(near, 1);
+            let mut target = Shadow::new(far, 2);
+            c.b.post_recv(1, &[far.sge(at.1 as u64, len as u32)]);
+            c.a.post(&SendWr::new(2, SendOp::Send, &[near.sge(at.0 as u64, len as u32)]));
+            assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len as usize, len);
+            ok(c.a.sent(), 2, WcOpcode::Send);
+            target.expect(at.1, &source.bytes(at.0, len));
+            target.check("a send's target");
+        }
+    }
+}
+
+/// Writes between every pair.
+pub(crate) fn writes(env: &Env) {
+    let c = Conn::with_nic(env);
+    for (near, far) in c.placements() {
+        CASES.into_iter().for_each(|(len, at)| write_on(&c, near, far, len, at));
+    }
+}
+
+/// Writes with immediate data between every pair.
+pub(crate) fn writes_with_immediate(env: &Env) {
+    let c = Conn::with_nic(env);
+    for (near, far) in c.placements() {
+        for (len, at) in CASES {
+            let source = Shadow::new(near, 1);
+            let mut target = Shadow::new(far, 2);
+            c.b.post_recv(1, &[]);
+            let wr_sge = [near.sge(at.0 as u64, len as u32)];
+            c.a.post(&SendWr::new(2, SendOp::WriteImm(far.remote(at.1 as u64), 5), &wr_sge));
+            let wc = ok(c.b.received(), 1, WcOpcode::RecvWriteImm);
+            assert_eq!((wc.byte_len as usize, wc.imm), (len, Some(5)));
+            ok(c.a.sent(), 2, WcOpcode::Write);
+            target.expect(at.1, &source.bytes(at.0, len));
+            target.check("a write's target");
+        }
+    }
+}
+
+/// Reads between every pair.
+pub(crate) fn reads(env: &Env) {
+    let c = Conn::with_nic(env);
+    for (near, far) in c.placements() {
+        CASES.into_iter().for_each(|(len, at)| read_on(&c, near, far, len, at));
+    }
+}
+
+/// One message gathered from both kinds and scattered over both.
+pub(crate) fn both_kinds_in_one_message(env: &Env) {
+    let c = Conn::with_nic(env);
+    let (Some(near_nic), Some(far_nic)) = (&c.a.nic, &c.b.nic) else {
+        assert_eq!(env.kinds(&env.a), [MemoryKind::Host]);
+        return;
+    };
+    let (host, nic) = (Shadow::new(&c.a.host, 1), Shadow::new(near_nic, 2));
+    let (mut to_host, mut to_nic) = (Shadow::new(&c.b.host, 3), Shadow::new(far_nic, 4));
+    c.b.post_recv(1, &[far_nic.sge(11, 150), c.b.host.sge(13, 250)]);
+    c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(5, 200), near_nic.sge(7, 200)]));
+    assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, 400);
+    ok(c.a.sent(), 2, WcOpcode::Send);
+    let bytes = [host.bytes(5, 200), nic.bytes(7, 200)].concat();
+    to_nic.expect(11, &bytes[..150]);
+    to_host.expect(13, &bytes[150..]);
+    to_nic.check("the part on the NIC");
+    to_host.check("the part in the host");
+}

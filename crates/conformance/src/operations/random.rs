@@ -1,0 +1,251 @@
+//! Thousands of random operations on both ends against a model of the two memories.
+//!
+//! Operations go in batches from one end. Within a batch the model is sequential: IBA 9.5 orders everything
+//! except that a read or atomic may be overtaken by what follows, so whatever follows one is fenced. Local
+//! sources are never changed within a batch; results land in slots of their own.
+
+use crate::Env;
+use crate::harness::check::{pattern, same_bytes};
+use crate::harness::conn::{Conn, End};
+use host::Rng;
+use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
+
+/// Bytes that peers work on.
+const OPEN: usize = 4096;
+/// Result and receive slots: this many of this size, behind [`OPEN`].
+const SLOTS: usize = 16;
+const SLOT: usize = 512;
+/// Sources of data, behind the slots.
+const SOURCE: usize = OPEN + SLOTS * SLOT;
+/// All of it.
+const TOTAL: usize = SOURCE + 4096;
+
+/// What one end's memory must hold.
+type Model = Vec<u8>;
+
+/// One batch: from `near` to `far`, with models of both.
+struct Batch<'a> {
+    near: &'a End,
+    far: &'a End,
+    rng: &'a mut Rng,
+    near_model: &'a mut Model,
+    far_model: &'a mut Model,
+    atomics: bool,
+    /// Slots given out, at either end.
+    results: usize,
+    receives: usize,
+    fetched: bool,
+    want_sent: Vec<(u64, WcOpcode)>,
+    want_received: Vec<(u64, WcOpcode, u32, Option<u32>)>,
+}
+
+impl Batch<'_> {
+    fn run(&mut self, first_id: u64) {
+        let count = 1 + self.rng.index(SLOTS);
+        for i in 0..count {
+            let id = first_id + i as u64;
+            match self.rng.index(if self.atomics { 6 } else { 4 }) {
+                0 => self.write(id, i + 1 == count),
+                1 => self.write_imm(id, i + 1 == count),
+                2 => self.send(id, i + 1 == count),
+                3 => self.read(id),
+                4 => self.compare_and_swap(id),
+                _ => self.fetch_and_add(id),
+            }
+        }
+        self.check_completions();
+    }
+
+    /// Random source pieces and their bytes.
+    fn source(&mut self, max: usize) -> (Vec<Sge>, Vec<u8>) {
+        let (mut sges, mut bytes) = (Vec::new(), Vec::new());
+        for _ in 0..self.rng.index(self.near.qp.init().cap.max_send_sge as usize + 1) {
+            let len = self.rng.index((max - bytes.len()).min(300) + 1);
+            let at = SOURCE + self.rng.index(TOTAL - SOURCE - len + 1);
+            sges.push(self.near.host.sge(at as u64, len as u32));
+            bytes.extend_from_slice(&self.near_model[at..at + len]);
+        }
+        (sges, bytes)
+    }
+
+    fn post(&mut self, id: u64, op: SendOp, opcode: WcOpcode, data: Data<'_>, last: bool) {
+        let signalled = last || self.rng.one_in(2);
+        let mut flags = if signalled { SendFlags::SIGNALED } else { SendFlags::empty() };
+        if self.fetched {
+            flags |= SendFlags::FENCE;
+        }
+        self.near.post(&SendWr { wr_id: id, op, data, flags });
+        if signalled {
+            self.want_sent.push((id, opcode));
+        }
+    }
+
+    /// Sends the pieces, or the same bytes inline where they fit and chance will have it.
+    fn post_bytes(&mut self, id: u64, op: SendOp, opcode: WcOpcode, sges: &[Sge], bytes: &[u8], last: bool) {
+        let inline = bytes.len() <= self.near.qp.init().cap.max_inline as usize && self.rng.one_in(2);
+        self.post(id, op, opcode, if inline { Data::Inline(bytes) } else { Data::Sges(sges) }, last);
+    }
+
+    fn target(&mut self, len: usize) -> usize {
+        self.rng.index(OPEN - len + 1)
+    }
+
+    fn write(&mut self, id: u64, last: bool) {
+        let (sges, bytes) = self.source(OPEN);
+        let at = self.target(bytes.len());
+        let op = SendOp::Write(self.far.host.remote(at as u64));
+        self.post_bytes(id, op, WcOpcode::Write, &sges, &bytes, last);
+        self.far_model[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+
+    fn write_imm(&mut self, id: u64, last: bool) {
+        let (sges, bytes) = self.source(OPEN);
+        let (at, imm) = (self.target(bytes.len()), self.rng.next_u64() as u32);
+        self.far.post_recv(id, &[]);
+        let op = SendOp::WriteImm(self.far.host.remote(at as u64), imm);
+        self.post_bytes(id, op, WcOpcode::Write, &sges, &bytes, last);
+        self.far_model[at..at + bytes.len()].copy_from_slice(&bytes);
+        self.want_received.push((id, WcOpcode::RecvWriteImm, bytes.len() as u32, Some(imm)));
+    }
+
+    fn send(&mut self, id: u64, last: bool) {
+        let (sges, bytes) = self.source(SLOT);
+        let at = OPEN + self.receives * SLOT;
+        self.receives += 1;
+        let imm = self.rng.one_in(2).then(|| self.rng.next_u64() as u32);
+        let first = self.rng.index(bytes.len() + 1);
+        let room = [
+            self.far.host.sge(at as u64, first as u32),
+            self.far.host.sge((at + first) as u64, (SLOT - first) as u32),
+        ];
+        let op = imm.map_or(SendOp::Send, SendOp::SendImm);
+        // Sometimes the message comes before its receive.
+        let late = self.rng.one_in(4);
+        if !late {
+            self.far.post_recv(id, &room);
+        }
+        self.post_bytes(id, op, WcOpcode::Send, &sges, &bytes, last);
+        if late {
+            self.far.post_recv(id, &room);
+        }
+        self.far_model[at..at + bytes.len()].copy_from_slice(&bytes);
+        self.want_received.push((id, WcOpcode::Recv, bytes.len() as u32, imm));
+    }
+
+    /// Posts something that fetches `bytes`; always signalled, because the slot is reused by the next batch.
+    fn fetch(&mut self, id: u64, op: SendOp, opcode: WcOpcode, bytes: &[u8]) {
+        let at = OPEN + self.results * SLOT;
+        self.results += 1;
+        self.post(id, op, opcode, Data::Sges(&[self.near.host.sge(at as u64, bytes.len() as u32)]), true);
+        self.near_model[at..at + bytes.len()].copy_from_slice(bytes);
+        self.fetched = true;
+    }
+
+    fn read(&mut self, id: u64) {
+        let len = self.rng.index(SLOT + 1);
+        let at = self.target(len);
+        let bytes = self.far_model[at..at + len].to_vec();
+        self.fetch(id, SendOp::Read(self.far.host.remote(at as u64)), WcOpcode::Read, &bytes);
+    }
+
+    fn word(&mut self) -> (usize, u64) {
+        let at = self.rng.index(OPEN / 8) * 8;
+        (at, u64::from_ne_bytes(self.far_model[at..at + 8].try_into().expect("eight bytes")))
+    }
+
+    fn compare_and_swap(&mut self, id: u64) {
+        let (at, old) = self.word();
+        let compare = if self.rng.one_in(2) { old } else { self.rng.next_u64() };
+        let swap = self.rng.next_u64();
+        let remote = self.far.host.remote(at as u64);
+        let op = SendOp::CompareSwap { remote, compare, swap };
+        self.fetch(id, op, WcOpcode::CompareSwap, &old.to_ne_bytes());
+        if old == compare {
+            self.far_model[at..at + 8].copy_from_slice(&swap.to_ne_bytes());
+        }
+    }
+
+    fn fetch_and_add(&mut self, id: u64) {
+        let ((at, old), add) = (self.word(), self.rng.next_u64());
+        let op = SendOp::FetchAdd { remote: self.far.host.remote(at as u64), add };
+        self.fetch(id, op, WcOpcode::FetchAdd, &old.to_ne_bytes());
+        self.far_model[at..at + 8].copy_from_slice(&old.wrapping_add(add).to_ne_bytes());
+    }
+
+    fn check_completions(&mut self) {
+        for &(id, opcode) in &self.want_sent {
+            crate::harness::check::ok(self.near.sent(), id, opcode);
+        }
+        for &(id, opcode, len, imm) in &self.want_received {
+            let wc: Wc = crate::harness::check::ok(self.far.received(), id, opcode);
+            assert_eq!((wc.byte_len, wc.imm, wc.qp_num), (len, imm, self.far.qp.num()), "{wc:?}");
+        }
+        assert_eq!(self.near.send_cq.poll_one(), Ok(None), "one completion too many");
+        assert_eq!(self.far.recv_cq.poll_one(), Ok(None), "one completion too many");
+    }
+}
+
+/// One walk of `batches` batches from a seed.
+fn walk(env: &Env, seed: u64, batches: u64) {
+    let c = Conn::with(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
+    let mut rng = Rng::new(seed);
+    let mut models: Vec<Model> = vec![pattern(seed, TOTAL), pattern(seed + 1, TOTAL)];
+    for (end, model) in [&c.a, &c.b].into_iter().zip(&models) {
+        end.host.buf().write(0, model).expect("the whole buffer");
+    }
+    let atomics = [&env.a, &env.b].iter().all(|d| d.attr().atomic_cap != AtomicCap::None);
+    for batch in 0..batches {
+        let (mut ends, from) = ([&c.a, &c.b], rng.index(2));
+        let (left, right) = models.split_at_mut(1);
+        let (mut near_model, mut far_model) = (&mut left[0], &mut right[0]);
+        if from == 1 {
+            ends.reverse();
+            std::mem::swap(&mut near_model, &mut far_model);
+        }
+        let [near, far] = ends;
+        let (want_sent, want_received) = (Vec::new(), Vec::new());
+        let (results, receives, fetched) = (0, 0, false);
+        let mut b = Batch {
+            near,
+            far,
+            rng: &mut rng,
+            near_model,
+            far_model,
+            atomics,
+            results,
+            receives,
+            fetched,
+            want_sent,
+            want_received,
+        };
+        b.run(batch * 100);
+        for (end, model) in [&c.a, &c.b].into_iter().zip(&models) {
+            let got = end.host.buf().to_vec(0..TOTAL).expect("the whole buffer");
+            same_bytes(&format!("seed {seed}, after batch {batch}, {}", end.device.name()), &got, model);
+        }
+    }
+}
+
+/// Prints the seed when the walk fails.
+fn announced(env: &Env, seed: u64, batches: u64) {
+    struct Announce(u64);
+    impl Drop for Announce {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("the random walk failed with seed {}", self.0);
+            }
+        }
+    }
+    let _announce = Announce(seed);
+    walk(env, seed, batches);
+}
+
+/// One long walk: about 4,000 operations.
+pub(crate) fn a_long_walk(env: &Env) {
+    announced(env, 20_260_101, 500);
+}
+
+/// Many short walks from different seeds, each on a connection of its own.
+pub(crate) fn many_short_walks(env: &Env) {
+    (0..40).for_each(|seed| announced(env, seed, 12));
+}

@@ -1,0 +1,289 @@
+//! What a peer's key, range and rights forbid: an error completion at the initiator, both queue pairs in the
+//! error state, later requests flushed in order, earlier ones carried out, and not one byte written.
+
+use crate::Env;
+use crate::harness::check::{Shadow, failed, ok, pattern, same_bytes};
+use crate::harness::conn::{Conn, Setup, rights};
+use verbs::{
+    Access, AsyncEvent, AtomicCap, Buf, DmAccess, MemoryKind, Mr, RemoteAddr, SendOp, SendWr, WcOpcode,
+    WcStatus,
+};
+
+/// Every operation that names remote memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Write,
+    WriteImm,
+    Read,
+    Cas,
+    Add,
+}
+
+impl Op {
+    pub(crate) const ALL: [Self; 5] = [Self::Write, Self::WriteImm, Self::Read, Self::Cas, Self::Add];
+
+    /// A request that would change eight bytes if it were allowed.
+    pub(crate) fn on(self, remote: RemoteAddr) -> SendOp {
+        match self {
+            Self::Write => SendOp::Write(remote),
+            Self::WriteImm => SendOp::WriteImm(remote, 1),
+            Self::Read => SendOp::Read(remote),
+            Self::Cas => SendOp::CompareSwap { remote, compare: 0, swap: 1 },
+            Self::Add => SendOp::FetchAdd { remote, add: 1 },
+        }
+    }
+
+    pub(crate) fn right(self) -> Access {
+        match self {
+            Self::Write | Self::WriteImm => Access::REMOTE_WRITE,
+            Self::Read => Access::REMOTE_READ,
+            Self::Cas | Self::Add => Access::REMOTE_ATOMIC,
+        }
+    }
+
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::Cas | Self::Add)
+    }
+
+    /// Those that device `b` offers on memory of this kind; the group `atomics` has the others refused.
+    pub(crate) fn offered(env: &Env, kind: MemoryKind) -> Vec<Self> {
+        let attr = env.b.attr();
+        let cap = if kind == MemoryKind::Nic { attr.atomic_cap_dm } else { attr.atomic_cap };
+        Self::ALL.into_iter().filter(|op| !op.is_atomic() || cap != AtomicCap::None).collect()
+    }
+}
+
+/// The memory that must not change; regions of it begin at byte 64 and end at byte 64 + 1023.
+const PREY: usize = 2048;
+const REGION: std::ops::Range<usize> = 64..64 + 1023;
+
+/// Where the forbidden request goes, with the regions that must stay registered meanwhile.
+type Aim = fn(&Conn, Op, &Buf) -> (RemoteAddr, Vec<Mr>);
+
+fn register(c: &Conn, buf: &Buf, access: Access) -> Mr {
+    let access = access & rights(&c.b.device, buf.kind());
+    c.b.pd.reg_mr_range(buf, REGION, access).expect("a region")
+}
+
+/// Aims every operation at every kind of memory.
+fn violate(env: &Env, aim: Aim) {
+    for kind in env.kinds(&env.b) {
+        for op in Op::offered(env, kind) {
+            forbidden(env, kind, op, aim);
+        }
+    }
+}
+
+fn forbidden(env: &Env, kind: MemoryKind, op: Op, aim: Aim) {
+    let c = Conn::new(env);
+    let prey = env.alloc(&env.b, kind, PREY);
+    let before = pattern(77, PREY);
+    prey.write(0, &before).expect("inside");
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    let (remote, _keep) = aim(&c, op, &prey);
+    let (good, data) = (c.b.host.remote(100), [c.a.host.sge(8, 8)]);
+    c.b.post_recv(20, &[c.b.host.sge(0, 64)]);
+    c.b.post_recv(21, &[c.b.host.sge(0, 64)]);
+    c.a.post(&SendWr::new(1, SendOp::Write(good), &data));
+    c.a.post(&SendWr::new(2, op.on(remote), &data));
+    c.a.post(&SendWr::new(3, SendOp::Write(good.offset(8)), &data).unsignaled());
+    c.a.post(&SendWr::new(4, SendOp::Send, &data));
+    c.a.post(&SendWr::new(5, SendOp::Read(good), &data));
+    ok(c.a.sent(), 1, WcOpcode::Write);
+    failed(c.a.sent(), 2, WcStatus::RemAccessErr);
+    c.a.sends_flushed([3, 4, 5]);
+    c.a.in_error();
+    c.a.post(&SendWr::new(6, SendOp::Send, &data));
+    c.a.sends_flushed([6]);
+    c.b.in_error();
+    c.b.receives_flushed([20, 21]);
+    far.expect(100, &near.bytes(8, 8));
+    far.check("the target's other memory");
+    near.check("the initiator's memory");
+    let after = prey.to_vec(0..PREY).expect("inside");
+    same_bytes(&format!("{op:?} on forbidden {kind:?} memory"), &after, &before);
+}
+
+/// A key that names nothing.
+pub(crate) fn a_wrong_key(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        let remote = RemoteAddr { rkey: mr.rkey() ^ 0x2b5a_0001, ..mr.remote(0) };
+        (remote, vec![mr])
+    });
+}
+
+/// The key zero and the key of all ones.
+pub(crate) fn keys_at_both_ends(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        assert_ne!(mr.rkey(), 0, "zero is what a forgotten key looks like");
+        (RemoteAddr { rkey: 0, ..mr.remote(0) }, vec![mr])
+    });
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        (RemoteAddr { rkey: !0, ..mr.remote(0) }, vec![mr])
+    });
+}
+
+/// A key of another protection domain of the same device.
+pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
+    violate(env, |c, _, buf| {
+        let pd = c.b.device.alloc_pd().expect("another domain");
+        let mr = pd.reg_mr_range(buf, REGION, rights(&c.b.device, buf.kind())).expect("a region");
+        (mr.remote(0), vec![mr])
+    });
+}
+
+/// Seven bytes inside, one beyond the end. (The region has 1023 bytes, so that atomics stay aligned.)
+pub(crate) fn one_byte_past_the_end(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        (mr.remote(1016), vec![mr])
+    });
+}
+
+/// All eight bytes right behind the end.
+pub(crate) fn right_behind_the_end(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        (mr.remote(1024), vec![mr])
+    });
+}
+
+/// One byte before the start; for atomics eight, so that they stay aligned.
+pub(crate) fn one_byte_before_the_start(env: &Env) {
+    violate(env, |c, op, buf| {
+        let mr = register(c, buf, Access::ALL);
+        let back: u64 = if op.is_atomic() { 8 } else { 1 };
+        (mr.remote(0).offset(back.wrapping_neg()), vec![mr])
+    });
+}
+
+/// The neighbouring bytes are registered too, with the same rights, but under another key.
+pub(crate) fn across_into_a_neighbour(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        let next = c.b.pd.reg_mr_range(buf, REGION.end..PREY, mr.access()).expect("the neighbour");
+        (mr.remote(1016), vec![mr, next])
+    });
+}
+
+/// The right that the operation needs is missing, all others are there.
+pub(crate) fn a_missing_right(env: &Env) {
+    violate(env, |c, op, buf| {
+        let mr = register(c, buf, Access::ALL - op.right());
+        (mr.remote(0), vec![mr])
+    });
+}
+
+/// No remote right at all: what one gets by registering a plain local buffer.
+pub(crate) fn a_local_region(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::LOCAL_WRITE);
+        (mr.remote(0), vec![mr])
+    });
+}
+
+/// The region has been deregistered.
+pub(crate) fn a_deregistered_region(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        let remote = mr.remote(0);
+        mr.dereg().expect("nobody uses it");
+        (remote, Vec::new())
+    });
+}
+
+/// The region has been deregistered and the same bytes registered again: the old key stays dead.
+pub(crate) fn a_stale_key(env: &Env) {
+    violate(env, |c, _, buf| {
+        let remote = register(c, buf, Access::ALL).remote(0);
+        let again = register(c, buf, Access::ALL);
+        assert_ne!(again.rkey(), remote.rkey, "a key must not come back at once");
+        (remote, vec![again])
+    });
+}
+
+/// Address plus length overflows 64 bits.
+pub(crate) fn an_address_that_overflows(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        (RemoteAddr { addr: u64::MAX - 7, rkey: mr.rkey() }, vec![mr])
+    });
+    violate(env, |c, op, buf| {
+        let mr = register(c, buf, Access::ALL);
+        let addr = if op.is_atomic() { u64::MAX - 15 } else { u64::MAX - 3 };
+        (RemoteAddr { addr, rkey: mr.rkey() }, vec![mr])
+    });
+}
+
+/// A virtual address on zero-based NIC memory, an offset on host memory: each is out of bounds for the other.
+pub(crate) fn the_other_kinds_address(env: &Env) {
+    violate(env, |c, _, buf| {
+        let mr = register(c, buf, Access::ALL);
+        // Where a processor has no address for it, any will do.
+        let host = if buf.access() == DmAccess::Copy { 4096 } else { buf.addr() };
+        let addr = if buf.kind() == MemoryKind::Nic { host } else { 0 };
+        let addr = if addr == mr.addr() { addr + 4096 } else { addr };
+        (RemoteAddr { addr, rkey: mr.rkey() }, vec![mr])
+    });
+}
+
+/// A long message of which only the last byte is outside: still not one byte is written. (A NIC that
+/// segments checks every segment; the API asks that the whole range is checked first, as IBA 9.7.4.1.7 does
+/// by the length in the first packet.)
+pub(crate) fn a_long_message_is_checked_whole(env: &Env) {
+    for read in [false, true] {
+        let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
+        let (near, far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+        let remote = c.b.host.remote(1);
+        let op = if read { SendOp::Read(remote) } else { SendOp::Write(remote) };
+        c.a.post(&SendWr::new(1, op, &[c.a.host.sge(0, 1 << 20)]));
+        failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+        near.check("the initiator's memory");
+        far.check("the target's memory");
+    }
+}
+
+/// The target's owner learns of it (IBA 11.6.3.2, affiliated asynchronous error).
+pub(crate) fn the_target_gets_an_asynchronous_event(env: &Env) {
+    let c = Conn::new(env);
+    let remote = RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) };
+    c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
+    failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+    c.a.waiter.async_event(&env.b, AsyncEvent::QpAccessError { qp_num: c.b.qp.num() });
+}
+
+/// Other connections of both devices do not notice.
+pub(crate) fn other_connections_live_on(env: &Env) {
+    let (bad, good) = (Conn::new(env), Conn::new(env));
+    let remote = RemoteAddr { rkey: bad.b.host.rkey() ^ 0x2b5a_0001, ..bad.b.host.remote(0) };
+    bad.a.post(&SendWr::new(1, SendOp::Write(remote), &[bad.a.host.sge(0, 8)]));
+    failed(bad.a.sent(), 1, WcStatus::RemAccessErr);
+    good.still_works();
+}
+
+/// Every subset of rights allows exactly what it names: each operation against each subset.
+pub(crate) fn rights_are_exactly_those_given(env: &Env) {
+    let ops = Op::offered(env, MemoryKind::Host);
+    for bits in 0..16 {
+        let access = Access::from_bits_truncate(bits) & rights(&env.b, MemoryKind::Host);
+        // IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
+        let legal = access.contains(Access::LOCAL_WRITE)
+            || !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+        for &op in &ops {
+            let c = Conn::new(env);
+            let Ok(mr) = c.b.pd.reg_mr(c.b.host.buf(), access) else {
+                assert!(!legal, "{access:?} was refused");
+                continue;
+            };
+            assert!(legal, "{access:?} was not refused");
+            c.b.post_recv(9, &[]);
+            c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, 8)]));
+            let want = if access.contains(op.right()) { WcStatus::Success } else { WcStatus::RemAccessErr };
+            let got = c.a.sent().status;
+            assert_eq!(got, want, "{op:?} with {access:?}");
+        }
+    }
+}

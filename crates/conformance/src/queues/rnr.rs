@@ -1,0 +1,222 @@
+//! Messages that arrive before their receive (IBA 9.7.5.2.8: receiver not ready).
+
+use crate::Env;
+use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::conn::{Conn, End, Setup, connect};
+use host::Span;
+use verbs::{Error, QpState, RNR_PAUSE_MAX, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
+
+/// A message without a receive waits, and is delivered once one is posted.
+pub(crate) fn a_message_waits_for_its_receive(env: &Env) {
+    let c = Conn::new(env);
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    c.a.post(&SendWr::new(1, SendOp::SendImm(4), &[c.a.host.sge(10, 100)]));
+    c.no_more_sent("a message without a receive");
+    far.check("nothing arrives without a receive");
+    c.b.post_recv(2, &[c.b.host.sge(50, 100)]);
+    assert_eq!(ok(c.b.received(), 2, WcOpcode::Recv).imm, Some(4));
+    ok(c.a.sent(), 1, WcOpcode::Send);
+    far.expect(50, &near.bytes(10, 100));
+    far.check("the message that waited");
+}
+
+/// The receiver alone makes it arrive: the sender calls nothing meanwhile.
+pub(crate) fn the_receiver_alone_can_wait(env: &Env) {
+    let c = Conn::new(env);
+    for i in 0..20 {
+        c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    }
+    for i in 0..20 {
+        c.b.post_recv(i, &[c.b.host.sge(0, 8)]);
+        ok(c.b.received(), i, WcOpcode::Recv);
+    }
+}
+
+/// A write with immediate data waits for its receive, too.
+pub(crate) fn a_write_with_immediate_waits(env: &Env) {
+    let c = Conn::new(env);
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    c.a.post(&SendWr::new(1, SendOp::WriteImm(c.b.host.remote(7), 3), &[c.a.host.sge(0, 100)]));
+    c.no_more_sent("a write with immediate without a receive");
+    c.b.post_recv(2, &[]);
+    ok(c.b.received(), 2, WcOpcode::RecvWriteImm);
+    ok(c.a.sent(), 1, WcOpcode::Write);
+    far.expect(7, &near.bytes(0, 100));
+    far.check("the write that waited");
+}
+
+/// Requests behind a waiting message stay behind it: a write posted later is not seen earlier.
+pub(crate) fn requests_behind_stay_in_order(env: &Env) {
+    let c = Conn::new(env);
+    let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
+    c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    c.a.post(&SendWr::new(2, SendOp::Write(c.b.host.remote(100)), &[c.a.host.sge(0, 8)]));
+    c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(8, 8)]));
+    c.a.post(&SendWr::new(4, SendOp::Read(c.b.host.remote(200)), &[c.a.host.sge(64, 8)]));
+    c.no_more_sent("everything waits behind the first");
+    far.check("the write must wait behind the send");
+    near.check("and so must the read");
+    c.b.post_recv(5, &[c.b.host.sge(0, 8)]);
+    ok(c.b.received(), 5, WcOpcode::Recv);
+    ok(c.a.sent(), 1, WcOpcode::Send);
+    ok(c.a.sent(), 2, WcOpcode::Write);
+    c.no_more_sent("the second send still waits");
+    far.expect(0, &near.bytes(0, 8));
+    far.expect(100, &near.bytes(0, 8));
+    far.check("one receive lets one message and the write through");
+    c.b.post_recv(6, &[c.b.host.sge(16, 8)]);
+    ok(c.b.received(), 6, WcOpcode::Recv);
+    ok(c.a.sent(), 3, WcOpcode::Send);
+    ok(c.a.sent(), 4, WcOpcode::Read);
+}
+
+fn gives_up(env: &Env, rnr_retry: u8, op: fn(&Conn) -> SendOp) {
+    let mut setup = Setup::default();
+    (setup.a.rnr_retry, setup.b.rnr_retry) = (rnr_retry, rnr_retry);
+    let c = Conn::with(env, &setup);
+    c.a.post(&SendWr::new(1, op(&c), &[c.a.host.sge(0, 8)]));
+    c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, 8)]).unsignaled());
+    failed(c.a.sent(), 1, WcStatus::RnrRetryExcErr);
+    c.a.sends_flushed([2]);
+    c.a.in_error();
+}
+
+/// With no retries the message fails, and what is behind it is flushed.
+pub(crate) fn no_retries_fail_at_once(env: &Env) {
+    gives_up(env, 0, |_| SendOp::Send);
+    gives_up(env, 0, |c| SendOp::WriteImm(c.b.host.remote(0), 1));
+}
+
+/// A few retries end as well.
+pub(crate) fn few_retries_end(env: &Env) {
+    gives_up(env, 2, |_| SendOp::Send);
+}
+
+/// The limit of retries is the one in the other end's parameters of the connection.
+pub(crate) fn the_peers_limit_counts(env: &Env) {
+    let mut setup = Setup::default();
+    setup.b.rnr_retry = 0;
+    let c = Conn::with(env, &setup);
+    c.b.post(&SendWr::new(1, SendOp::Send, &[c.b.host.sge(0, 8)]));
+    env.waiter.silence(&c.b.send_cq, "what a message of the other end may take");
+    c.a.post_recv(2, &[c.a.host.sge(0, 8)]);
+    ok(c.a.received(), 2, WcOpcode::Recv);
+    ok(c.b.sent(), 1, WcOpcode::Send);
+    c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    failed(c.a.sent(), 3, WcStatus::RnrRetryExcErr);
+    c.a.in_error();
+}
+
+/// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or higher.
+pub(crate) fn a_limit_of_ones_own_overrules(env: &Env) {
+    for before in [false, true] {
+        let mut setup = Setup::default();
+        (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 7);
+        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let limit = || {
+            a.qp.set_rnr_retry(0)?;
+            b.qp.set_rnr_retry(7)
+        };
+        if before && matches!(limit(), Err(Error::Unsupported { .. })) {
+            return;
+        }
+        connect(env, &a, &b, &setup);
+        if !before && matches!(limit(), Err(Error::Unsupported { .. })) {
+            return;
+        }
+        assert!(matches!(a.qp.set_rnr_retry(8), Err(Error::Limit { .. })));
+        b.post(&SendWr::new(1, SendOp::Send, &[b.host.sge(0, 8)]));
+        env.waiter.silence(&b.send_cq, "retries for ever");
+        a.post_recv(2, &[a.host.sge(0, 8)]);
+        ok(a.received(), 2, WcOpcode::Recv);
+        ok(b.sent(), 1, WcOpcode::Send);
+        a.post(&SendWr::new(3, SendOp::Send, &[a.host.sge(0, 8)]));
+        failed(a.sent(), 3, WcStatus::RnrRetryExcErr);
+        a.in_error();
+    }
+}
+
+/// The receiver's pause applies between retries.
+pub(crate) fn a_long_pause_is_kept(env: &Env) {
+    let mut setup = Setup::default();
+    setup.b.rnr_retry = 6;
+    let c = Conn::with(env, &setup);
+    match c.b.qp.set_rnr_pause(RNR_PAUSE_MAX) {
+        Err(Error::Unsupported { .. }) => return,
+        other => other.expect("a pause"),
+    }
+    let longer = c.b.qp.set_rnr_pause(RNR_PAUSE_MAX + Span::from_us(1));
+    assert!(matches!(longer, Err(Error::Invalid(_))), "{longer:?}");
+    c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    env.waiter.silence(&c.a.send_cq, "within the pauses");
+    c.b.post_recv(2, &[c.b.host.sge(0, 8)]);
+    ok(c.b.received(), 2, WcOpcode::Recv);
+    ok(c.a.sent(), 1, WcOpcode::Send);
+}
+
+/// A message does not fail for want of a receive while the shared queue has receives and only room for completions is missing.
+pub(crate) fn completions_that_wait_are_no_lack_of_receives(env: &Env) {
+    const MESSAGES: u64 = 200;
+    if env.b.attr().max_srq == 0 {
+        return;
+    }
+    let (mut setup, srq) = (Setup::default(), SrqInit { max_wr: MESSAGES as u32, max_sge: 1 });
+    setup.b.rnr_retry = 0;
+    let a = End::new(env, &env.a, &setup);
+    let pd = env.b.alloc_pd().expect("a domain");
+    let srq = pd.create_srq(srq).expect("a shared queue");
+    let b = End::with_srq(env, &env.b, &setup, Some(&srq));
+    connect(env, &a, &b, &setup);
+    (0..MESSAGES).for_each(|i| srq.post_recv(&RecvWr::new(i, &[])).expect("room"));
+    let mut sent = 0;
+    for i in 0..MESSAGES {
+        while let Err(why) = a.qp.post_send(&SendWr::new(i, SendOp::Send, &[])) {
+            assert!(matches!(why, Error::QueueFull { .. }), "{why}");
+            // The receiver frees one entry.
+            ok(b.received(), sent, WcOpcode::Recv);
+            sent += 1;
+            let _ = a.send_cq.poll_one();
+        }
+    }
+    for i in sent..MESSAGES {
+        ok(b.received(), i, WcOpcode::Recv);
+    }
+    assert_eq!(a.qp.state(), QpState::ReadyToSend);
+}
+
+/// With no retries a message that finds its receive arrives all the same.
+pub(crate) fn no_retries_need_none(env: &Env) {
+    let mut setup = Setup::default();
+    (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 0);
+    Conn::with(env, &setup).still_works();
+}
+
+/// Both ends wait for each other's receives at the same time.
+pub(crate) fn both_ends_may_wait(env: &Env) {
+    let c = Conn::new(env);
+    for (end, id) in [(&c.a, 1), (&c.b, 2)] {
+        end.post(&SendWr::new(id, SendOp::Send, &[end.host.sge(0, 8)]));
+    }
+    c.no_more_sent("both wait");
+    for (end, id) in [(&c.a, 3), (&c.b, 4)] {
+        end.post_recv(id, &[end.host.sge(64, 8)]);
+    }
+    ok(c.a.received(), 3, WcOpcode::Recv);
+    ok(c.b.received(), 4, WcOpcode::Recv);
+    ok(c.a.sent(), 1, WcOpcode::Send);
+    ok(c.b.sent(), 2, WcOpcode::Send);
+}
+
+/// Many waiting messages are released one by one, in order.
+pub(crate) fn waiting_messages_are_released_in_order(env: &Env) {
+    let c = Conn::new(env);
+    for i in 0..64 {
+        c.a.post(&SendWr::new(i, SendOp::SendImm(i as u32), &[c.a.host.sge(0, i as u32)]));
+    }
+    for i in 0..64 {
+        c.b.post_recv(i, &[c.b.host.sge(0, 64)]);
+        let wc = ok(c.b.received(), i, WcOpcode::Recv);
+        assert_eq!((wc.imm, u64::from(wc.byte_len)), (Some(i as u32), i));
+        ok(c.a.sent(), i, WcOpcode::Send);
+    }
+}

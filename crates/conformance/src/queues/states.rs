@@ -1,0 +1,95 @@
+//! What is allowed in which state of a queue pair (IBA 10.3.1).
+
+use crate::Env;
+use crate::connections::connect::ends;
+use crate::harness::check::ok;
+use crate::harness::conn::{Conn, Setup, connect};
+use verbs::{ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
+
+/// A fresh queue pair is in `Init`: receives may be posted, sends may not.
+pub(crate) fn init_takes_receives_only(env: &Env) {
+    let (a, b) = ends(env);
+    assert_eq!(a.qp.state(), QpState::Init);
+    a.post_recv(1, &[a.host.sge(0, 64)]);
+    let refusal = a.qp.post_send(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+    assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Init, .. })), "{refusal:?}");
+    env.waiter.silence(&a.send_cq, "a refused request");
+    connect(env, &a, &b, &Setup::default());
+    b.post(&SendWr::new(3, SendOp::Send, &[b.host.sge(0, 8)]));
+    ok(a.received(), 1, WcOpcode::Recv);
+}
+
+/// While the connection is being made nothing may be sent.
+pub(crate) fn connecting_sends_nothing(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    let refusal = a.qp.post_send(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+    assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
+    let refusal = b.qp.post_send(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
+    assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
+    b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+    a.waiter.established(&a.cm, a.qp.num());
+    b.waiter.established(&b.cm, b.qp.num());
+    Conn { a, b }.still_works();
+}
+
+/// A connected queue pair cannot be connected again, and does not suffer from the attempt.
+pub(crate) fn connecting_twice_is_refused(env: &Env) {
+    let c = Conn::new(env);
+    let listener = c.b.cm.listen(env.addr(), 1).expect("a listener");
+    let refusal = c.a.cm.connect(&c.a.qp, listener.addr(), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
+    env.waiter.no_event(&c.b.cm, "a refused connect asks nobody");
+    c.still_works();
+}
+
+/// Nor can one whose connect is under way. (Its state may still be `Init`, which would make a puzzling
+/// `WrongState`; saying so in words is as good.)
+pub(crate) fn connecting_while_connecting_is_refused(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 2).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let refusal = a.cm.connect(&a.qp, listener.addr(), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::WrongState { .. } | Error::Invalid(_))), "{refusal:?}");
+    b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
+    a.waiter.established(&a.cm, a.qp.num());
+    b.waiter.established(&b.cm, b.qp.num());
+    env.waiter.no_event(&b.cm, "one connect asks once");
+}
+
+/// A connected queue pair cannot accept; the request is rejected.
+pub(crate) fn accepting_twice_is_refused(env: &Env) {
+    let c = Conn::new(env);
+    let (late, _) = ends(env);
+    let listener = c.b.cm.listen(env.addr(), 1).expect("a listener");
+    late.cm.connect(&late.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let refusal = c.b.cm.accept(c.b.waiter.request(&c.b.cm), &c.b.qp, &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
+    let event = late.waiter.event(&late.cm, "Rejected");
+    assert!(matches!(event, verbs::CmEvent::Rejected { .. }), "{event:?}");
+    c.still_works();
+}
+
+/// A failed queue pair can neither connect nor accept.
+pub(crate) fn error_is_the_end(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let failed = a.another_qp();
+    failed.to_error();
+    let refusal = a.cm.connect(&failed, listener.addr(), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Error, .. })), "{refusal:?}");
+    b.qp.to_error();
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let refusal = b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Error, .. })), "{refusal:?}");
+}
+
+/// Both ends say so when they are connected.
+pub(crate) fn connected_is_ready_to_send(env: &Env) {
+    let c = Conn::new(env);
+    assert_eq!(c.a.qp.state(), QpState::ReadyToSend);
+    assert_eq!(c.b.qp.state(), QpState::ReadyToSend);
+    assert_ne!(c.a.qp.num(), c.a.another_qp().num(), "numbers tell queue pairs of a device apart");
+}

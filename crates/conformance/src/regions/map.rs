@@ -1,0 +1,112 @@
+//! Load and store on a peer's NIC memory ([`verbs::Qp::map`]).
+
+use std::sync::atomic::Ordering;
+
+use crate::Env;
+use crate::harness::check::{ok, pattern, same_bytes};
+use crate::harness::conn::{Conn, End, region};
+use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, SendWr, WcOpcode};
+
+/// The peer's NIC memory, from `at` on; `None` where the device does not map any, or has none.
+#[track_caller]
+fn mapped(end: &End, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
+    match end.qp.map(far?.remote(at), len) {
+        Ok(buf) => {
+            assert_eq!((buf.len(), buf.kind()), (len, MemoryKind::Nic));
+            Some(buf)
+        }
+        Err(refusal) => {
+            assert!(matches!(refusal, Error::Unsupported { .. }), "{refusal:?}");
+            assert!(!end.device.attr().maps_peers, "the device says that it maps");
+            None
+        }
+    }
+}
+
+/// What one end stores the other loads, in both directions, of the bytes asked for.
+pub(crate) fn stores_arrive_at_both_ends(env: &Env) {
+    let c = Conn::with_nic(env);
+    let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 128, 256) else { return };
+    let owners = c.b.nic.as_ref().expect("mapped").buf();
+    owners.fill(0);
+    there.write(0, &pattern(3, 256)).expect("inside");
+    same_bytes("stored by the peer", &owners.to_vec(128..384).expect("inside"), &pattern(3, 256));
+    assert_eq!(owners.to_vec(127..128).expect("inside"), [0]);
+    assert_eq!(owners.to_vec(384..385).expect("inside"), [0]);
+    owners.word(136).expect("aligned").store(77, Ordering::Release);
+    assert_eq!(there.word(8).expect("aligned").fetch_add(1, Ordering::AcqRel), 77);
+    assert_eq!(owners.word(136).expect("aligned").load(Ordering::Acquire), 78);
+}
+
+/// Requests and stores reach the same bytes.
+pub(crate) fn requests_and_stores_meet(env: &Env) {
+    let c = Conn::with_nic(env);
+    let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 512) else { return };
+    let far = c.b.nic.as_ref().expect("mapped");
+    c.a.host.buf().write(0, &pattern(5, 512)).expect("inside");
+    c.a.post(&SendWr::new(1, SendOp::Write(far.remote(0)), &[c.a.host.sge(0, 512)]));
+    ok(c.a.sent(), 1, WcOpcode::Write);
+    same_bytes("written, then loaded", &there.to_vec(0..512).expect("inside"), &pattern(5, 512));
+    there.write(0, &pattern(6, 512)).expect("inside");
+    c.a.post(&SendWr::new(2, SendOp::Read(far.remote(0)), &[c.a.host.sge(0, 512)]));
+    ok(c.a.sent(), 2, WcOpcode::Read);
+    same_bytes("stored, then read", &c.a.host.buf().to_vec(0..512).expect("inside"), &pattern(6, 512));
+}
+
+/// A wrong key, a range that ends outside and a missing right are refused; so is memory of the host, where it cannot be had.
+pub(crate) fn only_what_the_key_allows(env: &Env) {
+    let c = Conn::with_nic(env);
+    assert!(matches!(c.a.qp.map(c.b.host.remote(0), 0), Err(Error::Invalid(_))));
+    assert!(matches!(c.a.qp.map(c.b.host.remote(0), 64), Err(Error::Unsupported { .. })));
+    if mapped(&c.a, c.b.nic.as_ref(), 0, 64).is_none() {
+        return;
+    }
+    let far = c.b.nic.as_ref().expect("mapped");
+    let len = far.buf().len();
+    let stranger = env.b.alloc_pd().expect("a domain");
+    let other = region(env, &stranger, MemoryKind::Nic, 64, Access::ALL);
+    let one_way = region(env, &c.b.pd, MemoryKind::Nic, 64, Access::ALL - Access::REMOTE_READ);
+    let mut wrong = far.remote(0);
+    wrong.rkey ^= 1;
+    for (remote, len) in [
+        (wrong, 8),
+        (far.remote(0), len + 1),
+        (far.remote(len as u64), 1),
+        (far.remote(u64::MAX), 8),
+        (other.remote(0), 8),
+        (one_way.remote(0), 8),
+    ] {
+        let refusal = c.a.qp.map(remote, len);
+        assert!(matches!(refusal, Err(Error::Invalid(_))), "{remote:?}+{len}: {refusal:?}");
+    }
+    c.a.qp.map(far.remote(len as u64 - 1), 1).expect("the last byte");
+}
+
+/// A queue pair without a connection reaches nothing.
+pub(crate) fn only_while_connected(env: &Env) {
+    let c = Conn::with_nic(env);
+    if mapped(&c.a, c.b.nic.as_ref(), 0, 64).is_none() {
+        return;
+    }
+    let remote = c.b.nic.as_ref().expect("mapped").remote(0);
+    let lonely = c.a.another_qp();
+    assert!(matches!(lonely.map(remote, 8), Err(Error::WrongState { .. })));
+    c.a.cm.disconnect(&c.a.qp).expect("connected");
+    c.a.in_error();
+    assert!(matches!(c.a.qp.map(remote, 8), Err(Error::WrongState { .. })));
+}
+
+/// Neither deregistering nor the connection's end takes the bytes away.
+pub(crate) fn a_mapping_outlives_what_it_came_from(env: &Env) {
+    let c = Conn::with_nic(env);
+    let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 64) else { return };
+    let Conn { a, mut b } = c;
+    let far = b.nic.take().expect("mapped");
+    let owners = far.buf().clone();
+    far.dereg().expect("nobody is inside");
+    drop(a);
+    there.write(0, &pattern(1, 64)).expect("inside");
+    same_bytes("still shared", &owners.to_vec(0..64).expect("inside"), &pattern(1, 64));
+    drop((b, owners));
+    there.fill(1);
+}

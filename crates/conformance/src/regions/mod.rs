@@ -1,0 +1,15 @@
+//! Registered memory.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `memory` | registration, keys and rights |
+//! | `reg_all` | regions that cover all memory |
+//! | `lost_memory` | registered memory that its program unmaps |
+//! | `map` | load and store on a peer's NIC memory |
+
+#[allow(unsafe_code, reason = "a program's memory is mapped, protected and unmapped")]
+pub(crate) mod lost_memory;
+pub(crate) mod map;
+pub(crate) mod memory;
+#[allow(unsafe_code, reason = "who registers all memory promises what the compiler cannot see")]
+pub(crate) mod reg_all;
