@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::claims::quantity::{Probe, Source};
 use super::error::NoValue;
-use super::machine::Machines;
-use super::quantity::{Probe, Source};
+use super::verdicts::machine::Machines;
 use bench::launch::{CellEvent, CellState, Progress};
 
 /// Measures one probe, in the unit of its experiment: microseconds or 10^6 bytes per second.
@@ -110,7 +110,7 @@ impl Source for Lab {
 
 #[cfg(test)]
 mod tests {
-    use super::super::quantity::{Quantity, Tuning};
+    use super::super::claims::quantity::{Quantity, Tuning};
     use super::*;
 
     fn probes(sizes: &[u64]) -> BTreeSet<Probe> {

@@ -3,76 +3,51 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `error` | why a number cannot be computed |
-//! | `published` | the dataset, and which rows are covered |
-//! | `nicmem/`, `thesis/`, `iwarp/`, `multirail/`, `accel/` | for each row how it is computed, or why not; `rows` has all of them |
-//! | `setup`, `quantity`, `check`, `claim`, `whatif` | the words in which those tables are written |
-//! | `criteria`, `spelling` | the criteria as they were frozen, and what has changed since |
-//! | `fits` | which fit lists have become shorter |
-//! | `machine`, `moves`, `sensitivity` | where values of the machine files come from, and which rows each of them moves |
+//! | `papers/` | the dataset, how each row is computed, the papers' figures and contradictions |
+//! | `claims/` | the terms in which those tables are written |
+//! | `history/` | the criteria as they were frozen, and what has changed since |
+//! | `verdicts/` | whether a row holds, and whether it is a prediction; the score |
 //! | `lab` | measuring, each cell once, on all cores |
-//! | `judge`, `classes` | rows with their ratio to the paper, and what each is to the model |
-//! | `score`, `contradictions` | how near predictions come; what no model can meet |
-//! | `figure`, `figures`, `tables` | the papers' figures and tables from the model, with the published numbers |
 //! | `reproduction`, `run` | all of it together, and how it is measured |
-//! | `page`, `plots`, `terminal` | all of it for people |
+//! | `real` | measurements of real libraries beside the paper on MPI over iWARP |
+//! | `output/` | all of it for people |
+//! | `error` | why a number cannot be computed |
 
 #![forbid(unsafe_code)]
 
-mod accel;
-mod check;
-mod claim;
-mod classes;
-mod contradictions;
-mod criteria;
+mod claims;
 mod error;
-mod figure;
-mod figures;
-mod fits;
-mod iwarp;
-mod judge;
+mod history;
 mod lab;
-mod machine;
-mod moves;
-mod multirail;
-mod nicmem;
-mod page;
-mod plots;
-mod published;
-mod quantity;
+mod output;
+mod papers;
 mod real;
 mod reproduction;
-mod rows;
 mod run;
-mod score;
-mod sensitivity;
-mod setup;
-mod spelling;
-mod tables;
-mod terminal;
-mod thesis;
-mod whatif;
+mod verdicts;
 
-pub use contradictions::{CONTRADICTIONS, Contradiction};
-pub use criteria::{Change, Criterion, changes, criteria, unexplained};
+pub use claims::quantity::{Probe, Tuning};
 pub use error::{BadCard, NoValue};
-pub use figure::{Curve, Figure, Mark};
-pub use fits::{FitChange, fit_changes};
-pub use judge::{Class, NEAR, Row};
+pub use history::criteria::{Change, Criterion, changes, criteria, unexplained};
+pub use history::fits::{FitChange, fit_changes};
 pub use lab::Measure;
-pub use machine::{Fitted, Machine, Origin, Value};
-pub use moves::{Effect, Move, Moves};
-pub use page::html;
-pub use published::{ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select};
-pub use quantity::{Probe, Tuning};
+pub use output::page::html;
+pub use output::tables::{Line, PaperTable};
+pub use output::terminal::terminal;
+pub use papers::contradictions::{CONTRADICTIONS, Contradiction};
+pub use papers::figure::{Curve, Figure, Mark};
+pub use papers::published::{
+    ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select,
+};
+pub use papers::rows::{GROUPS, cards};
 pub use real::{Comparison, OTHERS, OURS, Real, RealError};
 pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
-pub use rows::{GROUPS, cards};
 pub use run::{Options, machines, run};
-pub use score::{Assumed, FITTED_SHARE, HOLDING_SHARE, MEDIAN_ERROR, NEAR_SHARE, Score, worst};
-pub use sensitivity::{Sensitivity, Trial};
-pub use tables::{Line, PaperTable};
-pub use terminal::terminal;
+pub use verdicts::judge::{Class, NEAR, Row};
+pub use verdicts::machine::{Fitted, Machine, Origin, Value};
+pub use verdicts::moves::{Effect, Move, Moves};
+pub use verdicts::score::{Assumed, FITTED_SHARE, HOLDING_SHARE, MEDIAN_ERROR, NEAR_SHARE, Score, worst};
+pub use verdicts::sensitivity::{Sensitivity, Trial};
 
 #[cfg(test)]
 mod tests;

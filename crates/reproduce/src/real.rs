@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use results::plain;
 use serde::{Deserialize, Serialize};
 
-use super::published::{IWARP, dataset};
+use super::papers::published::{IWARP, dataset};
 
 /// Our MPI as MVAPICH2-R, -SR and -1SC, by the words of the file.
 pub const OURS: [(&str, &str); 3] =

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::classes::Flow;
-use super::contradictions::{CONTRADICTIONS, Contradiction};
-use super::criteria::{self, Change};
-use super::figure::Figure;
-use super::figures;
-use super::fits::{FitChange, fit_changes};
-use super::judge::{Row, judge};
+use super::history::criteria::{self, Change};
+use super::history::fits::{FitChange, fit_changes};
 use super::lab::{Lab, Measure};
-use super::machine::{Fitted, Machine, Machines};
-use super::moves::Moves;
-use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::output::tables::{PaperTable, tables};
+use super::papers::contradictions::{CONTRADICTIONS, Contradiction};
+use super::papers::figure::Figure;
+use super::papers::figures;
+use super::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::papers::rows::{paper_of, table};
 use super::real::Real;
-use super::rows::{paper_of, table};
-use super::score::{Assumed, Score, assumed};
-use super::tables::{PaperTable, tables};
+use super::verdicts::classes::Flow;
+use super::verdicts::judge::{Row, judge};
+use super::verdicts::machine::{Fitted, Machine, Machines};
+use super::verdicts::moves::Moves;
+use super::verdicts::score::{Assumed, Score, assumed};
 
 use bench::launch::Progress;
 

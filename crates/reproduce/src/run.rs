@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use super::claims::quantity::Probe;
 use super::error::{BadCard, NoValue};
-use super::machine::{Machine, of_card, options_of};
-use super::moves::Moves;
-use super::published::Published;
-use super::quantity::Probe;
+use super::papers::published::Published;
+use super::papers::rows::cards;
 use super::reproduction::{Reproduction, Request, reproduce};
-use super::rows::cards;
+use super::verdicts::machine::{Machine, of_card, options_of};
+use super::verdicts::moves::Moves;
 
 use bench::launch::{Progress, world};
 

@@ -4,8 +4,11 @@ use results::variant::factor;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use super::claim::Answer;
-use super::rows::table;
+use super::claims::claim::Answer;
+use super::claims::quantity;
+use super::output::{page, plots};
+use super::papers::rows::table;
+use super::papers::{figure, figures};
 use super::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;

@@ -1,0 +1,10 @@
+//! The criteria as they were frozen, and later changes of them and of fitted values.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `criteria`, `spelling` | the frozen criteria; a criterion as one line of text |
+//! | `fits` | fit lists that have become shorter |
+
+pub(crate) mod criteria;
+pub(crate) mod fits;
+pub(crate) mod spelling;

@@ -1,0 +1,12 @@
+//! The reproduction for people.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `page`, `plots` | as a page; its plots |
+//! | `terminal` | as text |
+//! | `tables` | the papers' tables, with the model's numbers beside the printed ones |
+
+pub(crate) mod page;
+pub(crate) mod plots;
+pub(crate) mod tables;
+pub(crate) mod terminal;

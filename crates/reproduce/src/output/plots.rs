@@ -1,0 +1,176 @@
+//! The plots of the page: the papers' figures from the model with the published numbers in them, and how far each prediction is
+//! off.
+
+use crate::papers::figure::{Axis, Curve, Figure, Mark};
+use crate::verdicts::judge::Row;
+use report::number::{group, sig, size};
+use report::svg::{self, Chart, Line, Point, Trace};
+
+/// What all published numbers are called in a legend.
+const PUBLISHED: &str = "published";
+
+/// The model's curves first, then what was published.
+pub(crate) fn entries(chart: &Chart) -> Vec<&Trace> {
+    let (published, curves): (Vec<&Trace>, Vec<&Trace>) =
+        chart.traces.iter().partition(|t| t.name == PUBLISHED);
+    curves.into_iter().chain(published).collect()
+}
+
+/// A figure on its paper's axes, if anything of it has a value.
+pub(crate) fn chart(figure: &Figure) -> Option<Chart> {
+    let points = || figure.curves.iter().flat_map(|curve| &curve.points);
+    let x = range(points().map(|p| p[0]), figure.x.log)?;
+    let x = if figure.bars { [x[0] - 0.5, x[1] + 0.5] } else { x };
+    let tops = figure.curves.iter().enumerate();
+    let tops = tops.flat_map(|(i, curve)| curve.points.iter().map(move |p| foot(figure, i, p[0]) + p[1]));
+    let y = range(tops.chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
+    // A linear axis begins at nothing, unless there is something below.
+    let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
+    let svg_axis = |axis: Axis, range: [f64; 2], names| svg::Axis {
+        title: axis.title.to_owned(),
+        log: axis.log,
+        bytes: axis.bytes,
+        range,
+        names,
+    };
+    let mut traces: Vec<Trace> = figure.marks.iter().map(|mark| reference(figure, mark, x)).collect();
+    traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model(figure, i, curve)));
+    let label =
+        format!("Plot of {}, {} curves; the rows are in the table", figure.title, figure.curves.len());
+    let (x, y) = (svg_axis(figure.x, x, places(figure)), svg_axis(figure.y, y, Vec::new()));
+    Some(Chart { label, x, y, traces })
+}
+
+/// What stands below a figure that has bars, or that counts by steps of a factor: names, and what was counted.
+fn places(figure: &Figure) -> Vec<(f64, String)> {
+    let Axis { log, bytes, names, .. } = figure.x;
+    if !log || bytes {
+        return (1u32..).map(f64::from).zip(names.iter().map(|name| (*name).to_owned())).collect();
+    }
+    let mut counted: Vec<f64> =
+        figure.curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).collect();
+    counted.sort_by(f64::total_cmp);
+    counted.dedup();
+    counted.into_iter().map(|x| (x, group(&x.to_string()))).collect()
+}
+
+fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
+    let at = |x: f64| match figure.x {
+        Axis { bytes: true, .. } => size(x as u64),
+        Axis { names: [_, ..], .. } => figure
+            .x
+            .names
+            .get((x as usize).wrapping_sub(1))
+            .map_or_else(String::new, |name| (*name).to_owned()),
+        // Numbers of things are whole.
+        _ if x.fract() == 0.0 => format!("{x:.0} {}", figure.x.title),
+        _ => format!("{} {}", sig(x, 2), figure.x.title),
+    };
+    let point = |[x, y]: &[f64; 2]| {
+        let low = foot(figure, i, *x);
+        Point {
+            at: [x + beside(figure, i), low + *y],
+            interval: figure.stacked.then_some([low, low + *y]),
+            text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
+            cell: None,
+        }
+    };
+    Trace {
+        name: curve.label.clone(),
+        curve: Some(i),
+        line: if figure.bars { Line::Bars } else { Line::Solid },
+        mark: if figure.bars { svg::Mark::No } else { svg::Mark::Full },
+        points: curve.points.iter().map(point).collect(),
+    }
+}
+
+/// What a curve's bar stands on: all that is below it.
+fn foot(figure: &Figure, curve: usize, x: f64) -> f64 {
+    let below = figure.curves.iter().take(if figure.stacked { curve } else { 0 });
+    below.flat_map(|curve| &curve.points).filter(|point| point[0] == x).map(|point| point[1]).sum()
+}
+
+/// Where a curve's bar stands beside the middle.
+fn beside(figure: &Figure, curve: usize) -> f64 {
+    const APART: f64 = 0.2;
+    if figure.bars && !figure.stacked {
+        (curve as f64 - (figure.curves.len() - 1) as f64 / 2.0) * APART
+    } else {
+        0.0
+    }
+}
+
+/// A published number in the colour of its curve: a point, or a level over the whole axis.
+fn reference(figure: &Figure, mark: &Mark, [low, high]: [f64; 2]) -> Trace {
+    let label = figure.curves.get(mark.curve).map_or("", |curve| curve.label.as_str());
+    let text = format!("published: {label}\n{} ({})", sig(mark.y, 4), mark.id);
+    let point = |x: f64| Point { at: [x, mark.y], interval: None, text: text.clone(), cell: None };
+    Trace {
+        name: PUBLISHED.to_owned(),
+        curve: Some(mark.curve),
+        line: Line::Dashed(1),
+        mark: if mark.x.is_some() { svg::Mark::Level } else { svg::Mark::No },
+        points: mark
+            .x
+            .map_or_else(|| vec![point(low), point(high)], |x| vec![point(x + beside(figure, mark.curve))]),
+    }
+}
+
+/// From the least value to the greatest; of those above zero on a logarithmic axis, which has no place for others.
+fn range(values: impl Iterator<Item = f64>, log: bool) -> Option<[f64; 2]> {
+    values.filter(|v| !log || *v > 0.0).fold(None, |range: Option<[f64; 2]>, v| {
+        Some(range.map_or([v, v], |[low, high]| [low.min(v), high.max(v)]))
+    })
+}
+
+/// The model over the paper, of every predicted number, the papers one beside the other in their order.
+pub(crate) fn residuals(rows: &[Row]) -> Option<Chart> {
+    let scored: Vec<&Row> = rows.iter().filter(|row| row.is_scored() && row.ratio.is_some()).collect();
+    // What is nowhere, or nothing, is as far away as there is room.
+    let ratio = |row: &Row| row.ratio.unwrap_or(1.0).clamp(FAR[0], FAR[1]);
+    let mut papers: Vec<&str> = scored.iter().map(|row| row.paper.as_str()).collect();
+    papers.dedup();
+    let point = |(i, row): (usize, &&Row)| Point {
+        at: [(i + 1) as f64, ratio(row)],
+        interval: None,
+        text: format!("{}: {}\nmodel over paper {}", row.id, row.variant, sig(row.ratio.unwrap_or(1.0), 3)),
+        cell: None,
+    };
+    let of = |(curve, paper): (usize, &&str)| Trace {
+        name: (*paper).to_owned(),
+        curve: Some(curve),
+        line: Line::No,
+        mark: svg::Mark::Full,
+        points: scored.iter().enumerate().filter(|(_, row)| row.paper == **paper).map(point).collect(),
+    };
+    let last = scored.len() as f64;
+    let bound = |at: f64| Trace {
+        name: "10 %".to_owned(),
+        curve: None,
+        line: Line::Dashed(0),
+        mark: svg::Mark::No,
+        points: [1.0, last]
+            .map(|x| Point { at: [x, at], interval: None, text: String::new(), cell: None })
+            .into(),
+    };
+    let axis = |title: &str, log, range| svg::Axis {
+        title: title.to_owned(),
+        log,
+        bytes: false,
+        range,
+        names: Vec::new(),
+    };
+    let y = range(scored.iter().map(|row| ratio(row)).chain([0.5, 2.0]), true)?;
+    let traces = papers.iter().enumerate().map(of).chain([0.9, 1.1].map(bound)).collect();
+    let label =
+        format!("Plot of {last} predicted numbers, the model over the paper; the rows are in the table");
+    Some(Chart {
+        label,
+        x: axis("predicted number", false, [1.0, last]),
+        y: axis("model over paper", true, y),
+        traces,
+    })
+}
+
+/// Ratios beyond these are drawn there.
+pub(crate) const FAR: [f64; 2] = [0.2, 5.0];

@@ -1,0 +1,112 @@
+//! Data in pieces (section 4.2): time (Figure 10) and use of the processor (Figure 11) of three ways to send it.
+
+use super::setups::SETUP;
+use crate::claims::check::Check;
+use crate::claims::claim::Table;
+use crate::claims::quantity::Quantity;
+use crate::claims::setup::{HOST_NIC, HOST_PACK, NIC_PACK, Pack, gather};
+use crate::claims::whatif;
+use report::number::size;
+
+/// Block sizes of Figures 10 and 11.
+pub(crate) const BLOCKS: [u64; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
+
+fn took(how: Pack, block: u64) -> Quantity {
+    SETUP.pack(how, "time", block)
+}
+
+fn used(how: Pack, block: u64) -> Quantity {
+    SETUP.pack(how, "cpu", block)
+}
+
+/// At every block size.
+fn at_all(check: impl Fn(String, u64) -> Check) -> impl Iterator<Item = Check> {
+    BLOCKS.into_iter().map(move |block| check(format!("blocks of {}, us", size(block)), block))
+}
+
+/// Figure 10: the time of packing.
+pub(super) fn time(table: &mut Table) {
+    table.checks(
+        &["NM-107"],
+        "at most as long as host-memory pack at every block size, within 2 %",
+        at_all(|what, block| Check::at_most(what, took(NIC_PACK, block), took(HOST_PACK, block), 0.02)),
+    );
+    table.checks(
+        &["NM-147"],
+        "shorter than host-memory pack on average over the block sizes",
+        [Check::below("us", mean_time(NIC_PACK), mean_time(HOST_PACK), 0.0)],
+    );
+    table.checks(
+        &["NM-108"],
+        "rates at which the card copies host to NIC memory and at which memcpy does, within 15 %",
+        BLOCKS.map(|block| {
+            let what = format!("{}, MB/s", size(block));
+            Check::alike(what, SETUP.copy(HOST_NIC, block), SETUP.memcpy(block), 0.15)
+        }),
+    );
+    let beats = |reuse| {
+        at_all(move |what, block| Check::below(what, took(NIC_PACK, block), took(gather(reuse), block), 0.0))
+    };
+    table.checks(&["NM-109"], "shorter than gather with a reuse of 0 and of 20 %", beats(0).chain(beats(20)));
+    cost_models(table);
+}
+
+fn mean_time(how: Pack) -> Quantity {
+    Quantity::mean(BLOCKS.map(|block| took(how, block)))
+}
+
+/// Who pays for registration.
+fn cost_models(table: &mut Table) {
+    let block = 8 << 10;
+    let slow = SETUP.with(whatif::REGISTRATION_SLOWER);
+    let ratio = |how| slow.pack(how, "time", block) / took(how, block);
+    let same = |how, what| Check::alike(what, ratio(how), 1.0.into(), 0.01);
+    table.checks(
+        &["NM-110"],
+        "registration that costs 100 us more changes neither kind of pack",
+        [same(HOST_PACK, "host-memory pack"), same(NIC_PACK, "nic-memory pack")],
+    );
+    table.checks(
+        &["NM-111"],
+        "registration that costs 100 us more lengthens gather without reuse by a tenth at least, with 20 % less, \
+         with full reuse not",
+        [
+            Check::below("no reuse", 1.1.into(), ratio(gather(0)), 0.0),
+            Check::below("20 % against none", ratio(gather(20)), ratio(gather(0)), 0.0),
+            same(gather(100), "full reuse"),
+        ],
+    );
+}
+
+/// Figure 11: the processor's part in packing.
+pub(super) fn cpu(table: &mut Table) {
+    let share = |how, block| used(how, block) / took(how, block);
+    let high = |how| {
+        at_all(move |what, block| {
+            Check::below(format!("share of the time, {what}"), 0.25.into(), share(how, block), 0.0)
+        })
+    };
+    table.checks(&["NM-112"], "more than a quarter of the time at every block size", high(HOST_PACK));
+    // The larger the blocks, the less registration weighs.
+    let gather_high =
+        [8 << 10, 16 << 10].map(|block| Check::below(size(block), 0.25.into(), share(gather(0), block), 0.0));
+    table.checks(
+        &["NM-113"],
+        "without reuse more than a quarter of the time with blocks of 8 and 16 KiB",
+        gather_high,
+    );
+    table.checks(
+        &["NM-114"],
+        "less than a tenth of the time at every block size",
+        at_all(|what, block| {
+            Check::below(format!("share of the time, {what}"), share(NIC_PACK, block), 0.1.into(), 0.0)
+        }),
+    );
+    let less =
+        |than| at_all(move |what, block| Check::below(what, used(NIC_PACK, block), used(than, block), 0.0));
+    table.checks(
+        &["NM-115", "NM-146"],
+        "less than host-memory pack, and than gather without reuse, at every block size",
+        less(HOST_PACK).chain(less(gather(0))),
+    );
+}

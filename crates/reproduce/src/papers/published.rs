@@ -1,0 +1,186 @@
+//! What the papers printed: the rows of `data/published.csv`, and which of them are reproduced.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+/// The dataset: every number, threshold and ordering of five papers, with a quote each.
+const DATA: &str = include_str!("../../data/published.csv");
+
+/// What kind of statement a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A quantity.
+    Absolute,
+    /// One quantity over another.
+    Ratio,
+    /// A share, or an improvement.
+    Percent,
+    /// A size, count or share at which behaviour changes, or a limit.
+    Threshold,
+    /// A claim without a number.
+    Qualitative,
+}
+
+/// One published fact.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Published {
+    /// `NM-043`
+    pub id: String,
+    /// Key of the paper.
+    pub paper: String,
+    /// Where in the paper.
+    pub section: String,
+    /// The figure or table, if it is in one.
+    #[serde(rename = "figure_or_table")]
+    pub figure: String,
+    /// What was measured; several with `|` where one statement covers them together.
+    pub system: String,
+    /// Key of the experiment.
+    pub experiment: String,
+    /// The case within it, or the claim of a qualitative row.
+    pub variant: String,
+    /// Message size, where one is stated.
+    #[serde(rename = "message_size_bytes")]
+    pub size_bytes: Option<u64>,
+    /// What the number is; for qualitative rows the kind of claim.
+    pub metric: String,
+    /// Its unit as printed.
+    pub unit: String,
+    /// As printed.
+    pub value: Option<f64>,
+    /// Lower end: of a printed range, or of what rounding makes of the printed number.
+    #[serde(rename = "value_low")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(rename = "value_high")]
+    pub high: Option<f64>,
+    /// Kind of statement.
+    pub kind: Kind,
+    /// The paper's words.
+    pub quote: String,
+}
+
+/// Key of the paper about NIC memory on the MT23108.
+pub const NICMEM: &str = "mt23108-nicmem";
+/// Key of the thesis on InfiniBand, Myrinet and Quadrics.
+pub const THESIS: &str = "miba-thesis";
+
+/// Key of the paper about MPI over iWARP.
+pub const IWARP: &str = "mpi-iwarp";
+/// Key of the paper about uDAPL over several rails.
+pub const MULTIRAIL: &str = "multirail-udapl";
+/// Key of the paper about an accelerated Portals on SeaStar.
+pub const ACCEL: &str = "accel-portals";
+
+impl Published {
+    /// Whether it is a claim without a number.
+    #[must_use]
+    pub fn is_qualitative(&self) -> bool {
+        self.kind == Kind::Qualitative
+    }
+}
+
+/// All rows of the dataset, in its order.
+///
+/// # Panics
+/// Never: a test reads the dataset, which is part of the program.
+#[must_use]
+pub fn dataset() -> Vec<Published> {
+    let mut reader = csv::Reader::from_reader(DATA.as_bytes());
+    reader
+        .deserialize()
+        .map(|row| row.expect("the dataset within the program was read by its tests"))
+        .collect()
+}
+
+/// What there is instead of what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{asked:?} is {problem}; there is: {there}")]
+pub struct Unknown {
+    asked: String,
+    problem: String,
+    there: String,
+}
+
+/// The rows of `PAPER`, of `PAPER/EXPERIMENT`, of a row's id, or all of them.
+///
+/// # Errors
+/// [`Unknown`] with a list of what there is.
+pub fn select(asked: Option<&str>) -> Result<Vec<Published>, Unknown> {
+    let all = dataset();
+    let Some(asked) = asked else { return Ok(all) };
+    let refuse = |problem: &str, there: Vec<&str>| {
+        let names: BTreeSet<&str> = there.into_iter().collect();
+        let there = names.into_iter().collect::<Vec<_>>().join(", ");
+        Unknown { asked: asked.to_owned(), problem: problem.to_owned(), there }
+    };
+    if let Some(row) = all.iter().find(|row| row.id.eq_ignore_ascii_case(asked)) {
+        return Ok(vec![row.clone()]);
+    }
+    let (paper, experiment) = match asked.split_once('/') {
+        Some((paper, experiment)) => (paper, Some(experiment)),
+        None => (asked, None),
+    };
+    let of_paper: Vec<Published> = all.iter().filter(|row| row.paper == paper).cloned().collect();
+    if of_paper.is_empty() {
+        let papers = all.iter().map(|row| row.paper.as_str()).collect();
+        return Err(refuse("no paper and no row", papers));
+    }
+    let Some(experiment) = experiment else { return Ok(of_paper) };
+    let wanted: Vec<Published> =
+        of_paper.iter().filter(|row| row.experiment == experiment).cloned().collect();
+    if wanted.is_empty() {
+        return Err(refuse(
+            "no experiment of that paper",
+            of_paper.iter().map(|row| row.experiment.as_str()).collect(),
+        ));
+    }
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dataset_is_whole() {
+        let all = dataset();
+        let ids: BTreeSet<&str> = all.iter().map(|row| row.id.as_str()).collect();
+        assert_eq!((all.len(), ids.len()), (759, 759));
+        for row in &all {
+            let number = row.value.is_some() || row.low.is_some() || row.high.is_some();
+            assert_eq!(number, !row.is_qualitative(), "{}", row.id);
+            assert!(!row.quote.is_empty() && !row.metric.is_empty(), "{}", row.id);
+        }
+    }
+
+    #[test]
+    fn five_papers_are_there_whole() {
+        let rows = select(None).expect("all");
+        let count = |paper| rows.iter().filter(|row| row.paper == paper).count();
+        let counts = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL].map(count);
+        assert_eq!((counts, rows.len()), ([147, 250, 90, 144, 128], 759));
+    }
+
+    #[test]
+    fn one_may_ask_for_a_paper_an_experiment_or_a_row() {
+        assert_eq!(select(Some("mt23108-nicmem")).expect("paper").len(), 147);
+        let chain = select(Some("mt23108-nicmem/forward_chain_2port")).expect("experiment");
+        assert_eq!(
+            chain.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(),
+            ["NM-001", "NM-122", "NM-123", "NM-124"]
+        );
+        assert_eq!(select(Some("nm-043")).expect("row")[0].id, "NM-043");
+    }
+
+    #[test]
+    fn what_there_is_not_is_answered_with_what_there_is() {
+        let said = |asked| select(Some(asked)).expect_err("refused").to_string();
+        assert!(said("nonsense").contains(
+            "no paper and no row; there is: accel-portals, miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl"
+        ));
+        assert!(said("mt23108-nicmem/x").contains("no experiment of that paper; there is: bandwidth,"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Single calls (3.2, 4.2): Tables 3.1 and 4.1, and what is said of them.
+
+use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, VAPI};
+use crate::claims::check::Check;
+use crate::claims::claim::Table;
+use crate::claims::setup::{HOST_HOST, Reuse, Setup};
+use crate::claims::whatif;
+
+pub(super) fn table(table: &mut Table) {
+    costs(table);
+    call_claims(table);
+    others(table);
+}
+
+/// Tables 3.1 and 4.1.
+fn costs(table: &mut Table) {
+    type Ids = &'static [&'static str];
+    let rows: [([Ids; 2], [&str; 3]); 8] = [
+        ([&["MT-061", "MT-148"], &["MT-062"]], ["reg", "op", "reg"]),
+        ([&["MT-063", "MT-151"], &["MT-064"]], ["reg", "op", "dereg"]),
+        ([&["MT-065", "MT-154"], &["MT-066"]], ["post", "op", "recv"]),
+        ([&["MT-067", "MT-157"], &["MT-068"]], ["post", "op", "send"]),
+        ([&["MT-069", "MT-160"], &["MT-070"]], ["poll", "state", "full"]),
+        ([&["MT-071"], &["MT-072"]], ["poll", "state", "empty"]),
+        ([&["MT-073"], &["MT-074"]], ["connect", "step", "call"]),
+        ([&["MT-075"], &["MT-076"]], ["connect", "step", "destroy"]),
+    ];
+    for (ids, [experiment, key, level]) in rows {
+        for (rows, (_, setup)) in ids.into_iter().zip(BOTH) {
+            table.number(
+                rows,
+                format!("{experiment}, {key} {level}: time of the call"),
+                setup.call(experiment, key, level),
+            );
+        }
+    }
+    let others: [(Ids, Setup, [&str; 3]); 8] = [
+        (&["MT-149"], MYRINET, ["reg", "op", "reg"]),
+        (&["MT-152"], MYRINET, ["reg", "op", "dereg"]),
+        (&["MT-155"], MYRINET, ["post", "op", "recv"]),
+        (&["MT-156"], QUADRICS, ["post", "op", "recv"]),
+        (&["MT-158"], MYRINET, ["post", "op", "send"]),
+        (&["MT-159"], QUADRICS, ["post", "op", "send"]),
+        (&["MT-161"], MYRINET, ["poll", "state", "full"]),
+        (&["MT-162"], QUADRICS, ["poll", "state", "full"]),
+    ];
+    for (rows, setup, [experiment, key, level]) in others {
+        let how = format!("{experiment}, {key} {level}: time of the call");
+        table.number(rows, how, setup.call(experiment, key, level));
+    }
+    let memory = |setup: Setup| ["reg", "dereg"].map(|op| setup.call("reg", "op", op));
+    let how = "registration and deregistration of 4 KiB";
+    table.range(&["MT-077"], how, memory(VAPI));
+    table.range(&["MT-078"], how, memory(IBAL));
+}
+
+/// Claims about the calls.
+fn call_claims(table: &mut Table) {
+    let each = [
+        ("post", "op", "send"),
+        ("post", "op", "recv"),
+        ("poll", "state", "full"),
+        ("poll", "state", "empty"),
+    ];
+    table.checks(
+        &["MT-079"],
+        "every post and poll takes longer under IBAL",
+        each.map(|(e, k, v)| {
+            Check::below(format!("{e} {v}, us"), VAPI.call(e, k, v), IBAL.call(e, k, v), 0.0)
+        }),
+    );
+    table.checks(
+        &["MT-080"],
+        "post and poll together are less than half of the latency of a small write",
+        BOTH.map(|(name, setup)| {
+            let spent = setup.call("post", "op", "send") + setup.call("poll", "state", "full");
+            Check::below(format!("{name}, us"), spent, setup.latency("write", HOST_HOST, SMALL) * 0.5, 0.0)
+        }),
+    );
+    table.checks(
+        &["MT-081"],
+        "each takes more than ten times the latency of a small write",
+        BOTH.into_iter().flat_map(|(name, setup)| {
+            ["call", "destroy"].map(|step| {
+                let small = setup.latency("write", HOST_HOST, SMALL) * 10.0;
+                Check::below(format!("{name} {step}, us"), small, setup.call("connect", "step", step), 0.0)
+            })
+        }),
+    );
+}
+
+/// Section 4.2: the other calls.
+fn others(table: &mut Table) {
+    let of = |setup: Setup, op| setup.call("reg", "op", op);
+    for (row, op) in [(&["MT-150"], "reg"), (&["MT-153"], "dereg")] {
+        table.checks(
+            row,
+            "the call of the modelled card, which has to be there, takes no time",
+            [Check::at_most("us", of(QUADRICS, op), 0.001.into(), 0.0)],
+        );
+    }
+    for (row, op) in [(&["MT-163"], "reg"), (&["MT-164"], "dereg")] {
+        let how = format!("{op} of 4 KiB takes longer on InfiniBand than on Myrinet");
+        table.checks(row, how, [Check::below("us", of(MYRINET, op), of(VAPI, op), 0.0)]);
+    }
+    let without_faults = QUADRICS.with(whatif::NO_MISS_COST);
+    table.checks(
+        &["MT-165"],
+        "4 KiB from and to buffers that the card has not seen: without the time of its faults the latency is less than half",
+        [Check::below(
+            "us",
+            without_faults.reuse("latency", Reuse::Fresh(0), 4096),
+            QUADRICS.reuse("latency", Reuse::Fresh(0), 4096),
+            0.5,
+        )],
+    );
+    let rows: [(&'static [&'static str], [&str; 3]); 3] = [
+        (&["MT-166"], ["post", "op", "recv"]),
+        (&["MT-167"], ["post", "op", "send"]),
+        (&["MT-168"], ["poll", "state", "full"]),
+    ];
+    for (row, [experiment, key, level]) in rows {
+        table.checks(
+            row,
+            "the call takes longer on InfiniBand than on Myrinet, and than on Quadrics",
+            [("Myrinet", MYRINET), ("Quadrics", QUADRICS)].map(|(name, setup)| {
+                let call = |setup: Setup| setup.call(experiment, key, level);
+                Check::below(format!("{name}, us"), call(setup), call(VAPI), 0.0)
+            }),
+        );
+    }
+}
