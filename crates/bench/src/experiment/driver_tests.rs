@@ -564,7 +564,7 @@ fn a_round_has_its_time() {
         session.begin();
         let until = session.until.expect("a limit");
         assert!(session.deadline().expect("a limit") <= until, "no wait is longer than the work may be");
-        crate::experiment::timing::sample(session, round, &mut Vec::new(), |_, count, _| {
+        crate::experiment::harness::timing::sample(session, round, &mut Vec::new(), |_, count, _| {
             done += count;
             std::thread::sleep(std::time::Duration::from_millis(1));
             Ok(())

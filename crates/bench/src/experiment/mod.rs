@@ -2,111 +2,66 @@
 //! and `host`, so that they run in real and in virtual time: no clock and no threads but the host's, no sockets.
 //!
 //! An [`Experiment`] lists its variants and prepares a [`Side`] at each end of a [`Session`]; [`driver`] runs rounds
-//! of it, as the sampler asks. To add one: a file, and a line in [`all`].
+//! of it, as the sampler asks. To add one: a file in its folder, and a line in [`all`].
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
-//! | `nicmem`, `hotspot`, `pack`, `chain` | what NIC memory is good for |
-//! | `reg`, `post`, `poll`, `connect` | single calls |
-//! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
-//! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
-//! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
-//! | `over_portals` | Portals matched by the NIC: messages, posting, collectives |
-//! | `over_mpi` | our MPI: messages, overlap, each collective |
-//! | `nas` | kernels of the NAS Parallel Benchmarks over our MPI |
-//! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
-//! | `compute` | work for the processor that is no communication |
-//! | `endpoint`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
-//! | `timing`, `pattern` | samples of a round; contents that can be checked |
-//! | `contract`, `variants` | what an experiment says of itself; the usual lists of variants |
-//! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
-//! | `floor` | what the machine itself can do |
-//! | `limits` | what numbers from the other side may be |
+//! | `over_verbs/` | experiments on one device |
+//! | `multirail/` | several rails over uDAPL: bandwidth, latency, where the time goes |
+//! | `over_portals/` | Portals matched by the NIC: messages, posting, collectives |
+//! | `over_mpi/` | our MPI: messages, overlap, each collective |
+//! | `nas/` | kernels of the NAS Parallel Benchmarks over our MPI |
+//! | `floor/` | what the machine itself can do |
+//! | `loops/` | the loops that several experiments measure |
+//! | `harness/` | what experiments are written with: cells, sessions, endpoints, samples |
+//! | `driver` | rounds of a prepared side |
+//! | `explain/` | the text of each experiment for `nicety explain` |
 
-mod availability;
-mod bandwidth;
-mod bibw;
-mod bilat;
-mod blocking;
-mod calls;
-mod cell;
-mod chain;
-mod compute;
-mod connect;
-mod connections;
-mod contract;
 pub mod driver;
-mod edge;
-mod endpoint;
-mod fault;
 pub(crate) mod floor;
-mod hotspot;
-mod hub;
-mod latency;
-mod limits;
-mod maxsge;
-mod memory;
-mod mtu;
+mod harness;
+mod loops;
 pub mod multirail;
 mod nas;
-mod nicmem;
-mod notify;
 mod over_mpi;
 mod over_portals;
-mod overhead;
-mod pack;
-mod park;
-mod pattern;
-mod pingpong;
-mod poll;
-mod post;
-mod rate;
-mod reg;
-mod reuse;
-mod scaling;
-mod segments;
-mod session;
-mod stream;
-pub(crate) mod timing;
-mod traffic;
-mod variants;
+mod over_verbs;
 
-pub use cell::{Cell, Metric, Scale, Settings};
-pub use contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
-pub use fault::Fault;
-pub use limits::MAX_SIZE;
-pub use session::{Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, said_by};
+pub use harness::cell::{Cell, Metric, Scale, Settings};
+pub use harness::contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
+pub use harness::fault::Fault;
+pub use harness::limits::MAX_SIZE;
+pub use harness::session::{Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, said_by};
 
 /// Every experiment, in the order of an overview.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Experiment] {
     &[
-        &latency::Latency,
-        &bilat::Bilat,
-        &bandwidth::Bandwidth,
-        &bibw::Bibw,
-        &rate::Rate,
-        &park::Park,
-        &memory::Memory,
-        &nicmem::Nicmem,
-        &hotspot::Hotspot,
-        &pack::Pack,
-        &chain::Chain,
-        &reg::Reg,
-        &post::Post,
-        &poll::Poll,
-        &connect::Connect,
-        &overhead::Overhead,
-        &availability::Availability,
-        &notify::Notify,
-        &blocking::Blocking,
-        &reuse::Reuse,
-        &connections::Connections,
-        &scaling::Scaling,
-        &maxsge::MaxSge,
-        &segments::Segments,
-        &mtu::Mtu,
+        &over_verbs::latency::Latency,
+        &over_verbs::bilat::Bilat,
+        &over_verbs::bandwidth::Bandwidth,
+        &over_verbs::bibw::Bibw,
+        &over_verbs::rate::Rate,
+        &over_verbs::park::Park,
+        &over_verbs::memory::Memory,
+        &over_verbs::nic_memory::nicmem::Nicmem,
+        &over_verbs::nic_memory::hotspot::Hotspot,
+        &over_verbs::nic_memory::pack::Pack,
+        &over_verbs::nic_memory::chain::Chain,
+        &over_verbs::reg::Reg,
+        &over_verbs::post::Post,
+        &over_verbs::poll::Poll,
+        &over_verbs::connect::Connect,
+        &over_verbs::overhead::Overhead,
+        &over_verbs::availability::Availability,
+        &over_verbs::notify::Notify,
+        &over_verbs::blocking::Blocking,
+        &over_verbs::reuse::Reuse,
+        &over_verbs::connections::Connections,
+        &over_verbs::scaling::Scaling,
+        &over_verbs::maxsge::MaxSge,
+        &over_verbs::segments::Segments,
+        &over_verbs::mtu::Mtu,
         &multirail::RAIL_BANDWIDTH,
         &multirail::RAIL_BIBW,
         &multirail::RAIL_LATENCY,

@@ -16,8 +16,8 @@ pub(crate) use whats::{SMALL, WHATS, only_size};
 use nic_util::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
 use verbs::host::{Span, Time};
 
-use super::contract::{Experiment, Side};
-use super::timing::sample;
+use super::harness::contract::{Experiment, Side};
+use super::harness::timing::sample;
 use super::{Fault, Metric, Round, Scale, Session};
 
 /// Cycles between two looks at a line: those too early take the line away from its writer.

@@ -15,8 +15,8 @@ use std::net::{SocketAddr, TcpListener};
 use nic_util::floor::{Nonces, Tcp, nonces};
 use verbs::host::Time;
 
-use super::super::contract::Side;
-use super::super::timing::sample;
+use super::super::harness::contract::Side;
+use super::super::harness::timing::sample;
 use super::super::{Fault, Round, Session};
 use super::errors::machine;
 

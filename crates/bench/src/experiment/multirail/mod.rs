@@ -119,7 +119,7 @@ impl Experiment for OverRails {
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         let engines: Vec<Variant> = ENGINES.iter().map(|engine| variant(&[(ENGINE, engine)])).collect();
-        if self.parts { super::variants::over(&engines, PART, &["post", "wait"]) } else { engines }
+        if self.parts { super::harness::variants::over(&engines, PART, &["post", "wait"]) } else { engines }
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {

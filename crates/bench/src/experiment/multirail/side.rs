@@ -11,8 +11,9 @@ use std::sync::Arc;
 use verbs::host::{Host, Span, Time};
 use verbs::{Buf, Device};
 
-use super::super::timing::sample_spans;
-use super::super::{Fault, Round, Session, Side, edge, pattern};
+use super::super::harness::timing::sample_spans;
+use super::super::harness::{edge, pattern};
+use super::super::{Fault, Round, Session, Side};
 use super::crew::{Crew, Work};
 use super::rail::Rail;
 

@@ -18,9 +18,9 @@ mod matrix;
 mod random;
 mod sort;
 
-use super::contract::level;
+use super::harness::contract::level;
+use super::harness::variants::over;
 use super::over_mpi::join::{join, leave_together};
-use super::variants::over;
 use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side};
 use gradient::Gradient;
 use job::Job;

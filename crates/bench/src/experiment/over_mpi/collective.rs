@@ -5,8 +5,9 @@ use mpi::{Buffer, Collective, Comm, Kind, Process};
 use verbs::Buf;
 use verbs::host::Span;
 
-use super::super::timing::sample_spans;
-use super::super::{Fault, Round, Session, Side, pattern};
+use super::super::harness::pattern;
+use super::super::harness::timing::sample_spans;
+use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 use results::variant::factor;
 

@@ -19,10 +19,10 @@ mod sided;
 
 use mpi::Kind;
 
-use super::contract::level;
-use super::pingpong::PingPong;
-use super::stream::{self, Stream};
-use super::variants::{over, placements};
+use super::harness::contract::level;
+use super::harness::variants::{over, placements};
+use super::loops::pingpong::PingPong;
+use super::loops::stream::{self, Stream};
 use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side};
 use begin::{Begin, COUNTS};
 use collective::Call;

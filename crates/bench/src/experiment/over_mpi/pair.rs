@@ -5,9 +5,10 @@ use mpi::{Buffer, Collective, Comm, Mode, Process, Request, With};
 use verbs::Buf;
 use verbs::host::Span;
 
-use super::super::compute::Worker;
-use super::super::timing::sample_spans;
-use super::super::{Fault, Round, Session, Side, pattern};
+use super::super::harness::compute::Worker;
+use super::super::harness::pattern;
+use super::super::harness::timing::sample_spans;
+use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 
 /// What is timed.

@@ -5,8 +5,9 @@ use mpi::{Assert, At, Buffer, Group, Info, Process, Window};
 use verbs::Buf;
 use verbs::host::Span;
 
-use super::super::timing::sample_spans;
-use super::super::{Fault, Round, Session, Side, pattern};
+use super::super::harness::pattern;
+use super::super::harness::timing::sample_spans;
+use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 
 /// Which operation, and what is timed of it.

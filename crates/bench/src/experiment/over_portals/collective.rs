@@ -6,7 +6,7 @@
 use collectives::{Algorithm, Blocks, Buffer, Case, Kind, Peer, Root, Schedule, Step, Task, Type};
 use verbs::host::{Span, Time};
 
-use super::super::timing::sample_spans;
+use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 

@@ -18,8 +18,8 @@ mod posting;
 
 use collectives::Kind;
 
-use super::contract::level;
-use super::variants::over;
+use super::harness::contract::level;
+use super::harness::variants::over;
 use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side};
 use collective::Call;
 use overlap::{Overlap, Wanted};

@@ -3,7 +3,7 @@
 
 use verbs::host::{Host, Span, Time};
 
-use super::super::compute::Turn;
+use super::super::harness::compute::Turn;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 

@@ -2,7 +2,7 @@
 
 use verbs::host::{Host, Span, Time};
 
-use super::super::timing::sample_spans;
+use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 

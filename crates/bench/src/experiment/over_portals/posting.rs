@@ -3,7 +3,7 @@
 use portals::{EntryHandle, MdHandle, MdOptions, Region};
 use verbs::host::Span;
 
-use super::super::timing::sample_spans;
+use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::port::{Port, refused};
 

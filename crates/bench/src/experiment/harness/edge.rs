@@ -1,0 +1,68 @@
+//! [`Edge`]: between which two ranks, and what they say to each other through the client, whom alone all others know.
+//!
+//! Every rank of a cell calls these in the same order. Whoever is at neither end goes on at once, except for the client,
+//! which passes the words on.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use verbs::{Mr, RemoteAddr};
+
+use crate::experiment::{Fault, Session};
+
+/// A connection to be: `from` connects to `to`, over this port at both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) port: usize,
+}
+
+impl Edge {
+    /// The client connects to the server.
+    pub(crate) const PAIR: Self = Self { from: 0, to: 1, port: 0 };
+
+    /// From one rank to another, over the first port.
+    pub(crate) const fn between(from: usize, to: usize) -> Self {
+        Self { from, to, port: 0 }
+    }
+}
+
+/// Brings what `from` has to say to `to`, which gets it.
+pub(crate) fn carry<T: Serialize + DeserializeOwned>(
+    session: &mut Session<'_>,
+    (from, to): (usize, usize),
+    what: Option<&T>,
+) -> Result<Option<T>, Fault> {
+    let me = session.rank as usize;
+    if let (true, Some(what)) = (me == from, what) {
+        session.tell_rank(to, what)?;
+    } else if me == to {
+        return Ok(Some(session.hear_rank(from)?));
+    } else if session.is_client() {
+        let what: T = session.hear_rank(from)?;
+        session.tell_rank(to, &what)?;
+    }
+    Ok(None)
+}
+
+/// Brings the beginning of a region from one rank to another.
+pub(crate) fn carry_place(
+    session: &mut Session<'_>,
+    ends: (usize, usize),
+    mine: Option<&Mr>,
+) -> Result<Option<RemoteAddr>, Fault> {
+    let mine = mine.map(|mr| mr.remote(0)).map(|RemoteAddr { addr, rkey }| (addr, rkey));
+    let theirs = carry(session, ends, mine.as_ref())?;
+    Ok(theirs.map(|(addr, rkey)| RemoteAddr { addr, rkey }))
+}
+
+/// Goes on when all ranks are here.
+pub(crate) fn meet(session: &mut Session<'_>) -> Result<(), Fault> {
+    let others = 1..=session.ways.len();
+    if session.is_client() {
+        others.clone().try_for_each(|rank| session.hear_rank(rank))?;
+        return others.into_iter().try_for_each(|rank| session.tell_rank(rank, &()));
+    }
+    session.tell(&())?;
+    session.hear()
+}

@@ -1,0 +1,102 @@
+//! [`Hub`]: a process's connections with several others, on one pair of completion queues. It waits without holding the
+//! core, because processes may outnumber cores.
+//!
+//! A message is something that consumes a receive: an empty send, a write with immediate data, or, where receives have
+//! memory, a send.
+
+use verbs::host::{Span, Time};
+use verbs::{Pd, RecvWr, SendOp, SendWr, Sge};
+
+use super::edge::Edge;
+use super::endpoint::{Depth, Endpoint, check, join};
+use crate::experiment::{Fault, Session};
+
+/// Receives that are always posted on each connection, and requests that may be under way.
+const DEPTH: Depth = Depth::new(16, 8);
+/// Round trips whose median counts.
+const TRIALS: usize = 200;
+
+/// Connections by number.
+pub(crate) struct Hub {
+    links: Vec<Endpoint>,
+    /// Where messages of each connection go that have contents; none otherwise.
+    sinks: Vec<Sge>,
+}
+
+impl Hub {
+    /// So many connections to be, with receives posted.
+    pub(crate) fn create(pd: &Pd, links: usize) -> Result<Self, Fault> {
+        Self::with_sinks(pd, links, Vec::new())
+    }
+
+    /// As `new`, but the messages of each connection go to a place of their own, unless there are no places.
+    pub(crate) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
+        let hub = Self { links: Endpoint::several(pd, DEPTH, links)?, sinks };
+        for link in 0..hub.links.len() {
+            (0..DEPTH.recv).try_for_each(|_| hub.renew(link))?;
+        }
+        Ok(hub)
+    }
+
+    /// Makes the connection of an edge as number `link` of this hub, or helps others to.
+    pub(crate) fn join(
+        &mut self,
+        session: &mut Session<'_>,
+        edge: Edge,
+        link: Option<usize>,
+    ) -> Result<(), Fault> {
+        join(session, edge, link.and_then(|number| self.links.get_mut(number)))
+    }
+
+    /// Posts a request whose completion is to be taken.
+    pub(crate) fn post(&self, link: usize, op: SendOp, sges: &[Sge]) -> Result<(), Fault> {
+        Ok(self.links[link].qp.post_send(&SendWr::new(link as u64, op, sges))?)
+    }
+
+    /// Sends an empty message.
+    pub(crate) fn tell(&self, link: usize) -> Result<(), Fault> {
+        self.post(link, SendOp::Send, &[])
+    }
+
+    /// Waits until so many posted requests have completed.
+    pub(crate) fn done(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| check(self.links[0].send_cq.wait(deadline)?, "a request").map(drop))
+    }
+
+    /// Waits for a message and says whose; its receive is [renewed](Self::renew) by the caller, when nobody waits.
+    pub(crate) fn take(&self, deadline: Option<Time>) -> Result<usize, Fault> {
+        Ok(check(self.links[0].recv_cq.wait(deadline)?, "a receive")?.wr_id as usize)
+    }
+
+    /// Posts the receive again that a message has taken.
+    pub(crate) fn renew(&self, link: usize) -> Result<(), Fault> {
+        let sink = self.sinks.get(link).map_or(&[][..], std::slice::from_ref);
+        Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, sink))?)
+    }
+
+    /// The time from posting an empty message to having its completion at the other end: half the median round trip.
+    /// Both ends do this; the first of them is told.
+    pub(crate) fn one_way(&self, session: &Session<'_>, link: usize, first: bool) -> Result<Span, Fault> {
+        let mut round_trips = Vec::with_capacity(TRIALS);
+        for _ in 0..TRIALS {
+            let (began, deadline) = (session.host.now(), session.deadline());
+            if first {
+                self.tell(link)?;
+                self.take(deadline)?;
+                round_trips.push(session.host.now() - began);
+            } else {
+                self.take(deadline)?;
+                self.tell(link)?;
+            }
+            self.renew(link)?;
+            self.done(1, deadline)?;
+        }
+        round_trips.sort_unstable();
+        Ok(round_trips.get(TRIALS / 2).map_or(Span::ZERO, |median| *median / 2))
+    }
+}
+
+/// What is left of a span without another.
+pub(crate) fn without(whole: Span, part: Span) -> Span {
+    Span::from_ps(whole.as_ps().saturating_sub(part.as_ps()))
+}

@@ -1,0 +1,332 @@
+//! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
+
+use results::variant::factor;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use verbs::Device;
+use verbs::host::{Host, Span, Time};
+
+use super::cell::{Cell, Settings};
+use super::fault::Fault;
+use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
+use crate::against::Against;
+use results::plain;
+
+/// What both sides say to each other outside of timed regions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum Word {
+    /// Client: the next cell, as rank `rank`.
+    Begin {
+        /// What to measure.
+        cell: Cell,
+        /// Which rank the receiver is.
+        #[serde(deserialize_with = "limits::within::<RANK, _, _>")]
+        rank: u32,
+    },
+    /// Both, after [`Word::Begin`] and after [`Word::Finish`]: this side is ready.
+    Ready,
+    /// Client: run this round.
+    Round(Round),
+    /// Server: running it from now on.
+    Go,
+    /// Client: make the memory warm.
+    Warm,
+    /// Client: no more rounds; check the data.
+    Finish,
+    /// Something of the experiment's own.
+    Info {
+        /// JSON.
+        body: serde_json::Value,
+    },
+    /// This side could not do its part.
+    Failed {
+        /// Why.
+        why: String,
+        /// Whether only this cell is lost.
+        local: bool,
+    },
+    /// Client: the end.
+    Bye,
+}
+
+/// Work between two looks at the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// Operations before the first sample, untimed.
+    #[serde(deserialize_with = "limits::within::<LEAD_IN, _, _>")]
+    pub lead_in: u64,
+    /// Timed samples.
+    #[serde(deserialize_with = "limits::within::<SAMPLES, _, _>")]
+    pub samples: u64,
+    /// Operations of each.
+    #[serde(deserialize_with = "limits::within::<BATCH, _, _>")]
+    pub batch: u64,
+}
+
+impl Round {
+    /// How many operations a round has, with those before its first sample.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lead_in.saturating_add(self.samples.saturating_mul(self.batch))
+    }
+}
+
+/// The way to another rank. Used outside of timed regions only, so it may be slow.
+pub trait Control {
+    /// Sends a word to the other rank.
+    ///
+    /// # Errors
+    /// [`Fault::Control`].
+    fn tell(&mut self, word: &Word) -> Result<(), Fault>;
+    /// Waits for what the other says next.
+    ///
+    /// # Errors
+    /// [`Fault::Control`], also when it says nothing for too long.
+    fn hear(&mut self) -> Result<Word, Fault>;
+    /// What the other is called, where it was named.
+    fn name(&self) -> Option<&str> {
+        None
+    }
+    /// The address of this side as the other reaches it.
+    fn local_ip(&self) -> IpAddr;
+    /// The address of the other side.
+    fn peer_ip(&self) -> IpAddr;
+    /// The other's process number, if it runs on this machine.
+    fn neighbour(&self) -> Option<u32>;
+}
+
+/// Bytes of memory that this process holds, by itself and its share of what it shares; `None` where unknown.
+pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
+
+/// The rails of the device under test, each of which opens as a device by itself.
+#[derive(Clone, Debug)]
+pub struct Rails {
+    /// Their names, in their order: the device's own if it is not several.
+    pub names: Vec<String>,
+    /// What opens one.
+    pub open: fn(&str, &Host) -> verbs::Result<Device>,
+}
+
+/// What a side does for a stranger at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    /// How long it works between two words; `None` for as long as it takes.
+    pub work: Option<Span>,
+    /// Bytes of memory that a cell may need; `None` for what there is.
+    pub bytes: Option<u64>,
+}
+
+/// One side of one cell.
+pub struct Session<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// The device under test.
+    pub device: &'a Device,
+    /// Its rails.
+    pub rails: &'a Rails,
+    /// 0 is the client, 1 the server, others are helpers.
+    pub rank: u32,
+    /// The client's ways to ranks 1, 2, ...; the only one of the others leads to the client.
+    pub ways: Vec<&'a mut dyn Control>,
+    /// What to measure.
+    pub cell: &'a Cell,
+    /// How.
+    pub settings: &'a Settings,
+    /// Another MPI library, where one is measured beside ours.
+    pub against: Option<&'a Against>,
+    /// Memory in use.
+    pub gauge: Gauge<'a>,
+    /// Ways whose other end has already said that it failed: it says nothing more of this cell.
+    pub failed: Vec<usize>,
+    /// What this side does at most.
+    pub bounds: Bounds,
+    /// When what it does now has to be done.
+    pub until: Option<Time>,
+}
+
+impl Session<'_> {
+    /// Whether this side decides and times.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// A point that no wait may pass.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let patience = self.host.after(Span::from_ms(self.settings.patience_ms));
+        match (patience, self.until) {
+            (Some(patience), Some(until)) => Some(patience.min(until)),
+            (patience, until) => patience.or(until),
+        }
+    }
+
+    /// Begins what the other side asked for: from now on it has its time.
+    pub(crate) fn begin(&mut self) {
+        self.until = self.bounds.work.and_then(|work| self.host.after(work));
+    }
+
+    /// Whether what is done now takes longer than it may.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`] if so.
+    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+        match self.until {
+            Some(until) if self.host.now() > until => Err(Fault::TimedOut("a round")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the other side (for the client: rank 1) something of the experiment's own.
+    ///
+    /// # Errors
+    /// [`Fault::Control`].
+    pub fn tell<T: Serialize>(&mut self, what: &T) -> Result<(), Fault> {
+        self.tell_rank(1, what)
+    }
+
+    /// Hears what the other side told.
+    ///
+    /// # Errors
+    /// [`Fault::Peer`] when it failed instead, [`Fault::Control`].
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
+        self.hear_rank(1)
+    }
+
+    /// As [`tell`](Self::tell), to any rank. Ranks other than the client know only the client.
+    ///
+    /// # Errors
+    /// As [`tell`](Self::tell).
+    pub fn tell_rank<T: Serialize>(&mut self, rank: usize, what: &T) -> Result<(), Fault> {
+        let body = serde_json::to_value(what).map_err(|e| Fault::Control(e.to_string()))?;
+        self.way(rank)?.tell(&Word::Info { body })
+    }
+
+    /// As [`hear`](Self::hear), from any rank.
+    ///
+    /// # Errors
+    /// As [`hear`](Self::hear).
+    pub fn hear_rank<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T, Fault> {
+        match self.way(rank)?.hear()? {
+            Word::Info { body } => {
+                self.begin();
+                serde_json::from_value(body).map_err(|e| Fault::Control(plain::line(&e.to_string())))
+            }
+            Word::Failed { why, local } => {
+                self.failed.push(self.index(rank));
+                Err(peer_failed(said_by(self.way(rank)?, why), local))
+            }
+            other => Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
+        }
+    }
+
+    fn index(&self, rank: usize) -> usize {
+        if self.is_client() { rank.wrapping_sub(1) } else { 0 }
+    }
+
+    /// The way to a rank.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] when there is none.
+    pub fn way(&mut self, rank: usize) -> Result<&mut dyn Control, Fault> {
+        let index = self.index(rank);
+        match self.ways.get_mut(index) {
+            Some(way) => Ok(&mut **way),
+            None => Err(Fault::Meaningless(format!("{} without a rank {rank}", self.cell.experiment))),
+        }
+    }
+
+    /// Does something as if another cell were measured.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn with_cell<T>(
+        &mut self,
+        cell: &Cell,
+        body: impl FnOnce(&mut Session<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut inner = Session {
+            host: self.host,
+            device: self.device,
+            rails: self.rails,
+            rank: self.rank,
+            ways: self.ways.iter_mut().map(|way| &mut **way as &mut dyn Control).collect(),
+            cell,
+            settings: self.settings,
+            against: self.against,
+            gauge: self.gauge,
+            failed: std::mem::take(&mut self.failed),
+            bounds: self.bounds,
+            until: self.until,
+        };
+        let done = body(&mut inner);
+        let failed = std::mem::take(&mut inner.failed);
+        drop(inner);
+        self.failed = failed;
+        done
+    }
+
+    /// Where to listen, at any number: the address of that port of the device; where ports have none, the own
+    /// address as the other side reaches it.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] for a port that the device does not have.
+    pub fn listen_addr(&mut self, port: usize) -> Result<SocketAddr, Fault> {
+        let ports = &self.device.attr().port_addrs;
+        let ip = match ports.get(port) {
+            Some(ip) => *ip,
+            None if port > 0 || !ports.is_empty() => return Err(self.lacks_port()),
+            // A process alone reaches itself.
+            None => self.way(1).map_or(Ipv4Addr::LOCALHOST.into(), |way| way.local_ip()),
+        };
+        Ok(SocketAddr::new(ip, 0))
+    }
+
+    /// Over how many ports a message of the cell is split: the factor `ports`, 1 without it.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] where the device has too few that can be told apart, or the message too few bytes.
+    pub fn ports(&self) -> Result<usize, Fault> {
+        match self.cell.variant.get(factor::PORTS).unwrap_or("1") {
+            "1" => Ok(1),
+            "2" if self.device.attr().port_addrs.len() < 2 => Err(self.lacks_port()),
+            "2" if self.cell.size < 2 => Err(Fault::Meaningless("half a message of 1 byte".into())),
+            "2" => Ok(2),
+            other => Err(Fault::Meaningless(format!("{other} ports"))),
+        }
+    }
+
+    fn lacks_port(&self) -> Fault {
+        let what = match self.device.attr().ports {
+            0 | 1 => "has one port",
+            _ => "does not say which addresses its ports have",
+        };
+        Fault::Meaningless(format!("two ports at once: {} {what}", self.device.name()))
+    }
+
+    /// The other side's process number.
+    ///
+    /// # Errors
+    /// [`Fault::Machine`] when it runs elsewhere.
+    pub fn neighbour(&mut self) -> Result<u32, Fault> {
+        self.way(1)?.neighbour().ok_or_else(|| Fault::Machine("the peer runs on another machine".into()))
+    }
+}
+
+/// A peer's words behind its name, if it has one.
+#[must_use]
+pub fn said_by(way: &dyn Control, why: String) -> String {
+    // Whoever passes another's words on has named it.
+    way.name()
+        .filter(|name| !why.contains(*name))
+        .map_or_else(|| why.clone(), |name| format!("{name}: {why}"))
+}
+
+/// The fault for a peer's [`Word::Failed`].
+#[must_use]
+pub fn peer_failed(why: String, local: bool) -> Fault {
+    if local { Fault::LostByPeer(why) } else { Fault::Peer(why) }
+}

@@ -1,0 +1,39 @@
+//! Samples of a round: what the experiments share that time whole batches of operations.
+
+use verbs::host::{Span, Time};
+
+use crate::experiment::{Fault, Round, Session};
+
+/// Does a round: `work` does so many operations before a deadline, and how long it takes is the client's reading.
+pub(crate) fn sample(
+    session: &mut Session<'_>,
+    round: Round,
+    readings: &mut Vec<f64>,
+    mut work: impl FnMut(&mut Session<'_>, u64, Option<Time>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    sample_spans(session, round, readings, |session, count, deadline| {
+        let began = session.host.now();
+        work(session, count, deadline)?;
+        Ok(session.host.now() - began)
+    })
+}
+
+/// Takes samples where `work` says itself which part of its time counts.
+pub(crate) fn sample_spans(
+    session: &mut Session<'_>,
+    round: Round,
+    readings: &mut Vec<f64>,
+    mut work: impl FnMut(&mut Session<'_>, u64, Option<Time>) -> Result<Span, Fault>,
+) -> Result<(), Fault> {
+    let deadline = session.deadline();
+    work(session, round.lead_in, deadline)?;
+    for _ in 0..round.samples {
+        session.go_on()?;
+        let deadline = session.deadline();
+        let span = work(session, round.batch, deadline)?;
+        if session.is_client() {
+            readings.push(span.as_ps() as f64);
+        }
+    }
+    Ok(())
+}

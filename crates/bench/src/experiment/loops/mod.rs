@@ -1,0 +1,13 @@
+//! The loops that several experiments measure.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `pingpong` | one operation at a time, to and fro or both ways at once |
+//! | `stream` | many messages in flight |
+//! | `traffic` | messages over several connections, with several buffers and pieces |
+//! | `calls` | the time of single calls |
+
+pub(crate) mod calls;
+pub(crate) mod pingpong;
+pub(crate) mod stream;
+pub(crate) mod traffic;

@@ -1,0 +1,464 @@
+//! [`PingPong`]: one operation at a time, to and fro or by both sides at once. What latency and bilat share.
+//!
+//! A write is noticed by polling the last byte of the sink. That byte changes with every message and is never 0, so
+//! that stale data cannot be taken for new. Where both sides speak at once the peer can be one message ahead, so
+//! messages go to two sinks in turn; and as the own last message may still wait in the NIC, they come from two sources.
+//!
+//! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
+//! completions are taken and receives are posted again while the peer is at work.
+
+use results::variant::factor;
+use std::sync::atomic::Ordering;
+
+use verbs::host::{Host, Span, Time};
+use verbs::{MemoryKind, Mr, QpState, RemoteAddr, SendOp, SendWr, Sge, WriteOrder};
+
+use crate::experiment::harness::edge::meet;
+use crate::experiment::harness::endpoint::{Depth, Endpoint, Poster, exchange, inline_limit, place};
+use crate::experiment::harness::pattern;
+use crate::experiment::{Fault, Round, Session, Side};
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Send,
+    Write,
+    WriteImm,
+    /// A write, and an empty send behind it.
+    WriteSend,
+    Read,
+    Cas,
+    Fadd,
+}
+
+impl Op {
+    fn of(name: &str) -> Result<Self, Fault> {
+        Ok(match name {
+            "send" => Self::Send,
+            "write" => Self::Write,
+            "write-imm" => Self::WriteImm,
+            "write-send" => Self::WriteSend,
+            "read" => Self::Read,
+            "cas" => Self::Cas,
+            "fadd" => Self::Fadd,
+            other => return Err(Fault::Meaningless(format!("the operation {other}"))),
+        })
+    }
+
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::Cas | Self::Fadd)
+    }
+
+    /// Whether the target takes no part.
+    fn is_fetch(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
+}
+
+/// Receives that are always posted.
+const RECEIVES: u32 = 16;
+/// Looks at memory between two looks at the queue pair's state.
+const LOOKS: u32 = 1 << 14;
+/// Messages whose whole contents are compared.
+const CHECKED: u64 = 3;
+/// Messages up to this size go out from two places in turn, so that one can be prepared while the other is sent. Where both
+/// speak at once, writes of any size do: the peer's message says that the own one before the last has arrived, and no more.
+const TWO_SOURCES_MAX: u32 = 4096;
+
+/// One side of a ping-pong.
+pub(crate) struct PingPong {
+    op: Op,
+    client: bool,
+    both: bool,
+    link: Endpoint,
+    source: Mr,
+    sink: Mr,
+    remote: RemoteAddr,
+    size: u32,
+    /// Distance of the two sinks; 0 for one.
+    stride: u64,
+    /// Distance of the two sources; 0 for one.
+    source_stride: u64,
+    /// The message itself, if it travels within the request; else empty.
+    inline: Vec<u8>,
+    /// What [`put`](Self::put) will post.
+    next: (SendOp, [Sge; 1]),
+    poster: Poster,
+    turn: u64,
+    received: u64,
+    /// Receives that were taken and are to be posted again.
+    owed: u32,
+    patience: Span,
+    seed: u64,
+    /// Compared messages of which the last byte was seen before others, at either side.
+    late: u64,
+}
+
+impl PingPong {
+    /// Connects and allocates; `both` speak at once.
+    pub(crate) fn prepare(session: &mut Session<'_>, both: bool) -> Result<Self, Fault> {
+        let op = Op::of(session.cell.factor(factor::OP)?)?;
+        let size = if op.is_atomic() { 8 } else { session.cell.length()? };
+        let stride = if both { u64::from(size).next_multiple_of(4096) } else { 0 };
+        let every = if op.is_fetch() { 1 } else { session.settings.signal };
+        let inline = inline_limit(session, size);
+        let requests = if op == Op::WriteSend { 2 } else { 1 };
+        let depth = Depth { inline, ..Depth::new(requests * (2 * every + 1), RECEIVES) };
+        let mut link = Endpoint::create(session.device, depth)?;
+        let twice = !op.is_fetch() && (size <= TWO_SOURCES_MAX || (both && op == Op::Write));
+        let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
+        let source = place(session, &link.pd, factor::SOURCE, source_stride as usize + size as usize)?;
+        let sink = place(session, &link.pd, factor::SINK, stride as usize + size as usize)?;
+        link.connect(session)?;
+        let remote = exchange(session, if op == Op::Read { &source } else { &sink })?;
+        let mut side = Self {
+            op,
+            client: session.is_client(),
+            both,
+            link,
+            source,
+            sink,
+            remote,
+            size,
+            stride,
+            source_stride,
+            inline: vec![0; inline as usize],
+            next: (SendOp::Send, [Sge::default()]),
+            poster: Poster::new(every),
+            turn: 0,
+            received: 0,
+            owed: 0,
+            patience: Span::from_ms(session.settings.patience_ms),
+            seed: session.settings.seed,
+            late: 0,
+        };
+        if !op.is_fetch() && op != Op::Write {
+            (0..RECEIVES).try_for_each(|_| side.receive())?;
+        }
+        if !op.is_fetch() {
+            side.prepare_put(1)?;
+        }
+        // Nobody speaks before all receives are posted.
+        meet(session)?;
+        Ok(side)
+    }
+
+    /// Where message `turn` goes within the sink.
+    fn slot(&self, turn: u64) -> u64 {
+        (turn & 1) * self.stride
+    }
+
+    /// Posts the next receive.
+    #[inline]
+    fn receive(&mut self) -> Result<(), Fault> {
+        self.received += 1;
+        let sge = [self.sink.sge(self.slot(self.received), self.size)];
+        let sges: &[Sge] = if self.op == Op::Send { &sge } else { &[] };
+        Ok(self.link.qp.post_recv(&verbs::RecvWr::new(0, sges))?)
+    }
+
+    /// Makes message `turn` ready to be sent. With one source the message before must have arrived.
+    #[inline]
+    fn prepare_put(&mut self, turn: u64) -> Result<(), Fault> {
+        let remote = self.remote.offset(self.slot(turn));
+        let from = (turn & 1) * self.source_stride;
+        let op = match self.op {
+            Op::Send => SendOp::Send,
+            Op::WriteImm => SendOp::WriteImm(remote, turn as u32),
+            _ => SendOp::Write(remote),
+        };
+        self.next = (op, [self.source.sge(from, self.size)]);
+        if self.op == Op::Write {
+            match self.inline.last_mut() {
+                Some(last) => *last = mark(turn),
+                None if self.source_stride > 0 => self.mark_source(turn)?,
+                // A single source may still be on its way.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_source(&self, turn: u64) -> Result<(), Fault> {
+        let last = (turn & 1) * self.source_stride + u64::from(self.size) - 1;
+        self.source.buf().byte(last as usize)?.store(mark(turn), Ordering::Release);
+        Ok(())
+    }
+
+    /// Sends message `turn`, which is prepared.
+    #[inline]
+    fn put(&mut self, turn: u64) -> Result<(), Fault> {
+        let (op, sges) = &self.next;
+        let wr = if self.inline.is_empty() {
+            if self.op == Op::Write && self.source_stride == 0 {
+                self.mark_source(turn)?;
+            }
+            SendWr::new(0, *op, sges)
+        } else {
+            SendWr::inline(0, *op, &self.inline)
+        };
+        if self.op == Op::WriteSend {
+            self.link.qp.post_send(&wr.unsignaled())?;
+            return self.poster.post(&self.link, SendWr::new(0, SendOp::Send, &[]));
+        }
+        self.poster.post(&self.link, wr)
+    }
+
+    /// So many operations.
+    pub(crate) fn several(&mut self, host: &Host, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| self.iterate(host, deadline))
+    }
+
+    /// What is to be done before message `turn` + 1 and is not waited for by anybody.
+    #[inline]
+    fn catch_up(&mut self, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        self.prepare_put(turn + 1)?;
+        self.poster.reap(&self.link, deadline)?;
+        while self.owed > 0 {
+            self.owed -= 1;
+            self.receive()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for message `turn`.
+    #[inline]
+    fn get(&mut self, host: &Host, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        if self.op != Op::Write {
+            self.owed += 1;
+            return self.link.received(deadline, "a receive").map(drop);
+        }
+        let last = self.slot(turn) as usize + self.size as usize - 1;
+        let (byte, wanted) = (self.sink.buf().byte(last)?, mark(turn));
+        let qp = &self.link.qp;
+        let mut looks = 0u32;
+        host.poll("the last byte of a write", deadline, || {
+            if byte.load(Ordering::Acquire) == wanted {
+                return Some(true);
+            }
+            looks += 1;
+            (looks.is_multiple_of(LOOKS) && qp.state() == QpState::Error).then_some(false)
+        })
+        .ok_or(Fault::TimedOut("the peer's write"))?
+        .then_some(())
+        .ok_or_else(|| Fault::Connection("the peer went away".into()))
+    }
+
+    /// One message each way, or one fetch.
+    #[inline]
+    fn iterate(&mut self, host: &Host, deadline: Option<Time>) -> Result<(), Fault> {
+        self.turn += 1;
+        let turn = self.turn;
+        if self.op.is_fetch() {
+            return self.fetch(turn, deadline);
+        }
+        if self.client && !self.both {
+            self.put(turn)?;
+            self.catch_up(turn, deadline)?;
+            return self.get(host, turn, deadline);
+        }
+        if self.both {
+            self.put(turn)?;
+            // Only this says that the own message before has arrived, so that its places can be used again.
+            self.get(host, turn, deadline)?;
+        } else {
+            self.get(host, turn, deadline)?;
+            self.put(turn)?;
+        }
+        self.catch_up(turn, deadline)
+    }
+
+    #[inline]
+    fn fetch(&mut self, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        let remote = self.remote;
+        let (op, local) = match self.op {
+            Op::Cas => (SendOp::CompareSwap { remote, compare: turn - 1, swap: turn }, &self.source),
+            Op::Fadd => (SendOp::FetchAdd { remote, add: 1 }, &self.source),
+            _ => (SendOp::Read(remote), &self.sink),
+        };
+        self.link.qp.post_send(&SendWr::new(turn, op, &[local.sge(0, self.size)]))?;
+        self.link.sent(deadline, "a fetch").map(drop)
+    }
+
+    /// What a message of `turn` from the client or from the server holds.
+    fn pattern_seed(&self, turn: u64, from_client: bool) -> u64 {
+        self.seed ^ (turn << 1) ^ u64::from(from_client)
+    }
+
+    /// Messages whose contents are all compared: every mistake is kept until both sides are through.
+    fn verify_messages(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        // The last byte of a write is its mark.
+        let len = self.size as usize - usize::from(self.op == Op::Write);
+        // Where writes have no order, the mark says that a message has come, not all of it.
+        let attr = self.link.qp.pd().device().attr();
+        let order = match self.sink.buf().kind() {
+            MemoryKind::Host => attr.write_order,
+            MemoryKind::Nic => attr.write_order_dm,
+        };
+        let unordered = self.op == Op::Write && order == WriteOrder::None;
+        let mut verdict = Ok(());
+        for _ in 0..CHECKED {
+            self.settle(session)?;
+            self.turn += 1;
+            let turn = self.turn;
+            let deadline = session.deadline();
+            let first = self.client || self.both;
+            if first {
+                self.put_pattern(turn)?;
+            }
+            self.get(session.host, turn, deadline)?;
+            let slot = self.slot(turn) as usize;
+            let (buf, seed) = (self.sink.buf(), self.pattern_seed(turn, !self.client));
+            let found = match unordered {
+                true => pattern::compare_in_a_moment(session.host, buf, (slot, len), seed),
+                false => pattern::compare(buf, slot, len, seed).map(|()| false),
+            };
+            self.late += u64::from(found == Ok(true));
+            verdict = verdict.and(found.map(drop));
+            if !first {
+                self.put_pattern(turn)?;
+            }
+            self.catch_up(turn, deadline)?;
+        }
+        if unordered && self.client {
+            self.late += session.hear::<u64>()?;
+        } else if unordered {
+            session.tell(&self.late)?;
+        }
+        verdict
+    }
+
+    /// Sends message `turn` with contents of its own.
+    fn put_pattern(&mut self, turn: u64) -> Result<(), Fault> {
+        self.fill_sources(self.pattern_seed(turn, self.client))?;
+        self.prepare_put(turn)?;
+        self.put(turn)
+    }
+
+    /// Where both speak at once, the peer's message says nothing of the own last one: it may still be on its way, and must not
+    /// change there.
+    fn settle(&self, session: &mut Session<'_>) -> Result<(), Fault> {
+        if self.both { meet(session) } else { Ok(()) }
+    }
+
+    /// Fills every place that messages go out from.
+    fn fill_sources(&mut self, seed: u64) -> Result<(), Fault> {
+        let buf = self.source.buf();
+        for from in [0, self.source_stride as usize] {
+            pattern::fill(buf, from, self.size as usize, seed)?;
+        }
+        Ok(buf.read(0, &mut self.inline)?)
+    }
+
+    fn verify_reads(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        let len = self.size as usize;
+        let mut verdict = Ok(());
+        for k in 0..CHECKED {
+            let seed = self.pattern_seed(k, false);
+            if self.client {
+                session.hear::<()>()?;
+                self.fetch(k, session.deadline())?;
+                verdict = verdict.and(pattern::compare(self.sink.buf(), 0, len, seed));
+                session.tell(&())?;
+            } else {
+                pattern::fill(self.source.buf(), 0, len, seed)?;
+                session.tell(&())?;
+                session.hear::<()>()?;
+            }
+        }
+        verdict
+    }
+
+    /// Every one of them has counted.
+    fn verify_atomics(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        if !self.client {
+            return session.tell(&self.sink.buf().word(0)?.load(Ordering::Acquire));
+        }
+        let (found, done): (u64, u64) = (session.hear()?, self.turn);
+        let old = self.source.buf().word(0)?.load(Ordering::Acquire);
+        if found == done && old + 1 == done {
+            return Ok(());
+        }
+        Err(Fault::Corrupt(format!("after {done} atomics the word is {found}, and the last one saw {old}")))
+    }
+}
+
+/// The last byte of write `turn`: different from the one before, and never 0.
+fn mark(turn: u64) -> u8 {
+    (turn % 251) as u8 + 1
+}
+
+impl Side for PingPong {
+    fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        self.settle(session)?;
+        if !self.op.is_atomic() {
+            self.fill_sources(self.seed)?;
+            self.sink.buf().fill(0);
+            if !self.op.is_fetch() {
+                self.prepare_put(self.turn + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
+        let host = s.host;
+        if !self.client {
+            if self.op.is_fetch() {
+                return Ok(());
+            }
+            let all = round.operations();
+            for done in (0..all).step_by(1024) {
+                s.go_on()?;
+                let deadline = s.deadline();
+                (done..all.min(done + 1024)).try_for_each(|_| self.iterate(host, deadline))?;
+            }
+            return Ok(());
+        }
+        let mut began = host.now();
+        for _ in 0..round.lead_in {
+            self.iterate(host, Some(began + self.patience))?;
+        }
+        began = host.now();
+        for _ in 0..round.samples {
+            let deadline = Some(began + self.patience);
+            for _ in 0..round.batch {
+                self.iterate(host, deadline)?;
+            }
+            let now = host.now();
+            readings.push((now - began).as_ps() as f64);
+            began = now;
+        }
+        Ok(())
+    }
+
+    fn note(&self) -> Option<String> {
+        let all = 2 * CHECKED;
+        (self.late > 0).then(|| {
+            format!(
+                "the last byte was seen before others in {} of {all} messages that were compared; all were right a moment later",
+                self.late
+            )
+        })
+    }
+
+    fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        match self.op {
+            Op::Read => self.verify_reads(session),
+            Op::Cas | Op::Fadd => self.verify_atomics(session),
+            _ => self.verify_messages(session),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_never_zero_nor_that_of_the_message_before() {
+        for turn in 0..2000 {
+            assert!(mark(turn) != 0 && mark(turn) != mark(turn + 1) && mark(turn) != mark(turn + 2));
+        }
+    }
+}
