@@ -11,8 +11,10 @@ use portals::{
 };
 
 use super::bits::{self, LONG};
+use super::entries::{MESSAGES, READS, failed};
+use super::found::{Found, Name};
+use super::opening;
 use super::overflow::Overflow;
-use super::{MESSAGES, READS, failed, opening};
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
@@ -28,13 +30,6 @@ const EVENTS: usize = 1 << 24;
 const CLAIM: u64 = u64::MAX;
 const NOBODY: u64 = 0;
 
-/// The name of a send or a receive here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    Send(SlotKey),
-    Receive(SlotKey),
-}
-
 /// How something has begun.
 #[derive(Debug)]
 pub(crate) enum Started {
@@ -42,26 +37,6 @@ pub(crate) enum Started {
     Over(Status),
     /// It goes by this name, and [`Portals::next_over`] tells of its end, once it is [`Portals::belongs`]' what it is of.
     Under(Name),
-}
-
-/// A message that no receive waited for.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) envelope: Envelope,
-    /// Bytes of it.
-    pub(crate) len: u64,
-    /// Where the sender has opened it; 0 if nobody has to get it.
-    opened: u64,
-    is_long: bool,
-    /// Its data, where a short one was taken out.
-    bytes: Vec<u8>,
-}
-
-impl Found {
-    fn of(envelope: Envelope, event: &Event) -> Self {
-        let is_long = event.match_bits & LONG != 0;
-        Self { envelope, len: event.rlength, opened: event.hdr_data, is_long, bytes: Vec::new() }
-    }
 }
 
 /// A message that is being sent.

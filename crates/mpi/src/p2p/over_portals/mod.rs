@@ -14,25 +14,19 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `messages` | [`Portals`]: sends, receives and probes as calls of Portals, and what their events mean |
+//! | `found` | names of sends and receives, and messages that a search found |
 //! | `bits` | contexts and tags as bits |
+//! | `entries` | the portal table entries, and what their errors become |
 //! | `overflow` | memory for messages that come before their receives |
 //! | `opening` | how it begins: who has which rank |
 
 mod bits;
+mod entries;
+mod found;
 mod messages;
 mod opening;
 mod overflow;
 
 pub(crate) use bits::carries;
-pub(crate) use messages::{Found, Name, Portals, Started};
-
-use crate::error::{Class, Error};
-
-/// The portal table entries: of messages, and of data that receives get.
-const MESSAGES: u32 = 0;
-const READS: u32 = 1;
-
-fn failed(error: portals::Error) -> Error {
-    let class = if error == portals::Error::NoSpace { Class::NO_MEM } else { Class::INTERN };
-    Error::new(class, format_args!("Portals refused: {error}"))
-}
+pub(crate) use found::{Found, Name};
+pub(crate) use messages::{Portals, Started};

@@ -7,7 +7,7 @@ use portals::{EAGER_MAX, Engine, Entry, EntryOptions, List, ListId, Region};
 use verbs::Buf;
 
 use super::bits::LONG;
-use super::{MESSAGES, failed};
+use super::entries::{MESSAGES, failed};
 use crate::error::Result;
 
 /// Bytes of a block, and how many are linked at a time.

@@ -1,0 +1,34 @@
+//! [`Name`] and [`Found`]: the sends and receives of Portals that operations refer to, and the messages that a search found.
+
+use host::SlotKey;
+use portals::Event;
+
+use super::bits::LONG;
+use crate::p2p::matching::Envelope;
+
+/// The name of a send or a receive in [`Portals`](super::Portals).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Send(SlotKey),
+    Receive(SlotKey),
+}
+
+/// A message that came before its receive.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) envelope: Envelope,
+    /// Its length in bytes.
+    pub(crate) len: u64,
+    /// Where the sender has opened it; 0 if the receiver need not get it.
+    pub(super) opened: u64,
+    pub(super) is_long: bool,
+    /// The data of a short message that was taken out.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Found {
+    pub(super) fn of(envelope: Envelope, event: &Event) -> Self {
+        let is_long = event.match_bits & LONG != 0;
+        Self { envelope, len: event.rlength, opened: event.hdr_data, is_long, bytes: Vec::new() }
+    }
+}
