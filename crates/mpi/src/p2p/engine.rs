@@ -13,6 +13,7 @@ mod send;
 mod tasks;
 
 use host::{Host, SlotKey, Step};
+use pmi::profile::Traffic;
 use verbs::{SendOp, Sge};
 
 use crate::coll::check::Ledger;
@@ -28,7 +29,7 @@ use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
 use crate::peers::transport::{Event, HeldAt, Transport};
 use crate::status::Status;
-use crate::tool::{Gauge, Happening, Traffic, Watch};
+use crate::tool::{Gauge, Happening, Watch};
 
 pub(crate) use receive::{Claimed, Stored};
 pub use send::Mode;

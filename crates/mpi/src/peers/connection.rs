@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use host::{Host, SlotKey};
+use pmi::profile::Traffic;
 use transport::{
     DuplexLine, Found, Inbox, LineMessage, MessageQueue, Offer, Outbox, Payload as _, Record, SHARED_LINE,
     Signal, Slots, USER_LINE, WriteRing,
@@ -22,7 +23,6 @@ use crate::p2p::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, Message, is_eager, line_message, parse_eager, parse_line,
 };
 use crate::peers::nic::{INLINE, Nic, Sizes};
-use crate::tool::Traffic;
 
 /// Data that go with a message.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
+use pmi::profile::Traffic;
 use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -24,7 +25,6 @@ use crate::peers::connection::{Connection, Copied, Held, Next, Payload, Received
 use crate::peers::links::Links;
 use crate::peers::nic::{Nic, Port};
 use crate::peers::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
-use crate::tool::Traffic;
 
 /// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
 /// ended is told of by the device.

@@ -1,10 +1,5 @@
 //! [`Gauge`]: a number that a process can tell of itself.
 
-use crate::comm::communicator::Comm;
-use crate::p2p::engine::Engine;
-use crate::process::Process;
-use crate::tool::{Carried, Traffic};
-
 /// Something that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
@@ -67,42 +62,5 @@ impl Gauge {
             | Self::Connections
             | Self::WaitingRequests => false,
         }
-    }
-}
-
-impl Process {
-    /// What a gauge shows now.
-    pub fn gauge(&self, gauge: Gauge) -> u64 {
-        self.core().with(|engine| engine.gauge(gauge))
-    }
-
-    /// What has left this process by now, to all others and itself.
-    pub fn traffic(&self) -> Traffic {
-        self.core().with(|engine| {
-            let mut all = *engine.own();
-            engine.transport.traffic().for_each(|(_, traffic)| all.add(traffic));
-            all
-        })
-    }
-}
-
-impl Comm {
-    /// What has left this process to each of its members, or of the other side's of an intercommunicator, by now and in all communicators.
-    pub fn sent(&self) -> Vec<Carried> {
-        self.traffic().iter().map(Traffic::all).collect()
-    }
-
-    /// What [`Comm::sent`] says, by protocol.
-    pub fn traffic(&self) -> Vec<Traffic> {
-        let rank = self.core().bootstrap().rank();
-        let mut to = vec![Traffic::default(); self.peers().size() as usize];
-        self.core().with(|engine: &mut Engine| {
-            let own = (rank, engine.own());
-            for (process, traffic) in engine.transport.traffic().chain([own]) {
-                let member = self.peers().rank_of(process).and_then(|rank| to.get_mut(rank as usize));
-                member.into_iter().for_each(|member| member.add(traffic));
-            }
-        });
-        to
     }
 }

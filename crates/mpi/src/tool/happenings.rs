@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use host::Time;
 
-use crate::process::Process;
-
 /// Something that has happened to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
@@ -64,17 +62,5 @@ impl Watch {
     /// All that was noted; nothing is noted then.
     pub(crate) fn take(&mut self) -> Happened {
         Happened { all: self.queue.drain(..).collect(), dropped: std::mem::take(&mut self.dropped) }
-    }
-}
-
-impl Process {
-    /// Begins to note what happens, or ceases to.
-    pub fn watch(&self, on: bool) {
-        self.core().with(|engine| engine.watch = on.then(Box::default));
-    }
-
-    /// What has happened since this was last asked; nothing if nobody wants it noted.
-    pub fn happened(&self) -> Happened {
-        self.core().with(|engine| engine.watch.as_deref_mut().map(Watch::take).unwrap_or_default())
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `gauges` | [`Gauge`]: lengths of queues, and counts |
 //! | `happenings` | [`Happening`]: what a tool hears of at once |
+//! | `reports` | what a [`Process`](crate::Process) and a [`Comm`](crate::Comm) report of these, and of messages sent |
 //! | `limits` | [`Limits`]: from which size on which protocol carries messages |
 //!
 //! [`Traffic`], messages and bytes that have left by [`Proto`](crate::Proto), is a type of `pmi`: a launcher reads it in profiles.
@@ -13,6 +14,7 @@
 mod gauges;
 mod happenings;
 mod limits;
+mod reports;
 
 pub use gauges::Gauge;
 pub(crate) use happenings::Watch;
