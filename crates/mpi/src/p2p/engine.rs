@@ -1,5 +1,15 @@
-//! [`Engine`]: MPI's point-to-point operations. It matches messages with receives, and moves data: short messages bring them
-//! along, long ones are read by the receiver from the sender's memory.
+//! MPI's point-to-point operations: messages are matched with receives, and data are moved. Short messages bring them along; of long
+//! ones the receiver reads them from the sender's memory, or the sender writes them. This file reacts to what the transport reports.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `state` | [`Engine`]: the state, and how operations begin and end |
+//! | `operations` | operations by their keys |
+//! | `send` | which protocol carries a message |
+//! | `receive` | receives, probes, and the messages for them |
+//! | `eager`, `fragments`, `rndv_get`, `rndv_put`, `rndv_shm` | the protocols |
+//! | `cancel` | how operations are cancelled |
+//! | `tasks` | operations in several steps |
 
 mod cancel;
 mod eager;
@@ -10,161 +20,27 @@ mod rndv_get;
 mod rndv_put;
 mod rndv_shm;
 mod send;
+mod state;
 mod tasks;
 
-use host::{Host, SlotKey, Step};
-use pmi::profile::Traffic;
+use host::{SlotKey, Step};
 use verbs::{SendOp, Sge};
 
-use crate::coll::check::Ledger;
 use crate::error::{Error, Result};
-use crate::p2p::bsend_space::Spaces;
-use crate::p2p::fragments::Fragments;
-use crate::p2p::matching::{Envelope, Matching, Wanted};
-use crate::p2p::operation::{Access, Announced, Answer, Body, Brought, Lent, Names, Operation, Table, Work};
-use crate::p2p::over_portals::{self, Portals, Started};
-use crate::p2p::proto::Proto;
+use crate::p2p::matching::Envelope;
+use crate::p2p::operation::{Access, Announced, Answer, Body, Brought, Lent, Names, Operation, Work};
 use crate::p2p::shm_copy::Share;
 use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
-use crate::peers::transport::{Event, HeldAt, Transport};
+use crate::peers::transport::{Event, HeldAt};
 use crate::status::Status;
-use crate::tool::{Gauge, Happening, Watch};
+use crate::tool::{Gauge, Happening};
 
 pub(crate) use receive::{Claimed, Stored};
 pub use send::Mode;
-pub(crate) use tasks::Task;
-
-/// How an operation has begun.
-#[derive(Debug)]
-pub(crate) enum Begun {
-    /// It is over already.
-    Over(Status),
-    /// It goes by this name.
-    Under(SlotKey),
-}
-
-/// All point-to-point state of a process.
-pub(crate) struct Engine {
-    pub(crate) transport: Transport,
-    /// What matches the messages of most contexts, if not this engine: then the transport is for the others, and for memory.
-    pub(crate) portals: Option<Box<Portals>>,
-    host: Host,
-    rank: u32,
-    matching: Matching<SlotKey, Body>,
-    /// The first parts of long messages, which come by themselves.
-    fragments: Fragments,
-    operations: Table<Operation>,
-    tasks: Vec<(SlotKey, Box<dyn Task>)>,
-    /// A task may be able to go on.
-    stirred: bool,
-    /// Where buffered sends are counted.
-    pub(crate) spaces: Spaces,
-    /// An operation has come to its end since somebody last asked.
-    news: bool,
-    /// Messages that both sides copy, and for whose next piece a send queue had no room.
-    stalled: Vec<SlotKey>,
-    /// Long messages of this process's whose receivers have not told that they have them.
-    lent: u32,
-    /// What this process has sent to itself.
-    own: Traffic,
-    /// Entries of the matching queues that were looked at.
-    looked: u64,
-    /// Collective operations that were begun as schedules.
-    pub(crate) scheduled: u64,
-    /// What those were.
-    ledger: Ledger,
-    /// Sends of such that have failed, which perhaps nobody receives.
-    abandoned: Vec<SlotKey>,
-    /// What has happened, while a tool wants to hear of it.
-    pub(crate) watch: Option<Box<Watch>>,
-    /// Receives that began with a look at what their source has stored, and at nothing else.
-    hasty: u32,
-}
-
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({:?})", self.transport)
-    }
-}
+pub(crate) use state::{Begun, Engine, Task};
 
 impl Engine {
-    /// An engine of process `rank`.
-    pub(crate) fn new(host: &Host, rank: u32, transport: Transport, portals: Option<Portals>) -> Self {
-        Self {
-            transport,
-            portals: portals.map(Box::new),
-            host: host.clone(),
-            rank,
-            matching: Matching::default(),
-            fragments: Fragments::default(),
-            operations: Table::default(),
-            tasks: Vec::new(),
-            stirred: false,
-            spaces: Spaces::default(),
-            news: false,
-            stalled: Vec::new(),
-            lent: 0,
-            own: Traffic::default(),
-            looked: 0,
-            scheduled: 0,
-            ledger: Ledger::default(),
-            abandoned: Vec::new(),
-            watch: None,
-            hasty: 0,
-        }
-    }
-
-    /// The machine that it runs on.
-    pub(crate) fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// What matches messages of a context, if not this engine.
-    #[inline]
-    fn portals(&mut self, context: u64) -> Option<&mut Portals> {
-        self.portals.as_deref_mut().filter(|_| over_portals::carries(context))
-    }
-
-    /// Names what has begun over Portals, and ends what has come to its end by that.
-    fn begun_by_portals(&mut self, started: Result<Started>) -> Result<Begun> {
-        let begun = match started? {
-            Started::Over(status) => Begun::Over(status.ok()?),
-            Started::Under(name) => {
-                let key = self.operations.insert(Operation::new(Work::Portals(name)));
-                if let Some(portals) = &mut self.portals {
-                    portals.belongs(name, key);
-                }
-                Begun::Under(key)
-            }
-        };
-        self.end_of_portals();
-        Ok(begun)
-    }
-
-    /// Ends what Portals has told the end of.
-    fn end_of_portals(&mut self) {
-        while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_over) {
-            self.end(key, status);
-        }
-    }
-
-    /// Ends an operation that could not begin.
-    fn started(&mut self, key: SlotKey, begin: impl FnOnce(&mut Self) -> Result<()>) -> Result<Begun> {
-        match begin(self) {
-            Ok(()) => Ok(Begun::Under(key)),
-            Err(error) => {
-                self.operations.remove(key);
-                Err(error)
-            }
-        }
-    }
-
-    /// What this process has sent to itself.
-    pub(crate) fn own(&self) -> &Traffic {
-        &self.own
-    }
-
     /// What a gauge shows now.
     pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
         let ((receives, messages), (kept, most)) = (self.matching.waiting(), self.matching.kept());
@@ -196,11 +72,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Whether an operation has come to its end since this was last asked.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
     }
 
     /// Does all that can be done now; with `brief` what is likely, and all of it once in a while.
@@ -244,13 +115,6 @@ impl Engine {
             let Some(number) = self.transport.next_stored_to() else { return };
             self.take_stored(number);
             self.transport.pump_stored(number);
-        }
-    }
-
-    /// Something has happened that a tool may want to hear of.
-    fn note(&mut self, what: Happening) {
-        if let Some(watch) = &mut self.watch {
-            watch.note(self.host.now(), what);
         }
     }
 
@@ -309,27 +173,6 @@ impl Engine {
         }
     }
 
-    /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the one of the RTS.
-    fn count_long(&mut self, key: SlotKey, to: u32, shown: Option<Proto>) {
-        if let Some(Operation { work: Work::Send { held: Some(held), .. }, .. }) =
-            self.operations.get_mut(key)
-            && let Some(proto) = held.uncounted.take()
-        {
-            self.transport.count(to, shown.unwrap_or(proto), held.buffer.len());
-        }
-    }
-
-    /// Whether an operation is a send that a peer's answer ends. A name that is not that of a send to this peer is a lie, and means
-    /// nothing; so is an end before this side's pieces are there.
-    fn awaits(&mut self, key: SlotKey, from: u32) -> bool {
-        self.operations.get_mut(key).is_some_and(|operation| match &operation.work {
-            Work::Send { to, answered: true, held } => {
-                *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
-            }
-            _ => false,
-        })
-    }
-
     /// Begins to read or change a peer's memory by these requests.
     ///
     /// # Errors
@@ -367,12 +210,6 @@ impl Engine {
         self.end(key, status);
     }
 
-    /// Why nothing comes any more that is wanted, if so.
-    #[inline]
-    pub(crate) fn lost(&self, wanted: &Wanted) -> Option<Error> {
-        wanted.source.and_then(|source| self.transport.lost(source)).cloned()
-    }
-
     /// A process is lost: operations that name it fail, and receives from any source that it could have matched.
     fn lose(&mut self, process: u32, error: &Error) {
         self.note(Happening::Lost { process });
@@ -405,22 +242,5 @@ impl Engine {
         }));
         self.matching = matching;
         stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
-    }
-
-    /// An operation has come to its end.
-    #[inline]
-    fn end(&mut self, key: SlotKey, status: Status) {
-        let Some(operation) = self.operations.get_mut(key) else { return };
-        if let Work::Send { held: Some(_), .. } = operation.work {
-            self.lent -= 1;
-        }
-        operation.work = Work::Over(status);
-        (self.news, self.stirred) = (true, true);
-        if let Some(share) = operation.buffered.take() {
-            self.spaces.give_back(*share);
-        }
-        if operation.free {
-            self.operations.remove(key);
-        }
     }
 }

@@ -2,30 +2,12 @@
 
 use host::SlotKey;
 
-use super::{Begun, Engine};
+use super::{Begun, Engine, Task};
 use crate::p2p::operation::{Operation, Work};
 use crate::p2p::wire::{Called, Label, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
 use crate::tool::Happening;
-
-/// Something in several steps, each of which begins when operations have ended: a collective operation, a pair of a send and a
-/// receive. It is asked again whenever an operation has ended.
-pub(crate) trait Task: Send {
-    /// Goes on as far as possible; says how it ended, if it has.
-    fn advance(&mut self, engine: &mut Engine) -> Option<Status>;
-
-    /// Whether it may wait for what nobody sends, so that it is worth asking.
-    fn may_doubt(&self) -> bool {
-        false
-    }
-
-    /// It has waited long: asks those that it waits for.
-    fn doubt(&self, _engine: &mut Engine) {}
-
-    /// A process says that it has called something else in an operation, or has given up.
-    fn refuse(&mut self, _engine: &mut Engine, _from: u32, _label: Label, _called: Called) {}
-}
 
 impl Engine {
     /// Begins something in several steps.
