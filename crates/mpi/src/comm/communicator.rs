@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::Lock;
+use host::{Held, Lock};
 
 use crate::attribute::{Attributes, Keyval};
-use crate::coll::collective::Collective;
-use crate::coll::shm::{self, PlainCall};
+use crate::coll::shm::CommExchange;
 use crate::comm::context::{Context, Plane};
 use crate::comm::group::{Comparison, Group};
 use crate::comm::oob::Talk;
@@ -38,7 +37,7 @@ struct Inner {
     parts: AtomicU32,
     belongings: Lock<Belongings>,
     /// For collective operations without messages.
-    exchange: Lock<shm::CommExchange>,
+    exchange: Lock<CommExchange>,
 }
 
 #[derive(Default)]
@@ -126,16 +125,10 @@ impl Comm {
         self.next_of(1)
     }
 
-    /// Carries out a collective operation without messages, if it goes so.
-    pub(crate) fn exchange(&self, call: &Collective) -> Option<Result<()>> {
-        self.core().hold(&self.0.exchange).carry_out(self, call)
-    }
-
-    /// As [`Comm::collective`], of what is short and simple, where that goes without messages; nothing if it does not, and then nothing
-    /// has happened.
+    /// The exchange, by which collective operations need no messages.
     #[inline]
-    pub fn collective_at_once(&self, call: &PlainCall) -> Option<Result<()>> {
-        self.core().hold(&self.0.exchange).carry_out_plain(call)
+    pub(crate) fn own_exchange(&self) -> Held<'_, CommExchange> {
+        self.core().hold(&self.0.exchange)
     }
 
     fn next_of(&self, kind: u32) -> i32 {

@@ -1,13 +1,13 @@
-//! Which calls go by an [`Exchange`], and what a communicator keeps for that: a [`CommExchange`]. All members come to the same.
+//! Which calls of a communicator go by its [`CommExchange`]. All members come to the same.
 
 use collectives::{Case, Kind};
 use verbs::DeviceAttr;
 
 use crate::coll::collective::Collective;
 use crate::coll::shm::desks::SHOWN_MAX;
-use crate::coll::shm::operations::Exchange;
+use crate::coll::shm::exchange::{CommExchange, Exchange, MEMBERS_MAX, State};
 use crate::coll::shm::plain::PlainCall;
-use crate::coll::shm::setup::{MEMBERS_MAX, is_possible, make};
+use crate::coll::shm::setup::{is_possible, make};
 use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -22,28 +22,6 @@ pub fn shared_bytes(attr: &DeviceAttr, ranks: u32) -> u64 {
 /// short calls by messages on a communicator whose members know each other, and a hundred on the first one: few calls are better off
 /// without. All members count alike.
 const CALLS_BEFORE: u32 = 8;
-
-/// A communicator's exchange, made when there were enough calls that could go by it.
-#[derive(Debug, Default)]
-pub(crate) struct CommExchange {
-    state: State,
-    /// The last call of each kind, and whether it goes this way.
-    last: [Option<(Case, bool)>; Kind::ALL.len()],
-}
-
-#[derive(Debug)]
-enum State {
-    /// There were so many calls that could go this way.
-    Counting(u32),
-    Impossible,
-    Made(Box<Exchange>),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::Counting(0)
-    }
-}
 
 impl CommExchange {
     /// Carries out a call, if it is one that goes this way; what is wrong with it is said elsewhere.

@@ -5,7 +5,7 @@
 use verbs::{RemoteAddr, SendOp};
 
 use crate::coll::shm::desks::{Desks, SHOWN_MAX, Shown};
-use crate::coll::shm::operations::Exchange;
+use crate::coll::shm::exchange::Exchange;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 

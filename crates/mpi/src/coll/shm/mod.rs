@@ -6,21 +6,23 @@
 //! |---|---|
 //! | `desks` | [`desks::Desks`]: the memory, and what each member writes where |
 //! | `setup` | how members come to map it |
-//! | `operations` | [`operations::Exchange`]: the operations |
+//! | `exchange` | [`exchange::Exchange`]: what a member keeps for the operations; [`CommExchange`]: what its communicator keeps |
+//! | `operations` | the operations |
 //! | `giving` | what a member gives and takes in one: shown, or lent |
 //! | `parts` | long reductions |
 //! | `plain` | the same operations for short elements without gaps |
-//! | `choice` | which calls go this way, and what a communicator keeps for it: [`CommExchange`] |
+//! | `choice` | which calls go this way |
 
 mod choice;
 mod desks;
+mod exchange;
 mod giving;
 mod operations;
 mod parts;
 mod plain;
 mod setup;
 
-pub(crate) use choice::CommExchange;
 pub use choice::shared_bytes;
 pub(crate) use desks::{Retired, SHOWN_MAX};
+pub(crate) use exchange::CommExchange;
 pub use plain::PlainCall;

@@ -1,45 +1,16 @@
-//! [`Exchange`]: the collective operations of members that map the same [`Desks`].
+//! The collective operations of an [`Exchange`].
 
-use datatypes::{Basic, Datatype, Op};
-use verbs::Mr;
+use datatypes::Op;
 
 use crate::coll::collective::Collective;
-use crate::coll::shm::desks::{Desks, Retired, SHOWN_MAX};
-use crate::coll::shm::setup::MEMBERS_MAX;
-use crate::comm::communicator::Comm;
-use crate::core::Core;
+use crate::coll::shm::desks::SHOWN_MAX;
+use crate::coll::shm::exchange::{Exchange, MEMBERS_MAX};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::shm_copy::SHARED_MIN;
-use transport::Registration;
 
 /// Of so many operations one makes progress for everything else, as those may never wait.
 const PROGRESS_EVERY: u64 = 64;
-
-/// A communicator's, as one member has it.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) core: Core,
-    /// There until it is dropped.
-    desks: Option<Desks>,
-    /// The memory, at rank 0.
-    region: Option<Mr>,
-    pub(super) me: usize,
-    /// The members.
-    pub(super) processes: Vec<u32>,
-    /// Operations begun.
-    pub(super) number: u64,
-    /// In this one this member has shown something, has woken the others, and has met one that lends.
-    pub(super) has_shown: bool,
-    pub(super) has_rung: bool,
-    pub(super) meets_lender: bool,
-    /// Memory that it lends in this one, and what makes it reachable.
-    pub(super) lent: Vec<(Buffer, Registration)>,
-    /// Up to which operation each member is known to have passed.
-    pub(super) passed: Vec<u64>,
-    /// Room for an operand, and for a copy of this member's own.
-    rooms: [Buffer; 2],
-}
 
 /// What all members of a reduction have: the operator, the call's name, and whether all get the result.
 #[derive(Clone, Copy)]
@@ -50,28 +21,6 @@ pub(super) struct Reduction<'a> {
 }
 
 impl Exchange {
-    pub(super) fn new(comm: &Comm, desks: Desks, region: Option<Mr>) -> Result<Self> {
-        let processes = comm.group().members().to_vec();
-        Ok(Self {
-            core: comm.core().clone(),
-            desks: Some(desks),
-            region,
-            me: comm.rank() as usize,
-            passed: vec![0; processes.len()],
-            processes,
-            number: 0,
-            has_shown: false,
-            has_rung: false,
-            meets_lender: false,
-            lent: Vec::new(),
-            rooms: [Buffer::own(&[0; SHOWN_MAX])?, Buffer::nothing()],
-        })
-    }
-
-    pub(super) fn desks(&self) -> &Desks {
-        self.desks.as_ref().expect("there until it is dropped")
-    }
-
     /// Carries out an operation of those that [`super::choice`] lets through.
     ///
     /// # Errors
@@ -213,22 +162,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Makes both rooms so large.
-    pub(super) fn make_room(&mut self, bytes: i64) -> Result<()> {
-        for room in self.rooms.iter_mut().filter(|room| room.count() < bytes) {
-            *room = Buffer::own_elements(Basic::Byte.into(), bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Room for elements of an operand: one of two.
-    pub(super) fn room(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
-        match self.rooms[which].seen_as(count, datatype) {
-            Some(room) => Ok(room),
-            None => Buffer::own_elements(datatype.clone(), count),
-        }
-    }
-
     /// Takes what the other members give, from the next one around: first of those that have given it. Who waited for one of them could
     /// have copied another's meanwhile, and where ranks share cores each wait is a change of process.
     fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
@@ -242,23 +175,6 @@ impl Exchange {
             };
             open &= !(1 << member);
             take(self, member)?;
-        }
-    }
-
-    /// The other members, from the next one around: no two begin with the same one.
-    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let (me, count) = (self.me, self.processes.len());
-        (1..count).map(move |distance| (me + distance) % count)
-    }
-}
-
-impl Drop for Exchange {
-    /// The memory stays until all members are done with it.
-    fn drop(&mut self) {
-        let Some(desks) = self.desks.take() else { return };
-        desks.leave(self.me);
-        if let Some(region) = self.region.take() {
-            self.core.retire(Retired { desks, _region: region });
         }
     }
 }

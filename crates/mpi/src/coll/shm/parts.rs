@@ -8,8 +8,9 @@ use std::ops::Range;
 use verbs::RemoteAddr;
 
 use crate::coll::shm::desks::Shown;
+use crate::coll::shm::exchange::Exchange;
 use crate::coll::shm::giving::fits;
-use crate::coll::shm::operations::{Exchange, Reduction};
+use crate::coll::shm::operations::Reduction;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 

@@ -5,7 +5,7 @@ use collectives::Kind;
 use datatypes::{Basic, Kind as BasicKind, Operator};
 
 use crate::coll::shm::desks::SHOWN_MAX;
-use crate::coll::shm::operations::Exchange;
+use crate::coll::shm::exchange::Exchange;
 use crate::error::Result;
 use crate::memory::Piece;
 

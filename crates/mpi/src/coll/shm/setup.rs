@@ -3,13 +3,10 @@
 use verbs::{Buf, Mr, RemoteAddr};
 
 use crate::coll::shm::desks::Desks;
-use crate::coll::shm::operations::Exchange;
+use crate::coll::shm::exchange::{Exchange, MEMBERS_MAX};
 use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::peers::nic::Nic;
-
-/// Members at most: each looks at all others.
-pub(super) const MEMBERS_MAX: usize = 16;
 
 /// What rank 0 tells of its memory: address and key. All zero if it has none.
 const TOLD: usize = 12;
@@ -49,7 +46,10 @@ pub(super) fn make(comm: &Comm) -> Result<Option<Exchange>> {
     let desks = memory.and_then(|memory| Desks::new(memory, members).ok());
     let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(desks.is_some())])?;
     match desks.filter(|_| !all.contains(&0)) {
-        Some(desks) => Exchange::new(comm, desks, own).map(Some),
+        Some(desks) => {
+            let processes = comm.group().members().to_vec();
+            Exchange::new(comm.core(), (me, processes), desks, own).map(Some)
+        }
         None => Ok(None),
     }
 }
