@@ -3,7 +3,7 @@
 //! A number that is higher than what there is, or no longer needed, is a finding: so the table follows every improvement, and is
 //! empty in the end.
 
-use super::{Finding, Source, trees};
+use super::{Finding, Source};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,14 +18,13 @@ const FOLDER_FILES_MAX: usize = 25;
 const HEADER: &str = "\
 # What is larger than the rules allow, and how large it may be. Numbers only fall: `cargo xtask tidy` refuses more, and asks for lower
 # numbers when there is less, which `cargo xtask tidy --bless` writes.
-# circle-files: files that use each other in circles, by crate. folder-files: Rust files in one folder, where there are more than 25.
+# folder-files: Rust files in one folder, where there are more than 25.
 ";
 
 /// The table, or what there is.
 #[derive(Default, Serialize, Deserialize, PartialEq, Eq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Limits {
-    circle_files: BTreeMap<String, usize>,
     folder_files: BTreeMap<String, usize>,
 }
 
@@ -43,38 +42,26 @@ impl Limits {
     fn of(sources: &[Source]) -> Self {
         let mut folder_files = folders(sources);
         folder_files.retain(|_, files| *files > FOLDER_FILES_MAX);
-        let circle_files =
-            trees::by_crate(sources).into_iter().map(|of_crate| (of_crate.tree, of_crate.files)).collect();
-        Self { circle_files, folder_files }
+        Self { folder_files }
     }
 
     /// This table, lowered to what there is. Nothing is added or raised.
     pub(super) fn lowered(&self, sources: &[Source]) -> Self {
-        let lower = |granted: &BTreeMap<String, usize>, there: BTreeMap<String, usize>| {
-            let both = granted
-                .iter()
-                .filter_map(|(name, most)| there.get(name).map(|files| (name.clone(), *files.min(most))));
-            both.collect()
-        };
-        let there = Self::of(sources);
-        Self {
-            circle_files: lower(&self.circle_files, there.circle_files),
-            folder_files: lower(&self.folder_files, there.folder_files),
-        }
+        let there = Self::of(sources).folder_files;
+        let both = self
+            .folder_files
+            .iter()
+            .filter_map(|(name, most)| there.get(name).map(|files| (name.clone(), *files.min(most))));
+        Self { folder_files: both.collect() }
     }
 
     pub(super) fn to_toml(&self) -> Result<String> {
         Ok(format!("{HEADER}\n{}", toml::to_string_pretty(self)?))
     }
 
-    /// Findings: circles, folders with too many files, and numbers that can fall.
+    /// Findings: folders with too many files, and numbers that can fall.
     pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for of_crate in trees::by_crate(sources) {
-            if of_crate.files > self.circle_files.get(&of_crate.tree).copied().unwrap_or(0) {
-                findings.extend(of_crate.findings);
-            }
-        }
         for (folder, files) in folders(sources) {
             let most = self.folder_files.get(&folder).copied().unwrap_or(FOLDER_FILES_MAX);
             if files > most {
@@ -84,16 +71,13 @@ impl Limits {
                 findings.push(Finding::new(&folder, 1, "folder", what));
             }
         }
-        let lowered = self.lowered(sources);
-        let tables =
-            [(&self.circle_files, &lowered.circle_files), (&self.folder_files, &lowered.folder_files)];
-        for (granted, lowered) in tables {
-            for (name, most) in granted.iter().filter(|(name, most)| lowered.get(*name) != Some(*most)) {
-                let now = lowered.get(name).map_or("none is needed".to_owned(), ToString::to_string);
-                let what =
-                    format!("{name} may have {most}, now {now}: lower the number (cargo xtask tidy --bless)");
-                findings.push(Finding::new(PATH, 1, "limit", what));
-            }
+        let lowered = self.lowered(sources).folder_files;
+        for (name, most) in self.folder_files.iter().filter(|(name, most)| lowered.get(*name) != Some(*most))
+        {
+            let now = lowered.get(name).map_or("none is needed".to_owned(), ToString::to_string);
+            let what =
+                format!("{name} may have {most}, now {now}: lower the number (cargo xtask tidy --bless)");
+            findings.push(Finding::new(PATH, 1, "limit", what));
         }
         findings
     }
@@ -117,11 +101,7 @@ mod tests {
     }
 
     fn limits(most: usize) -> Limits {
-        Limits { folder_files: [("crates/a/src/b".to_owned(), most)].into(), ..Limits::default() }
-    }
-
-    fn circles(most: usize) -> Limits {
-        Limits { circle_files: [("crates/any/src/".to_owned(), most)].into(), ..Limits::default() }
+        Limits { folder_files: [("crates/a/src/b".to_owned(), most)].into() }
     }
 
     fn rules(limits: &Limits, files: usize) -> Vec<&'static str> {
@@ -134,18 +114,6 @@ mod tests {
         assert_eq!(rules(&Limits::default(), FOLDER_FILES_MAX + 1), ["folder"]);
         assert_eq!(rules(&limits(40), 40), [""; 0]);
         assert_eq!(rules(&limits(40), 41), ["folder"]);
-    }
-
-    #[test]
-    fn circles_above_the_limit_are_found() {
-        let files = [("lib", "mod a; mod b;"), ("a", "use crate::b;"), ("b", "use crate::a;")];
-        let sources = files.map(|(name, text)| Source::parse(&format!("crates/any/src/{name}.rs"), text));
-        let rules = |limits: Limits| -> Vec<&str> {
-            limits.check(&sources).iter().map(|finding| finding.rule).collect()
-        };
-        assert_eq!(rules(Limits::default()), ["circle"]);
-        assert_eq!(rules(circles(2)), [""; 0]);
-        assert_eq!(rules(circles(3)), ["limit"]);
     }
 
     #[test]

@@ -136,6 +136,7 @@ fn findings(
         found.extend(docs::symbols(&identifiers, path, text));
         found.extend(modules::check(&tree.paths, path, text));
     }
+    found.extend(trees::check(&tree.sources));
     found.extend(limits.check(&tree.sources));
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));

@@ -14,20 +14,10 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 /// Where the files of a crate begin.
 const SRC: &str = "/src/";
 
-/// The circles of one crate.
-pub(super) struct CrateCircles {
-    /// Where its modules begin, `crates/verbs/src/`.
-    pub(super) tree: String,
-    /// Files in circles.
-    pub(super) files: usize,
-    /// One for each circle.
-    pub(super) findings: Vec<Finding>,
-}
-
-/// All crates that have circles.
-pub(super) fn by_crate(sources: &[Source]) -> Vec<CrateCircles> {
+/// A finding for each circle of each crate.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let roots: BTreeSet<&str> = sources.iter().filter_map(|source| root(&source.path)).collect();
-    roots.into_iter().map(|tree| in_tree(tree, sources)).filter(|of_crate| of_crate.files > 0).collect()
+    roots.into_iter().flat_map(|tree| in_tree(tree, sources)).collect()
 }
 
 /// The root of a crate's modules, `crates/verbs/src/`, of a file below it; tests and benches have none.
@@ -51,7 +41,7 @@ struct Module {
     names: Vec<Path>,
 }
 
-fn in_tree(tree: &str, sources: &[Source]) -> CrateCircles {
+fn in_tree(tree: &str, sources: &[Source]) -> Vec<Finding> {
     let modules: Vec<Module> = sources.iter().filter_map(|source| read(tree, source)).collect();
     let by_path: BTreeMap<&Path, &Module> = modules.iter().map(|module| (&module.path, module)).collect();
     let mut uses = Uses::new();
@@ -69,12 +59,7 @@ fn in_tree(tree: &str, sources: &[Source]) -> CrateCircles {
         );
         Finding::new(first.map_or(tree, |module| &module.file), 1, "circle", what)
     };
-    let circles = circles(&uses);
-    CrateCircles {
-        tree: tree.to_owned(),
-        files: circles.iter().map(Vec::len).sum(),
-        findings: circles.iter().map(finding).collect(),
-    }
+    circles(&uses).iter().map(finding).collect()
 }
 
 fn shown(path: &Path) -> String {
@@ -243,8 +228,7 @@ mod tests {
         let path = |name: &str| format!("crates/any/src/{name}.rs");
         let sources: Vec<Source> =
             files.iter().map(|(name, text)| Source::parse(&path(name), text)).collect();
-        let findings = by_crate(&sources).into_iter().flat_map(|of_crate| of_crate.findings);
-        findings.map(|finding| finding.to_string()).collect()
+        check(&sources).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -288,9 +272,8 @@ mod tests {
                 .map(|(name, text)| Source::parse(&format!("{tree}{name}.rs"), text))
                 .chain([Source::parse("crates/two/src/lib.rs", "mod a;")])
                 .collect();
-            let found: Vec<_> =
-                by_crate(&sources).into_iter().map(|of_crate| (of_crate.tree, of_crate.files)).collect();
-            assert_eq!(found, [(tree.to_owned(), 2)]);
+            let found: Vec<_> = check(&sources).into_iter().map(|finding| finding.path).collect();
+            assert_eq!(found, [format!("{tree}a.rs")]);
         }
     }
 
