@@ -15,8 +15,8 @@
 //! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
 //! | `engine/` | [`Engine`]: matching, the portal table, operations under way, events and counters |
 //! | `offload/` | [`Offload`]: an interface whose engine a program of the NIC is |
-//! | `link/` | messages, reads and writes between processes; all that looks at bytes of peers and at the user's memory |
-//! | `objects/` | what the user gives and is told: entries, regions, options, limits, events, errors, handles |
+//! | `link/` | messages, reads and writes between processes; the only code that reads bytes of peers or touches the user's memory |
+//! | `objects/` | the values of the interface: entries, regions, options, limits, events, errors, handles |
 //!
 //! # What the standard leaves open
 //!

@@ -1,4 +1,4 @@
-//! Operations on queue pairs: the bytes that they move, their order, and the errors of those that are forbidden.
+//! Operations on queue pairs: the bytes that they move, their order, and errors of forbidden operations.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The criteria as they were frozen, and later changes of them and of fitted values.
+//! The criteria as they were frozen, and later changes to criteria and fitted values.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `pingpong` | one operation at a time, to and fro or both ways at once |
+//! | `pingpong` | one operation at a time, in turns or in both directions together |
 //! | `stream` | many messages in flight |
 //! | `traffic` | messages over several connections, with several buffers and pieces |
 //! | `calls` | the time of single calls |
