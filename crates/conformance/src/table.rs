@@ -127,6 +127,7 @@ macro_rules! __conformance_table {
                 empty_pieces_are_not_checked
                 send_empty_pieces_ignore_bad_lkey
                 recv_zero_bytes_ignores_bad_lkey
+                send_inv_right_behind_a_wait_completes
                 recv_pieces_behind_the_end_ignore_bad_lkey
                 recv_one_byte_into_bad_lkey_fails
                 no_pieces_is_an_empty_message

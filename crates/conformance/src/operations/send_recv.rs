@@ -3,7 +3,8 @@
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok, same_bytes};
 use crate::harness::conn::{Conn, Setup};
-use verbs::{SendOp, SendWr, Sge, WcOpcode, WcStatus};
+use host::Span;
+use verbs::{Error, SendOp, SendWr, Sge, WcOpcode, WcStatus};
 
 /// Sizes around every boundary that an implementation may have.
 pub(crate) const SIZES: [usize; 16] =
@@ -252,6 +253,24 @@ pub(crate) fn recv_zero_bytes_ignores_bad_lkey(env: &Env) {
         ok(c.a.sent(), 10 + id, WcOpcode::Send);
     }
     c.still_works();
+}
+
+/// A request that first needs something of the peer (rails read the entry of a key that they meet for the first time) completes while
+/// nobody polls the sender's queue, also when an event of an earlier completion is just being handled.
+pub(crate) fn send_inv_right_behind_a_wait_completes(env: &Env) {
+    let c = Conn::new(env);
+    for id in 0..60 {
+        let spare = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a region to invalidate");
+        // Long enough to sleep, so that the next completion raises an event.
+        let until = c.a.device.host().after(Span::from_ms(1));
+        assert!(matches!(c.a.send_cq.wait(until), Err(Error::TimedOut { .. })));
+        for (op, id) in [(SendOp::Send, 2 * id), (SendOp::SendInv(spare.rkey()), 2 * id + 1)] {
+            c.b.post_recv(id, &[]);
+            c.a.post(&SendWr::new(id, op, &[]));
+            ok(c.b.received(), id, WcOpcode::Recv);
+            ok(c.a.sent(), id, WcOpcode::Send);
+        }
+    }
 }
 
 /// Pieces behind the message's end are not checked: after a first piece that it fills in part or exactly, of any size.

@@ -8,7 +8,7 @@ use verbs::{Qp, QpState, RecvWr, Result, SendWr};
 
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
-use crate::progress::poll::{mourn, progress, watch};
+use crate::progress::poll::{mourn, progress, watch_for_requests};
 use crate::qp::QpInner;
 use crate::receive::srq::SrqInner;
 use crate::state;
@@ -71,7 +71,7 @@ impl QpOps for QpHandle {
         self.qp.shared().check()?;
         let (posted, waits) = self.qp.post_send(wr);
         if waits {
-            watch(&self.device, &self.send);
+            watch_for_requests(&self.device, &self.send);
         }
         posted
     }

@@ -65,6 +65,8 @@ pub(crate) struct Completions {
     pub(crate) bell: Bell,
     /// The rails' queues are armed for somebody who sleeps on the bell.
     watched: AtomicBool,
+    /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
+    watch_requested: AtomicBool,
     /// Where the program is told that something has completed.
     reports: Option<Arc<Announced<u32>>>,
 }
@@ -92,6 +94,7 @@ impl Completions {
             by_ring: AtomicBool::new(false),
             bell: Bell::new(),
             watched: AtomicBool::new(false),
+            watch_requested: AtomicBool::new(false),
             reports,
         })
     }
@@ -298,19 +301,35 @@ impl Completions {
         self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
     }
 
-    /// Has the service look after the rails' queues, for somebody who is about to sleep, or for requests that wait for
-    /// completions of others. Whether it did not before: then what came before this is not reported, and is to be taken.
+    /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the bell.
+    /// Returns whether they were not armed before: completions up to then are not reported, and the caller has to poll.
     pub(crate) fn watch(&self) -> bool {
-        let begins = !self.watched.swap(true, Ordering::Relaxed);
+        let begins = !self.watched.swap(true, Ordering::SeqCst);
         if begins {
             self.arm_rails(false);
         }
         begins
     }
 
-    /// A rail has reported: nobody looks after the queues until they are armed again.
+    /// As [`Completions::watch`], for requests that wait for completions while nobody may poll. If a rail's report is being
+    /// handled at this moment, `watched` may be a leftover: the service finds the request and arms the queues again.
+    pub(crate) fn watch_for_requests(&self) -> bool {
+        if self.watch() {
+            return true;
+        }
+        self.watch_requested.store(true, Ordering::SeqCst);
+        // The service may have cleared `watched`, and found no request, since the first test.
+        self.watch()
+    }
+
+    /// A rail has reported: its queues are not armed any more.
     pub(crate) fn is_reported(&self) {
-        self.watched.store(false, Ordering::Relaxed);
+        self.watched.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether requests asked to be watched since the last call; to be called after [`Completions::is_reported`].
+    pub(crate) fn take_watch_request(&self) -> bool {
+        self.watch_requested.swap(false, Ordering::SeqCst)
     }
 }
 

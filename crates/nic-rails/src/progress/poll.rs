@@ -67,7 +67,7 @@ pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: 
     if wants.failure {
         qp.fail();
     } else if wants.attention {
-        watch(device, polling);
+        watch_for_requests(device, polling);
     }
     if wants.mourning && qp.now() != state::ERROR {
         mourn(device, qp, lane);
@@ -76,10 +76,16 @@ pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: 
     }
 }
 
-/// Has the service look after the rails' queues, for somebody who is about to sleep, or for requests that wait for
-/// completions of others.
+/// Has the service poll the rails' queues when they report, for a thread that is about to sleep.
 pub(crate) fn watch(device: &Inner, polling: &Polling) {
     if polling.completions.watch() {
+        progress(device, polling);
+    }
+}
+
+/// As [`watch`], for requests that wait for completions while nobody may poll.
+pub(crate) fn watch_for_requests(device: &Inner, polling: &Polling) {
+    if polling.completions.watch_for_requests() {
         progress(device, polling);
     }
 }
@@ -108,7 +114,7 @@ fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
         Mended::Waits => true,
         Mended::Settled { waits } => {
             if let Some(polling) = device.polling(&qp.sending.completions).filter(|_| waits) {
-                watch(device, &polling);
+                watch_for_requests(device, &polling);
             }
             qp.sending.completions.announce();
             false
@@ -124,8 +130,8 @@ pub(crate) fn progress_channels(device: &Inner) {
             let Some(polling) = device.cq_of_rail(rail, id) else { continue };
             polling.on_report();
             progress(device, &polling);
-            if polling.completions.bell.is_awaited() {
-                // What it was about may not have been what the sleeper waits for.
+            if polling.completions.take_watch_request() || polling.completions.bell.is_awaited() {
+                // The report may have been about other completions than those that are waited for.
                 watch(device, &polling);
             }
         }
