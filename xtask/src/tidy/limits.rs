@@ -3,6 +3,7 @@
 //! A number that is higher than what there is, or no longer needed, is a finding: so the table follows every improvement, and is
 //! empty in the end.
 
+use super::idioms::{self, Rates};
 use super::{Finding, Source};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ const HEADER: &str = "\
 # What is larger than the rules allow, and how large it may be. Numbers only fall: `cargo xtask tidy` refuses more, and asks for lower
 # numbers when there is less, which `cargo xtask tidy --bless` writes.
 # folder-files: Rust files in one folder, where there are more than 25.
+# idioms: phrases in 10,000 words that hide the subject or the noun of a sentence; `xtask/src/tidy/idioms.rs` has them.
 ";
 
 /// The table, or what there is.
@@ -26,6 +28,7 @@ const HEADER: &str = "\
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Limits {
     folder_files: BTreeMap<String, usize>,
+    idioms: Rates,
 }
 
 impl Limits {
@@ -38,30 +41,33 @@ impl Limits {
         toml::from_str(&text).with_context(|| format!("{PATH} is not what it should be"))
     }
 
-    /// What there is.
-    fn of(sources: &[Source]) -> Self {
-        let mut folder_files = folders(sources);
-        folder_files.retain(|_, files| *files > FOLDER_FILES_MAX);
-        Self { folder_files }
+    /// This table, lowered to what there is. Nothing is added or raised.
+    pub(super) fn lowered(&self, sources: &[Source], texts: &BTreeMap<String, String>) -> Self {
+        let rates = idioms::rates(texts);
+        let idioms = Rates {
+            comments: rates.comments.min(self.idioms.comments),
+            documents: rates.documents.min(self.idioms.documents),
+        };
+        Self { folder_files: self.lowered_folders(sources), idioms }
     }
 
-    /// This table, lowered to what there is. Nothing is added or raised.
-    pub(super) fn lowered(&self, sources: &[Source]) -> Self {
-        let there = Self::of(sources).folder_files;
+    fn lowered_folders(&self, sources: &[Source]) -> BTreeMap<String, usize> {
+        let mut there = folders(sources);
+        there.retain(|_, files| *files > FOLDER_FILES_MAX);
         let both = self
             .folder_files
             .iter()
             .filter_map(|(name, most)| there.get(name).map(|files| (name.clone(), *files.min(most))));
-        Self { folder_files: both.collect() }
+        both.collect()
     }
 
     pub(super) fn to_toml(&self) -> Result<String> {
         Ok(format!("{HEADER}\n{}", toml::to_string_pretty(self)?))
     }
 
-    /// Findings: folders with too many files, and numbers that can fall.
-    pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
-        let mut findings = Vec::new();
+    /// Findings: folders with too many files, too many phrases of the odd kind, and numbers that can fall.
+    pub(super) fn check(&self, sources: &[Source], texts: &BTreeMap<String, String>) -> Vec<Finding> {
+        let mut findings = idioms::check(texts, self.idioms, PATH);
         for (folder, files) in folders(sources) {
             let most = self.folder_files.get(&folder).copied().unwrap_or(FOLDER_FILES_MAX);
             if files > most {
@@ -71,7 +77,7 @@ impl Limits {
                 findings.push(Finding::new(&folder, 1, "folder", what));
             }
         }
-        let lowered = self.lowered(sources).folder_files;
+        let lowered = self.lowered_folders(sources);
         for (name, most) in self.folder_files.iter().filter(|(name, most)| lowered.get(*name) != Some(*most))
         {
             let now = lowered.get(name).map_or("none is needed".to_owned(), ToString::to_string);
@@ -101,11 +107,11 @@ mod tests {
     }
 
     fn limits(most: usize) -> Limits {
-        Limits { folder_files: [("crates/a/src/b".to_owned(), most)].into() }
+        Limits { folder_files: [("crates/a/src/b".to_owned(), most)].into(), idioms: Rates::default() }
     }
 
     fn rules(limits: &Limits, files: usize) -> Vec<&'static str> {
-        limits.check(&sources(files)).iter().map(|finding| finding.rule).collect()
+        limits.check(&sources(files), &BTreeMap::new()).iter().map(|finding| finding.rule).collect()
     }
 
     #[test]
@@ -125,10 +131,10 @@ mod tests {
 
     #[test]
     fn lowered_limits_fall_and_never_rise() {
-        assert_eq!(limits(40).lowered(&sources(39)), limits(39));
-        assert_eq!(limits(40).lowered(&sources(41)), limits(40));
-        assert_eq!(limits(40).lowered(&sources(25)), Limits::default());
-        assert_eq!(Limits::default().lowered(&sources(30)), Limits::default());
+        assert_eq!(limits(40).lowered(&sources(39), &BTreeMap::new()), limits(39));
+        assert_eq!(limits(40).lowered(&sources(41), &BTreeMap::new()), limits(40));
+        assert_eq!(limits(40).lowered(&sources(25), &BTreeMap::new()), Limits::default());
+        assert_eq!(Limits::default().lowered(&sources(30), &BTreeMap::new()), Limits::default());
         let text = limits(39).to_toml().expect("a table");
         assert_eq!(toml::from_str::<Limits>(&text).expect("it is read again"), limits(39));
     }

@@ -10,6 +10,7 @@ mod docs;
 mod exceptions;
 mod finding;
 mod hashes;
+mod idioms;
 mod length;
 mod limits;
 mod marks;
@@ -98,7 +99,7 @@ pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
     let counts = unsafety::Counts::of(&tree.sources);
     std::fs::write(workspace.root.join(unsafety::PATH), counts.to_toml()?)
         .with_context(|| format!("writing {}", unsafety::PATH))?;
-    let limits = Limits::read(&workspace.root.join(limits::PATH))?.lowered(&tree.sources);
+    let limits = Limits::read(&workspace.root.join(limits::PATH))?.lowered(&tree.sources, &tree.texts);
     std::fs::write(workspace.root.join(limits::PATH), limits.to_toml()?)
         .with_context(|| format!("writing {}", limits::PATH))?;
     Ok(format!(
@@ -137,7 +138,7 @@ fn findings(
         found.extend(modules::check(&tree.paths, path, text));
     }
     found.extend(trees::check(&tree.sources));
-    found.extend(limits.check(&tree.sources));
+    found.extend(limits.check(&tree.sources, &tree.texts));
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));
     let mut found = exceptions.apply(found);
