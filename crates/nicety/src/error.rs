@@ -9,6 +9,11 @@ pub(crate) const USAGE: u8 = 2;
 /// Nothing is worse, but something cannot be told (`compare --strict`).
 pub(crate) const UNSURE: u8 = 3;
 
+/// The program to run exists and cannot be executed; the status that shells and env(1) use.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The program to run does not exist; likewise.
+pub(crate) const NOT_FOUND: u8 = 127;
+
 /// Status, or why there is none.
 pub(crate) type Outcome = Result<u8, Failure>;
 

@@ -14,7 +14,7 @@ use std::process::Command;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::args::RunArgs;
-use crate::error::{Failure, OK, Outcome};
+use crate::error::{Failure, NOT_EXECUTABLE, NOT_FOUND, OK, Outcome};
 use crate::term::Stream;
 use launcher::beside;
 use launcher::quote::shell_words;
@@ -72,14 +72,18 @@ fn with_dat(args: &RunArgs) -> Outcome {
     Err(become_program(args, vec![("DAT_OVERRIDE", path.into())]))
 }
 
-/// Becomes the program with these variables; why not, if that fails.
+/// Becomes the program with these variables. Returns only if that fails, with the exit status of shells and env(1).
 fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
     let Some((program, rest)) = args.command.split_first() else {
         return Failure::usage("no command is given");
     };
     let why = Command::new(program).args(rest).envs(variables).exec();
+    let (status, hint) = match why.kind() {
+        std::io::ErrorKind::NotFound => (NOT_FOUND, "check its name and PATH"),
+        _ => (NOT_EXECUTABLE, "check that it is a program which you may execute"),
+    };
     let program = Path::new(program).display();
-    Failure::usage(format!("cannot start {program}: {why}; check its name, and whether it may be executed"))
+    Failure { status, ..Failure::usage(format!("cannot start {program}: {why}; {hint}")) }
 }
 
 /// The provider library beside this program.
@@ -134,6 +138,20 @@ mod tests {
             rnic: false,
             provider: Some(std::env::current_exe().expect("this test")),
             command: command.iter().map(Into::into).collect(),
+        }
+    }
+
+    #[test]
+    fn program_that_cannot_start_gives_the_status_of_shells() {
+        let text = tempfile::NamedTempFile::new().expect("a file that is no program");
+        for (program, status) in [
+            ("/nonexistent", 127),
+            ("no-such-program-in-path", 127),
+            (text.path().to_str().expect("a path"), 126),
+        ] {
+            let failure = become_program(&args("shm", &[program]), Vec::new());
+            assert_eq!(failure.status, status, "{failure:?}");
+            assert!(failure.lines[0].contains(program), "{failure:?}");
         }
     }
 
