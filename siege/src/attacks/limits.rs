@@ -123,7 +123,14 @@ fn round(
     let began = Instant::now();
     child.tell(format!("{} {value} {} {} {name}", limit.name, listener.addr().port(), rng.next_u64()))?;
     let said = serve(end, &mut child, rng, tally)?;
-    tally.noticed(began.elapsed().saturating_sub(BUSY));
+    let late = began.elapsed().saturating_sub(BUSY);
+    tally.noticed(late);
+    if late > ATTACK.late_max {
+        tally.note(format!(
+            "{} of {value} on {name} took {late:?} longer than its work; it said {said:?}",
+            limit.name
+        ));
+    }
     let (status, stderr) = child.ended(Duration::from_secs(5))?;
     match said.as_deref().map(|said| said.split_once(' ')) {
         Some(Some(("worked", _))) if status.success() => fates.worked += 1,
