@@ -26,9 +26,9 @@ use levels::Levels;
 pub use only::Only;
 use results::schema::{self, Origin, Parameter};
 pub use time::Time;
-pub(crate) use time::WALL;
 #[cfg(test)]
 pub(crate) use time::{CELL_S, LAUNCH_S, operation_seconds};
+pub(crate) use time::{DEADLINE, WALL};
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};
 use words::{join, join_numbers};
 

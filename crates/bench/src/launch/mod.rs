@@ -8,6 +8,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `orchestrator`, `crew` | [`run`]: launches one after the other; the processes of one |
+//! | `deadline` | what is dropped where the machine is too busy for all |
 //! | `simulated`, `world` | the same plans in virtual time: a world for each cell, no processes |
 //! | `collect` | from records to results, floors and noise |
 //! | `journal` | what was measured of a plan file, kept for the next time |
@@ -29,6 +30,7 @@ mod collect;
 mod command;
 mod control_stream;
 mod crew;
+mod deadline;
 mod device;
 mod error;
 pub mod guest;
@@ -43,6 +45,9 @@ mod simulated;
 pub mod wire;
 mod worker;
 pub mod world;
+
+/// Launches sample at least this share of their time, however slow the rest is.
+const SHARE_MIN: f64 = 0.1;
 
 pub use crate::machine::{now, since, watch_noise};
 pub use call::call_agent;

@@ -11,10 +11,11 @@ use verbs::host::real::allowed_cores;
 
 use super::collect::{Collected, Start};
 use super::crew::{Heard, Worker, listen};
+use super::deadline::{Deadline, Pace};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
 use super::sample::Sample;
-use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
+use super::{BenchError, CellEvent, CellState, Progress, SHARE_MIN, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
 use crate::machine::{now, since};
@@ -34,8 +35,6 @@ const STOP: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For another process's end to be heard, once the client has failed.
 const A_MOMENT: Duration = Duration::from_millis(300);
-/// And at least this share of theirs, however slow the rest is.
-const SHARE_MIN: f64 = 0.1;
 /// Readings of a record that the displayed value is taken from.
 const SHOWN: usize = 64;
 
@@ -146,15 +145,21 @@ struct Launching<'a, 'k> {
 
 impl Launching<'_, '_> {
     /// Every launch of these devices; why not, if one failed.
-    fn all(self, devices: &[usize]) -> Result<(), BenchError> {
+    fn all(mut self, devices: &[usize]) -> Result<(), BenchError> {
         let (plan, launches) = (self.plan, self.launches);
         let orders: Vec<Vec<usize>> = devices
             .iter()
             .map(|d| interleaved(plan.devices[*d].cells.len(), launches as usize, plan.seed))
             .collect();
         let turns = interleaved(devices.len(), launches as usize, plan.seed);
-        let (began, mut last, mut share) = (now(), Duration::ZERO, 1.0);
-        let mut never: BTreeSet<usize> = plan.unfit.keys().copied().chain(self.all.never()).collect();
+        let (began, mut last) = (now(), Duration::ZERO);
+        let mut run = Schedule {
+            began,
+            share: 1.0,
+            pace: None,
+            deadline: Deadline::of(plan),
+            never: plan.unfit.keys().copied().chain(self.all.never()).collect(),
+        };
         for (number, turn) in turns.chunks(devices.len().max(1)).enumerate() {
             let number = number as u32;
             if number > 0 {
@@ -165,47 +170,25 @@ impl Launching<'_, '_> {
                     self.progress.note(&given_up(number, launches));
                     return Ok(());
                 }
-                if number == 1 {
+                if number == 1 && run.deadline.is_none() {
                     overrun(budget, launches, took).iter().for_each(|text| self.progress.note(text));
                 }
-                share = next_share(budget, (number, launches), share, (last, took));
+                run.share = next_share(budget, (number, launches), run.share, (last, took));
             }
             for which in turn {
                 let device = devices[*which];
                 let Range { start, end } = plan.devices[device].cells;
                 let (cells, at) = (end - start, number as usize);
                 let order = orders[*which][at * cells..(at + 1) * cells].iter().map(|i| start + i);
-                let order: Vec<usize> =
-                    order.filter(|i| !never.contains(i) && !self.all.is_done(*i, number)).collect();
-                if order.is_empty() {
-                    continue;
+                let order: Vec<usize> = order.collect();
+                match self.launch(&mut run, (number, device, devices.len()), &order)? {
+                    After::GoesOn => {}
+                    After::Stopped => return Ok(()),
+                    After::OutOfTime => {
+                        self.progress.note(&given_up(number, launches));
+                        return Ok(());
+                    }
                 }
-                let own = |i: &&usize| {
-                    plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
-                };
-                let sharing = plan.real_cells() - never.iter().filter(own).count();
-                let mut launch = Launch {
-                    command: self.command,
-                    plan,
-                    device,
-                    cores: self.cores,
-                    number,
-                    share,
-                    sharing,
-                    progress: &mut *self.progress,
-                    stop: self.stop,
-                    all: &mut *self.all,
-                    never: &mut never,
-                };
-                let done = launch.run(&order);
-                if self.stop.load(Ordering::Relaxed) && done.is_ok() {
-                    return Ok(());
-                }
-                let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
-                self.all.sync()?;
-                done.map_err(|e| {
-                    BenchError::new(format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))
-                })?;
             }
             let hopeless = plan.devices.len() == devices.len() && self.all.in_vain(plan).is_some();
             if hopeless {
@@ -214,6 +197,92 @@ impl Launching<'_, '_> {
         }
         Ok(())
     }
+
+    /// Launch `number` of a device, of so many devices. If the first launch of a run is cut, as the machine is too slow for all cells, the
+    /// cells that stay are measured by another.
+    fn launch(
+        &mut self,
+        run: &mut Schedule,
+        (number, device, devices): (u32, usize, usize),
+        order: &[usize],
+    ) -> Result<After, BenchError> {
+        let (plan, launches) = (self.plan, self.launches);
+        loop {
+            self.drop_cells(run, number, devices);
+            let is_due = |i: &usize| !run.never.contains(i) && !self.all.is_done(*i, number);
+            let order: Vec<usize> = order.iter().copied().filter(is_due).collect();
+            if order.is_empty() {
+                return Ok(After::GoesOn);
+            }
+            let own = |i: &&usize| {
+                plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
+            };
+            let sharing = plan.real_cells() - run.never.iter().filter(own).count();
+            let limit = run.deadline.as_ref().map(|deadline| (run.began, deadline.limit(run.pace.is_some())));
+            let mut launch = Launch {
+                command: self.command,
+                plan,
+                device,
+                cores: self.cores,
+                number,
+                share: run.share,
+                sharing,
+                limit,
+                progress: &mut *self.progress,
+                stop: self.stop,
+                all: &mut *self.all,
+                never: &mut run.never,
+            };
+            let done = launch.run(&order);
+            if self.stop.load(Ordering::Relaxed) && done.is_ok() {
+                return Ok(After::Stopped);
+            }
+            let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
+            self.all.sync()?;
+            let pace = done.map_err(|e| {
+                BenchError::new(format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))
+            })?;
+            let is_known = run.pace.replace(pace).is_some();
+            match (pace.cut, is_known) {
+                (false, _) => return Ok(After::GoesOn),
+                (true, false) => {}
+                (true, true) => return Ok(After::OutOfTime),
+            }
+        }
+    }
+
+    /// Drops the cells for which there is no time, and says so.
+    fn drop_cells(&mut self, run: &mut Schedule, number: u32, devices: usize) {
+        let (Some(deadline), Some(pace)) = (&run.deadline, run.pace) else { return };
+        let dropped = deadline.dropped((number, devices), since(run.began), (pace, run.share), &run.never);
+        if dropped.is_empty() {
+            return;
+        }
+        self.progress.note(&deadline.remark(dropped.len(), self.plan.real_cells()));
+        for index in dropped {
+            run.never.insert(index);
+            self.all.skipped(index, deadline.reason(), (false, self.launches - number - 1));
+        }
+    }
+}
+
+/// How far the launches of a run are, and what the next ones may take.
+struct Schedule {
+    began: Time,
+    /// The share of its time that a launch may sample.
+    share: f64,
+    /// Of the last launch.
+    pace: Option<Pace>,
+    deadline: Option<Deadline>,
+    /// Cells that no further launch measures.
+    never: BTreeSet<usize>,
+}
+
+/// What comes after a launch.
+enum After {
+    GoesOn,
+    Stopped,
+    OutOfTime,
 }
 
 /// The share of its time that launch `number` of `launches` may sample, so that the run ends in time: the launch
@@ -299,6 +368,8 @@ struct Launch<'a, 'k> {
     share: f64,
     /// Cells of all devices that share the time.
     sharing: usize,
+    /// When the run began, and how long after that the launch is cut, once it has measured something.
+    limit: Option<(Time, Duration)>,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     all: &'a mut Collected<'k>,
@@ -315,11 +386,20 @@ struct State {
     lost: Option<(String, Time)>,
     asked: Option<Time>,
     silent_since: Time,
+    began: Time,
+    pace: Pace,
+}
+
+impl State {
+    fn paced(&self) -> Pace {
+        Pace { took: since(self.began), ..self.pace }
+    }
 }
 
 impl Launch<'_, '_> {
-    /// Measures all cells once; returns early if it is stopped.
-    fn run(&mut self, order: &[usize]) -> Result<(), BenchError> {
+    /// Measures all cells once; returns early if it is stopped, or cut at its limit.
+    fn run(&mut self, order: &[usize]) -> Result<Pace, BenchError> {
+        let began = now();
         let own = self.plan.peers.is_empty();
         let token = if own { Some(secret()?) } else { self.plan.token.clone() };
         let mut crew = Vec::new();
@@ -357,6 +437,8 @@ impl Launch<'_, '_> {
             lost: None,
             asked: None,
             silent_since: now(),
+            began,
+            pace: Pace::default(),
         };
         self.watch(&mut crew, state)
     }
@@ -385,7 +467,7 @@ impl Launch<'_, '_> {
     }
 
     /// Listens to all processes until the client is done; it is the last of the crew.
-    fn watch(&mut self, crew: &mut [Worker], mut state: State) -> Result<(), BenchError> {
+    fn watch(&mut self, crew: &mut [Worker], mut state: State) -> Result<Pace, BenchError> {
         let client = crew.len() - 1;
         loop {
             match listen(crew, TICK) {
@@ -395,7 +477,7 @@ impl Launch<'_, '_> {
                         state.lost = ended(&mut crew[..client]).map(|how| (how, now()));
                     }
                     if self.take(news, &mut state)? {
-                        return Ok(());
+                        return Ok(state.paced());
                     }
                 }
                 Some((who, heard)) if who != client => {
@@ -414,13 +496,15 @@ impl Launch<'_, '_> {
                 }
                 _ => {}
             }
-            if state.asked.is_none() && self.stop.load(Ordering::Relaxed) {
+            state.pace.cut |=
+                state.pace.cells > 0 && self.limit.is_some_and(|(began, limit)| since(began) > limit);
+            if state.asked.is_none() && (state.pace.cut || self.stop.load(Ordering::Relaxed)) {
                 crew[client].ask_to_stop();
                 state.asked = Some(now());
             }
             if state.asked.is_some_and(|at| since(at) > STOP) {
                 // What it was doing takes too long; the crew is killed, what it sent is kept.
-                return Ok(());
+                return Ok(state.paced());
             }
             if let Some((how, at)) = &state.lost
                 && since(*at) > LAST_WORDS
@@ -451,6 +535,7 @@ impl Launch<'_, '_> {
         match news {
             News::Begun { clock, noise, core, notes, peers } => {
                 state.clock = clock;
+                state.pace.start = since(state.began);
                 let pinned = [core, self.cores[1].filter(|_| self.plan.peers.is_empty())];
                 let start = Start { clock, noise, pinned, peers };
                 let first = self.all.begun((self.device, self.number), start);
@@ -472,6 +557,7 @@ impl Launch<'_, '_> {
                 if let Some((value, unit)) = shown {
                     self.tell(index, CellState::Measured { value, unit });
                 }
+                state.pace.cells += 1;
                 state.current = None;
             }
             News::Skipped { index, why, never } => {
@@ -482,6 +568,7 @@ impl Launch<'_, '_> {
                     0
                 };
                 self.all.skipped(index, why, (never, others));
+                state.pace.cells += 1;
                 state.current = None;
             }
             News::Done { noise } => {

@@ -10,6 +10,8 @@ use results::stats::LAUNCHES_FOR_95;
 
 /// A run may take so many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;
+/// A run of which the number of launches is not given ends within this many times its budget: cells are dropped for that.
+pub(crate) const DEADLINE: f64 = 2.0;
 /// Starting the processes of a launch, calibrating, two looks at the noise, opening the device.
 pub(crate) const LAUNCH_S: f64 = 0.15;
 /// Connecting for a cell, announcing its rounds, comparing its contents.
@@ -63,7 +65,9 @@ impl Time {
         let starts = devices * LAUNCH_S;
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
         // What goes beyond the budget costs launches and samples first.
-        let lid = (WALL * budget).max(least_seconds);
+        let least =
+            if plan.values.is_set("launches") { least_seconds } else { least_seconds.min(DEADLINE * budget) };
+        let lid = (WALL * budget).max(least);
         let [seconds, quiet_seconds] = [whole, quiet].map(|cells| (launches * (starts + cells)).min(lid));
         Self { seconds, quiet_seconds, least_seconds }
     }
@@ -84,10 +88,16 @@ impl Time {
         (self.least_seconds > WALL * budget).then(|| {
             format!(
                 "the budget of {budget:.0} s cannot be kept: {} launches of {} cells take about {:.0} s for setting up and the \
-                 fewest samples alone; take fewer experiments or sizes, or --launches",
+                 fewest samples alone; {}",
                 fewest(plan),
                 plan.real_cells(),
-                self.least_seconds
+                self.least_seconds,
+                if plan.values.is_set("launches") {
+                    "take fewer experiments, sizes or launches"
+                } else {
+                    "the least important cells are dropped if they would take twice the budget; take fewer experiments or sizes, or \
+                     a longer budget (-D SECONDS)"
+                }
             )
         })
     }
