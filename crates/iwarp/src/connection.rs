@@ -1,4 +1,4 @@
-//! Both directions of one stream, and what they must tell each other.
+//! Both directions of one stream, and the state that one direction passes to the other.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::rx::{Event, Failure, Front, Lookup, Receive, Received, Receiver, Rece
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Op, OpKind, PostError, Sender, SenderConfig, Transmit};
 
-/// What a connection may take.
+/// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Operations that may wait to be sent.
+    /// Operations that may be queued for sending.
     pub queue: usize,
-    /// Bytes of a segment, at most; see [`crate::mpa::mulpdu_for`].
+    /// Maximum size of a segment in bytes; see [`crate::mpa::mulpdu_for`].
     pub mulpdu: u16,
-    /// How long the first message of a peer-to-peer connection may take.
+    /// How long a responder waits for the first message of a peer-to-peer connection.
     pub rtr_timeout: Duration,
 }
 
@@ -27,31 +27,31 @@ impl Default for Limits {
     }
 }
 
-/// How a stream may not end.
+/// The peer closed the stream at a place where it may not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the stream ended in the middle of a message")]
 pub struct Cut;
 
 /// A connection after its handshake.
 ///
-/// Receive with [`Self::poll_receive`] as [`crate::rx`] describes, send with [`Self::poll_transmit`] as [`crate::tx`] does, in
-/// any order; receiving may give something to send. After a [`Failure`], send what `poll_transmit` still has (it is the
-/// Terminate), then close the stream.
+/// Receive with [`Self::poll_receive`] as [`crate::rx`] describes and send with [`Self::poll_transmit`] as
+/// [`crate::tx`] describes, in any order. Receiving may queue something to send. After a [`Failure`], send what
+/// `poll_transmit` still yields (the Terminate), then close the stream.
 ///
-/// A driver that wants to send and to receive under two locks can use [`Sender`] and [`Receiver`] themselves; what it must
-/// carry from one to the other is what this type does.
+/// A driver that sends and receives under two separate locks can use [`Sender`] and [`Receiver`] directly. It must
+/// then pass the same state from one to the other as this type does.
 #[derive(Debug)]
 pub struct Connection {
     receiver: Receiver,
     sender: Sender,
-    /// Until when the peer must have spoken.
+    /// The peer must have sent its first message by this time.
     rtr_deadline: Option<Duration>,
-    /// The peer may understand messages beyond the RFCs: receipts and limits of retries.
+    /// The peer may understand messages that no RFC defines: receipts and RNR retry limits.
     has_extensions: bool,
 }
 
 impl Connection {
-    /// Begins at `now`, counted from the epoch of the handshake.
+    /// Starts at `now`, counted from the same epoch as the handshake.
     pub fn new(negotiated: &Negotiated, limits: &Limits, now: Duration) -> Self {
         let &Negotiated { role, crc, ird, ord, rtr, .. } = negotiated;
         let passive = role == Role::Responder;
@@ -65,7 +65,7 @@ impl Connection {
             held: passive,
             rtr: rtr.filter(|_| !passive),
         });
-        // In client and server fashion the client may stay silent as long as it likes.
+        // In a client-server connection the client may stay silent for as long as it likes.
         let rtr_deadline = (passive && rtr.is_some()).then(|| now.saturating_add(limits.rtr_timeout));
         Self { receiver, sender, rtr_deadline, has_extensions: negotiated.may_have_extensions() }
     }
@@ -76,7 +76,7 @@ impl Connection {
         self.sender.post(op)
     }
 
-    /// As [`Sender::write_at_once`].
+    /// See [`Sender::write_at_once`].
     #[inline]
     pub fn write_at_once<E>(
         &mut self,
@@ -87,7 +87,7 @@ impl Connection {
         self.sender.write_at_once(kind, out, payload)
     }
 
-    /// What is to be done next with the stream's bytes.
+    /// Returns the next thing to do with the bytes of the stream.
     pub fn poll_receive<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
         let receive = match self.receiver.poll(lookup) {
             Ok(receive) => receive,
@@ -114,29 +114,29 @@ impl Connection {
         Ok(receive)
     }
 
-    /// As [`Receiver::feed`].
+    /// See [`Receiver::feed`].
     #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.receiver.feed(bytes)
     }
 
-    /// As [`Receiver::space`].
+    /// See [`Receiver::space`].
     pub fn space(&mut self) -> &mut [u8] {
         self.receiver.space()
     }
 
-    /// As [`Receiver::filled`].
+    /// See [`Receiver::filled`].
     pub fn filled(&mut self, n: usize) {
         self.receiver.filled(n);
     }
 
-    /// As [`Receiver::check`].
+    /// See [`Receiver::check`].
     #[inline]
     pub fn check(&mut self, bytes: &[u8]) {
         self.receiver.check(bytes);
     }
 
-    /// As [`Receiver::take_write`].
+    /// See [`Receiver::take_write`].
     #[inline]
     pub fn take_write(
         &mut self,
@@ -146,7 +146,7 @@ impl Connection {
         self.receiver.take_write(bytes, place)
     }
 
-    /// As [`Receiver::take_send`].
+    /// See [`Receiver::take_send`].
     #[inline]
     pub fn take_send(
         &mut self,
@@ -156,25 +156,25 @@ impl Connection {
         self.receiver.take_send(bytes, place)
     }
 
-    /// As [`Receiver::placed`].
+    /// See [`Receiver::placed`].
     #[inline]
     pub fn placed(&mut self, len: usize) {
         self.receiver.placed(len);
     }
 
-    /// As [`Receiver::checks_crc`].
+    /// See [`Receiver::checks_crc`].
     #[inline]
     pub fn checks_crc(&self) -> bool {
         self.receiver.checks_crc()
     }
 
-    /// As [`Receiver::begins_fpdu`].
+    /// See [`Receiver::begins_fpdu`].
     #[inline]
     pub fn begins_fpdu(&self) -> bool {
         self.receiver.begins_fpdu()
     }
 
-    /// What is to be sent or done next; `None` until something changes.
+    /// Returns the next thing to send or to do; `None` until something changes.
     #[inline]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let transmit = self.sender.poll()?;
@@ -189,7 +189,7 @@ impl Connection {
         Some(transmit)
     }
 
-    /// The atomic that was yielded has been carried out; returns its answer, to be sent next.
+    /// Reports that the atomic just yielded has been executed, and returns its response, which must be sent next.
     pub fn atomic_done(&mut self, original: u64) -> Option<crate::tx::Fpdu> {
         let fpdu = self.sender.atomic_done(original)?;
         self.receiver.served();
@@ -201,16 +201,16 @@ impl Connection {
         self.sender.set_mulpdu(mulpdu);
     }
 
-    /// Ends the stream from this side because of an error that the driver found, such as a buffer that has gone while the peer
-    /// reads it. The Terminate is yielded next; nothing more is received.
+    /// Ends the stream from this side because of an error that the driver found, such as a buffer deregistered while
+    /// the peer reads it. The Terminate is yielded next; nothing more is received.
     pub fn abort(&mut self, code: TerminateCode) {
         self.receiver.close();
         self.rtr_deadline = None;
         self.terminate(Terminate::new(code));
     }
 
-    /// As [`Self::abort`], because the payload of the segment that is being received cannot be placed: the Terminate repeats its
-    /// header, by which the peer knows which of its requests it is about.
+    /// Ends the stream because the payload of the segment being received cannot be placed. Unlike [`Self::abort`],
+    /// the Terminate repeats the segment's header, so the peer knows which of its requests failed.
     pub fn refuse(&mut self, code: TerminateCode) -> Failure {
         self.rtr_deadline = None;
         let failure = self.receiver.refuse(code);
@@ -227,8 +227,9 @@ impl Connection {
         self.sender.terminate(terminate);
     }
 
-    /// Ends the stream from this side in order, between two messages: a receipt is yielded next, then nothing. Nothing more is
-    /// received. Call it when all that was received has also been delivered to the program, since the receipt covers that.
+    /// Ends the stream from this side in order, between two messages: a receipt is yielded next, then nothing.
+    /// Nothing more is received. Call it when everything received has also been delivered to the program, because the
+    /// receipt covers it.
     pub fn finish(&mut self) {
         let received = self.has_extensions.then(|| self.receiver.delivered()).flatten();
         self.receiver.close();
@@ -236,22 +237,23 @@ impl Connection {
         self.sender.finish(received);
     }
 
-    /// As [`Receiver::receipt`].
+    /// See [`Receiver::receipt`].
     pub fn receipt(&self) -> Option<u32> {
         self.receiver.receipt()
     }
 
-    /// As [`Receiver::rnr_limit`].
+    /// See [`Receiver::rnr_limit`].
     pub fn rnr_limit(&self) -> Option<u8> {
         self.receiver.rnr_limit()
     }
 
-    /// Whether the peer may understand a limit of retries ([`crate::rnr_limit`]). Announce none to others.
+    /// Whether the peer may understand an RNR retry limit ([`crate::rnr_limit`]). Do not announce a limit to other
+    /// peers.
     pub fn may_announce_rnr_limit(&self) -> bool {
         self.has_extensions
     }
 
-    /// The peer has closed its direction, or the stream is gone. What this side sends is not touched.
+    /// The peer closed its direction, or the stream broke. The sending direction is not changed.
     pub fn handle_eof(&mut self) -> Result<(), Cut> {
         let whole = self.receiver.is_at_boundary();
         self.receiver.close();
@@ -281,12 +283,12 @@ impl Connection {
         self.sender.is_idle()
     }
 
-    /// Whether nothing is sent any more.
+    /// Whether nothing more will be sent.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Requests of this side that wait for their answers.
+    /// Number of this side's requests that wait for their responses.
     #[inline]
     pub fn outstanding(&self) -> u16 {
         self.sender.outstanding()

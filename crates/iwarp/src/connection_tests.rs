@@ -1,4 +1,5 @@
-//! Two ends against each other: any operations over any pieces of stream; damage; cuts; the rules of who speaks when.
+//! Two endpoints against each other: arbitrary operations in arbitrary pieces of stream, damage, cuts, and which side may
+//! send when.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use crate::rdmap::{AtomicOp, ReadRequest};
 use crate::testing::{Chop, Endpoint, Log, Pair, Rights, shake_hands};
 use crate::tx::OpKind;
 
-/// Buffers that both ends have: to be written, to be read, and of words to be added to.
+/// Buffers of both endpoints: one to write, one to read, one with words for atomics.
 const WRITE: u32 = 0x10;
 const READ: u32 = 0x20;
 const ATOMIC: u32 = 0x30;
@@ -29,7 +30,7 @@ fn furnish(end: &mut Endpoint) {
     end.register(ATOMIC, BASE, &[0; 32], Rights::ATOMIC);
 }
 
-/// An operation to be tried.
+/// An operation to try.
 #[derive(Clone, Debug)]
 enum Try {
     Write { at: usize, len: usize },
@@ -55,20 +56,20 @@ fn a_try() -> impl Strategy<Value = (Try, bool)> {
     (kind, any::<bool>())
 }
 
-/// What must come of the operations of one end.
+/// The expected results of one endpoint's operations.
 #[derive(Default)]
 struct Expect {
-    /// At the peer, in order.
+    /// Messages delivered at the peer, in order.
     delivered: Vec<Log>,
-    /// At this end, in order: names of reads and atomics.
+    /// Identifiers of reads and atomics that complete at this endpoint, in order.
     answered: VecDeque<u64>,
     reads: Vec<(u64, Vec<u8>)>,
-    /// The peer's memory in the end.
+    /// Final content of the peer's memory.
     written: Vec<u8>,
     sums: [u64; 4],
 }
 
-/// Posts operations at `from`; `to` gets tags that may be invalidated, and buffers.
+/// Posts operations at `from`; gives `to` receive buffers and tags that may be invalidated.
 fn post(tries: &[(Try, bool)], from: &mut Endpoint, to: &mut Endpoint) -> Expect {
     let mut expect = Expect { written: vec![0; SIZE], ..Expect::default() };
     for (index, (kind, fence)) in tries.iter().enumerate() {
@@ -124,7 +125,7 @@ fn post(tries: &[(Try, bool)], from: &mut Endpoint, to: &mut Endpoint) -> Expect
     expect
 }
 
-/// Whether all that was posted at `from` has happened.
+/// Checks that everything posted at `from` has happened.
 fn check(expect: &Expect, from: &Endpoint, to: &mut Endpoint) {
     let delivered: Vec<&Log> =
         to.log().iter().filter(|log| matches!(log, Log::Received { .. } | Log::Immediate { .. })).collect();
@@ -172,7 +173,7 @@ fn pair(crc: bool, offer: RtrSet, depth: u16, mulpdu: u16, chop: Chop) -> Pair {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Goal: whatever both sides post, in whatever pieces the stream comes, the same messages arrive, in order.
+    /// Goal: whatever both sides post, and however the stream is cut into pieces, the same messages arrive in order.
     #[test]
     fn any_operations_in_any_pieces(
         of_a in prop::collection::vec(a_try(), 1..16),
@@ -199,8 +200,8 @@ proptest! {
         }
     }
 
-    /// Goal: one damaged byte is found, and nothing behind it is delivered. Method: the stream of some operations, one byte of
-    /// it changed.
+    /// Goal: one damaged byte is detected, and nothing after it is delivered. Method: changes one byte in the stream
+    /// of some operations.
     #[test]
     fn a_damaged_byte_ends_the_stream(
         tries in prop::collection::vec(a_try(), 1..8),
@@ -236,7 +237,7 @@ proptest! {
             .collect();
         prop_assert!(delivered.iter().zip(&expect.delivered).all(|(got, wanted)| *got == wanted));
         prop_assert!(delivered.len() <= expect.delivered.len());
-        // Whoever failed says so, and the other side understands.
+        // The side that failed sent a Terminate, and the other side understood it.
         if failed {
             pair.run();
             prop_assert!(matches!(pair.a.log().last(), Some(Log::Terminated(_))));
@@ -244,7 +245,7 @@ proptest! {
         }
     }
 
-    /// Goal: a stream that breaks off is told from one that ends. Method: cut at any byte.
+    /// Goal: a cut stream is distinguished from a finished one. Method: cuts it at any byte.
     #[test]
     fn a_cut_is_told_from_an_end(len in 0..3000_usize, place: prop::sample::Index) {
         let mut pair = pair(true, RtrSet::empty(), 4, 1442, Chop::whole());
@@ -261,8 +262,8 @@ fn send() -> OpKind {
     OpKind::Send { len: 0, solicited: false, invalidate: None }
 }
 
-/// Goal: in peer-to-peer connections the responder may speak first, whichever first message was agreed on, and no program sees
-/// that message.
+/// Goal: in peer-to-peer connections the responder may send first, whichever first message was agreed on, and no
+/// program sees that message.
 #[test]
 fn a_responder_can_speak_first() {
     for offer in [RtrSet::WRITE, RtrSet::READ, RtrSet::SEND] {
@@ -275,7 +276,7 @@ fn a_responder_can_speak_first() {
         assert_eq!(pair.a.log(), [Log::Ready, message]);
         assert_eq!(pair.b.log(), [Log::Ready]);
         assert_eq!((pair.a.connection.outstanding(), pair.b.connection.deadline()), (0, None));
-        // And then the initiator, into the first buffer.
+        // Then the initiator sends, into the first buffer.
         pair.b.post_receive(1);
         pair.a.post(send(), b"!", false).expect("room");
         pair.run();
@@ -284,7 +285,7 @@ fn a_responder_can_speak_first() {
     }
 }
 
-/// RFC 5044 section 7.1.2: otherwise it waits until it was spoken to.
+/// RFC 5044 section 7.1.2: in client-server connections the responder waits until the initiator has sent.
 #[test]
 fn a_server_waits_for_its_client() {
     let mut pair = pair(true, RtrSet::empty(), 1, u16::MAX, Chop::whole());
@@ -298,7 +299,7 @@ fn a_server_waits_for_its_client() {
     assert_eq!((pair.a.log().len(), pair.b.log()), (2, &[Log::Ready][..]));
 }
 
-/// A first FPDU that is damaged does not count as one.
+/// A damaged first FPDU does not let the responder send.
 #[test]
 fn a_damaged_first_message_does_not_open_the_way() {
     let mut pair = pair(true, RtrSet::WRITE, 1, u16::MAX, Chop::whole());
@@ -323,7 +324,8 @@ fn a_first_message_is_awaited_for_a_while() {
     assert_eq!(pair.a.log(), [Log::Ready, Log::Terminated(TerminateCode::LLP_RTR)]);
 }
 
-/// Goal: both sides read at the limit of what the other serves; nobody waits for ever. Method: depth 1, many reads each way.
+/// Goal: both sides read at the limit of what the other serves, and neither waits for ever. Method: depth 1, many
+/// reads in each direction.
 #[test]
 fn reads_across_each_other() {
     for piece in [1, 3, 1000] {
@@ -337,7 +339,7 @@ fn reads_across_each_other() {
     }
 }
 
-/// A buffer that goes while it is being read.
+/// A buffer is deregistered while it is being read.
 #[test]
 fn a_source_that_goes_ends_the_stream() {
     let mut pair = pair(true, RtrSet::empty(), 4, u16::MAX, Chop::whole());
@@ -349,7 +351,7 @@ fn a_source_that_goes_ends_the_stream() {
     assert_eq!(pair.a.log(), [Log::Ready, Log::Terminated(TerminateCode::STAG_INVALID)]);
 }
 
-/// RFC 5040 section 5.3: after a Send with Invalidate, the tag is of no use any more.
+/// RFC 5040 section 5.3: after a Send with Invalidate, the tag is no longer valid.
 #[test]
 fn an_invalidated_tag_is_refused() {
     let mut pair = Pair::with_defaults(Chop::whole());
@@ -366,8 +368,8 @@ fn an_invalidated_tag_is_refused() {
     no_harm(&mut pair);
 }
 
-/// Goal: what comes in one piece with the reply is not lost. Method: a responder's reply and first words, joined. No responder
-/// may send so early, but a lenient initiator has no reason to mind.
+/// Goal: bytes that arrive in one piece with the reply are not lost. Method: a responder's reply and first message,
+/// joined. No responder may send so early, but an initiator may be lenient.
 #[test]
 fn bytes_behind_the_reply_are_fpdus() {
     let mut a = Initiator::new(InitiatorConfig::default(), Duration::ZERO).expect("right");
@@ -385,7 +387,7 @@ fn bytes_behind_the_reply_are_fpdus() {
     assert_eq!(a.log(), [Log::Ready, Log::Terminated(TerminateCode::GLOBAL_CATASTROPHIC)]);
 }
 
-/// Revision 1, all the way.
+/// A whole connection in revision 1.
 #[test]
 fn a_connection_of_revision_1() -> Result<(), HandshakeError> {
     let config = InitiatorConfig { revision: Revision::V1, crc: false, ..InitiatorConfig::default() };

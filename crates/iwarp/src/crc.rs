@@ -1,50 +1,50 @@
-//! CRC32c, as FPDUs carry it: computed in pieces, and from the CRCs of pieces.
+//! CRC32c as FPDUs carry it, computed piece by piece or combined from the CRCs of pieces.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// A CRC32c under way (RFC 5044 section 4.4; the polynomial and its reflection are those of RFC 3720 section 12.1).
+/// The running state of a CRC32c (RFC 5044 section 4.4; polynomial and bit reflection of RFC 3720 section 12.1).
 ///
-/// On the wire the value stands least significant byte first: RFC 5044 follows RFC 3720 in the order of its bits.
+/// On the wire the least significant byte of the value comes first: RFC 5044 uses the bit order of RFC 3720.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Crc(u32);
 
 impl Crc {
-    /// Of no bytes.
+    /// The CRC of no bytes.
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Of these bytes.
+    /// The CRC of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let mut crc = Self::new();
         crc.update(bytes);
         crc
     }
 
-    /// What somebody else computed, for instance while copying.
+    /// Wraps a CRC value that was computed elsewhere, for instance by a copy loop.
     pub const fn from_value(value: u32) -> Self {
         Self(value)
     }
 
-    /// The value, as `crc32c("123456789") = 0xe3069283` counts.
+    /// The value in the usual notation, where `crc32c("123456789") = 0xe3069283`.
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// Goes on with these bytes.
+    /// Continues the CRC over these bytes.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        // A register begins with all bits set, and what it holds in the end is inverted (RFC 3720 section 12.1).
+        // The register starts with all bits set, and its final content is inverted (RFC 3720 section 12.1).
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!self.0));
         digest.update(bytes);
         self.0 = !(digest.get_state() as u32);
     }
 
-    /// Goes on with `len` bytes that are known by their own CRC only. It takes longer than to look at a few KiB, so this is
-    /// for bytes that cannot be looked at.
+    /// Continues the CRC over `len` bytes whose CRC is `piece`. This takes longer than reading a few KiB,
+    /// so use it only for bytes that cannot be read.
     pub const fn append(&mut self, piece: Self, len: usize) {
-        // A CRC is a remainder, and its bytes count for more with every bit that follows: times x to the power of 8 * len.
-        // The usual way is by matrices, which took 33 us where this takes less than one.
+        // A CRC is a remainder. Appending `len` bytes multiplies it by x to the power of 8 * `len`. The usual
+        // algorithm with matrices took 33 us where this one takes less than 1 us.
         let (mut shifted, mut left, mut power) = (self.0, len, 3);
         while left > 0 {
             if left & 1 == 1 {
@@ -62,10 +62,11 @@ impl Crc {
     }
 }
 
-/// The polynomial, lowest power in the highest bit, without the power of 32 (RFC 3720 section 12.1).
+/// The CRC polynomial, lowest power in the highest bit, without the power of 32 (RFC 3720 section 12.1).
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The polynomial x to the powers of 1, 2, 4, 8 and so on, modulo the polynomial: enough for every `usize` of bytes.
+/// The powers x^1, x^2, x^4, x^8 and so on, modulo the CRC polynomial. The table covers every `usize` number of
+/// bytes.
 const POWERS: [u32; 67] = {
     let mut powers = [1 << 30; 67];
     let mut k = 1;
@@ -80,7 +81,7 @@ const POWERS: [u32; 67] = {
 const fn multiply(a: u32, b: u32) -> u32 {
     let (mut product, mut term, mut rest) = (0, b, a);
     while rest != 0 {
-        // The next power of `a` is in its highest bit; `term` is `b` times that power.
+        // The coefficient of the next power is the highest bit of `rest`; `term` is `b` times that power.
         if rest >> 31 == 1 {
             product ^= term;
         }
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(Crc::of(&command).to_wire(), [0x56, 0x3a, 0x96, 0xd9]);
     }
 
-    /// Goal: CRCs of any length are right, wherever they begin. Method: another crate is a second opinion.
+    /// Goal: the CRC is right for every length and alignment. Method: compares with the `crc32c` crate.
     #[test]
     fn another_way_agrees() {
         let bytes: Vec<u8> = (0..70_000_u32).map(|i| (i * 31 + i / 7) as u8).collect();
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Another crate is a second opinion.
+    /// Compares with the `crc32c` crate.
     #[test]
     fn appending_agrees_with_another_way() {
         for len in [1, 7, 508, 65_535, 1 << 31, usize::MAX >> 8] {

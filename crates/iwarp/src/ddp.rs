@@ -1,4 +1,4 @@
-//! DDP segment headers (RFC 5041 section 4): where the payload of a segment goes.
+//! DDP segment headers (RFC 5041 section 4), which name the buffer and offset of a segment's payload.
 
 use crate::wire::{Fields, Inline};
 
@@ -21,27 +21,27 @@ pub const QUEUE_REQUEST: u32 = 1;
 pub const QUEUE_TERMINATE: u32 = 2;
 /// Queue of Atomic Responses (RFC 7306 section 5).
 pub const QUEUE_ATOMIC: u32 = 3;
-/// Queues that there are.
+/// Number of untagged queues.
 pub const QUEUES: usize = 4;
 
 /// The first byte of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control {
-    /// The payload goes where a steering tag says (T).
+    /// The payload goes to the buffer that a steering tag names (T).
     pub tagged: bool,
-    /// The last segment of its message (L).
+    /// This is the last segment of its message (L).
     pub last: bool,
-    /// Field DV.
+    /// Protocol version, field DV.
     pub version: u8,
 }
 
 impl Control {
-    /// Reads the byte. Reserved bits are not checked (RFC 5041 section 4.1).
+    /// Parses the byte. Reserved bits are not checked (RFC 5041 section 4.1).
     pub const fn parse(byte: u8) -> Self {
         Self { tagged: byte & TAGGED != 0, last: byte & LAST != 0, version: byte & VERSION_BITS }
     }
 
-    /// Bytes of the whole header.
+    /// Length of the whole header in bytes.
     pub const fn header_len(self) -> usize {
         if self.tagged { TAGGED_LEN } else { UNTAGGED_LEN }
     }
@@ -54,30 +54,30 @@ impl Control {
 /// Header of a tagged segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tagged {
-    /// The last segment of its message.
+    /// This is the last segment of its message.
     pub last: bool,
-    /// The byte that DDP carries for RDMAP: its control field.
+    /// The byte that DDP carries for RDMAP: RDMAP's control field.
     pub ulp: u8,
-    /// Which buffer.
+    /// Steering tag of the buffer.
     pub stag: u32,
-    /// Where in it the payload of this segment begins, in bytes.
+    /// Offset in the buffer of this segment's payload, in bytes.
     pub to: u64,
 }
 
 /// Header of an untagged segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Untagged {
-    /// The last segment of its message.
+    /// This is the last segment of its message.
     pub last: bool,
-    /// The byte that DDP carries for RDMAP: its control field.
+    /// The byte that DDP carries for RDMAP: RDMAP's control field.
     pub ulp: u8,
     /// The word that DDP carries for RDMAP: the steering tag to invalidate.
     pub ulp_word: u32,
-    /// Which queue of buffers.
+    /// Queue number.
     pub queue: u32,
-    /// Which buffer of the queue; the first is 1, and the number wraps.
+    /// Message number in the queue; the first is 1, and the number wraps.
     pub msn: u32,
-    /// Where in it the payload of this segment begins, in bytes.
+    /// Offset in the message of this segment's payload, in bytes.
     pub mo: u32,
 }
 
@@ -91,7 +91,7 @@ pub enum Header {
 }
 
 impl Header {
-    /// Reads a header; `None` if the bytes end before it does. The version is for the caller to check.
+    /// Parses a header; `None` if `bytes` are shorter than the header. The caller checks the version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let control = Control::parse(fields.u8()?);
@@ -110,7 +110,7 @@ impl Header {
         })
     }
 
-    /// Bytes that it takes.
+    /// Length of the header in bytes.
     pub const fn len(&self) -> usize {
         match self {
             Self::Tagged(_) => TAGGED_LEN,
@@ -118,7 +118,7 @@ impl Header {
         }
     }
 
-    /// Never: a header has bytes.
+    /// Always false: a header has bytes.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(Header::parse(&wire[..17]), None);
     }
 
-    /// RFC 5041 section 4.1: the receiver does not check them.
+    /// RFC 5041 section 4.1: the receiver does not check reserved bits.
     #[test]
     fn reserved_bits_are_ignored() {
         assert_eq!(Control::parse(0xfd), Control { tagged: true, last: true, version: 1 });

@@ -1,6 +1,7 @@
-//! What the fuzz targets in `fuzz/` call, and the replay of their corpora by ordinary tests.
+//! Entry points of the fuzz targets in `fuzz/`, and tests that replay their corpora.
 //!
-//! Each takes any bytes for what a peer sends. Nothing may panic, and no byte may change that the peer has no right to.
+//! Each entry point treats arbitrary bytes as what a peer sends. Nothing may panic, and no byte may change that the
+//! peer has no right to write.
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use crate::rdmap::{AtomicOp, ReadRequest};
 use crate::testing::{Chop, Endpoint, Pair, Rights, shake_hands};
 use crate::tx::OpKind;
 
-/// Steps of one input, at most.
+/// Maximum number of steps of one input.
 const STEPS: usize = 64;
 
-/// The input, taken piece by piece; zeros after its end.
+/// The fuzzer's input, consumed piece by piece; reads return zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -43,7 +44,7 @@ impl<'a> Input<'a> {
         bytes
     }
 
-    /// One of a few values that mean something, or any.
+    /// Returns one of a few meaningful values, or any value.
     fn word(&mut self, likely: &[u32]) -> u32 {
         match likely.get(usize::from(self.byte())) {
             Some(&value) => value,
@@ -51,7 +52,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A likely number or any other, for offsets.
+    /// Returns a meaningful number or any number; used for offsets.
     fn long(&mut self, likely: &[u64]) -> u64 {
         match likely.get(usize::from(self.byte())) {
             Some(&value) => value,
@@ -60,11 +61,11 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Tags that exist at an end under test, with rights, and offsets at and beside their limits.
+/// Steering tags with different rights at an endpoint under test, and offsets at their limits and next to them.
 const STAGS: [u32; 6] = [0x100, 0x200, 0x300, 0x400, 0x500, 1];
 const OFFSETS: [u64; 8] = [0, 4096, 4096 + 512, 8, 4095, 4096 + 504, u64::MAX, u64::MAX - 7];
 
-/// Gives an end buffers of every kind of right, and some to receive into.
+/// Registers buffers with each kind of right at an endpoint, and posts some receives.
 fn furnish(end: &mut Endpoint) {
     let rights = [
         Rights::WRITE,
@@ -92,7 +93,7 @@ fn negotiated(input: &mut Input<'_>) -> Negotiated {
     Negotiated { role, revision, crc, ird: depth, ord: depth, rtr, private_data }
 }
 
-/// An end under test, with operations of its own under way.
+/// An endpoint under test that has operations of its own in flight.
 fn victim(input: &mut Input<'_>) -> Endpoint {
     let negotiated = negotiated(input);
     let mut end = Endpoint::new(Connection::new(&negotiated, &Limits::default(), Duration::ZERO));
@@ -106,7 +107,7 @@ fn victim(input: &mut Input<'_>) -> Endpoint {
     end
 }
 
-/// Takes what is sent; then all must be well.
+/// Feeds `stream` to the endpoint, then checks that its memory is intact.
 fn check(end: &mut Endpoint, stream: &[u8], mut chop: Chop) {
     let mut rest = stream;
     while !rest.is_empty() {
@@ -115,7 +116,7 @@ fn check(end: &mut Endpoint, stream: &[u8], mut chop: Chop) {
         end.give(&mut Vec::new());
         rest = later;
     }
-    // Either is an answer.
+    // Success and error are both fine.
     let _ = end.take_eof();
     assert_eq!(end.memory().damage(), None, "a byte that nobody gave a right to has changed");
 }
@@ -127,7 +128,8 @@ fn chop(input: &mut Input<'_>) -> Chop {
     }
 }
 
-/// Goal: whatever comes instead of a request or a reply, the machines end in an answer, and hold no more than a frame.
+/// Goal: whatever arrives instead of a request or a reply, the handshake returns a result and buffers at most one
+/// frame.
 pub fn mpa_handshake(data: &[u8]) {
     let mut input = Input(data);
     let revision = if input.bit(0) { Revision::V1 } else { Revision::V2 };
@@ -178,7 +180,7 @@ pub fn mpa_handshake(data: &[u8]) {
     assert_eq!((initiator.deadline(), responder.deadline()), (None, None));
 }
 
-/// What a responder answers is what the initiator of its connection would accept.
+/// The initiator of a connection accepts what its responder replies.
 fn reply_is_understood(reply: &[u8], negotiated: &Negotiated) {
     let Negotiated { revision, rtr, .. } = *negotiated;
     let offer = if rtr.is_some() { RtrSet::all() } else { RtrSet::empty() };
@@ -188,12 +190,12 @@ fn reply_is_understood(reply: &[u8], negotiated: &Negotiated) {
         Ok((taken, Some(Outcome::Established(theirs)))) => {
             assert_eq!((taken, theirs.rtr), (reply.len(), rtr));
         }
-        // A request of revision 2 without its words is answered without, which our initiator does not accept.
+        // A request of revision 2 without the enhanced words gets a reply without them, which our initiator rejects.
         other => assert!(revision == Revision::V2, "{other:?}"),
     }
 }
 
-/// Goal: any bytes where FPDUs should be.
+/// Goal: arbitrary bytes in place of FPDUs do no harm.
 pub fn fpdu_stream(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
@@ -211,7 +213,7 @@ fn frame(segment: &[u8], stream: &mut Vec<u8>) {
     stream.extend(crc.to_wire());
 }
 
-/// Goal: any bytes where DDP segments should be, in good frames.
+/// Goal: arbitrary bytes in place of DDP segments, in valid frames, do no harm.
 pub fn ddp_segment(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
@@ -227,7 +229,7 @@ pub fn ddp_segment(data: &[u8]) {
     check(&mut end, &stream, chop);
 }
 
-/// Appends a message whose fields are mostly what could be, at the limits or beside them.
+/// Appends a message whose fields are mostly valid, at a limit or next to one.
 fn message(input: &mut Input<'_>, stream: &mut Vec<u8>) {
     let opcode = input.byte();
     let flags = input.byte();
@@ -280,7 +282,7 @@ fn message(input: &mut Input<'_>, stream: &mut Vec<u8>) {
     frame(&segment, stream);
 }
 
-/// Goal: messages that are nearly right, in good frames, in any order.
+/// Goal: nearly valid messages, in valid frames and in any order, do no harm.
 pub fn rdmap_message(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
@@ -295,7 +297,7 @@ pub fn rdmap_message(data: &[u8]) {
     check(&mut end, &stream, chop);
 }
 
-/// An operation of one end of a pair.
+/// Posts an operation at one endpoint of a pair.
 fn post(input: &mut Input<'_>, end: &mut Endpoint) {
     let (what, flags) = (input.byte(), input.byte());
     let data = vec![what; input.word(&[0, 8, 64, 512, 65, 4]) as usize % 3_000];
@@ -321,11 +323,11 @@ fn post(input: &mut Input<'_>, end: &mut Endpoint) {
             OpKind::Atomic { stag, to, op }
         }
     };
-    // A full queue is an answer, too.
+    // A full queue is a valid result, too.
     let _ = end.post(kind, &data, fence);
 }
 
-/// Goal: two ends that do what they like to each other, over a stream that may be damaged.
+/// Goal: two endpoints post arbitrary operations to each other, over a stream that may be damaged, without harm.
 pub fn connection(data: &[u8]) {
     let mut input = Input(data);
     let offer = RtrSet::from_bits_truncate(input.byte());
@@ -383,7 +385,7 @@ mod tests {
         assert!(count > 0, "{folder} is empty");
     }
 
-    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus, here and below.
+    /// Goal: what the fuzzer once found does not come back. Method: these tests replay every input of the corpora.
     #[test]
     fn handshakes_of_the_corpus() {
         replay("fuzz/corpus/mpa_handshake", mpa_handshake);

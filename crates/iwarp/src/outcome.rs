@@ -1,60 +1,65 @@
-//! How this side's requests ended when the peer ends the stream: which of them its Terminate is about, and which have arrived.
+//! How this side's requests ended when the peer ends the stream: the request that its Terminate refers to, and those
+//! that arrived.
 //!
-//! A Terminate proves nothing. It repeats a header, and headers may have been hit by flipped bits, on the way there without a
-//! CRC, or be used by peers before their CRC. RDMAP has no acknowledgement either. Before a side ends a stream, with a Terminate
-//! or by closing it, it sends a *receipt*: the number of messages that it has received whole, by its own count. On the wire this is
-//! a Write of no bytes, which a peer that knows no receipts ignores (RFC 5040 section 5.1). Its tag is [`RECEIPT_STAG`], its offset
-//! the count, behind the count's complement. It is valid only as the last message, or the last before the Terminate.
+//! A Terminate alone proves nothing. It repeats a header, which flipped bits may have damaged, either on a path
+//! without CRC or in a peer that used the header before it checked the CRC. RDMAP has no acknowledgement either. So
+//! before a side ends a stream, with a Terminate or by closing it, it sends a *receipt*: the number of messages that
+//! it has received completely, by its own count. On the wire a receipt is a zero-length Write, which a peer without
+//! receipts ignores (RFC 5040 section 5.1). Its tag is [`RECEIPT_STAG`]. The lower half of its offset is the count,
+//! and the upper half is the count's complement. It is valid only as the last message, or as the last before the
+//! Terminate.
 //!
-//! The count stands still from a message on that ends inside of another one: it is read as the first so many.
+//! The peer reads a count of N as its first N messages. So the count stops at the first message that ends inside
+//! another one.
 //!
-//! Counted are Sends, Immediate Data, requests, and Writes and Reads of at least one byte. Greetings, questions and
-//! ready-to-receive messages are not: no request is one of them.
+//! The count includes Sends, Immediate Data, requests, and Writes and Reads of at least one byte. It excludes RNR
+//! retry limits, zero-length reads that ask for arrival, and ready-to-receive messages, because they belong to no
+//! work request.
 
 use crate::ddp::{Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, TAGGED_LEN, Tagged, Untagged};
 use crate::rdmap::Opcode;
 use crate::terminate::{Terminate, TerminateCode};
 
-/// What a request does at the peer.
+/// The effect of a request at the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deed {
-    /// It writes to a range that begins there.
+    /// Writes a range that begins at this offset.
     Write {
-        /// Which buffer.
+        /// Steering tag of the buffer.
         stag: u32,
-        /// Where in it.
+        /// Offset in the buffer.
         to: u64,
     },
-    /// A write with a message behind it.
+    /// A Write followed by a message that consumes a receive.
     WriteAndSend {
-        /// Which buffer.
+        /// Steering tag of the buffer.
         stag: u32,
-        /// Where in it.
+        /// Offset in the buffer.
         to: u64,
     },
-    /// It takes a receive buffer.
+    /// Consumes a receive buffer.
     Send,
-    /// It brings data back: a read, or an atomic.
+    /// Returns data: a read or an atomic.
     Fetch,
 }
 
-/// A request of this side that the peer has not answered for.
+/// A request of this side that the peer has not answered yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
-    /// Its name.
+    /// Identifier of the request.
     pub number: u64,
-    /// What it does.
+    /// Effect of the request.
     pub deed: Deed,
-    /// Bytes that it moves.
+    /// Length in bytes.
     pub len: u32,
-    /// Its first message on the queue of Sends, if it has one, and how many it has.
+    /// Number of its first message on the queue of Sends, and how many messages it has there.
     pub sends: (u32, u32),
-    /// Its message on the queue of requests, if it has one.
+    /// Number of its message on the queue of requests, if it has one.
     pub request: Option<u32>,
 }
 
 impl TerminateCode {
-    /// Whether it says that memory was protected from an access.
+    /// Whether the code reports that an access right was missing.
     #[must_use]
     pub const fn is_protection(self) -> bool {
         self.etype == 1 && (self.layer == 0 || self.layer == 1)
@@ -64,19 +69,19 @@ impl TerminateCode {
 /// The tag of a receipt; "RCPT".
 pub const RECEIPT_STAG: u32 = 0x5243_5054;
 
-/// The offset that says so many messages.
+/// The offset that encodes a count of messages.
 pub(crate) const fn receipt_offset(messages: u32) -> u64 {
     (!messages as u64) << 32 | messages as u64
 }
 
-/// What an offset says; `None` if it does not agree with itself.
+/// Decodes the count of an offset; `None` if its halves do not match.
 pub(crate) const fn receipt_at(to: u64) -> Option<u32> {
     let messages = to as u32;
     if receipt_offset(messages) == to { Some(messages) } else { None }
 }
 
 impl Open {
-    /// Messages of it that a receipt counts.
+    /// How many messages of this request a receipt counts.
     #[must_use]
     pub const fn counted(&self) -> u32 {
         let other = !matches!(self.deed, Deed::Send) && self.len > 0;
@@ -84,12 +89,12 @@ impl Open {
     }
 }
 
-/// How many of the open requests have arrived, and need no answer, by the peer's receipt; `over` messages of earlier requests
-/// were counted.
+/// How many of the open requests have arrived and need no answer, by the peer's receipt; `over` is the number of
+/// counted messages of earlier requests.
 #[must_use]
 pub fn arrived(receipt: Option<u32>, over: u32, open: &[Open]) -> usize {
     let all = open.iter().fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
-    // More than there are is no count of these.
+    // A count above the sum of all requests cannot be valid.
     let Some(mut left) = receipt.map(|n| n.wrapping_sub(over)).filter(|left| *left <= all) else { return 0 };
     let whole = open.iter().take_while(|o| {
         let enough = o.deed != Deed::Fetch && o.counted() <= left;
@@ -99,10 +104,11 @@ pub fn arrived(receipt: Option<u32>, over: u32, open: &[Open]) -> usize {
     whole.count()
 }
 
-/// The request that a Terminate is about: by the number of its message or by the range that it writes, else the first that
-/// could have caused such an error, else the first. None, if it is about an answer of this side.
+/// The request that a Terminate refers to: found by its message number or by the range that it writes, else the first
+/// request that could have caused such an error, else the first. `None` if the Terminate refers to a response of this
+/// side.
 ///
-/// It is proof of nothing but that the stream has ended: see [`arrived`].
+/// It only proves that the stream has ended: see [`arrived`].
 #[must_use]
 pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
     let offender = terminate.offender.as_ref();
@@ -134,8 +140,8 @@ pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
     exact.or_else(likely).or_else(|| open.first())
 }
 
-/// Whether a request writes such a segment, of `len` bytes. Only a request of no bytes has one without any, and a segment ends
-/// its message where the request's range ends.
+/// Whether a request writes such a segment of `len` bytes. Only a zero-length request has a segment without payload,
+/// and a segment ends its message where the request's range ends.
 fn has_segment(open: &Open, segment: &Tagged, len: usize) -> bool {
     let (Deed::Write { stag, to } | Deed::WriteAndSend { stag, to }) = open.deed else { return false };
     let end = segment.to.wrapping_sub(to).checked_add(len as u64);
@@ -183,8 +189,8 @@ mod tests {
         }
     }
 
-    /// Goal: a legal neighbour is not blamed. Method: writes that begin where the bad one begins, or end there, and none of
-    /// which has such a segment.
+    /// Goal: a valid neighbouring write is not blamed. Method: some writes begin where the bad one begins, or end
+    /// where it ends, but none has such a segment.
     #[test]
     fn a_write_of_no_bytes_or_of_others_is_not_blamed() {
         let open = [write(1, 100, 0), write(2, 100, 8), write(3, 92, 8), write(4, 100, 16)];
@@ -220,8 +226,8 @@ mod tests {
         assert_eq!(blame(&Terminate::new(TerminateCode::LLP_CRC), &[]), None);
     }
 
-    /// Goal: a receipt covers what it counts and nothing behind it; what is fetched needs its answer. Method: every count, also
-    /// where it wraps, and counts that cannot be.
+    /// Goal: a receipt covers the messages that it counts and nothing after them; a fetch still needs its response.
+    /// Method: every count, also across the wrap, and impossible counts.
     #[test]
     fn receipts_cover_what_they_count() {
         let send = Open { deed: Deed::Send, sends: (1, 2), ..write(3, 0, 8) };
@@ -240,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Goal: what the peer says of an answer is no request's fault.
+    /// Goal: a Terminate about a response blames no request.
     #[test]
     fn answers_are_nobodys_fault() {
         let open = [write(1, 100, 50)];

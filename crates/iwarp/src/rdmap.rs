@@ -14,7 +14,7 @@ pub const ATOMIC_RESPONSE_LEN: usize = 12;
 /// Bytes of Immediate Data after the DDP header (RFC 7306 section 6).
 pub const IMMEDIATE_LEN: usize = 8;
 
-/// What a message is (RFC 5040 section 4.2, RFC 7306 section 4.2).
+/// The opcode of an RDMAP message (RFC 5040 section 4.2, RFC 7306 section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Opcode {
@@ -60,8 +60,8 @@ impl Opcode {
         Self::AtomicResponse,
     ];
 
-    /// The opcode in RDMAP's control field; `None` if it is not assigned. Reserved bits are not checked (RFC 5040
-    /// section 4.1).
+    /// Parses the opcode of RDMAP's control field; `None` if it is not assigned. Reserved bits are not checked (RFC
+    /// 5040 section 4.1).
     pub fn parse(control: u8) -> Option<Self> {
         Self::ALL.get(usize::from(control & 0x0f)).copied()
     }
@@ -92,7 +92,7 @@ impl Opcode {
         }
     }
 
-    /// Whether the receiver is to be woken if it waits for solicited events only.
+    /// Whether the message wakes a receiver that waits only for solicited events.
     pub const fn is_solicited(self) -> bool {
         matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited)
     }
@@ -111,7 +111,7 @@ pub const fn version(control: u8) -> u8 {
 /// An RDMA Read Request (RFC 5040 section 4.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadRequest {
-    /// Where the requester wants the data: its buffer.
+    /// Steering tag of the requester's buffer, which receives the data.
     pub sink_stag: u32,
     /// Offset in that buffer, in bytes.
     pub sink_to: u64,
@@ -124,7 +124,7 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Reads the body; `None` if it is not of its length.
+    /// Parses the body; `None` if its length is wrong.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let mut fields = Fields(body);
         let request = Self {
@@ -150,22 +150,22 @@ impl ReadRequest {
 /// What an atomic operation does to 64 bits (RFC 7306 section 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicOp {
-    /// Adds field by field: a bit that is set in `mask` ends a field, no carry leaves it.
+    /// Adds field by field: each bit set in `mask` is the top bit of a field, and no carry leaves it.
     FetchAdd {
         /// What is added.
         add: u64,
-        /// The last bit of each field; 0 is one field of 64 bits.
+        /// The top bit of each field; 0 means one field of 64 bits.
         mask: u64,
     },
-    /// Exchanges the bits under `swap_mask` if the bits under `compare_mask` are those of `compare`.
+    /// Replaces the bits under `swap_mask` if the bits under `compare_mask` equal those of `compare`.
     CompareSwap {
-        /// What is compared with.
+        /// The value to compare with.
         compare: u64,
-        /// The bits that count; all ones for all of them.
+        /// The bits to compare; all ones compares the whole word.
         compare_mask: u64,
-        /// What is put there.
+        /// The new value.
         swap: u64,
-        /// The bits that are put; all ones for all of them.
+        /// The bits to replace; all ones replaces the whole word.
         swap_mask: u64,
     },
 }
@@ -175,12 +175,12 @@ impl AtomicOp {
     /// 1 is not assigned; RFC 7306 section 5.2.1.
     const COMPARE_SWAP: u32 = 2;
 
-    /// The new value of a word that holds `original`.
+    /// Computes the new value of a word that holds `original`.
     pub fn apply(self, original: u64) -> u64 {
         match self {
             Self::FetchAdd { add, mask: 0 } => original.wrapping_add(add),
             Self::FetchAdd { add, mask } => {
-                // A carry moves up one bit at a time until it is dropped at the end of a field or there is none.
+                // Each round moves the carry up by one bit, until no carry is left or the end of a field drops it.
                 let (mut sum, mut carry) = (original ^ add, original & add & !mask);
                 while carry != 0 {
                     let moved = carry << 1;
@@ -203,34 +203,34 @@ impl AtomicOp {
 /// An Atomic Request (RFC 7306 section 5.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtomicRequest {
-    /// The requester's own number for it, which the response repeats.
+    /// The requester's own identifier, which the response repeats.
     pub id: u32,
     /// The buffer that holds the word.
     pub stag: u32,
     /// Offset of the word in it, in bytes, a multiple of 8.
     pub to: u64,
-    /// What to do.
+    /// The operation.
     pub op: AtomicOp,
 }
 
-/// Why the body of an Atomic Request is none.
+/// Why the body of an Atomic Request is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicError {
-    /// It is not of its length.
+    /// The length is wrong.
     Length,
     /// The operation is not assigned.
     Operation,
 }
 
 impl AtomicRequest {
-    /// Reads the body.
+    /// Parses the body.
     pub fn parse(body: &[u8]) -> Result<Self, AtomicError> {
         Self::fields(body).ok_or(AtomicError::Length)?
     }
 
     fn fields(body: &[u8]) -> Option<Result<Self, AtomicError>> {
         let mut fields = Fields(body);
-        // The upper 28 bits are reserved, and not checked.
+        // The upper 28 bits are reserved and not checked.
         let operation = fields.u32()? & 0x0f;
         let (id, stag, to) = (fields.u32()?, fields.u32()?, fields.u64()?);
         let (data, mask) = (fields.u64()?, fields.u64()?);
@@ -269,14 +269,14 @@ impl AtomicRequest {
 /// An Atomic Response (RFC 7306 section 5.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtomicResponse {
-    /// The requester's number for the request.
+    /// The requester's identifier of the request.
     pub id: u32,
-    /// What the word held before.
+    /// The value of the word before the operation.
     pub original: u64,
 }
 
 impl AtomicResponse {
-    /// Reads the body; `None` if it is not of its length.
+    /// Parses the body; `None` if its length is wrong.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let mut fields = Fields(body);
         let response = Self { id: fields.u32()?, original: fields.u64()? };

@@ -1,4 +1,4 @@
-//! Messages byte by byte, and what atomics do.
+//! RDMAP messages byte by byte, and the results of atomics.
 
 use super::*;
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn adding_in_fields() {
     // Two fields of 32 bits: the lower one's carry is lost.
     assert_eq!(add(0x0000_0001_ffff_ffff, 1, 0x8000_0000), 0x0000_0001_0000_0000);
     assert_eq!(add(0x0000_0001_ffff_ffff, 0x0000_0002_0000_0002, 0x8000_0000), 0x0000_0003_0000_0001);
-    // All bits are fields of their own: addition becomes exclusive or.
+    // Each bit is a field of its own: addition becomes exclusive or.
     assert_eq!(add(0b1100, 0b1010, u64::MAX), 0b0110);
 }
 
@@ -108,7 +108,7 @@ fn swapping_under_masks() {
     assert_eq!(op(1, 0, 9, u64::MAX).apply(77), 9);
 }
 
-/// Bit by bit, as RFC 7306 section 5.1.1 describes it.
+/// Adds bit by bit, as RFC 7306 section 5.1.1 describes it.
 fn add_bit_by_bit(original: u64, add: u64, mask: u64) -> u64 {
     let (mut sum, mut carry) = (0, 0);
     for bit in 0..64 {

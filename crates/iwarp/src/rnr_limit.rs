@@ -1,12 +1,12 @@
-//! A sender's limit of retries for messages that find no receive, and how a peer learns it.
+//! RNR retry limits: how often a message that finds no receive is retried, and how the peer learns the limit.
 //!
-//! An InfiniBand queue pair has such a limit (`rnr_retry` of ibv_modify_qp(3)), and its requester counts. iWARP has no negative
-//! acknowledgement: a receiver without a buffer ends the stream (RFC 5041 section 7.2, "no buffer available"), or lets the message wait in
-//! TCP first. So the sender announces its limit, and the peer's receiver waits as many pauses of its own before it ends the
-//! stream. A program may set the limit after the handshake, and so it is announced within the stream, by an RDMA Write of
-//! no bytes, which a peer that does not know it ignores (RFC 5040 section 5.1). Its tag is [`RNR_LIMIT_STAG`]. The lower half
-//! of its offset is the limit, and the upper half is the complement of the lower half. A limit applies to the messages behind its
-//! announcement.
+//! An InfiniBand queue pair has such a limit (`rnr_retry` of ibv_modify_qp(3)), and its requester counts. iWARP has
+//! no negative acknowledgement: a receiver without a buffer ends the stream (RFC 5041 section 7.2, "no buffer
+//! available"), or first lets the message wait in TCP. So the sender announces its limit, and the peer's receiver
+//! waits as many of its own pauses before it ends the stream. A program may set the limit after the handshake, so it
+//! is announced within the stream, by a zero-length RDMA Write, which a peer that does not know it ignores (RFC 5040
+//! section 5.1). Its tag is [`RNR_LIMIT_STAG`]. The lower half of its offset is the limit, and the upper half is the
+//! complement of the lower half. A limit applies to the messages after its announcement.
 
 use crate::tx::OpKind;
 
@@ -34,7 +34,8 @@ pub(crate) const fn announced(to: u64) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Goal: each limit is understood as it was announced, and nothing else is. Method: all limits, each with a flipped bit, and values above.
+    /// Goal: each limit is decoded as it was announced, and nothing else is accepted. Method: all limits, each with a
+    /// flipped bit, and values above.
     #[test]
     fn limits_are_understood_as_announced() {
         for retries in 0..=RETRY_FOREVER {

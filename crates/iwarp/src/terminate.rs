@@ -1,5 +1,5 @@
-//! Terminate: why a stream ends, as the other side is told (RFC 5040 section 4.8; codes also of RFC 5041 section 7.2,
-//! RFC 5044 section 8 and RFC 6581 section 8).
+//! Terminate: the message that gives the peer the reason why a stream ends (RFC 5040 section 4.8; codes also of RFC
+//! 5041 section 7.2, RFC 5044 section 8 and RFC 6581 section 8).
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use crate::wire::Inline;
 /// Bytes of the longest body: control, segment length, untagged header, Read Request.
 pub const TERMINATE_LEN_MAX: usize = 4 + 2 + UNTAGGED_LEN + READ_REQUEST_LEN;
 
-/// Which layer found which error.
+/// An error, and the layer that found it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TerminateCode {
-    /// 0 RDMAP, 1 DDP, 2 what is below it (MPA).
+    /// The layer: 0 RDMAP, 1 DDP, 2 the layer below DDP (MPA).
     pub layer: u8,
-    /// The class of error, of 4 bits, by layer.
+    /// The error type within the layer, 4 bits.
     pub etype: u8,
-    /// The error, by class.
+    /// The error code within the type.
     pub code: u8,
 }
 
-/// Declares the codes with their words, and a table of both.
+/// Declares the codes with their descriptions, and a table of both.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $layer:literal $etype:literal $code:literal $words:literal;)*) => {
         impl TerminateCode {
@@ -79,7 +79,7 @@ impl TerminateCode {
         Self::ASSIGNED.iter().find(|(code, _)| *code == self).map(|(_, words)| *words)
     }
 
-    /// What it says, without its numbers.
+    /// The description of the code, without numbers.
     pub fn name(self) -> &'static str {
         self.words().unwrap_or("unassigned code")
     }
@@ -93,23 +93,23 @@ impl fmt::Display for TerminateCode {
     }
 }
 
-/// The segment that an error was found in, as far as it is repeated to its sender.
+/// The segment in which an error was found, as far as the Terminate repeats it to its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offender {
     /// Length of the whole segment, header included, in bytes.
     pub segment_len: u16,
     /// Its DDP header as it arrived, 14 or 18 bytes.
     pub header: Inline<UNTAGGED_LEN>,
-    /// The Read Request, if it was one and had arrived.
+    /// The body of the Read Request, if the segment was one and had arrived.
     pub read_request: Option<[u8; READ_REQUEST_LEN]>,
 }
 
 /// A Terminate message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terminate {
-    /// Why.
+    /// The error.
     pub code: TerminateCode,
-    /// About which segment, if about one.
+    /// The offending segment, if there is one.
     pub offender: Option<Offender>,
 }
 
@@ -118,13 +118,13 @@ const HEADER_INCLUDED: u8 = 0x40;
 const REQUEST_INCLUDED: u8 = 0x20;
 
 impl Terminate {
-    /// About no segment in particular.
+    /// A Terminate that refers to no particular segment.
     pub const fn new(code: TerminateCode) -> Self {
         Self { code, offender: None }
     }
 
-    /// Appends the body. Which headers are included is said by three bits (RFC 5040 section 4.8): a segment's length and
-    /// DDP header always go together here, a Read Request is added when that is what the segment carried.
+    /// Appends the body. Three bits indicate which headers are included (RFC 5040 section 4.8). We always include a
+    /// segment's length together with its DDP header, and add the Read Request if the segment carried one.
     pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
         let TerminateCode { layer, etype, code } = self.code;
         let included = match &self.offender {
@@ -142,10 +142,10 @@ impl Terminate {
         }
     }
 
-    /// Reads a body as well as it can: the connection ends in any case, so a lenient reader loses nothing.
+    /// Parses a body leniently: the connection ends in any case, so strictness has no benefit.
     ///
-    /// Linux siw lays the control word out the other way round in its first and third byte. That reading is taken if
-    /// only it makes sense.
+    /// Linux siw swaps the parts of the first and third byte of the control word. That layout is assumed if only it
+    /// gives a valid code.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let (control, rest) = body.split_first_chunk::<4>()?;
         let [first, code, included, _] = *control;
@@ -177,7 +177,7 @@ impl Terminate {
         Some(Offender { segment_len, header, read_request })
     }
 
-    /// Appends the whole FPDU but for its last four bytes, which are the CRC.
+    /// Appends the whole FPDU except its last four bytes, the CRC.
     pub(crate) fn emit_fpdu<const N: usize>(&self, out: &mut Inline<N>) {
         let mut body = Inline::<TERMINATE_LEN_MAX>::new();
         self.emit(&mut body);
@@ -194,7 +194,8 @@ impl Terminate {
         out.put(&body);
     }
 
-    /// The whole FPDU, for an end that comes before there is a connection: its CRC is right, used or not.
+    /// The whole FPDU, for an error before the connection is established. Its CRC is right, whether CRCs are used or
+    /// not.
     pub fn to_fpdu(&self) -> Vec<u8> {
         let mut out = Inline::<{ 2 + UNTAGGED_LEN + TERMINATE_LEN_MAX }>::new();
         self.emit_fpdu(&mut out);
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(fpdu[24..], Crc::of(&start).to_wire());
     }
 
-    /// Linux siw on a little-endian machine: layer in the low half of byte 0, M in bit 0 of byte 2.
+    /// Linux siw on a little-endian machine: the layer is in the low half of byte 0, M in bit 0 of byte 2.
     #[test]
     fn the_layout_of_siw_is_understood() {
         let code = |body: &[u8]| Terminate::parse(body).expect("long enough").code;

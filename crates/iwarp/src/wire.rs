@@ -1,8 +1,8 @@
-//! Bytes of the wire: an inline buffer filled from the front, and big-endian fields read without panics.
+//! Wire bytes: an inline buffer that is filled from the front, and big-endian fields that are read without panics.
 
 use std::fmt;
 
-/// Up to `N` bytes, held inline: what is put into it never allocates, and a copy of it depends on nothing.
+/// Up to `N` bytes, stored inline: appending never allocates, and a copy is independent of the original.
 #[derive(Clone, Copy)]
 pub struct Inline<const N: usize> {
     bytes: [u8; N],
@@ -10,12 +10,12 @@ pub struct Inline<const N: usize> {
 }
 
 impl<const N: usize> Inline<N> {
-    /// A buffer that holds nothing yet.
+    /// An empty buffer.
     pub const fn new() -> Self {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// Appends as much as there is room for. Every format of this crate fits its buffer; a test at each says so.
+    /// Appends as many bytes as fit. Every format of this crate fits its buffer; each has a test for that.
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(N - self.len);
@@ -61,7 +61,7 @@ impl<const N: usize> fmt::Debug for Inline<N> {
     }
 }
 
-/// Fields of network byte order, taken from the front. `None` says that the bytes have ended.
+/// Reads fields in network byte order from the front. `None` means that the bytes have ended.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {
@@ -88,7 +88,8 @@ impl Fields<'_> {
     }
 }
 
-/// Whether `[to, to + len)` runs over the end of the 64-bit space of offsets. The last byte may be the last of the space.
+/// Whether `[to, to + len)` exceeds the end of the 64-bit offset space. The last byte of the range may be the last of
+/// the space.
 pub(crate) fn wraps(to: u64, len: u32) -> bool {
     len > 0 && to.checked_add(u64::from(len) - 1).is_none()
 }

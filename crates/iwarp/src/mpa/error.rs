@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::terminate::TerminateCode;
 
-/// Why there is no connection.
+/// Why a handshake did not make a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum HandshakeError {
     /// RFC 5044 section 7.1.2.
@@ -34,9 +34,9 @@ pub enum HandshakeError {
     /// RFC 6581 section 9.1.
     #[error("the peer wants {wanted} reads outstanding, {granted} are granted")]
     InsufficientIrd {
-        /// What the side that sends reads asked for.
+        /// Depth that the side that sends reads asked for.
         wanted: u16,
-        /// What the side that serves them grants.
+        /// Depth that the side that serves reads grants.
         granted: u16,
     },
     /// RFC 6581 section 9.2.
@@ -51,17 +51,17 @@ pub enum HandshakeError {
     /// The caller's mistake.
     #[error("{len} bytes of private data, {max} is the most")]
     OwnPrivateData {
-        /// Bytes given.
+        /// Length given.
         len: usize,
-        /// Bytes that fit.
+        /// Maximum length.
         max: usize,
     },
     /// The caller's mistake.
     #[error("{depth} reads at once, {max} is the most that can be negotiated")]
     OwnDepth {
-        /// Reads given.
+        /// Depth given.
         depth: u16,
-        /// The most.
+        /// Maximum depth.
         max: u16,
     },
     /// The caller's mistake: accepted or rejected without a request, or twice.
@@ -70,7 +70,8 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// How an initiator tells the responder, after the reply (RFC 5044 section 8, RFC 6581 section 8).
+    /// The code of the Terminate that an initiator sends for this error after the reply (RFC 5044 section 8, RFC 6581
+    /// section 8).
     pub(super) const fn terminate_code(&self) -> Option<TerminateCode> {
         Some(match self {
             Self::Key

@@ -1,4 +1,4 @@
-//! The frames that both sides exchange before there are FPDUs (RFC 5044 section 7.1.1, RFC 6581 section 6).
+//! The request and reply frames that are exchanged before FPDUs (RFC 5044 section 7.1.1, RFC 6581 section 6).
 
 use bitflags::bitflags;
 
@@ -7,11 +7,11 @@ use crate::wire::Fields;
 
 /// Bytes of a frame before its private data.
 pub const FRAME_LEN: usize = 20;
-/// The most private data of a frame (RFC 5044 section 7.1.1), in bytes.
+/// Maximum private data of a frame (RFC 5044 section 7.1.1), in bytes.
 pub const PRIVATE_DATA_MAX: usize = 512;
-/// What revision 2 takes of it for itself (RFC 6581 section 6), in bytes.
+/// Bytes of the private data that revision 2 uses itself (RFC 6581 section 6).
 pub const ENHANCED_LEN: usize = 4;
-/// Depths with this value are not negotiated (RFC 6581 section 9.1).
+/// A depth of this value is not negotiated (RFC 6581 section 9.1).
 pub const DEPTH_UNKNOWN: u16 = 0x3fff;
 /// The largest depth that can be negotiated.
 pub const DEPTH_MAX: u16 = DEPTH_UNKNOWN - 1;
@@ -29,7 +29,8 @@ const TOP: u16 = 0x8000;
 const SECOND: u16 = 0x4000;
 
 bitflags! {
-    /// Ready-to-receive messages: which first FPDU of the initiator lets the responder speak (RFC 6581 section 9.2).
+    /// Ready-to-receive messages: types of the initiator's first FPDU, after which the responder may send (RFC 6581
+    /// section 9.2).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct RtrSet: u8 {
         /// An RDMA Write of no bytes.
@@ -59,16 +60,18 @@ impl FrameKind {
     }
 }
 
-/// What revision 2 adds (RFC 6581 section 6).
+/// The fields that revision 2 adds (RFC 6581 section 6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Enhanced {
-    /// The sender wants the responder to be able to speak first.
+    /// The sender of the frame wants a peer-to-peer connection, in which the responder may send first.
     pub peer_to_peer: bool,
-    /// The first messages that are offered, or the one that is chosen.
+    /// The ready-to-receive messages offered, or the one chosen.
     pub rtr: RtrSet,
-    /// Reads and atomics that the sender serves at once, 14 bits; [`DEPTH_UNKNOWN`] leaves it open.
+    /// Reads and atomics that the sender of the frame serves concurrently, 14 bits; [`DEPTH_UNKNOWN`] means not
+    /// negotiated.
     pub ird: u16,
-    /// Reads and atomics that the sender will have outstanding, 14 bits; [`DEPTH_UNKNOWN`] leaves it open.
+    /// Reads and atomics that the sender of the frame will have outstanding, 14 bits; [`DEPTH_UNKNOWN`] means not
+    /// negotiated.
     pub ord: u16,
 }
 
@@ -99,24 +102,24 @@ impl Enhanced {
 /// A request or reply frame of MPA (RFC 5044 section 7.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// Whose.
+    /// Whether this is a request or a reply.
     pub kind: FrameKind,
-    /// The sender wants markers in the stream that it receives (M).
+    /// The sender of the frame wants markers in the stream that it receives (M).
     pub markers: bool,
-    /// The sender wants CRCs in both directions (C).
+    /// The sender of the frame wants CRCs in both directions (C).
     pub crc: bool,
     /// The connection is refused (R; replies only).
     pub reject: bool,
     /// 1 (RFC 5044) or 2 (RFC 6581).
     pub revision: u8,
-    /// What revision 2 adds, if it is there (S).
+    /// The fields of revision 2, if they are present (S).
     pub enhanced: Option<Enhanced>,
-    /// What the programs tell each other; what `enhanced` takes is not in it.
+    /// Private data of the program, without the bytes of `enhanced`.
     pub private_data: Vec<u8>,
 }
 
 impl Frame {
-    /// The frame's bytes. The caller has checked that the private data fits: [`private_data_max`].
+    /// Serializes the frame. The caller has checked that the private data fits: [`private_data_max`].
     pub fn emit(&self) -> Vec<u8> {
         debug_assert!(self.private_data.len() <= private_data_max(self.enhanced.is_some()));
         let mut flags = 0;
@@ -139,12 +142,12 @@ impl Frame {
     }
 }
 
-/// How much private data a program may give, in bytes, with or without the words of revision 2.
+/// Maximum private data of a program in bytes, with or without the words of revision 2.
 pub const fn private_data_max(enhanced: bool) -> usize {
     if enhanced { PRIVATE_DATA_MAX - ENHANCED_LEN } else { PRIVATE_DATA_MAX }
 }
 
-/// Collects one frame from pieces of any size; holds at most one frame.
+/// Collects one frame from pieces of any size; buffers at most one frame.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     kind: FrameKind,
@@ -156,8 +159,8 @@ impl FrameReader {
         Self { kind, bytes: Vec::with_capacity(FRAME_LEN) }
     }
 
-    /// Takes what belongs to the frame; says how much that was, and the frame when it is whole. What cannot become a
-    /// frame fails at the first byte that shows it.
+    /// Consumes bytes of the frame; returns their number, and the frame when it is complete. Input that cannot become
+    /// a frame fails at the first byte that shows it.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(usize, Option<Frame>), HandshakeError> {
         let mut taken = 0;
         loop {
@@ -174,9 +177,9 @@ impl FrameReader {
         }
     }
 
-    /// Bytes that the frame has, as far as that is known. Checks what has come.
+    /// Length of the frame in bytes, as far as it is known. Checks the bytes received so far.
     fn want(&self) -> Result<usize, HandshakeError> {
-        // RFC 5044 section 7.1.2: whatever begins otherwise is no MPA frame.
+        // RFC 5044 section 7.1.2: other beginnings are not an MPA frame.
         let seen = self.bytes.len().min(KEY_LEN);
         if self.bytes[..seen] != self.kind.key()[..seen] {
             return Err(HandshakeError::Key);
@@ -190,7 +193,7 @@ impl FrameReader {
         Ok(FRAME_LEN + len)
     }
 
-    /// Reserved bits are not checked (RFC 5044 section 7.1.1); Linux siw uses some of them.
+    /// Parses a complete frame. Reserved bits are not checked (RFC 5044 section 7.1.1); Linux siw sets some.
     fn parse(&self) -> Result<Frame, HandshakeError> {
         let mut fields = Fields(&self.bytes[KEY_LEN..]);
         let short = HandshakeError::EnhancedMissing;
@@ -214,12 +217,12 @@ impl FrameReader {
     }
 }
 
-/// Whether a program may ask for so many reads at once.
+/// Checks that a program may ask for this read depth.
 pub(super) fn check_depth(depth: u16) -> Result<(), HandshakeError> {
     if depth > DEPTH_MAX { Err(HandshakeError::OwnDepth { depth, max: DEPTH_MAX }) } else { Ok(()) }
 }
 
-/// Whether so much private data of a program fits.
+/// Checks that this much private data of a program fits.
 pub(super) fn check_private_data(len: usize, enhanced: bool) -> Result<(), HandshakeError> {
     let max = private_data_max(enhanced);
     if len > max { Err(HandshakeError::OwnPrivateData { len, max }) } else { Ok(()) }
@@ -272,7 +275,7 @@ mod tests {
         assert_eq!(read(FrameKind::Reply, &frame.emit()), Ok((24, Some(frame))));
     }
 
-    /// RFC 5044 section 7.1.1: not checked; and R means nothing in a request.
+    /// RFC 5044 section 7.1.1: reserved bits are not checked, and R has no meaning in a request.
     #[test]
     fn reserved_bits_are_ignored() {
         let (_, frame) = read(FrameKind::Request, b"MPA ID Req Frame\x3f\x01\x00\x00").expect("valid");

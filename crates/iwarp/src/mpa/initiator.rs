@@ -10,32 +10,33 @@ use super::negotiated::{Negotiated, Revision, Role, Rtr};
 use super::outgoing::Outgoing;
 use crate::terminate::Terminate;
 
-/// How long the reply may take unless the configuration says otherwise: what Linux siw grants.
+/// Default time to wait for the reply: the value of Linux siw.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an initiator asks for.
+/// The parameters that an initiator requests.
 #[derive(Clone, Debug)]
 pub struct InitiatorConfig {
     /// Revision of the request.
     pub revision: Revision,
-    /// Ask for CRCs; they are used if either side asks.
+    /// Request CRCs; they are used if either side requests them.
     pub crc: bool,
-    /// Reads and atomics of the peer to serve at once, at most [`super::DEPTH_MAX`].
+    /// Maximum number of the peer's reads and atomics to serve concurrently, at most [`super::DEPTH_MAX`].
     pub ird: u16,
-    /// Reads and atomics to have outstanding, at most [`super::DEPTH_MAX`]; the responder may grant fewer.
+    /// Maximum number of own reads and atomics outstanding, at most [`super::DEPTH_MAX`]; the responder may grant
+    /// fewer.
     pub ord: u16,
-    /// With fewer outstanding reads than this the connection is of no use, and ends.
+    /// Minimum number of outstanding reads; if the responder grants fewer, the connection ends.
     pub ord_min: u16,
-    /// The first messages to offer for a peer-to-peer connection; empty for client and server. Revision 2 only.
+    /// Ready-to-receive messages to offer for a peer-to-peer connection; empty for client-server. Revision 2 only.
     pub peer_to_peer: RtrSet,
-    /// For the peer's program, at most [`super::private_data_max`] bytes.
+    /// Private data for the peer's program, at most [`super::private_data_max`] bytes.
     pub private_data: Vec<u8>,
-    /// How long the reply may take.
+    /// Time to wait for the reply.
     pub timeout: Duration,
 }
 
 impl Default for InitiatorConfig {
-    /// Revision 2 with CRC, client and server, 16 reads each way.
+    /// Revision 2 with CRC, client-server, 16 reads in each direction.
     fn default() -> Self {
         Self {
             revision: Revision::V2,
@@ -50,19 +51,19 @@ impl Default for InitiatorConfig {
     }
 }
 
-/// How a handshake ended.
+/// Result of a completed handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// There is a connection.
+    /// The connection is established.
     Established(Negotiated),
-    /// The peer's program, or its MPA, refused.
+    /// The peer's program or its MPA refused.
     Rejected {
-        /// Why, in the words of the peer's program.
+        /// The reason, as private data of the peer's program.
         private_data: Vec<u8>,
     },
 }
 
-/// The initiator's half of the handshake. See [`super`] for the order of calls.
+/// The initiator's side of the handshake. See [`super`] for the order of calls.
 #[derive(Debug)]
 pub struct Initiator {
     config: InitiatorConfig,
@@ -74,7 +75,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Begins at `now`, counted from any epoch that the caller keeps to.
+    /// Starts at `now`, counted from any epoch that the caller keeps.
     pub fn new(config: InitiatorConfig, now: Duration) -> Result<Self, HandshakeError> {
         check_depth(config.ird)?;
         check_depth(config.ord)?;
@@ -87,8 +88,8 @@ impl Initiator {
         check_private_data(config.private_data.len(), enhanced.is_some())?;
         let request = Frame {
             kind: FrameKind::Request,
-            // RFC 5044 section 4.3 leaves the choice to the receiver. Markers help one that takes TCP segments out of
-            // order, and cost the others; never asked for here.
+            // RFC 5044 section 4.3 leaves the choice to the receiver. Markers help a receiver that processes TCP
+            // segments out of order, and cost all others; we never request them.
             markers: false,
             crc: config.crc,
             reject: false,
@@ -103,12 +104,12 @@ impl Initiator {
         Ok(Self { config, reader, out, deadline, done: false, retry_as_v1: false })
     }
 
-    /// What is to be sent next; empty when nothing is.
+    /// The bytes to send next; empty if there are none.
     pub fn transmit(&self) -> &[u8] {
         self.out.rest()
     }
 
-    /// So many bytes of [`Self::transmit`] have been sent.
+    /// Reports that `n` bytes of [`Self::transmit`] have been sent.
     pub fn transmitted(&mut self, n: usize) {
         self.out.sent(n);
     }
@@ -118,14 +119,15 @@ impl Initiator {
         (!self.done).then_some(self.deadline)
     }
 
-    /// Whether the peer says that it speaks revision 1, by an answer in that revision, so that a new connection with
-    /// [`Revision::V1`] is worth trying (RFC 6581 section 10). To be asked after an error or a rejection. A connection that
-    /// just ends says nothing: whoever broke it may have been anybody.
+    /// Whether the peer replied in revision 1, so that a new connection with [`Revision::V1`] is worth trying (RFC
+    /// 6581 section 10). Call it after an error or a rejection. A connection that only closes is no evidence:
+    /// anything could have broken it.
     pub fn may_retry_as_v1(&self) -> bool {
         self.retry_as_v1
     }
 
-    /// Takes bytes of the reply; says how many, and the outcome when there is one. The rest of `bytes` are FPDUs.
+    /// Consumes bytes of the reply; returns their number, and the outcome once it is known. The rest of `bytes` are
+    /// FPDUs.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Outcome>), HandshakeError> {
         if self.done {
             return Ok((0, None));
@@ -137,14 +139,14 @@ impl Initiator {
         };
         self.done = true;
         if let Err(error) = &result {
-            // Unlike a responder, this side may speak FPDUs already, so the peer can be told.
+            // Unlike a responder, the initiator may already send FPDUs, so it can send the peer a Terminate.
             let terminate = error.terminate_code().map(|code| Terminate::new(code).to_fpdu());
             self.out.set(terminate.unwrap_or_default());
         }
         result
     }
 
-    /// The stream has ended.
+    /// The stream has ended; returns the error to report.
     pub fn handle_eof(&mut self) -> HandshakeError {
         self.end(HandshakeError::Closed)
     }
@@ -170,7 +172,7 @@ impl Initiator {
             return Ok(Outcome::Rejected { private_data: reply.private_data });
         }
         // The responder took the words of revision 2 for its program's private data (RFC 6581 section 10), so this
-        // connection is spoilt.
+        // connection cannot be used.
         if self.retry_as_v1 {
             return Err(HandshakeError::Downgraded);
         }
@@ -187,7 +189,7 @@ impl Initiator {
         Ok(Outcome::Established(Negotiated {
             role: Role::Initiator,
             revision: asked,
-            // RFC 5044 section 7.1.1: if either side asks.
+            // RFC 5044 section 7.1.1: CRCs are used if either side requests them.
             crc: self.config.crc || reply.crc,
             ird: self.config.ird,
             ord,
@@ -196,7 +198,7 @@ impl Initiator {
         }))
     }
 
-    /// The depth of own reads, and the first message (RFC 6581 sections 9.1 and 9.2).
+    /// Returns the depth of own reads and the first message (RFC 6581 sections 9.1 and 9.2).
     fn negotiate(&self, reply: Enhanced) -> Result<(u16, Option<Rtr>), HandshakeError> {
         let config = &self.config;
         if reply.ord != DEPTH_UNKNOWN && reply.ord > config.ird {

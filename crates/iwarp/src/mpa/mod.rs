@@ -1,9 +1,9 @@
-//! MPA (RFC 5044, RFC 6581): the handshake before there are FPDUs, and what an FPDU adds to a DDP segment.
+//! MPA (RFC 5044, RFC 6581): the handshake before the first FPDU, and the framing of DDP segments.
 //!
-//! Order of calls, for either side: send what [`Initiator::transmit`] has and say so with `transmitted`; feed what comes to
-//! `handle_bytes`, which says how many bytes it took; what is left belongs to the [`crate::Connection`] that the outcome
-//! makes. At `deadline`, call `handle_timeout`; when the stream ends, `handle_eof`. After an error there may still be
-//! something in `transmit`: a rejecting reply, or a Terminate. Send it, then close.
+//! Order of calls, for either side: send the bytes of [`Initiator::transmit`] and confirm them with `transmitted`;
+//! pass received bytes to `handle_bytes`, which returns how many it consumed; the rest belongs to the
+//! [`crate::Connection`] made from the outcome. Call `handle_timeout` at `deadline`, and `handle_eof` when the stream
+//! ends. After an error `transmit` may still hold a rejecting reply or a Terminate. Send it, then close.
 
 mod error;
 mod frame;
@@ -28,26 +28,27 @@ pub use responder::{Accept, Request, Responder, ResponderConfig};
 pub const LENGTH_LEN: usize = 2;
 /// Bytes of the CRC that ends an FPDU, used or not (RFC 5044 section 4.1).
 pub const CRC_LEN: usize = 4;
-/// The longest FPDU: a length, as much as it can say, pad and CRC, in bytes.
+/// Maximum length of an FPDU in bytes: length field, the longest segment that the field can express, pad and CRC.
 pub const FPDU_MAX: usize = fpdu_len(u16::MAX as usize);
-/// The smallest MULPDU that DDP must be given (RFC 5044 section 3), in bytes.
+/// Minimum MULPDU that MPA must offer to DDP (RFC 5044 section 3), in bytes.
 pub const MULPDU_MIN: u16 = 128;
-/// The largest (RFC 5044 section 3), in bytes. The length field could say more, and what a peer sends may be larger.
+/// Maximum MULPDU (RFC 5044 section 3), in bytes. The length field can express more, and a peer may send larger
+/// segments.
 pub const MULPDU_MAX: u16 = 64_768;
 
-/// The MULPDU of a stream without markers for a TCP segment of `emss_bytes` (RFC 5044 section 4.5): a whole FPDU fits into
-/// one segment. Where that is of no use, as on the loopback address, take [`MULPDU_MAX`].
+/// The MULPDU of a stream without markers for a TCP segment of `emss_bytes` (RFC 5044 section 4.5): a whole FPDU fits
+/// into one segment. Where this has no benefit, as on the loopback address, use [`MULPDU_MAX`].
 pub fn mulpdu_for(emss_bytes: u32) -> u16 {
     let mulpdu = emss_bytes.saturating_sub(6 + emss_bytes % 4);
     mulpdu.clamp(MULPDU_MIN.into(), MULPDU_MAX.into()) as u16
 }
 
-/// Bytes that fill an FPDU up to a multiple of four (RFC 5044 section 4.1).
+/// Number of pad bytes, which extend an FPDU to a multiple of four (RFC 5044 section 4.1).
 pub(crate) const fn pad(ulpdu_len: usize) -> usize {
     (LENGTH_LEN + ulpdu_len).next_multiple_of(4) - (LENGTH_LEN + ulpdu_len)
 }
 
-/// Bytes of the whole FPDU around a segment of this length.
+/// Length of the whole FPDU around a segment of this length, in bytes.
 pub(crate) const fn fpdu_len(ulpdu_len: usize) -> usize {
     LENGTH_LEN + ulpdu_len + pad(ulpdu_len) + CRC_LEN
 }

@@ -1,8 +1,8 @@
-//! [`Negotiated`]: what both sides of a handshake agreed on.
+//! [`Negotiated`]: the parameters that both sides of a handshake agreed on.
 
 use super::frame::RtrSet;
 
-/// The revisions of the handshake that are spoken.
+/// Supported revisions of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Revision {
     /// RFC 5044.
@@ -12,7 +12,7 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// As it stands in frames.
+    /// The revision number in frames.
     pub const fn number(self) -> u8 {
         match self {
             Self::V1 => 1,
@@ -21,7 +21,7 @@ impl Revision {
     }
 }
 
-/// The message that lets the responder speak (RFC 6581 section 9.2).
+/// The ready-to-receive message, after which the responder may send (RFC 6581 section 9.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rtr {
     /// An RDMA Write of no bytes.
@@ -33,9 +33,9 @@ pub enum Rtr {
 }
 
 impl Rtr {
-    /// In the order of preference of a responder that may choose. A Send first: Linux siw neither offers nor takes one, so
-    /// both sides then know that the other is none, and answers reads of no bytes as it should. Then a Write, which asks
-    /// nothing of anybody.
+    /// The order of preference of a responder that may choose. Send comes first: Linux siw neither offers nor accepts
+    /// it, so both sides then know that the other is not siw and answers zero-length reads correctly. Write comes
+    /// next, because it requires nothing of the peer.
     pub(super) const PREFERENCE: [Self; 3] = [Self::Send, Self::Write, Self::Read];
 
     pub(super) const fn as_set(self) -> RtrSet {
@@ -46,51 +46,51 @@ impl Rtr {
         }
     }
 
-    /// The only one in a set.
+    /// The only message in a set; `None` if the set is empty or has several.
     pub(super) fn only(set: RtrSet) -> Option<Self> {
         Self::PREFERENCE.into_iter().find(|rtr| rtr.as_set() == set)
     }
 }
 
-/// Who opened the connection.
+/// Which side of the handshake an endpoint is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The side that sent the request; it speaks first (RFC 5044 section 7.1.2).
     Initiator,
-    /// The side that replied; it speaks when the first FPDU has arrived.
+    /// The side that replied; it may send when the first FPDU has arrived.
     Responder,
 }
 
-/// What both sides agreed on.
+/// The parameters that both sides agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Negotiated {
-    /// Of the side that has this.
+    /// Role of the side that holds this value.
     pub role: Role,
-    /// Of the frames that were exchanged.
+    /// Revision of the exchanged frames.
     pub revision: Revision,
     /// FPDUs carry CRCs, in both directions.
     pub crc: bool,
-    /// Reads and atomics of the peer that this side serves at once.
+    /// Number of the peer's reads and atomics that this side serves concurrently.
     pub ird: u16,
     /// Reads and atomics that this side may have outstanding.
     pub ord: u16,
     /// The initiator's first FPDU, in peer-to-peer connections.
     pub rtr: Option<Rtr>,
-    /// What the peer's program said.
+    /// Private data of the peer's program.
     pub private_data: Vec<u8>,
 }
 
 impl Negotiated {
-    /// Whether this peer may be asked by reads of no bytes whether something has arrived. Linux siw may not: while it sends, it
-    /// answers them with bytes of whatever it sent before (docs/interop.md). It neither takes nor offers a Send as the first
-    /// message, and speaks revision 2 unless it was asked in revision 1.
+    /// Whether zero-length reads may be used to ask this peer whether something has arrived. With Linux siw they may
+    /// not: while it sends, it answers them with bytes of earlier sends (docs/interop.md). siw neither accepts nor
+    /// offers a Send as the first message, and replies in revision 2 unless the request was in revision 1.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         self.may_have_extensions() && self.ord > 0
     }
 
-    /// Whether this peer may understand receipts ([`crate::outcome`]) and limits of retries ([`crate::rnr_limit`]). They mean nothing to
-    /// others.
+    /// Whether this peer may understand receipts ([`crate::outcome`]) and RNR retry limits ([`crate::rnr_limit`]). To
+    /// other peers they mean nothing.
     pub(crate) fn may_have_extensions(&self) -> bool {
         self.revision == Revision::V1 || self.rtr == Some(Rtr::Send)
     }

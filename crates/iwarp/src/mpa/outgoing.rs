@@ -1,6 +1,6 @@
-//! [`Outgoing`]: the bytes of a handshake that wait to be sent.
+//! [`Outgoing`]: handshake bytes that have not been sent yet.
 
-/// Bytes that wait to be sent.
+/// Bytes that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The side that is connected to (RFC 5044 section 7.1.2, RFC 6581 section 9).
+//! The side that accepts the connection (RFC 5044 section 7.1.2, RFC 6581 section 9).
 
 use std::time::Duration;
 
@@ -9,55 +9,56 @@ use super::frame::{
 use super::negotiated::{Negotiated, Revision, Role, Rtr};
 use super::outgoing::Outgoing;
 
-/// How long the request may take unless the configuration says otherwise: what Linux siw grants.
+/// Default time to wait for the request: the value of Linux siw.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a responder can do.
+/// Capabilities of a responder.
 #[derive(Clone, Debug)]
 pub struct ResponderConfig {
-    /// The highest revision that is spoken.
+    /// Highest revision supported.
     pub revision_max: Revision,
-    /// Ask for CRCs; they are used if either side asks.
+    /// Request CRCs; they are used if either side requests them.
     pub crc: bool,
-    /// The first messages that are taken in peer-to-peer connections; empty refuses such connections.
+    /// Ready-to-receive messages accepted in peer-to-peer connections; an empty set refuses such connections.
     pub peer_to_peer: RtrSet,
-    /// How long the request may take.
+    /// Time to wait for the request.
     pub timeout: Duration,
 }
 
 impl Default for ResponderConfig {
-    /// Revision 2 with CRC, every first message.
+    /// Revision 2 with CRC and every ready-to-receive message.
     fn default() -> Self {
         Self { revision_max: Revision::V2, crc: true, peer_to_peer: RtrSet::all(), timeout: REQUEST_TIMEOUT }
     }
 }
 
-/// A request to connect, for the program to decide on.
+/// A connection request, for the program to decide on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Of the request, and so of the reply.
+    /// Revision of the request, and so of the reply.
     pub revision: Revision,
-    /// The peer asked for CRCs.
+    /// The peer requested CRCs.
     pub crc: bool,
-    /// Depths and peer-to-peer wishes, if the request has them.
+    /// Depths and peer-to-peer parameters, if the request has them.
     pub enhanced: Option<Enhanced>,
-    /// What the peer's program says.
+    /// Private data of the peer's program.
     pub private_data: Vec<u8>,
 }
 
-/// What a program accepts a request with.
+/// The parameters with which a program accepts a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accept {
-    /// Reads and atomics of the peer to serve at once, at most [`super::DEPTH_MAX`].
+    /// Maximum number of the peer's reads and atomics to serve concurrently, at most [`super::DEPTH_MAX`].
     pub ird: u16,
-    /// Reads and atomics to have outstanding, at most [`super::DEPTH_MAX`]; lowered to what the peer serves.
+    /// Maximum number of own reads and atomics outstanding, at most [`super::DEPTH_MAX`]; lowered to what the peer
+    /// serves.
     pub ord: u16,
-    /// For the peer's program, at most [`super::private_data_max`] bytes.
+    /// Private data for the peer's program, at most [`super::private_data_max`] bytes.
     pub private_data: Vec<u8>,
 }
 
 impl Default for Accept {
-    /// 16 reads each way, no private data.
+    /// 16 reads in each direction, no private data.
     fn default() -> Self {
         Self { ird: 16, ord: 16, private_data: Vec::new() }
     }
@@ -70,8 +71,8 @@ enum State {
     Done,
 }
 
-/// The responder's half of the handshake. See [`super`] for the order of calls; between the request and the reply is the
-/// program's decision, [`Self::accept`] or [`Self::reject`], for which there is no deadline here.
+/// The responder's side of the handshake. See [`super`] for the order of calls. Between request and reply the program
+/// decides, by [`Self::accept`] or [`Self::reject`]; this type sets no deadline for the decision.
 #[derive(Debug)]
 pub struct Responder {
     config: ResponderConfig,
@@ -82,19 +83,19 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Begins at `now`, counted from any epoch that the caller keeps to.
+    /// Starts at `now`, counted from any epoch that the caller keeps.
     pub fn new(config: ResponderConfig, now: Duration) -> Self {
         let deadline = now.saturating_add(config.timeout);
         let reader = FrameReader::new(FrameKind::Request);
         Self { config, reader, out: Outgoing::default(), deadline, state: State::Reading }
     }
 
-    /// What is to be sent next; empty when nothing is.
+    /// The bytes to send next; empty if there are none.
     pub fn transmit(&self) -> &[u8] {
         self.out.rest()
     }
 
-    /// So many bytes of [`Self::transmit`] have been sent.
+    /// Reports that `n` bytes of [`Self::transmit`] have been sent.
     pub fn transmitted(&mut self, n: usize) {
         self.out.sent(n);
     }
@@ -104,8 +105,8 @@ impl Responder {
         matches!(self.state, State::Reading).then_some(self.deadline)
     }
 
-    /// Takes bytes of the request; says how many, and the request when it is whole. After the reply it takes nothing: the
-    /// bytes are FPDUs.
+    /// Consumes bytes of the request; returns their number, and the request when it is complete. After the reply it
+    /// consumes nothing: the bytes are FPDUs.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Request>), HandshakeError> {
         match &self.state {
             State::Done => return Ok((0, None)),
@@ -122,7 +123,7 @@ impl Responder {
         }
     }
 
-    /// The stream has ended.
+    /// The stream has ended; returns the error to report.
     pub fn handle_eof(&mut self) -> HandshakeError {
         self.end(HandshakeError::Closed)
     }
@@ -135,7 +136,7 @@ impl Responder {
         }
     }
 
-    /// Ends without a reply (RFC 5044 section 7.1.2: what is no valid request is not answered).
+    /// Ends without a reply (RFC 5044 section 7.1.2: an invalid request is not answered).
     fn end(&mut self, error: HandshakeError) -> HandshakeError {
         self.state = State::Done;
         self.out.set(Vec::new());
@@ -145,8 +146,8 @@ impl Responder {
     fn evaluate(&mut self, frame: Frame) -> Result<Request, HandshakeError> {
         let revision = match frame.revision {
             1 => Revision::V1,
-            // RFC 5044 section 7.1.1 asks to close the connection on a revision that is not known. A rejection in
-            // revision 1 before that tells an initiator that it should try revision 1.
+            // RFC 5044 section 7.1.1 asks to close the connection on an unknown revision. A rejection in revision 1
+            // before the close shows an initiator that it should try revision 1.
             2 if self.config.revision_max == Revision::V1 => {
                 let request =
                     Request { revision: Revision::V1, crc: false, enhanced: None, private_data: Vec::new() };
@@ -157,8 +158,8 @@ impl Responder {
         };
         let request =
             Request { revision, crc: frame.crc, enhanced: frame.enhanced, private_data: frame.private_data };
-        // Markers in gathered sends would cut the payload into pieces of 508 bytes, and no stack that is in use asks for
-        // them. Linux siw refuses them in this way, too.
+        // Markers would cut the payload of gathered sends into pieces of 508 bytes, and no deployed stack asks for
+        // them. Linux siw refuses them in the same way.
         if frame.markers {
             return Err(self.refuse(&request, HandshakeError::MarkersDemanded));
         }
@@ -170,14 +171,14 @@ impl Responder {
         Ok(request)
     }
 
-    /// Ends with a reply that refuses.
+    /// Ends with a rejecting reply.
     fn refuse(&mut self, request: &Request, error: HandshakeError) -> HandshakeError {
         let error = self.end(error);
         self.out.set(rejection(request, Vec::new()).emit());
         error
     }
 
-    /// Refuses the request; `private_data` is the program's reason.
+    /// Rejects the request; `private_data` is the program's reason.
     pub fn reject(&mut self, private_data: &[u8]) -> Result<(), HandshakeError> {
         let State::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
         check_private_data(private_data.len(), request.enhanced.is_some())?;
@@ -187,8 +188,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Accepts the request. What is wrong with `accept` itself leaves the request to be answered still; when the peer's
-    /// wishes cannot be met, it is rejected.
+    /// Accepts the request. If `accept` itself is invalid, the request stays open for another answer; if the peer's
+    /// parameters cannot be met, it is rejected.
     pub fn accept(&mut self, accept: &Accept) -> Result<Negotiated, HandshakeError> {
         let State::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
         let request = request.clone();
@@ -217,7 +218,7 @@ impl Responder {
             enhanced: request.enhanced.map(|enhanced| Enhanced {
                 peer_to_peer: rtr.is_some(),
                 rtr: rtr.map_or(RtrSet::empty(), Rtr::as_set),
-                // RFC 6581 section 9.1: what the initiator leaves open stays open.
+                // RFC 6581 section 9.1: a depth that the initiator leaves open stays open.
                 ird: if enhanced.ord == DEPTH_UNKNOWN { DEPTH_UNKNOWN } else { accept.ird },
                 ord: if enhanced.ird == DEPTH_UNKNOWN { DEPTH_UNKNOWN } else { ord },
             }),
@@ -229,7 +230,8 @@ impl Responder {
         Ok(Negotiated { role: Role::Responder, revision, crc, ird, ord, rtr, private_data })
     }
 
-    /// The first message, of those that both sides take. A Read needs somebody who serves it (RFC 6581 section 9.2).
+    /// Chooses a ready-to-receive message that both sides support. A Read needs a side that serves it (RFC 6581
+    /// section 9.2).
     fn choose(&self, offer: Enhanced, ird: u16) -> Option<Rtr> {
         let common = offer.rtr & self.config.peer_to_peer;
         Rtr::PREFERENCE
@@ -238,7 +240,7 @@ impl Responder {
     }
 }
 
-/// A reply with R set, in the form of its request.
+/// A reply with R set, in the format of its request.
 fn rejection(request: &Request, private_data: Vec<u8>) -> Frame {
     Frame {
         kind: FrameKind::Reply,

@@ -1,4 +1,4 @@
-//! Both machines against each other in every combination, and each against peers of other opinions.
+//! Initiator and responder against each other in every combination, and each against peers that behave differently.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn responder(config: ResponderConfig) -> Responder {
     Responder::new(config, NOW)
 }
 
-/// Lets the responder read the initiator's request.
+/// Passes the initiator's request to the responder.
 fn deliver(a: &mut Initiator, b: &mut Responder) -> Result<Option<Request>, HandshakeError> {
     let request = a.transmit().to_vec();
     a.transmitted(request.len());
@@ -33,8 +33,8 @@ fn negotiated(outcome: Option<Outcome>) -> Negotiated {
     }
 }
 
-/// Goal: every combination of revision, CRC on either side, peer-to-peer offer and acceptance gives the same connection on
-/// both sides. Method: all of them, cut into pieces.
+/// Goal: every combination of revision, CRC on either side, peer-to-peer offer and acceptance gives the same
+/// connection on both sides. Method: all combinations, with the stream cut into pieces.
 #[test]
 fn the_matrix_of_acceptance() {
     let offers = (0..8).map(RtrSet::from_bits_truncate);
@@ -79,7 +79,7 @@ fn the_matrix_of_acceptance() {
     }
 }
 
-/// Goal: a program's refusal arrives with its words, in both revisions.
+/// Goal: a program's rejection arrives with its private data, in both revisions.
 #[test]
 fn the_matrix_of_rejection() {
     for revision in [Revision::V1, Revision::V2] {
@@ -96,8 +96,8 @@ fn the_matrix_of_rejection() {
     }
 }
 
-/// Goal: a peer that wants markers is refused politely. Method: M in a request is answered by R with M clear; M in a reply by
-/// a Terminate.
+/// Goal: a peer that demands markers is refused politely. Method: M in a request is answered by R with M clear; M in
+/// a reply by a Terminate.
 #[test]
 fn markers_are_refused() {
     for (request, reply) in [
@@ -147,7 +147,7 @@ impl Lookup for Nothing {
     }
 }
 
-/// What a Terminate that is sent in a handshake says to a receiver of FPDUs.
+/// The code of a Terminate that was sent in a handshake, as a receiver of FPDUs reads it.
 fn terminate_code(mut fpdu: &[u8]) -> TerminateCode {
     let mut receiver = Receiver::new(ReceiverConfig { crc: true, ird: 0, ord: 0, rtr: None });
     loop {
@@ -165,10 +165,10 @@ fn terminate_code(mut fpdu: &[u8]) -> TerminateCode {
     }
 }
 
-/// RFC 6581 section 10: an initiator of revision 2 meets a responder of revision 1, in each of its moods.
+/// RFC 6581 section 10: an initiator of revision 2 meets a responder of revision 1 that answers in different ways.
 #[test]
 fn falling_back_to_revision_1() {
-    // Ours says so by a rejection.
+    // Our responder rejects.
     let mut a = initiator(InitiatorConfig::default());
     let v1 = ResponderConfig { revision_max: Revision::V1, ..ResponderConfig::default() };
     let mut b = responder(v1.clone());
@@ -178,7 +178,8 @@ fn falling_back_to_revision_1() {
     assert_eq!(outcome, Some(Outcome::Rejected { private_data: Vec::new() }));
     assert!(a.may_retry_as_v1());
 
-    // Others answer as if the request were of revision 1. Revision 2 without its words is no such answer.
+    // Others answer as if the request were of revision 1. A reply of revision 2 without the enhanced words is
+    // different.
     for (reply, error) in [
         (b"MPA ID Rep Frame\x40\x01\x00\x00", HandshakeError::Downgraded),
         (b"MPA ID Rep Frame\x40\x02\x00\x00", HandshakeError::EnhancedMissing),
@@ -194,7 +195,7 @@ fn falling_back_to_revision_1() {
     let (of_a, _) = shake_hands(config, v1, &Accept::default(), Chop::whole()).expect("they agree");
     assert_eq!((of_a.revision, of_a.rtr), (Revision::V1, None));
 
-    // A connection that ended, before a reply or in the middle of it, or an attempt in revision 1, is no reason.
+    // A connection that ended, before or within a reply, or an attempt in revision 1, is no reason to retry.
     for heard in [&b""[..], b"MPA"] {
         let mut a = initiator(InitiatorConfig::default());
         a.handle_bytes(heard).expect("so far");
@@ -220,13 +221,13 @@ fn revisions_that_nobody_speaks() {
         assert_eq!(a.handle_bytes(&reply), Err(HandshakeError::Revision(revision)));
         assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_FRAME);
     }
-    // A reply above the request.
+    // The reply has a higher revision than the request.
     let mut a = initiator(InitiatorConfig { revision: Revision::V1, ..InitiatorConfig::default() });
     let reply = b"MPA ID Rep Frame\x50\x02\x00\x04\x00\x00\x00\x00";
     assert_eq!(a.handle_bytes(reply), Err(HandshakeError::Revision(2)));
 }
 
-/// RFC 6581 section 6: S decides, not the revision alone. Such a request is answered in kind.
+/// RFC 6581 section 6: S decides, not the revision alone. The reply to such a request has no enhanced words either.
 #[test]
 fn revision_2_without_its_words_can_be_asked_for() {
     let mut b = responder(ResponderConfig::default());
@@ -237,7 +238,7 @@ fn revision_2_without_its_words_can_be_asked_for() {
     assert_eq!(b.transmit(), b"MPA ID Rep Frame\x40\x02\x00\x00");
 }
 
-/// RFC 6581 section 9.1.
+/// Depths are negotiated (RFC 6581 section 9.1).
 #[test]
 fn depths_are_negotiated() {
     let run = |ird_a: u16, ord_a: u16, ird_b: u16, ord_b: u16| {
@@ -250,21 +251,21 @@ fn depths_are_negotiated() {
     assert_eq!(run(0, 16, 2, 16), (0, 2, 2, 0));
     assert_eq!(run(DEPTH_MAX, DEPTH_MAX, DEPTH_MAX, DEPTH_MAX), (DEPTH_MAX, DEPTH_MAX, DEPTH_MAX, DEPTH_MAX));
 
-    // Fewer than the initiator can use.
+    // The responder serves fewer reads than the initiator needs.
     let mut a = initiator(InitiatorConfig { ord_min: 3, ..InitiatorConfig::default() });
     let reply = b"MPA ID Rep Frame\x50\x02\x00\x04\x00\x02\x00\x00";
     let error = HandshakeError::InsufficientIrd { wanted: 3, granted: 2 };
     assert_eq!(a.handle_bytes(reply), Err(error));
     assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_IRD);
 
-    // A responder that did not lower its own.
+    // A responder that did not lower its own depth.
     let mut a = initiator(InitiatorConfig::default());
     let reply = b"MPA ID Rep Frame\x50\x02\x00\x04\x00\x10\x00\x11";
     let error = HandshakeError::InsufficientIrd { wanted: 17, granted: 16 };
     assert_eq!(a.handle_bytes(reply), Err(error));
     assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_IRD);
 
-    // Left open by either side.
+    // Depths left open by either side.
     let mut a = initiator(InitiatorConfig::default());
     let reply = b"MPA ID Rep Frame\x50\x02\x00\x04\x3f\xff\x3f\xff";
     assert_eq!(negotiated(a.handle_bytes(reply).expect("valid").1).ord, 16);
@@ -273,13 +274,13 @@ fn depths_are_negotiated() {
     assert_eq!(b.accept(&Accept::default()).expect("a request").ord, 16);
 }
 
-/// RFC 6581 section 9.2.
+/// RFC 6581 section 9.2: the reply must choose one of the offered first messages.
 #[test]
 fn replies_that_choose_no_first_message_end_the_connection() {
     let offer = RtrSet::WRITE | RtrSet::READ;
     let reply = |words: [u8; 4]| [&b"MPA ID Rep Frame\x50\x02\x00\x04"[..], &words].concat();
     for words in [
-        // Nothing, both, what was not offered, and not peer-to-peer after all.
+        // Chooses none, both, a message that was not offered, and no peer-to-peer mode.
         [0x80, 1, 0, 1],
         [0x80, 1, 0xc0, 1],
         [0xc0, 1, 0, 1],
@@ -292,7 +293,7 @@ fn replies_that_choose_no_first_message_end_the_connection() {
     let mut a = initiator(InitiatorConfig { peer_to_peer: offer, ..InitiatorConfig::default() });
     let outcome = a.handle_bytes(&reply([0x80, 1, 0x40, 1])).expect("valid").1;
     assert_eq!(negotiated(outcome).rtr, Some(Rtr::Read));
-    // A read that nobody serves.
+    // A read that the peer does not serve.
     let mut a = initiator(InitiatorConfig { peer_to_peer: offer, ..InitiatorConfig::default() });
     let error = HandshakeError::InsufficientIrd { wanted: 1, granted: 0 };
     assert_eq!(a.handle_bytes(&reply([0x80, 0, 0x40, 1])), Err(error));
@@ -308,7 +309,7 @@ fn replies_that_choose_no_first_message_end_the_connection() {
     assert_eq!(result, Err(HandshakeError::NoCommonRtr));
 }
 
-/// A Send as the first message says that neither side is Linux siw, which cannot be asked by reads of no bytes.
+/// A Send as the first message shows that neither side is Linux siw, which must not be sent zero-length reads.
 #[test]
 fn a_send_is_chosen_where_it_is_offered() {
     let ours = InitiatorConfig { peer_to_peer: RtrSet::all(), ..InitiatorConfig::default() };
@@ -320,7 +321,7 @@ fn a_send_is_chosen_where_it_is_offered() {
     }
 }
 
-/// The request of Linux siw in peer-to-peer mode, and our answer: byte by byte.
+/// The request of Linux siw in peer-to-peer mode, and our reply, byte by byte.
 #[test]
 fn frames_on_the_wire() {
     let mut a = initiator(InitiatorConfig {
@@ -357,7 +358,7 @@ fn half_open_handshakes_end_in_time() {
     assert_eq!(b.handle_timeout(deadline), Err(HandshakeError::Timeout));
     assert_eq!(b.deadline(), None);
 
-    // A program may think as long as it likes.
+    // The program may take as long as it likes to decide.
     let mut b = responder(ResponderConfig::default());
     b.handle_bytes(b"MPA ID Req Frame\x40\x01\x00\x00").expect("valid");
     assert_eq!((b.deadline(), b.handle_timeout(NOW * 2)), (None, Ok(())));
@@ -365,7 +366,7 @@ fn half_open_handshakes_end_in_time() {
     assert_eq!(b.accept(&Accept::default()), Err(HandshakeError::NoRequest));
 }
 
-/// RFC 5044 section 7.1.2: nothing may follow a request before its reply; what follows a reply are FPDUs.
+/// RFC 5044 section 7.1.2: nothing may follow a request before its reply; the bytes after a reply are FPDUs.
 #[test]
 fn bytes_behind_a_frame() {
     let request = b"MPA ID Req Frame\x40\x01\x00\x00";
@@ -387,7 +388,7 @@ fn bytes_behind_a_frame() {
     assert_eq!(a.handle_bytes(b"FPDU"), Ok((0, None)));
 }
 
-/// The limits of what a program may ask for itself.
+/// Limits on the program's own parameters.
 #[test]
 fn own_mistakes_are_told() {
     for (revision, max) in [(Revision::V1, 512), (Revision::V2, 508)] {
@@ -418,7 +419,8 @@ fn own_mistakes_are_told() {
     assert!(b.accept(&Accept::default()).is_ok(), "the request is still there");
 }
 
-/// RFC 6581 section 9.1. Method: requests that leave one or both depths open; the reply's words, and what is negotiated.
+/// RFC 6581 section 9.1. Method: requests that leave one or both depths open; checks the reply's words and what is
+/// negotiated.
 #[test]
 fn depths_that_are_left_open_stay_open() {
     for (ird, ord) in [(3, 4), (DEPTH_UNKNOWN, 4), (3, DEPTH_UNKNOWN), (DEPTH_UNKNOWN, DEPTH_UNKNOWN)] {
@@ -446,7 +448,7 @@ fn two_initiators_do_not_connect() {
     assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_FRAME);
 }
 
-/// RFC 5044 sections 3 and 4.5.
+/// MULPDU for TCP segment sizes (RFC 5044 sections 3 and 4.5).
 #[test]
 fn segments_of_tcp_and_mulpdu() {
     assert_eq!(mulpdu_for(1460), 1454);

@@ -1,7 +1,7 @@
-//! Data path: everything that a segment's header tells is checked here, before a byte of payload is placed.
+//! Data path: checks every field of a segment's header before any payload is placed.
 //!
-//! The order is that of the layers: DDP (RFC 5041 section 7.1), then RDMAP (RFC 5040 section 7.2). The answer is a code for
-//! Terminate.
+//! The order is that of the layers: DDP (RFC 5041 section 7.1), then RDMAP (RFC 5040 section 7.2). A failed check
+//! returns the code for a Terminate.
 
 use super::receiver::{BODY_MAX, Current, Message, Receiver};
 use super::{Expected, Lookup};
@@ -33,11 +33,11 @@ impl Receiver {
                     return Err(TerminateCode::UNTAGGED_QUEUE);
                 }
                 let opcode = self.opcode(header.ulp)?;
-                // RFC 5040 section 4.2: each opcode has its queue.
+                // RFC 5040 section 4.2: each opcode belongs to one queue.
                 if opcode.queue() != Some(header.queue) {
                     return Err(TerminateCode::UNEXPECTED_OPCODE);
                 }
-                // TCP keeps the order, so a message with another number cannot be one that comes later.
+                // TCP keeps the order, so any other message number is an error and not a later message.
                 if header.msn != self.msn[header.queue as usize] {
                     return Err(TerminateCode::UNTAGGED_MSN);
                 }
@@ -52,7 +52,7 @@ impl Receiver {
         }
     }
 
-    /// RFC 5040 section 7.2: version, then opcode.
+    /// Checks version, then opcode (RFC 5040 section 7.2).
     fn opcode(&self, control: u8) -> Verdict<Opcode> {
         if rdmap::version(control) != rdmap::VERSION {
             return Err(TerminateCode::RDMAP_VERSION);
@@ -60,7 +60,7 @@ impl Receiver {
         Opcode::parse(control).ok_or(TerminateCode::UNEXPECTED_OPCODE)
     }
 
-    /// Each segment of a Write stands for itself: what it says is checked, whatever came before.
+    /// Checks one segment of a Write. Each segment is checked independently of earlier ones.
     fn check_write<L: Lookup + ?Sized>(&mut self, header: &Tagged, lookup: &mut L) -> Verdict<Current> {
         let &Tagged { stag, to, .. } = header;
         if wraps(to, self.payload_len) {
@@ -72,9 +72,9 @@ impl Receiver {
         Ok(Current::Write { stag, to, last: header.last })
     }
 
-    /// A Read Response goes where this side's earliest open request asked for it, in order and no further; what else its
-    /// header says is refused. This is stricter than to ask only whether the tag may be written to, and lets the sink be
-    /// memory that the peer may not write to otherwise.
+    /// Checks a Read Response: it may only go to the sink of this side's earliest open request, in order and within
+    /// its length. This is stricter than checking whether the tag is writable, and the sink may be memory that the
+    /// peer otherwise has no right to write.
     fn check_read_response<L: Lookup + ?Sized>(
         &mut self,
         header: &Tagged,
@@ -91,7 +91,7 @@ impl Receiver {
         if self.payload_len > left || len > 0 && header.to != expected_to {
             return Err(TerminateCode::TAGGED_BOUNDS);
         }
-        // The flag and the length that was asked for must agree.
+        // The last flag must agree with the requested length.
         if header.last != (self.payload_len == left) {
             return Err(TerminateCode::STREAM_CATASTROPHIC);
         }
@@ -109,7 +109,8 @@ impl Receiver {
         lookup: &mut L,
     ) -> Verdict<Current> {
         let &Untagged { last, ulp_word: invalidate, msn, mo, .. } = header;
-        // RFC 6581 section 9.2: a first message that was agreed on is not the program's, and takes no buffer.
+        // RFC 6581 section 9.2: an agreed ready-to-receive message does not belong to the program and consumes no
+        // buffer.
         if self.first
             && self.config.rtr == Some(Rtr::Send)
             && (opcode, last, mo, self.payload_len) == (Opcode::Send, true, 0, 0)
@@ -120,7 +121,8 @@ impl Receiver {
             return Err(TerminateCode::UNTAGGED_MO);
         }
         let message = match self.message {
-            // All segments of a message say the same. Where the word is reserved, it is not checked (RFC 5040 section 4.1).
+            // All segments of a message must have the same opcode and tag. A reserved tag word is not checked (RFC
+            // 5040 section 4.1).
             Some(message)
                 if message.opcode != opcode || opcode.invalidates() && message.invalidate != invalidate =>
             {
@@ -135,7 +137,7 @@ impl Receiver {
                 Message { opcode, invalidate, capacity, received: 0 }
             }
         };
-        // Kept also if it turns out to be too long: its buffer has been taken.
+        // Stored even if the message turns out to be too long, because its buffer has been consumed.
         self.message = Some(message);
         if self.payload_len > message.capacity - message.received {
             return Err(TerminateCode::UNTAGGED_TOO_LONG);
@@ -143,17 +145,18 @@ impl Receiver {
         Ok(Current::Send { last })
     }
 
-    /// Messages of one segment, whose body is collected here.
+    /// Checks messages of one segment, whose body the receiver collects.
     fn check_control(&mut self, opcode: Opcode, header: &Untagged) -> Verdict<Current> {
-        // Whoever posts in order begins nothing in the middle of a message. A request that is answered there would say that the
-        // message has come: without CRCs one flipped bit, that of the last segment, is enough for it.
+        // A sender that sends in order begins no other message inside a Send. Responding to such a request would
+        // imply that the Send has arrived, although without CRCs one flipped bit, the last flag, is enough to get
+        // here.
         if matches!(header.queue, QUEUE_SEND | QUEUE_REQUEST) && self.message.is_some() {
             return Err(TerminateCode::UNEXPECTED_OPCODE);
         }
         if header.mo != 0 {
             return Err(TerminateCode::UNTAGGED_MO);
         }
-        // The queue of requests has as many buffers as requests may wait (RFC 5040 section 5.2.1).
+        // RFC 5040 section 5.2.1: the queue of requests has IRD buffers.
         if header.queue == QUEUE_REQUEST && self.serving >= self.config.ird {
             return Err(TerminateCode::UNTAGGED_NO_BUFFER);
         }
@@ -167,7 +170,7 @@ impl Receiver {
         if self.payload_len as usize > wanted {
             return Err(TerminateCode::UNTAGGED_TOO_LONG);
         }
-        // Too short, or the first of several segments: no RFC has a code for that alone.
+        // Too short, or the first of several segments: no RFC assigns a code to this.
         if (self.payload_len as usize) < wanted || !header.last {
             return Err(TerminateCode::OPERATION_UNSPECIFIED);
         }

@@ -1,29 +1,31 @@
-//! How many messages of the peer have been received whole: what a receipt says ([`crate::outcome`]).
+//! Counts the peer's messages that were received completely, which is the content of a receipt ([`crate::outcome`]).
 
-/// RFC 5041 section 1.1: how a message names the memory that it goes to.
+/// How a message names its destination memory (RFC 5041 section 1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Model {
     Tagged,
     Untagged,
 }
 
-/// A count of messages, in the order in which the peer has sent them.
+/// The number of received messages, in the order in which the peer sent them.
 ///
-/// The peer takes it for the first so many of its messages. So it stands still from the first message on that ends inside of
-/// another one: those that give receipts send no such, and without CRCs a flipped bit may have hidden the other one's end.
+/// The peer reads a count of N as its first N messages. So the count stops at the first message that ends inside
+/// another one: peers that use receipts never send this, and without CRCs a flipped bit may have hidden the end of
+/// the other message.
 #[derive(Debug, Default)]
 pub(super) struct Count {
-    /// Modulo 2^32.
+    /// Number of messages, modulo 2^32.
     received: u32,
-    /// What has been delivered since; it counts when the driver comes back from that.
+    /// Messages delivered since the last [`Self::settle`]; they count when the driver has handled their delivery.
     delivered: u32,
-    /// Of what kind the message is that has begun and not ended.
+    /// Model of the message that has begun and not ended.
     open: Option<Model>,
     stands: bool,
 }
 
 impl Count {
-    /// A segment has been delivered, the `last` of its message or not; `counts` tells whether the message is one to count.
+    /// Records a delivered segment. `last` marks the last segment of its message, `counts` a message that receipts
+    /// count.
     #[inline]
     pub(super) fn segment(&mut self, model: Model, last: bool, counts: bool) {
         self.stands |= self.open.is_some_and(|open| open != model);
@@ -31,7 +33,7 @@ impl Count {
         self.open = (!last).then_some(model);
     }
 
-    /// The driver comes back from the delivery.
+    /// Counts the delivered messages, because the driver has handled them.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
@@ -65,7 +67,8 @@ mod tests {
         );
     }
 
-    /// Goal: what has not come is never covered by the count. Method: the end of one message is hidden, of either kind.
+    /// Goal: the count never covers a message that has not arrived. Method: the end of one message is hidden, in both
+    /// models.
     #[test]
     fn the_count_stands_at_a_message_whose_end_is_missing() {
         assert_eq!(count(&[(Untagged, true), (Untagged, false), (Tagged, true), (Untagged, true)]), 1);

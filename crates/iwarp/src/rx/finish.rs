@@ -1,4 +1,4 @@
-//! Data path: an FPDU is whole and its CRC is good; what it meant happens here.
+//! Data path: executes an FPDU that is complete and whose CRC is good.
 
 use super::count::Model;
 use super::receiver::{Current, Receiver};
@@ -14,7 +14,7 @@ type Delivered = Result<Option<Event>, TerminateCode>;
 
 impl Receiver {
     pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
-        // It counts only right before a Terminate, or the end.
+        // A receipt is valid only right before a Terminate or the end of the stream.
         let receipt = self.receipt.take();
         match self.current {
             Current::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
@@ -57,7 +57,7 @@ impl Receiver {
         }
     }
 
-    /// The queue's next message is expected. Numbers wrap (RFC 5041 section 4.3).
+    /// Advances the queue to its next message. Numbers wrap (RFC 5041 section 4.3).
     pub(super) fn next(&mut self, queue: u32) {
         let msn = &mut self.msn[queue as usize];
         *msn = msn.wrapping_add(1);
@@ -87,7 +87,7 @@ impl Receiver {
         lookup: &mut L,
     ) -> Delivered {
         let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
-        // RFC 7306 section 6: it takes a buffer, as a Send does.
+        // RFC 7306 section 6: Immediate Data consumes a buffer, like a Send.
         lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
         self.count.segment(Model::Untagged, true, true);
         self.next(QUEUE_SEND);
@@ -129,7 +129,7 @@ impl Receiver {
         let Some(&Expected::Atomic { id, request }) = self.expected.front() else {
             return Err(TerminateCode::UNEXPECTED_OPCODE);
         };
-        // Answers come in the order of their requests (RFC 7306 section 5.4).
+        // Responses arrive in the order of their requests (RFC 7306 section 5.4).
         if response.id != request {
             return Err(TerminateCode::STREAM_CATASTROPHIC);
         }

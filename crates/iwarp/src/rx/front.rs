@@ -1,37 +1,37 @@
-//! Data path: the front of the next FPDU, looked at before the machine is given any of it.
+//! Data path: peeks at the header of the next FPDU before the receiver is given any of it.
 //!
-//! A driver that holds a message back until there is a receive for it, or that counts what was written before an Immediate
-//! Data, must know what comes next and not have taken it. What is wrong with it is for the machine to say.
+//! A driver that holds a message back until a receive is posted, or that counts the bytes written before an Immediate
+//! Data, must know the next FPDU without consuming it. Errors in the header are left to the receiver to report.
 
 use crate::ddp::{Control, Header, QUEUE_SEND, TAGGED_LEN, UNTAGGED_LEN};
 use crate::mpa::LENGTH_LEN;
 use crate::rdmap::{IMMEDIATE_LEN, Opcode};
 
-/// What an FPDU begins with.
+/// The kind of the next FPDU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
     /// A segment of an RDMA Write.
     Write {
         /// Its payload in bytes.
         len: u32,
-        /// The last of its message.
+        /// This is the last segment of its message.
         last: bool,
     },
     /// Another tagged segment.
     Tagged,
-    /// The first segment of a Send, in any of its four forms: the message takes a receive.
+    /// The first segment of a Send, in any of its four forms: the message consumes a receive.
     Send {
         /// Payload of this segment in bytes.
         len: u32,
     },
-    /// Immediate Data; it takes a receive, too.
+    /// Immediate Data; it consumes a receive, too.
     Immediate([u8; IMMEDIATE_LEN]),
-    /// Another untagged segment, which takes no receive of its own, or is none that the machine will accept.
+    /// Another untagged segment: it consumes no receive of its own, or the receiver will reject it.
     Untagged,
 }
 
 impl Front {
-    /// Looks at bytes of the stream, the first of an FPDU first; `None` if they are too few to tell.
+    /// Classifies the FPDU that begins at the first of `bytes`; `None` if there are too few bytes.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let &[high, low, ddp, rdmap] = bytes.first_chunk()?;
@@ -50,7 +50,7 @@ impl Front {
         };
         let wanted = UNTAGGED_LEN + if immediate { IMMEDIATE_LEN } else { 0 };
         if ulpdu_len < wanted {
-            // The machine has something to say about it.
+            // The receiver will reject it.
             return Some(Self::Untagged);
         }
         let segment = bytes.get(LENGTH_LEN..LENGTH_LEN + wanted)?;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::tx::{Op, OpKind, Sender, SenderConfig, Transmit};
 
-    /// What a sender makes of these operations, as bytes.
+    /// The FPDUs that a sender makes from `kinds`, as bytes.
     fn stream(mulpdu: u16, kinds: &[OpKind]) -> Vec<Vec<u8>> {
         let config = SenderConfig { crc: false, ird: 1, ord: 4, queue: 8, mulpdu, held: false, rtr: None };
         let mut sender = Sender::new(config);
@@ -92,7 +92,7 @@ mod tests {
         fpdus.collect()
     }
 
-    /// Goal: what is seen of every kind of message is what the sender meant, as soon as there are bytes enough and not before.
+    /// Goal: every kind of message is recognized correctly, as soon as enough bytes are there and not before.
     #[test]
     fn fronts_of_all_messages() {
         let send = |len| OpKind::Send { len, solicited: len > 100, invalidate: None };
@@ -127,7 +127,8 @@ mod tests {
         }
     }
 
-    /// A later segment of a Send takes no receive, and what is too short to be one is left to the machine.
+    /// A later segment of a Send consumes no receive, and an FPDU that is too short for a Send is left to the
+    /// receiver.
     #[test]
     fn what_takes_no_receive_of_its_own() {
         let long = stream(128, &[OpKind::Send { len: 200, solicited: false, invalidate: None }]);

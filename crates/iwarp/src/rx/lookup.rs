@@ -1,26 +1,27 @@
-//! [`Lookup`]: what the receiver asks the owner of memory.
+//! [`Lookup`]: the receiver's questions to the owner of the memory.
 
 use crate::terminate::TerminateCode;
 
-/// Why the owner of memory refuses an access.
+/// Why the owner of the memory refuses an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// No such steering tag.
+    /// The steering tag does not exist.
     Invalid,
-    /// Outside of what the tag covers.
+    /// The range exceeds what the tag covers.
     Bounds,
-    /// The tag does not give this right.
+    /// The tag does not grant this right.
     Access,
     /// The tag belongs to another protection domain.
     NotAssociated,
-    /// The tag may not be invalidated by the peer.
+    /// The peer may not invalidate the tag.
     CannotInvalidate,
-    /// An atomic's offset is not a multiple of 8; found by the receiver itself.
+    /// The offset of an atomic is not a multiple of 8; detected by the receiver itself.
     Unaligned,
 }
 
 impl Refusal {
-    /// For tagged segments, which DDP checks (RFC 5041 section 7.2); rights are RDMAP's affair (RFC 5040 section 7.2).
+    /// The code for tagged segments, which DDP checks (RFC 5041 section 7.2); access rights are checked by RDMAP (RFC
+    /// 5040 section 7.2).
     pub(crate) const fn tagged_code(self) -> TerminateCode {
         match self {
             Self::Invalid => TerminateCode::TAGGED_STAG_INVALID,
@@ -30,7 +31,7 @@ impl Refusal {
         }
     }
 
-    /// For tags in the body or in the header's word for RDMAP (RFC 5040 section 7.2, RFC 7306 section 8.2).
+    /// The code for tags in the body or in the header's word for RDMAP (RFC 5040 section 7.2, RFC 7306 section 8.2).
     pub const fn code(self) -> TerminateCode {
         match self {
             Self::Invalid => TerminateCode::STAG_INVALID,
@@ -43,30 +44,32 @@ impl Refusal {
     }
 }
 
-/// What the owner of the memory answers for one stream: does the peer have the right, now?
+/// Checks the peer's access rights on one stream, at the time of the call.
 ///
-/// An answer holds until the payload of the segment has been placed, that is until the next [`Receiver::poll`](super::Receiver::poll) that returns
-/// something else than this place. Who lets memory go meanwhile must ask again before each part that it places. Lengths are
-/// bytes and never 0: a segment without payload needs no right to anything (RFC 5040 sections 5.1 and 5.2).
+/// An answer holds until the payload of the segment has been placed, that is until the next
+/// [`Receiver::poll`](super::Receiver::poll) that does not return this place. A driver that may deregister memory in
+/// between must check again before each part that it places. Lengths are in bytes and never 0: a segment without
+/// payload needs no right (RFC 5040 sections 5.1 and 5.2).
 pub trait Lookup {
     /// May the peer write `[to, to + len)` of this buffer? The range does not wrap.
     fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal>;
 
-    /// Is the sink of this side's own read `id` still there for `[offset, offset + len)` of the read? The range is inside of
-    /// what was asked for.
+    /// Is the sink of this side's own read `id` still registered for `[offset, offset + len)` of the read? The range
+    /// is within the requested one.
     fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal>;
 
     /// May the peer read `[to, to + len)` of this buffer? The range does not wrap.
     fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal>;
 
-    /// May the peer work atomically on the 8 bytes at `to` of this buffer? `to` is a multiple of 8.
+    /// May the peer execute an atomic on the 8 bytes at `to` of this buffer? `to` is a multiple of 8.
     fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal>;
 
-    /// May the peer invalidate this tag? Invalidating comes later, with [`Event::Received`](super::Event::Received).
+    /// May the peer invalidate this tag? The driver invalidates it later, at
+    /// [`Event::Received`](super::Event::Received).
     fn invalidate(&mut self, stag: u32) -> Result<(), Refusal>;
 
-    /// Takes the next receive buffer, for message `msn` of queue 0, and says how many bytes it has room for; `None` if there
-    /// is no buffer. Asked once for each message. iWARP does not wait for a buffer: without one, the stream ends (RFC 5041
-    /// section 7.1).
+    /// Consumes the next receive buffer for message `msn` of queue 0 and returns its size in bytes; `None` if no
+    /// buffer is posted. Called once for each message. iWARP does not wait for a buffer: without one, the stream ends
+    /// (RFC 5041 section 7.1).
     fn receive(&mut self, msn: u32) -> Option<u32>;
 }

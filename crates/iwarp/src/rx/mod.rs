@@ -1,20 +1,20 @@
-//! Receiving: what the next bytes of the stream are for, and what has been received.
+//! Receiving: what the next bytes of the stream are for, and which messages have been received.
 //!
-//! [`Receiver`] is pulled. [`Receiver::poll`] says one of: with CRCs, so many bytes are to be shown first
-//! ([`Receiver::check`]); so many bytes are wanted here ([`Receiver::feed`], or [`Receiver::space`] and `filled` to read into
-//! it directly); so many bytes are payload for that place (put them there, then [`Receiver::placed`]); this happened; nothing
-//! comes any more. It never holds payload.
+//! The driver pulls from [`Receiver`]. [`Receiver::poll`] returns one of these steps: with CRCs, show this many bytes
+//! first ([`Receiver::check`]); pass this many bytes to the receiver ([`Receiver::feed`], or read into
+//! [`Receiver::space`] and call `filled`); place this many bytes of payload, then call [`Receiver::placed`]; an
+//! event; closed. The receiver never stores payload.
 //!
 //! # Nothing unchecked is used
 //!
-//! A CRC stands behind the payload and covers the header, too. So with CRCs an FPDU is shown as a whole, out of a buffer of the
-//! driver's that nobody else writes to, before a field of it is looked at: with a wrong CRC nothing is asked, placed, taken,
-//! delivered or said but that the CRC was wrong (RFC 5044 section 4.4). A header that was hit would otherwise lead payload to
-//! another place, take a receive, or be repeated in a Terminate. Without CRCs payload may go straight from the socket to its
-//! place.
+//! The CRC comes after the payload and also covers the header. So with CRCs the driver shows each FPDU as a whole,
+//! out of a buffer that nothing else writes to, before any of its fields is used. If the CRC is wrong, the receiver
+//! looks up, places, consumes and delivers nothing, and reports only the CRC error (RFC 5044 section 4.4). A damaged
+//! header could otherwise place payload at a wrong address, consume a receive, or be repeated in a Terminate. Without
+//! CRCs payload may go straight from the socket to its place.
 //!
-//! Then everything that headers can tell is checked before a place is named: versions, opcodes, queue, message number, offset,
-//! the answers of [`Lookup`].
+//! All header fields are checked before a place is returned: versions, opcodes, queue, message number, offset and the
+//! answers of [`Lookup`].
 
 mod check;
 mod count;

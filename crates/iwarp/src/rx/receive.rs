@@ -1,23 +1,23 @@
-//! [`Receive`]: what the receiver says, and [`Expected`]: what it is told.
+//! [`Receive`]: the steps that the receiver returns, and [`Expected`]: the responses that it waits for.
 
 use thiserror::Error;
 
 use crate::rdmap::{AtomicRequest, ReadRequest};
 use crate::terminate::Terminate;
 
-/// Where payload goes.
+/// The destination of payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The peer's RDMA Write.
     Write {
-        /// Which buffer.
+        /// Steering tag of the buffer.
         stag: u32,
-        /// Offset in it, in bytes.
+        /// Offset in the buffer, in bytes.
         to: u64,
     },
-    /// The answer to this side's own read.
+    /// The Read Response to this side's own read.
     ReadSink {
-        /// The operation, as it was posted.
+        /// Identifier of the operation, as posted.
         id: u64,
         /// Offset in the data of the read, in bytes.
         offset: u32,
@@ -28,122 +28,123 @@ pub enum Target {
     },
     /// The receive buffer that [`Lookup::receive`](super::Lookup::receive) took for this message.
     Receive {
-        /// Which message.
+        /// Message number.
         msn: u32,
-        /// Offset in it, in bytes.
+        /// Offset in the message, in bytes.
         offset: u32,
     },
 }
 
-/// Payload that is to be placed.
+/// Payload to place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Where its first byte goes.
+    /// Destination of the first byte.
     pub target: Target,
-    /// Bytes, at least 1. Fewer may be placed at a time.
+    /// Number of bytes, at least 1. Fewer may be placed at a time.
     pub len: usize,
 }
 
-/// What [`Receiver::poll`](super::Receiver::poll) says.
+/// The step that [`Receiver::poll`](super::Receiver::poll) returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receive {
-    /// So many bytes, from the first of an FPDU on, are to be shown with [`Receiver::check`](super::Receiver::check), at least 1 more than last time.
-    /// They are not taken by that.
+    /// Show this many bytes, from the first of an FPDU on, with [`Receiver::check`](super::Receiver::check); at least
+    /// 1 more than last time. Showing does not consume them.
     Check(usize),
-    /// So many bytes are wanted here, at least 1. Fewer may be given at a time.
+    /// Pass this many bytes to the receiver, at least 1. Fewer may be passed at a time.
     Bytes(usize),
-    /// The next bytes go elsewhere.
+    /// The next bytes are payload for this place.
     Place(Piece),
-    /// Something has happened.
+    /// Something was delivered.
     Event(Event),
-    /// Nothing is received any more.
+    /// The receiver is closed.
     Closed,
 }
 
-/// Something has been delivered.
+/// What was delivered.
 ///
 /// An RDMA Write has no event (RFC 5040 section 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The peer's first FPDU has come: a responder may speak now (RFC 5044 section 7.1.2, RFC 6581 section 9.2).
+    /// The peer's first FPDU has arrived: a responder may send from now on (RFC 5044 section 7.1.2, RFC 6581 section
+    /// 9.2).
     Ready,
-    /// A message has taken a receive buffer.
+    /// A message has consumed a receive buffer.
     Received(Received),
-    /// The peer reads; permitted at this moment. [`crate::Connection`] has queued the response already.
+    /// The peer reads, and has the right at this moment. [`crate::Connection`] has queued the response already.
     ReadRequest(ReadRequest),
-    /// The peer works atomically; permitted at this moment. [`crate::Connection`] has queued it already: it is to be carried
-    /// out when [`crate::tx::Transmit::Atomic`] says so.
+    /// The peer requests an atomic, and has the right at this moment. [`crate::Connection`] has queued it already:
+    /// execute it when [`crate::tx::Transmit::Atomic`] is yielded.
     AtomicRequest(AtomicRequest),
-    /// This side's own read has all its data.
+    /// This side's own read has received all its data.
     ReadDone {
-        /// The operation, as it was posted.
+        /// Identifier of the operation, as posted.
         id: u64,
     },
     /// This side's own atomic is done.
     AtomicDone {
-        /// The operation, as it was posted.
+        /// Identifier of the operation, as posted.
         id: u64,
-        /// What the word held before.
+        /// Value of the word before the operation.
         original: u64,
     },
-    /// The first message of this side, a read, was answered: nothing for the program.
+    /// This side's ready-to-receive message, a read, was answered; the program need not know.
     RtrDone,
-    /// The peer ends the stream because of an error. Nothing is received after this.
+    /// The peer ended the stream because of an error. Nothing is received after this.
     Terminated(Terminate),
 }
 
-/// A message that has taken a receive buffer.
+/// A message that has consumed a receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Its number on queue 0, from 1; it wraps. A ready-to-receive Send has taken number 1 without a buffer.
+    /// Its number on queue 0, from 1; it wraps. A ready-to-receive Send has used number 1 without a buffer.
     pub msn: u32,
-    /// Whoever waits for solicited events is to be woken.
+    /// The message wakes a program that waits for solicited events only.
     pub solicited: bool,
-    /// What it is.
+    /// Kind of the message.
     pub kind: ReceivedKind,
 }
 
-/// What message has taken a receive buffer.
+/// The kind of message that has consumed a receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceivedKind {
     /// A Send.
     Send {
         /// Its length in bytes.
         len: u32,
-        /// The tag that is to be invalidated before the program hears of the message (RFC 5040 section 5.3).
+        /// The tag to invalidate before the message is reported to the program (RFC 5040 section 5.3).
         invalidate: Option<u32>,
     },
-    /// Immediate Data; the buffer itself is not written to (RFC 7306 section 6).
+    /// Immediate Data; nothing is written to the buffer (RFC 7306 section 6).
     Immediate([u8; 8]),
 }
 
-/// The answer that this side waits for, in the order of its requests.
+/// A response that this side waits for, in the order of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
     /// A Read Response.
     Read {
-        /// The operation, as it was posted; `None` for the ready-to-receive message.
+        /// Identifier of the operation, as posted; `None` for the ready-to-receive message.
         id: Option<u64>,
-        /// The sink.
+        /// Steering tag of the sink.
         stag: u32,
         /// Offset in the sink, in bytes.
         to: u64,
-        /// Bytes asked for.
+        /// Requested length in bytes.
         len: u32,
     },
     /// An Atomic Response.
     Atomic {
-        /// The operation, as it was posted.
+        /// Identifier of the operation, as posted.
         id: u64,
-        /// The number that the request carries.
+        /// Identifier in the Atomic Request.
         request: u32,
     },
 }
 
-/// The peer broke a rule: the stream ends.
+/// The peer violated the protocol: the stream ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{}", .terminate.code)]
 pub struct Failure {
-    /// What the peer is to be told before the stream is closed.
+    /// The Terminate to send to the peer before closing the stream.
     pub terminate: Terminate,
 }

@@ -1,5 +1,5 @@
-//! Data path: the receiving machine's stages: with CRCs the check of the whole FPDU; then control, header, body or payload,
-//! trailer.
+//! Data path: the state machine of the receiver. With CRCs it first checks the whole FPDU; then it reads control
+//! bytes, header, body or payload, and trailer.
 
 use std::collections::VecDeque;
 
@@ -12,33 +12,33 @@ use crate::rdmap::Opcode;
 use crate::terminate::{Offender, Terminate, TerminateCode};
 use crate::wire::Inline;
 
-/// Bytes of the longest body that is collected here. The longest that is defined has 52; a Terminate may be a little longer
-/// than it should be and is still understood.
+/// Bytes of the longest body that is collected here. The longest defined body has 52; a Terminate that is a little
+/// longer than it should be is still understood.
 pub(super) const BODY_MAX: usize = 64;
 const BUFFER_LEN: usize = LENGTH_LEN + UNTAGGED_LEN + BODY_MAX;
-/// Length, and the first two bytes of the segment: enough to know which header it has.
+/// The length field and the first two bytes of the segment: enough to know which header follows.
 const CONTROL_LEN: usize = LENGTH_LEN + 2;
 const TAIL_LEN: usize = 3 + CRC_LEN;
 
-/// What a receiver must know of its connection.
+/// The parameters of its connection that a receiver needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverConfig {
     /// CRCs are checked.
     pub crc: bool,
-    /// Requests of the peer that may wait for their answers at once.
+    /// Maximum number of the peer's requests that may wait for their responses.
     pub ird: u16,
-    /// Requests of this side that may wait for their answers at once.
+    /// Maximum number of this side's requests that may wait for their responses.
     pub ord: u16,
-    /// The first message that is awaited, if it is not the program's; responders only.
+    /// The expected ready-to-receive message, if it does not belong to the program; responders only.
     pub rtr: Option<Rtr>,
 }
 
-/// What comes next in the stream.
+/// The next part of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// With CRCs: nothing of the FPDU is used before it has been shown as a whole.
+    /// With CRCs: the FPDU must be shown as a whole before anything of it is used.
     Check,
-    /// It was, and its CRC is wrong.
+    /// The FPDU has been shown, and its CRC is wrong.
     Damaged,
     Control,
     Header,
@@ -48,7 +48,7 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// The segment that is being received, after its header was checked.
+/// The segment being received, after its header was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Current {
     Write {
@@ -67,7 +67,7 @@ pub(super) enum Current {
     },
     /// The Send that only makes this side ready.
     Rtr,
-    /// A message whose body is collected here.
+    /// A message whose body the receiver collects.
     Control {
         opcode: Opcode,
         msn: u32,
@@ -80,55 +80,55 @@ pub(super) struct Message {
     pub(super) opcode: Opcode,
     pub(super) invalidate: u32,
     pub(super) capacity: u32,
-    /// Bytes of whole FPDUs so far.
+    /// Bytes of its completed FPDUs.
     pub(super) received: u32,
 }
 
-/// What is awaited between FPDUs, and how many bytes of it.
+/// The stage between FPDUs, and how many bytes it needs.
 const fn between(config: ReceiverConfig) -> (Stage, usize) {
     if config.crc { (Stage::Check, LENGTH_LEN) } else { (Stage::Control, CONTROL_LEN) }
 }
 
-/// The receiving machine of one stream. See [`super`].
+/// The receiving side of one stream. See [`super`].
 #[derive(Debug)]
 pub struct Receiver {
     pub(super) config: ReceiverConfig,
     pub(super) stage: Stage,
-    /// Length, header and body of the FPDU under way.
+    /// Length, header and body of the current FPDU.
     buffer: [u8; BUFFER_LEN],
     /// Pad and CRC.
     tail: [u8; TAIL_LEN],
-    /// Bytes in `buffer` or `tail`, or that have been shown, by stage.
+    /// Number of bytes in `buffer` or `tail`, or that have been shown, depending on the stage.
     have: usize,
-    /// Bytes that the stage needs there, or must be shown.
+    /// Number of bytes that the stage needs there, or needs to be shown.
     need: usize,
-    /// Bytes of the segment under way, header included.
+    /// Bytes of the current segment, including the header.
     ulpdu_len: usize,
     pub(super) current: Current,
-    /// Payload of the segment under way, and how much of it has been placed.
+    /// Payload length of the current segment, and how much of it has been placed.
     pub(super) payload_len: u32,
     placed: u32,
     /// No FPDU has been received yet.
     pub(super) first: bool,
-    /// Number of the next message, or of the one under way, by queue.
+    /// Number of the next or current message, by queue.
     pub(super) msn: [u32; QUEUES],
     pub(super) message: Option<Message>,
-    /// Requests of the peer that wait for their answers.
+    /// Number of the peer's requests that wait for their responses.
     pub(super) serving: u16,
     pub(super) expected: VecDeque<Expected>,
-    /// Bytes of whole FPDUs of the read at the front of `expected`.
+    /// Bytes of completed FPDUs of the read at the front of `expected`.
     pub(super) read: u32,
     ready: bool,
     event: Option<Event>,
     pub(super) count: Count,
-    /// How many messages of this side the peer says it has received, if that is what it said last.
+    /// How many of this side's messages the peer has received, if its last message was a receipt.
     pub(super) receipt: Option<u32>,
-    /// The peer's limit of retries for its messages that find no buffer, if it has announced one.
+    /// The peer's RNR retry limit, if it has announced one.
     pub(super) rnr_limit: Option<u8>,
 }
 
 impl Receiver {
-    /// At the first byte after the handshake.
+    /// A receiver at the first byte after the handshake.
     pub fn new(config: ReceiverConfig) -> Self {
         let (stage, need) = between(config);
         Self {
@@ -157,7 +157,7 @@ impl Receiver {
         }
     }
 
-    /// What is to be done next. After an error there is nothing more to be done here: send the Terminate, then close.
+    /// Returns the next step. After an error, only send the Terminate and close the stream.
     pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
         self.count.settle();
         loop {
@@ -186,7 +186,8 @@ impl Receiver {
         }
     }
 
-    /// Takes what is wanted here of `bytes`; says how many that were. Nothing, if [`Self::poll`] has other wishes.
+    /// Copies the bytes that the receiver needs from `bytes`; returns their number. Returns 0 if [`Self::poll`] asks
+    /// for something else.
     #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let space = self.space();
@@ -196,7 +197,7 @@ impl Receiver {
         n
     }
 
-    /// Room for the bytes that are wanted here, to read into directly; say how many with [`Self::filled`].
+    /// The buffer for the bytes that the receiver needs, to read into directly; confirm them with [`Self::filled`].
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         match self.stage {
@@ -206,7 +207,7 @@ impl Receiver {
         }
     }
 
-    /// So many bytes at the beginning of [`Self::space`] have been filled; more than it has room for are not counted.
+    /// Reports that the first `n` bytes of [`Self::space`] have been filled; an excess is ignored.
     #[inline]
     pub fn filled(&mut self, n: usize) {
         if !matches!(self.stage, Stage::Check | Stage::Damaged) {
@@ -214,8 +215,9 @@ impl Receiver {
         }
     }
 
-    /// Shows the FPDU that comes next: what there is of the stream from its first byte on, more behind it or not. Nothing is
-    /// taken; [`Self::poll`] says whether more is to be shown, or goes on. The same bytes must then be given.
+    /// Shows the next FPDU: all available bytes of the stream from the FPDU's first byte on, possibly with more after
+    /// it. Nothing is consumed; [`Self::poll`] then asks for more bytes or continues. The same bytes must be passed
+    /// afterwards.
     pub fn check(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Check {
             return;
@@ -234,53 +236,55 @@ impl Receiver {
         }
     }
 
-    /// So many bytes of payload have been placed, no more than the piece has.
+    /// Reports that `len` bytes of payload have been placed, at most the length of the piece.
     #[inline]
     pub fn placed(&mut self, len: usize) {
         let left = if self.stage == Stage::Payload { self.payload_len - self.placed } else { 0 };
         self.placed += len.min(left as usize) as u32;
     }
 
-    /// Whether FPDUs have CRCs that are checked, and so must be shown before they are given.
+    /// Whether FPDUs have CRCs that are checked, so that FPDUs must be shown before they are passed.
     #[inline]
     pub fn checks_crc(&self) -> bool {
         self.config.crc
     }
 
-    /// This side sends a request: its answer is expected, after those of earlier requests. Requests are at most
-    /// [`ReceiverConfig::ord`]; that is for the sending side to keep.
+    /// Reports that this side sends a request: its response is expected after those of earlier requests. The sender
+    /// must keep the number of requests within [`ReceiverConfig::ord`].
     pub fn expect(&mut self, expected: Expected) {
         self.expected.push_back(expected);
     }
 
-    /// The answer to the earliest request of the peer has been sent.
+    /// Reports that the response to the peer's earliest request has been sent.
     pub fn served(&mut self) {
         self.serving = self.serving.saturating_sub(1);
     }
 
-    /// How many messages of the peer have been received, by the count of [`crate::outcome`]; `None` as long as nothing has.
+    /// How many of the peer's messages have been received, as [`crate::outcome`] counts; `None` before the first
+    /// FPDU.
     pub fn received(&self) -> Option<u32> {
         (!self.first).then(|| self.count.received())
     }
 
-    /// As [`Receiver::received`], including the last delivered message, which the driver has finished.
+    /// Like [`Receiver::received`], but including the last delivered message, which the driver has finished handling.
     pub fn delivered(&mut self) -> Option<u32> {
         self.count.settle();
         self.received()
     }
 
-    /// How many messages of this side the peer has received, if its last message, or its last before a Terminate, was a receipt.
+    /// How many of this side's messages the peer has received, if its last message, or its last before a Terminate,
+    /// was a receipt.
     pub fn receipt(&self) -> Option<u32> {
         self.receipt
     }
 
-    /// The peer's limit of retries for its messages that find no receive buffer, 7 meaning no limit; `None` until it has announced one
+    /// The peer's RNR retry limit, 7 meaning no limit; `None` until the peer has announced one
     /// ([`crate::rnr_limit`]).
     pub fn rnr_limit(&self) -> Option<u8> {
         self.rnr_limit
     }
 
-    /// Whether the stream may end here: between FPDUs, in no message (RFC 5044 section 7.2).
+    /// Whether the stream may end here: between FPDUs and outside any message (RFC 5044 section 7.2).
     pub fn is_at_boundary(&self) -> bool {
         match self.stage {
             Stage::Closed => true,
@@ -290,14 +294,14 @@ impl Receiver {
         }
     }
 
-    /// Whether the next byte that is given is the first of an FPDU, and nothing has happened that was not told of.
+    /// Whether the next byte to pass is the first of an FPDU, and every event has been returned.
     #[inline]
     pub fn begins_fpdu(&self) -> bool {
         let between = matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0;
         between && !self.ready && self.event.is_none()
     }
 
-    /// Ends receiving, as the segment whose payload is being placed cannot be: what the peer is told of it.
+    /// Ends receiving because the payload of the current segment cannot be placed. Returns the Terminate to send.
     pub fn refuse(&mut self, code: TerminateCode) -> Failure {
         if self.stage == Stage::Payload {
             return self.fail(code);
@@ -306,7 +310,7 @@ impl Receiver {
         Failure { terminate: Terminate::new(code) }
     }
 
-    /// Receives nothing more.
+    /// Stops receiving.
     pub fn close(&mut self) {
         self.stage = Stage::Closed;
         (self.ready, self.event) = (false, None);
@@ -334,7 +338,7 @@ impl Receiver {
     fn end_control(&mut self) -> Result<(), Failure> {
         self.ulpdu_len = usize::from(u16::from_be_bytes([self.buffer[0], self.buffer[1]]));
         let header_len = Control::parse(self.buffer[LENGTH_LEN]).header_len();
-        // No code of DDP says that a segment is shorter than its header.
+        // DDP has no code for a segment that is shorter than its header.
         if self.ulpdu_len < header_len {
             return Err(self.fail(TerminateCode::DDP_CATASTROPHIC));
         }
@@ -377,7 +381,7 @@ impl Receiver {
             Ok(event) => event,
             Err(code) => return Err(self.fail(code)),
         };
-        // Counts only what is good, and only once.
+        // Set here because only a valid FPDU counts, and only the first one.
         self.ready = std::mem::take(&mut self.first);
         if let Some(Event::Terminated(_)) = self.event {
             self.stage = Stage::Closed;
@@ -385,7 +389,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Header and body of the FPDU under way.
+    /// Header and body of the current FPDU.
     fn segment(&self) -> &[u8] {
         let body = match self.current {
             Current::Control { .. } => self.payload_len as usize,
@@ -395,13 +399,13 @@ impl Receiver {
         &self.buffer[LENGTH_LEN..LENGTH_LEN + header_len + body]
     }
 
-    /// The body of the FPDU under way, if it is collected here.
+    /// The body of the current FPDU, if the receiver collects it.
     pub(super) fn body(&self) -> &[u8] {
         &self.segment()[Control::parse(self.buffer[LENGTH_LEN]).header_len()..]
     }
 
-    /// Ends the stream. RFC 5040 section 4.8: errors that a segment caused repeat its header, and its Read Request. An error
-    /// below DDP repeats nothing, since the bytes cannot be trusted.
+    /// Ends the stream. RFC 5040 section 4.8: the Terminate repeats the header of the offending segment, and its Read
+    /// Request. For an error below DDP it repeats nothing, because the bytes cannot be trusted.
     fn fail(&mut self, code: TerminateCode) -> Failure {
         let catastrophic = code == TerminateCode::DDP_CATASTROPHIC;
         let offender = (code.layer != TerminateCode::LLP_CRC.layer && !catastrophic).then(|| {
@@ -414,7 +418,7 @@ impl Receiver {
         Failure { terminate: Terminate { code, offender } }
     }
 
-    /// The Read Request that is being finished. While a header is looked at, its body has not come yet.
+    /// The body of the Read Request being executed. It is not available while its header is checked.
     fn read_request_body(&self) -> Option<[u8; crate::rdmap::READ_REQUEST_LEN]> {
         match self.current {
             Current::Control { opcode: Opcode::ReadRequest, .. } if self.stage == between(self.config).0 => {

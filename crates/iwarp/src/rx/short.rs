@@ -1,7 +1,7 @@
-//! Data path: the short way of an FPDU that has come as a whole, and is a message of its own or a segment of a Write.
+//! Data path: the fast path for a complete FPDU that is a whole message or a segment of a Write.
 //!
-//! What it does is what [`Receiver::poll`] and the calls that it asks for come to, in one step and with one question about
-//! memory. On any doubt nothing has happened, and the FPDU goes the long way, which says what is wrong with it.
+//! It has the same effect as [`Receiver::poll`] and the calls that `poll` asks for, in one step and with one memory
+//! lookup. In any doubtful case it does nothing, and the FPDU takes the normal path, which reports the error.
 
 use super::count::Model;
 use super::receiver::{Receiver, Stage};
@@ -12,7 +12,7 @@ use crate::mpa::{CRC_LEN, LENGTH_LEN, fpdu_len};
 use crate::rdmap::{self, Opcode};
 use crate::wire::wraps;
 
-/// A segment without its header.
+/// A segment, split into header and payload.
 struct Segment<'a> {
     header: Header,
     opcode: Opcode,
@@ -22,9 +22,9 @@ struct Segment<'a> {
 }
 
 impl Receiver {
-    /// Takes a segment of an RDMA Write with payload, if `bytes` begin with a whole one: `place` is asked once, with tag,
-    /// offset and payload, to put it where it belongs if the peer may write there, and says whether it has. Returns how many
-    /// bytes have been taken, and what they began with.
+    /// Consumes a segment of an RDMA Write with payload, if `bytes` begin with a complete one. `place` is called once
+    /// with tag, offset and payload; it places the payload if the peer may write there, and returns whether it did.
+    /// Returns the number of bytes consumed and the kind of FPDU.
     #[inline]
     pub fn take_write(
         &mut self,
@@ -43,9 +43,9 @@ impl Receiver {
         Some((fpdu_len, Front::Write { len, last: header.last }))
     }
 
-    /// Takes a Send of one segment that invalidates nothing, if `bytes` begin with a whole one: `place` is asked once, with
-    /// the payload, to put it into the next receive buffer, and says whether it has. Returns how many bytes have been taken,
-    /// and the message.
+    /// Consumes a Send of one segment without invalidation, if `bytes` begin with a complete one. `place` is called
+    /// once with the payload; it places it into the next receive buffer, and returns whether it did. Returns the
+    /// number of bytes consumed and the message.
     #[inline]
     pub fn take_send(
         &mut self,
@@ -68,10 +68,10 @@ impl Receiver {
         Some((fpdu_len, Received { msn, solicited: opcode.is_solicited(), kind }))
     }
 
-    /// The FPDU that `bytes` begin with, if it is whole, the machine is between two, and its CRC is right.
+    /// The FPDU at the start of `bytes`, if it is complete, its CRC is right, and the receiver is between FPDUs.
     #[inline]
     fn whole<'a>(&self, bytes: &'a [u8]) -> Option<Segment<'a>> {
-        // The first FPDU says more than what is in it.
+        // The first FPDU takes the normal path because it also makes this side ready.
         if self.first || !self.begins_fpdu() || self.config.crc != (self.stage == Stage::Check) {
             return None;
         }
@@ -94,7 +94,7 @@ impl Receiver {
         Some(Segment { header, opcode, payload: &segment[header.len()..], fpdu_len: fpdu.len() })
     }
 
-    /// An FPDU was good; with it a message has been received if it was the `last` of one.
+    /// Records a good FPDU; with the `last` one of a message, the message has been received.
     #[inline]
     fn deliver(&mut self, model: Model, last: bool) {
         self.count.settle();

@@ -8,11 +8,11 @@ use crate::rdmap::{AtomicOp, AtomicRequest, Opcode, ReadRequest};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::Inline;
 
-/// An owner that permits writing and reading `[1000, 1100)` of tag 7 and atomics there, and has buffers.
+/// A memory owner that permits reads, writes and atomics on `[1000, 1100)` of tag 7, and has receive buffers.
 #[derive(Default)]
 struct Owner {
     buffers: Vec<u32>,
-    /// What was asked.
+    /// The lookups made.
     asked: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ fn untagged(opcode: Opcode, msn: u32, mo: u32, last: bool, payload: &[u8]) -> Ve
     fpdu(&Header::Untagged(header), payload)
 }
 
-/// What came of a stream: events and placed pieces, and how it ended.
+/// The result of a stream: events, placed pieces, and how it ended.
 type Seen = (Vec<Event>, Vec<(Target, Vec<u8>)>, Result<(), Failure>);
 
 fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
@@ -117,14 +117,14 @@ fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
     }
 }
 
-/// The code that one stream ends with, at a receiver with a buffer of 16 bytes.
+/// The code with which one stream ends, at a receiver with a buffer of 16 bytes.
 fn code(stream: &[u8]) -> TerminateCode {
     terminate(stream).code
 }
 
 fn terminate(stream: &[u8]) -> Terminate {
     let mut owner = Owner { buffers: vec![16], ..Owner::default() };
-    // So that a test may cut a stream, or change a field, without a CRC that fits.
+    // Without CRCs, a test may cut a stream or change a field without fixing the CRC.
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
     let terminate = run(&mut receiver, &mut owner, stream).2.expect_err("refused").terminate;
     assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
@@ -136,7 +136,7 @@ fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
     Event::Received(Received { msn, solicited, kind: ReceivedKind::Send { len, invalidate } })
 }
 
-/// RFC 5044 section 4.1, RFC 5041 section 4: a Write of five bytes, written out.
+/// A Write of five bytes, byte by byte (RFC 5044 section 4.1, RFC 5041 section 4).
 #[test]
 fn a_write_byte_by_byte() {
     let mut stream = vec![0, 19, 0xc1, 0x40, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
@@ -152,7 +152,8 @@ fn a_write_byte_by_byte() {
     assert!(receiver.is_at_boundary());
 }
 
-/// Goal: payload read straight into its place, in parts, gives the same as bytes that are fed. Method: every size of parts.
+/// Goal: payload read straight into its place, in parts, gives the same result as bytes that are fed. Method: every
+/// size of parts.
 #[test]
 fn placing_in_parts() {
     let stream = tagged(Opcode::Write, true, 7, 1003, b"0123456789");
@@ -162,7 +163,7 @@ fn placing_in_parts() {
         let mut placed = Vec::new();
         while !rest.is_empty() {
             match receiver.poll(&mut owner).expect("valid") {
-                // First as much as there is of the length, then of the rest.
+                // The first call asks for the length field, the next for the rest.
                 Receive::Check(wanted) => receiver.check(&rest[..wanted]),
                 Receive::Bytes(wanted) => {
                     let space = receiver.space();
@@ -189,7 +190,7 @@ fn placing_in_parts() {
     }
 }
 
-/// Nothing of a Write may be placed before its header was found good, and nothing is asked for one without bytes.
+/// Nothing of a Write is placed before its header was checked, and a zero-length Write causes no lookup.
 #[test]
 fn writes_that_are_refused() {
     let write = |stag, to, payload: &[u8]| tagged(Opcode::Write, true, stag, to, payload);
@@ -201,7 +202,7 @@ fn writes_that_are_refused() {
         (write(9, 1000, b"x"), TerminateCode::ACCESS),
         (write(7, u64::MAX, b"xx"), TerminateCode::TAGGED_TO_WRAP),
     ] {
-        // Only the header, not a byte of payload.
+        // Only the header, no byte of payload.
         let terminate = terminate(&stream[..16]);
         assert_eq!(terminate.code, expected);
         let offender = terminate.offender.expect("about a segment");
@@ -228,7 +229,7 @@ fn versions_opcodes_and_queues_are_checked() {
         (at(sent.clone(), 2, 0x43), TerminateCode::UNTAGGED_VERSION),
         (at(write.clone(), 3, 0x00), TerminateCode::RDMAP_VERSION),
         (at(sent.clone(), 3, 0x83), TerminateCode::RDMAP_VERSION),
-        // Send, tagged; Write, untagged; not assigned; a Read Request on the queue of Sends.
+        // A tagged Send; an untagged Write; an unassigned opcode; a Read Request on the queue of Sends.
         (at(write.clone(), 3, 0x43), TerminateCode::UNEXPECTED_OPCODE),
         (at(sent.clone(), 3, 0x40), TerminateCode::UNEXPECTED_OPCODE),
         (at(sent.clone(), 3, 0x4c), TerminateCode::UNEXPECTED_OPCODE),
@@ -259,8 +260,8 @@ fn reserved_bits_change_nothing() {
     assert_eq!(run(&mut receiver, &mut owner, &stream).2, Ok(()));
 }
 
-/// Goal: nothing of a damaged FPDU is used, whatever byte was hit, and nothing is said but that it was. Method: each byte of one
-/// of each kind, each bit of the byte.
+/// Goal: nothing of a damaged FPDU is used, whichever byte was damaged, and only the damage is reported. Method:
+/// every bit of every byte of one FPDU of each kind.
 #[test]
 fn nothing_of_a_damaged_fpdu_is_used() {
     let terminate = Terminate::new(TerminateCode::BOUNDS);
@@ -279,7 +280,7 @@ fn nothing_of_a_damaged_fpdu_is_used() {
         for at in 0..8 * stream.len() {
             let mut hit = stream.clone();
             hit[at / 8] ^= 1 << (at % 8);
-            // What follows, so that a length that is too long finds its bytes.
+            // More bytes follow, for a length field that became too large.
             hit.resize(70_000, 0);
             let mut owner = Owner { buffers: vec![7; 3], ..Owner::default() };
             let mut receiver = Receiver::new(config());
@@ -292,7 +293,8 @@ fn nothing_of_a_damaged_fpdu_is_used() {
     }
 }
 
-/// Goal: what was shown is neither taken nor forgotten. Method: an FPDU that grows byte by byte, with the next one behind it.
+/// Goal: showing neither consumes nor forgets bytes. Method: an FPDU that grows byte by byte, followed by the next
+/// one.
 #[test]
 fn an_fpdu_is_shown_until_it_is_whole() {
     let mut stream = untagged(Opcode::Send, 1, 0, true, b"content");
@@ -312,7 +314,7 @@ fn an_fpdu_is_shown_until_it_is_whole() {
     assert_eq!((pieces.len(), end), (2, Ok(())));
 }
 
-/// RFC 5044 section 4.1: without CRCs, the field is there, and says nothing.
+/// RFC 5044 section 4.1: without CRCs the field is present, but its value is ignored.
 #[test]
 fn without_crcs_the_field_is_ignored() {
     let mut stream = tagged(Opcode::Write, true, 7, 1000, b"x");
@@ -377,7 +379,8 @@ fn a_send_in_segments_between_other_messages() {
     assert_eq!(owner.asked, ["receive 1", "write 7 1000 1"]);
 }
 
-/// RFC 5040 section 4.1: the word for RDMAP is reserved in a Send that invalidates nothing, and must stay the same otherwise.
+/// RFC 5040 section 4.1: the word for RDMAP is reserved in a Send without invalidation; otherwise all segments must
+/// have the same value.
 #[test]
 fn the_word_for_the_tag_counts_only_where_there_is_one() {
     let segment = |opcode: Opcode, ulp_word, mo| {
@@ -414,7 +417,7 @@ fn sends_that_are_refused() {
         (then(untagged(Opcode::Send, 2, 0, true, b"x")), TerminateCode::UNTAGGED_MSN),
         (then(untagged(Opcode::SendSolicited, 1, 4, true, b"x")), TerminateCode::UNEXPECTED_OPCODE),
         (then(untagged(Opcode::Immediate, 1, 0, true, &[0; 8])), TerminateCode::UNEXPECTED_OPCODE),
-        // A request begins in the middle of a message, whose end was lost: its answer would say that the message has come.
+        // A request begins inside a message whose end was lost: a response would imply that the message has arrived.
         (then(read_request(1, &REQUEST)), TerminateCode::UNEXPECTED_OPCODE),
         (then(atomic_request(1000, 7).1), TerminateCode::UNEXPECTED_OPCODE),
         (fpdu(&other_tag, b"x"), TerminateCode::CANNOT_INVALIDATE),
@@ -469,7 +472,7 @@ fn read_requests() {
     assert_eq!(end, Ok(()));
     assert_eq!(events, [Event::Ready, Event::ReadRequest(REQUEST), Event::ReadRequest(empty)]);
     assert_eq!(owner.asked, ["source 7 1000 100"]);
-    // Both places are taken (RFC 5040 section 5.2.1); one becomes free, two would be too many.
+    // Both slots are in use (RFC 5040 section 5.2.1); one becomes free, and two more requests are one too many.
     receiver.served();
     let stream = [read_request(3, &REQUEST), read_request(4, &REQUEST)].concat();
     let (events, _, end) = run(&mut receiver, &mut owner, &stream);
@@ -490,7 +493,7 @@ fn read_requests_that_are_refused() {
         let stream = read_request(1, &request);
         let terminate = terminate(&stream);
         assert_eq!(terminate.code, expected);
-        // RFC 5040 section 4.8: with the headers of both layers.
+        // RFC 5040 section 4.8: the Terminate includes the headers of both layers.
         let offender = terminate.offender.expect("about a segment");
         assert_eq!(&offender.header[..], &stream[2..20]);
         assert_eq!(offender.read_request.as_ref().map(|body| &body[..]), Some(&stream[20..48]));
@@ -517,7 +520,7 @@ fn read_responses_go_where_they_were_asked_to() {
     let stream = [
         tagged(Opcode::ReadResponse, false, 3, 4, b"01234567"),
         tagged(Opcode::ReadResponse, true, 3, 12, b"89"),
-        // The tag of an answer without bytes is not looked at.
+        // The tag of a zero-length response is not checked.
         tagged(Opcode::ReadResponse, true, 77, 77, b""),
     ]
     .concat();
@@ -541,12 +544,12 @@ fn read_responses_that_are_refused() {
     assert_eq!(run(1, answer(true, 6, 1000, 10)), TerminateCode::TAGGED_STAG_INVALID);
     assert_eq!(run(1, answer(true, 7, 1001, 9)), TerminateCode::TAGGED_BOUNDS);
     assert_eq!(run(1, answer(true, 7, 1000, 11)), TerminateCode::TAGGED_BOUNDS);
-    // The last segment too early, or not marked.
+    // The last segment arrives too early, or is not marked.
     assert_eq!(run(1, answer(true, 7, 1000, 9)), TerminateCode::STREAM_CATASTROPHIC);
     assert_eq!(run(1, answer(false, 7, 1000, 10)), TerminateCode::STREAM_CATASTROPHIC);
-    // The sink has gone.
+    // The sink was deregistered.
     assert_eq!(run(99, answer(true, 7, 1000, 10)), TerminateCode::TAGGED_STAG_INVALID);
-    // Nobody asked, or asked for something else.
+    // The response was not requested, or something else was.
     assert_eq!(code(&answer(true, 7, 1000, 1)), TerminateCode::UNEXPECTED_OPCODE);
     assert_eq!(
         run(1, untagged(Opcode::AtomicResponse, 1, 0, true, &[0; 12])),
@@ -568,7 +571,7 @@ fn atomics() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     let (events, _, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!((events, end), (vec![Event::Ready, Event::AtomicRequest(request)], Ok(())));
-    // RFC 7306 section 8.2.
+    // Misaligned, out of bounds, no access right (RFC 7306 section 8.2).
     assert_eq!(code(&atomic_request(1004, 7).1), TerminateCode::STREAM_CATASTROPHIC);
     assert_eq!(code(&atomic_request(1096, 7).1), TerminateCode::BOUNDS);
     assert_eq!(code(&atomic_request(1000, 9).1), TerminateCode::ACCESS);
@@ -605,7 +608,7 @@ fn terminate_is_the_last_word() {
     }
 }
 
-/// RFC 6581 section 9.2: the first message is not the program's.
+/// RFC 6581 section 9.2: the ready-to-receive message does not belong to the program.
 #[test]
 fn a_first_send_takes_no_buffer() {
     let stream = [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"x")].concat();
@@ -614,7 +617,7 @@ fn a_first_send_takes_no_buffer() {
     let (events, _, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!((events, end), (vec![Event::Ready, send(1, None, 2, false)], Ok(())));
     assert_eq!(owner.asked, ["receive 2"]);
-    // Without that agreement it is a message like any other.
+    // Without that agreement it is an ordinary message.
     let mut owner = Owner { buffers: vec![1, 1], ..Owner::default() };
     let (events, _, _) = run(&mut Receiver::new(config()), &mut owner, &stream);
     assert_eq!(events[1], send(0, None, 1, false));
@@ -631,7 +634,7 @@ fn message_numbers_wrap() {
     assert_eq!((events.len(), end), (3, Ok(())));
 }
 
-/// The stream may end between messages and nowhere else.
+/// The stream may end between messages only.
 #[test]
 fn boundaries() {
     let stream =
@@ -656,7 +659,7 @@ fn the_longest_fpdu() {
     assert_eq!(pieces[0].1, payload);
 }
 
-/// What comes of a stream when each FPDU is offered to the short way first; with how many went it.
+/// Offers each FPDU to the fast path first. Returns the result, and how many FPDUs took the fast path.
 fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (Seen, usize) {
     let (mut seen, mut short): (Seen, usize) = ((Vec::new(), Vec::new(), Ok(())), 0);
     for fpdu in fpdus {
@@ -698,8 +701,8 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
     (seen, short)
 }
 
-/// Goal: the short way comes to the same as the long one. Method: a stream of all that may go it and of what may not, both
-/// ways, with and without CRCs.
+/// Goal: the fast path has the same effect as the normal path. Method: a stream of FPDUs that may and may not take
+/// the fast path, both ways, with and without CRCs.
 #[test]
 fn the_short_way_comes_to_the_same() {
     let owner = || Owner { buffers: vec![0, 16, 16, 16], ..Owner::default() };
@@ -726,8 +729,8 @@ fn the_short_way_comes_to_the_same() {
     }
 }
 
-/// Goal: a receipt covers no message that has not come. Without CRCs a flipped bit hid the end of a Send; the Write behind it
-/// was counted, and the peer took the Send for received.
+/// Goal: a receipt covers no message that has not arrived. Without CRCs a flipped bit hid the end of a Send; the
+/// Write after it was counted, and the peer took the Send for received.
 #[test]
 fn what_comes_inside_of_an_unfinished_message_is_not_counted() {
     let stream = [
@@ -742,7 +745,7 @@ fn what_comes_inside_of_an_unfinished_message_is_not_counted() {
     assert_eq!(receiver.received(), Some(1));
 }
 
-/// Goal: nothing that is wrong goes the short way. Method: one field of a good message after the other.
+/// Goal: no invalid FPDU takes the fast path. Method: one wrong field of a good message at a time.
 #[test]
 fn the_short_way_is_for_what_is_right() {
     let first = tagged(Opcode::Write, true, 7, 1000, b"first");
@@ -773,7 +776,8 @@ fn the_short_way_is_for_what_is_right() {
     }
 }
 
-/// Goal: payload that cannot be placed ends the stream with its header, by which the peer finds its request; nothing more is received.
+/// Goal: payload that cannot be placed ends the stream with its header, from which the peer finds its request;
+/// nothing more is received.
 #[test]
 fn payload_that_cannot_be_placed_is_refused_with_its_header() {
     let (mut receiver, mut owner) =

@@ -1,4 +1,4 @@
-//! One end of a connection: the machines, memory, and a driver that works on slices of bytes.
+//! One endpoint of a connection: its state machines, its memory, and a driver that works on slices of bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::rx::{Event, Lookup, Piece, Receive, ReceivedKind, Refusal, Target};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 
-/// What an end has seen.
+/// An event that an endpoint has seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Log {
     /// [`Event::Ready`].
@@ -32,22 +32,22 @@ pub enum Log {
         /// Whether it solicits an event.
         solicited: bool,
     },
-    /// An own read is done.
+    /// An own read completed.
     ReadDone(u64),
-    /// An own atomic is done, and the word held this.
+    /// An own atomic completed; the second value is the word's previous value.
     AtomicDone(u64, u64),
     /// The peer ended the stream.
     Terminated(TerminateCode),
-    /// This end ended the stream.
+    /// This endpoint ended the stream.
     Failed(TerminateCode),
 }
 
-/// What the driver knows beside the connection.
+/// The driver's state next to the connection.
 #[derive(Clone, Debug, Default)]
 struct Side {
     memory: Memory,
     receives: VecDeque<Range<usize>>,
-    /// The receive buffer of the message under way.
+    /// The receive buffer of the current message.
     taken: Range<usize>,
     sources: BTreeMap<u64, usize>,
     sinks: BTreeMap<u64, usize>,
@@ -55,29 +55,29 @@ struct Side {
     terminate: Option<Terminate>,
 }
 
-/// One end of a connection, with its memory and its queues.
+/// One endpoint of a connection, with its memory and its queues.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// The machines.
+    /// Both directions of the protocol.
     pub connection: Connection,
     side: Side,
     next_id: u64,
-    /// What has come and was not taken.
+    /// Bytes that have arrived and were not consumed.
     held: Vec<u8>,
 }
 
 impl Endpoint {
-    /// An end with no memory yet.
+    /// An endpoint without registered memory.
     pub fn new(connection: Connection) -> Self {
         Self { connection, side: Side::default(), next_id: 1, held: Vec::new() }
     }
 
-    /// The memory that the peer may reach.
+    /// The memory that the peer may access.
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.side.memory
     }
 
-    /// What it has seen so far.
+    /// The events so far.
     pub fn log(&self) -> &[Log] {
         &self.side.log
     }
@@ -94,14 +94,14 @@ impl Endpoint {
         self.side.receives.push_back(buffer);
     }
 
-    /// Registers a new buffer; the first byte has offset `to`.
+    /// Registers a new buffer; its first byte has offset `to`.
     pub fn register(&mut self, stag: u32, to: u64, content: &[u8], rights: Rights) -> Range<usize> {
         let range = self.side.memory.alloc(content);
         self.side.memory.register(stag, to, range.clone(), rights);
         range
     }
 
-    /// Posts an operation that sends `data`; its own length field does not count. Returns its name.
+    /// Posts an operation that sends `data`; its own length field is ignored. Returns its identifier.
     pub fn post(&mut self, kind: OpKind, data: &[u8], fence: bool) -> Result<u64, PostError> {
         let id = self.next_id;
         let len = data.len() as u32;
@@ -123,7 +123,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// What a read with this name has brought.
+    /// The data of a completed read.
     pub fn read_result(&self, id: u64, len: usize) -> Option<&[u8]> {
         let &at = self.side.sinks.get(&id)?;
         Some(self.side.memory.read(at..at + len))
@@ -134,7 +134,7 @@ impl Endpoint {
         while self.give_next(out).is_some() {}
     }
 
-    /// Appends the next FPDU, if something can be sent now. Says whose it is, and whether it ends its message.
+    /// Appends the next FPDU, if something can be sent now. Returns its origin, and whether it ends its message.
     pub fn give_next(&mut self, out: &mut Vec<u8>) -> Option<(Origin, bool)> {
         Some(match self.connection.poll_transmit()? {
             Transmit::Fpdu(fpdu) => {
@@ -158,7 +158,8 @@ impl Endpoint {
             Payload::Source { stag, to, len } => {
                 match self.side.memory.reach(stag, to, len, Rights::READ) {
                     Ok(range) => range,
-                    // The buffer went after the request was checked. This FPDU was never begun: it does not count.
+                    // The buffer was deregistered after the request was checked. No byte of this FPDU was sent, so it
+                    // is dropped.
                     Err(refusal) => return self.connection.abort(refusal.code()),
                 }
             }
@@ -192,7 +193,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes bytes of the stream, in one piece or several. After the end of the stream they are dropped.
+    /// Receives bytes of the stream, in one piece or several. After the end of the stream they are dropped.
     pub fn take(&mut self, bytes: &[u8]) {
         let mut held = std::mem::take(&mut self.held);
         held.extend_from_slice(bytes);
@@ -201,7 +202,7 @@ impl Endpoint {
         self.held = held;
     }
 
-    /// How many of these bytes were taken.
+    /// Processes bytes; returns how many were consumed.
     fn take_some(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         loop {

@@ -1,4 +1,4 @@
-//! Memory in which every byte outside of what was permitted is a canary.
+//! Memory in which every byte outside the permitted ranges is a canary.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use bitflags::bitflags;
 use crate::rx::Refusal;
 use crate::wire::wraps;
 
-/// Bytes between buffers that belong to nobody.
+/// Canary bytes around each buffer.
 const GUARD: usize = 64;
 
 bitflags! {
-    /// What the peer may do with a buffer.
+    /// The peer's rights to a buffer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Rights: u8 {
         /// The peer may write.
@@ -20,7 +20,7 @@ bitflags! {
         const READ = 2;
         /// The peer may use atomics.
         const ATOMIC = 4;
-        /// Invalidate the tag.
+        /// The peer may invalidate the tag.
         const INVALIDATE = 8;
     }
 }
@@ -35,19 +35,19 @@ struct Region {
     valid: bool,
 }
 
-/// Memory of one end.
+/// The memory of one endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     bytes: Vec<u8>,
-    /// What the bytes were when they were last written by their owner.
+    /// The content that the owner last wrote.
     original: Vec<u8>,
-    /// The peer may have written here.
+    /// Ranges that the peer may have written.
     permitted: Vec<Range<usize>>,
     regions: Vec<Region>,
 }
 
 impl Memory {
-    /// A new buffer that holds `content`, away from all others.
+    /// Allocates a buffer that holds `content`, separate from all others.
     pub fn alloc(&mut self, content: &[u8]) -> Range<usize> {
         let begin = self.bytes.len() + GUARD;
         self.bytes.resize(begin, 0xa7);
@@ -57,7 +57,7 @@ impl Memory {
         begin..begin + content.len()
     }
 
-    /// Lets the peer reach a buffer under a tag, its first byte at offset `to`.
+    /// Grants the peer access to a buffer under a tag; its first byte has offset `to`.
     pub fn register(&mut self, stag: u32, to: u64, bytes: Range<usize>, rights: Rights) {
         if rights.intersects(Rights::WRITE | Rights::ATOMIC) {
             self.permit(bytes.clone());
@@ -65,19 +65,19 @@ impl Memory {
         self.regions.push(Region { stag, to, bytes, rights, valid: true });
     }
 
-    /// The range is no canary any more: a receive buffer, or the sink of a read.
+    /// Excludes the range from the canary check: a receive buffer, or the sink of a read.
     pub fn permit(&mut self, range: Range<usize>) {
         self.permitted.push(range);
     }
 
-    /// Takes a tag back.
+    /// Makes a tag invalid.
     pub fn invalidate(&mut self, stag: u32) {
         for region in self.regions.iter_mut().filter(|region| region.stag == stag) {
             region.valid = false;
         }
     }
 
-    /// Where `[to, to + len)` of a tag lies, if the peer has all of `rights` to it.
+    /// The range of `[to, to + len)` of a tag, if the peer has all of `rights` to it.
     pub fn reach(&self, stag: u32, to: u64, len: u32, rights: Rights) -> Result<Range<usize>, Refusal> {
         let region = self.region(stag)?;
         if !region.rights.contains(rights) {
@@ -92,7 +92,7 @@ impl Memory {
         Ok(begin..begin + len as usize)
     }
 
-    /// Whether the peer may invalidate a tag.
+    /// Checks whether the peer may invalidate a tag.
     pub fn may_invalidate(&self, stag: u32) -> Result<(), Refusal> {
         let region = self.region(stag)?;
         if region.rights.contains(Rights::INVALIDATE) { Ok(()) } else { Err(Refusal::CannotInvalidate) }
@@ -102,17 +102,17 @@ impl Memory {
         self.regions.iter().find(|region| region.stag == stag && region.valid).ok_or(Refusal::Invalid)
     }
 
-    /// Bytes of a range.
+    /// The bytes of a range.
     pub fn read(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
-    /// Places bytes, for the peer: no right is asked for, [`Self::damage`] tells afterwards.
+    /// Places bytes for the peer without checking its rights; [`Self::damage`] finds violations later.
     pub fn place(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The first byte that was changed although nobody permitted it.
+    /// The first byte that was changed without permission.
     pub fn damage(&self) -> Option<usize> {
         (0..self.bytes.len()).find(|&at| {
             self.bytes[at] != self.original[at] && !self.permitted.iter().any(|range| range.contains(&at))

@@ -1,7 +1,8 @@
-//! Two ends in one process, for tests: memory with canaries, an endpoint that drives a connection, and a pair of them.
+//! Two endpoints in one process, for tests: memory with canaries, an endpoint that drives a connection, and a pair of
+//! them.
 //!
-//! [`Endpoint`] is also the shortest example of a driver. Nothing here knows of sockets or clocks: bytes are taken from one
-//! vector and given to the other end in pieces of whatever size a test likes, cut, delayed, joined or damaged.
+//! [`Endpoint`] is also the shortest example of a driver. It has no sockets and no clock: bytes move from one vector
+//! to the other endpoint in pieces of any size, and a test can cut, delay, join or damage them.
 
 mod endpoint;
 mod memory;

@@ -1,4 +1,4 @@
-//! Two ends and the bytes between them.
+//! Two endpoints and the bytes between them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::mpa::{
     Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, ResponderConfig,
 };
 
-/// How a stream is cut: pseudo-random sizes from a seed, or always the same.
+/// How a stream is cut: into pieces of pseudo-random size from a seed, or not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct Chop {
     state: u64,
@@ -21,7 +21,7 @@ impl Chop {
         Self { state: seed, max }
     }
 
-    /// Everything at once.
+    /// Everything in one piece.
     pub const fn whole() -> Self {
         Self { state: 0, max: 0 }
     }
@@ -31,14 +31,14 @@ impl Chop {
         if self.max == 0 {
             return len;
         }
-        // The constants of Knuth's MMIX generator; the upper bits are the good ones.
+        // The constants of Knuth's MMIX generator; its upper bits are the better ones.
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         len.min(1 + (self.state >> 33) as usize % self.max)
     }
 }
 
-/// Both sides' handshakes against each other. Returns what the initiator and the responder agreed to.
+/// Runs both sides' handshakes against each other. Returns what the initiator and the responder negotiated.
 pub fn shake_hands(
     initiator: InitiatorConfig,
     responder: ResponderConfig,
@@ -65,22 +65,22 @@ pub fn shake_hands(
                 return Ok((of_a, of_b.unwrap_or(Err(HandshakeError::NoRequest))?));
             }
             None if !piece.is_empty() => {}
-            // Refused; the responder knows why.
+            // Rejected; the responder knows the reason.
             _ => return Err(of_b.and_then(Result::err).unwrap_or(HandshakeError::Closed)),
         }
     }
 }
 
-/// Two ends. What one gives waits in the pipe until a test lets the other take it.
+/// Two endpoints. Bytes that one sends wait in a pipe until a test lets the other receive them.
 #[derive(Debug)]
 pub struct Pair {
     /// The initiator.
     pub a: Endpoint,
     /// The responder.
     pub b: Endpoint,
-    /// Bytes on the way to `b`.
+    /// Bytes in flight to `b`.
     pub to_b: Vec<u8>,
-    /// Bytes on the way to `a`.
+    /// Bytes in flight to `a`.
     pub to_a: Vec<u8>,
     chop: Chop,
 }
@@ -93,14 +93,14 @@ impl Pair {
         Self { a, b, to_b: Vec::new(), to_a: Vec::new(), chop }
     }
 
-    /// A pair with the defaults of both sides.
+    /// A pair with the default configuration on both sides.
     pub fn with_defaults(chop: Chop) -> Self {
         let negotiated =
             shake_hands(InitiatorConfig::default(), ResponderConfig::default(), &Accept::default(), chop);
         Self::new(&negotiated.expect("the defaults go together"), &Limits::default(), chop)
     }
 
-    /// Lets each end give what it has, and take one piece. Says whether anything moved.
+    /// Lets each endpoint send everything it has and receive one piece. Returns whether anything moved.
     pub fn step(&mut self) -> bool {
         self.a.give(&mut self.to_b);
         self.b.give(&mut self.to_a);

@@ -1,4 +1,4 @@
-//! Data path: one FPDU to be sent: header, which payload follows, trailer (RFC 5044 section 4.1).
+//! Data path: one outgoing FPDU: its header, which payload follows, and its trailer (RFC 5044 section 4.1).
 
 use thiserror::Error;
 
@@ -10,22 +10,22 @@ use crate::rx::Expected;
 use crate::terminate::TERMINATE_LEN_MAX;
 use crate::wire::Inline;
 
-/// Bytes before the payload, at most: length, untagged header, and the longest body that is made here.
+/// Maximum number of bytes before the payload: length, untagged header, and the longest body.
 pub const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_LEN_MAX;
-/// Bytes behind the payload, at most: pad and CRC.
+/// Maximum number of bytes after the payload: pad and CRC.
 pub const TRAILER_MAX: usize = 3 + CRC_LEN;
 
-/// The bytes behind the payload.
+/// The bytes after the payload.
 pub type Trailer = Inline<TRAILER_MAX>;
 
-/// Whose message an FPDU belongs to.
+/// The message to which an FPDU belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// An operation of this side, by its name.
+    /// An operation of this side, by its identifier.
     Op(u64),
-    /// The answer to a request of the peer.
+    /// The response to a request of the peer.
     Answer,
-    /// The protocol's own: a ready-to-receive message, or Terminate.
+    /// A message of the protocol itself: ready-to-receive, receipt or Terminate.
     Protocol,
 }
 
@@ -34,29 +34,30 @@ pub enum Origin {
 pub enum Payload {
     /// None: the message, if it has a body, is in the header bytes.
     None,
-    /// A part of what an operation sends.
+    /// Part of the data that an operation sends.
     Op {
-        /// The operation.
+        /// Identifier of the operation.
         id: u64,
-        /// Where the part begins, in bytes.
+        /// Offset of the part in bytes.
         offset: u32,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// A part of what the peer reads. Its right was checked when it asked; check again, since the buffer may have gone. If it
-    /// has, drop this FPDU, unless a byte of it was sent, and call [`crate::Connection::abort`].
+    /// Part of the data that the peer reads. The peer's right was checked when the request arrived. Check again,
+    /// because the buffer may have been deregistered. If it has, drop this FPDU, unless a byte of it was sent, and
+    /// call [`crate::Connection::abort`].
     Source {
-        /// The buffer.
+        /// Steering tag of the buffer.
         stag: u32,
-        /// Where the part begins, in bytes.
+        /// Offset of the part in bytes.
         to: u64,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
 
 impl Payload {
-    /// Bytes of payload. An FPDU has less than 64 KiB.
+    /// Payload length in bytes, less than 64 KiB.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -65,7 +66,7 @@ impl Payload {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no payload.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -74,23 +75,24 @@ impl Payload {
 /// An FPDU to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fpdu {
-    /// Whose message this is a segment of.
+    /// The message that this segment belongs to.
     pub origin: Origin,
-    /// What follows the header bytes.
+    /// The payload that follows the header bytes.
     pub payload: Payload,
-    /// The last segment of its message: when it has been sent, so has the message.
+    /// This is the last segment of its message: when it has been sent, so has the message.
     pub last: bool,
-    /// The answer that this requests. A driver of a bare [`super::Sender`] gives it to [`crate::rx::Receiver::expect`].
+    /// The response that this FPDU requests. A driver of a bare [`super::Sender`] passes it to
+    /// [`crate::rx::Receiver::expect`].
     pub expects: Option<Expected>,
     header: Inline<HEADER_MAX>,
     crc: bool,
 }
 
-/// The payload that a [`Seal`] was told of is not the FPDU's.
+/// The payload that was passed to a [`Seal`] does not have the FPDU's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the CRC was made over {given} bytes of payload, the FPDU has {wanted}")]
 pub struct PayloadMismatch {
-    /// Bytes that the seal was told of.
+    /// Bytes passed to the seal.
     pub given: usize,
     /// Bytes that the FPDU has.
     pub wanted: usize,
@@ -122,26 +124,27 @@ impl Fpdu {
         &self.header
     }
 
-    /// Whether the peer has a whole message when it has this, which it takes for what this side has sent. A Write is placed and not
-    /// delivered (RFC 5040 section 5.1), so that its last segment may be garbage if a Terminate follows it.
+    /// Whether the peer has a complete message when it has this FPDU, and may deliver it as sent. The payload of a
+    /// Write is placed and not delivered (RFC 5040 section 5.1), so its last segment may be garbage if a Terminate
+    /// follows.
     pub fn completes_message(&self) -> bool {
         let opcode = self.header.get(LENGTH_LEN + 1).and_then(|control| Opcode::parse(*control));
         self.last && opcode != Some(Opcode::Write)
     }
 
-    /// Bytes of the whole FPDU.
+    /// Length of the whole FPDU in bytes.
     pub fn len(&self) -> usize {
         let before = self.header.len() + self.payload.len();
         before + pad(before - LENGTH_LEN) + CRC_LEN
     }
 
-    /// Never: an FPDU has bytes.
+    /// Always false: an FPDU has bytes.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Appends the whole FPDU to `out`: `payload` appends the bytes that [`Self::payload`] names, or fails and leaves `out` as
-    /// it may.
+    /// Appends the whole FPDU to `out`. `payload` appends the bytes that [`Self::payload`] names; if it fails, `out`
+    /// may contain a part of the FPDU.
     #[inline]
     pub fn write<E>(
         &self,
@@ -156,7 +159,7 @@ impl Fpdu {
         Ok(())
     }
 
-    /// Begins the trailer. The payload is given to it in order, unless [`Seal::wants_payload`] says no.
+    /// Starts the trailer. Pass the payload to it in order, unless [`Seal::wants_payload`] returns false.
     #[inline]
     pub fn seal(&self) -> Seal {
         let crc = if self.crc { Crc::of(&self.header) } else { Crc::new() };
@@ -170,7 +173,7 @@ impl Fpdu {
     }
 }
 
-/// Appends pad and CRC to the FPDU that begins at `at`. With CRCs off, the field is there and zero (RFC 5044 section 4.1).
+/// Appends pad and CRC to the FPDU that begins at `at`. With CRCs off, the CRC field is zero (RFC 5044 section 4.1).
 #[inline]
 pub(super) fn end_fpdu(out: &mut Vec<u8>, at: usize, crc: bool) {
     let mut trailer = [0; TRAILER_MAX];
@@ -183,7 +186,7 @@ pub(super) fn end_fpdu(out: &mut Vec<u8>, at: usize, crc: bool) {
     out.extend_from_slice(&trailer[..pad + CRC_LEN]);
 }
 
-/// A trailer in the making.
+/// A trailer whose CRC is being computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Seal {
     crc: Crc,
@@ -194,13 +197,13 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Whether there is a CRC to make.
+    /// Whether a CRC of the payload is needed.
     #[inline]
     pub const fn wants_payload(&self) -> bool {
         self.fpdu_crc && self.payload_len > 0
     }
 
-    /// The next piece of the payload.
+    /// Adds the next piece of the payload.
     #[inline]
     pub fn update(&mut self, piece: &[u8]) {
         self.given += piece.len();
@@ -209,7 +212,7 @@ impl Seal {
         }
     }
 
-    /// The next piece of the payload, by its CRC.
+    /// Adds the next piece of the payload, given by its CRC.
     pub fn append(&mut self, piece: Crc, len: usize) {
         self.given += len;
         if self.fpdu_crc {
@@ -217,7 +220,8 @@ impl Seal {
         }
     }
 
-    /// The next `len` bytes of the payload, by somebody who goes on with the CRC himself, as while copying. Costs no joining.
+    /// Adds the next `len` bytes of the payload; the caller continues the CRC itself, for instance while copying.
+    /// This avoids the cost of combining CRCs.
     #[inline]
     pub fn go_on(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
         self.given += len;
@@ -226,7 +230,7 @@ impl Seal {
         }
     }
 
-    /// The bytes behind the payload. With CRCs off, the field is there and zero (RFC 5044 section 4.1).
+    /// Returns the bytes after the payload. With CRCs off, the CRC field is zero (RFC 5044 section 4.1).
     #[inline]
     pub fn finish(mut self) -> Result<Trailer, PayloadMismatch> {
         let (given, wanted) = (self.given, self.payload_len);

@@ -1,4 +1,4 @@
-//! [`Op`]: what is posted to the sender.
+//! [`Op`]: the operations that are posted to the sender.
 
 use thiserror::Error;
 
@@ -7,12 +7,12 @@ use crate::rdmap::{AtomicOp, ReadRequest};
 /// An operation of this side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op {
-    /// The caller's name for it.
+    /// The caller's identifier.
     pub id: u64,
-    /// What to do.
+    /// What the operation does.
     pub kind: OpKind,
-    /// Wait until all earlier reads and atomics have been answered. An operation that depends on what a read brings needs
-    /// this: it may be carried out before the read otherwise (RFC 5040 section 5.5).
+    /// Wait until all earlier reads and atomics have been answered. An operation that depends on the data of a read
+    /// needs this: otherwise it may be executed before the read (RFC 5040 section 5.5).
     pub fence: bool,
 }
 
@@ -44,32 +44,32 @@ pub enum OpKind {
         /// Wake a peer that waits for solicited events.
         solicited: bool,
     },
-    /// RDMA Read (RFC 5040 section 5.2). The answer is [`crate::rx::Event::ReadDone`].
+    /// RDMA Read (RFC 5040 section 5.2). Its completion is [`crate::rx::Event::ReadDone`].
     Read(ReadRequest),
-    /// An atomic operation (RFC 7306 section 5). The answer is [`crate::rx::Event::AtomicDone`].
+    /// An atomic operation (RFC 7306 section 5). Its completion is [`crate::rx::Event::AtomicDone`].
     Atomic {
         /// The peer's buffer.
         stag: u32,
         /// Offset of the word, in bytes, a multiple of 8.
         to: u64,
-        /// What to do with it.
+        /// The operation on the word.
         op: AtomicOp,
     },
 }
 
-/// Why an operation was not taken.
+/// Why an operation was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum PostError {
-    /// Try again when an operation has left the queue.
+    /// The queue is full; try again when an operation has left it.
     #[error("the queue of operations is full")]
     Full,
     /// The peer serves no reads and atomics.
     #[error("no reads or atomics: the depth of outbound reads (ORD) of this connection is 0")]
     NoReads,
-    /// An operation would run over the end of the peer's 64-bit space of offsets.
+    /// An operation would exceed the end of the peer's 64-bit offset space.
     #[error("the remote range wraps")]
     Wraps,
-    /// RFC 7306 section 5.1.
+    /// The offset of an atomic is not aligned (RFC 7306 section 5.1).
     #[error("the offset of an atomic must be a multiple of 8")]
     Unaligned,
     /// The stream is ending.

@@ -1,4 +1,4 @@
-//! Data path: the sending machine: which message is next, and how much of it fits.
+//! Data path: the state machine of the sender, which picks the next message and cuts it into segments.
 
 use std::collections::VecDeque;
 
@@ -18,47 +18,47 @@ use crate::rx::Expected;
 use crate::terminate::{TERMINATE_LEN_MAX, Terminate};
 use crate::wire::{Inline, wraps};
 
-/// Segments of a message but the last have a multiple of this as payload, in bytes. A word of 8 bytes that is aligned in its
-/// message is then in one segment, so a peer that polls on it never sees half of it because of us.
+/// The payload of every segment but the last of a message is a multiple of this, in bytes. So an aligned word of 8
+/// bytes is never split between segments, and a peer that polls on it never sees half of it because of us.
 const SEGMENT_UNIT: u32 = 8;
 
-/// What [`Sender::poll`] yields.
+/// The step that [`Sender::poll`] yields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
-    /// Send this.
+    /// Send this FPDU.
     Fpdu(Fpdu),
-    /// Carry this out on this side's memory now, check the peer's right to it at this moment, and say what the word held with
-    /// [`Sender::atomic_done`]. Nothing more is yielded until then.
+    /// Execute this atomic on this side's memory now, checking the peer's right at this moment, and report the word's
+    /// previous value with [`Sender::atomic_done`]. Nothing more is yielded until then.
     Atomic(AtomicRequest),
 }
 
-/// What a sender must know of its connection.
+/// The parameters of its connection that a sender needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SenderConfig {
     /// FPDUs get CRCs.
     pub crc: bool,
-    /// Requests of the peer that may wait for their answers at once.
+    /// Maximum number of the peer's requests that may wait for their responses.
     pub ird: u16,
-    /// Requests of this side that may wait for their answers at once.
+    /// Maximum number of this side's requests that may wait for their responses.
     pub ord: u16,
-    /// Operations that may wait to be sent.
+    /// Operations that may be queued for sending.
     pub queue: usize,
-    /// Bytes of a segment, header included, at most; between [`MULPDU_MIN`] and [`MULPDU_MAX`].
+    /// Maximum size of a segment in bytes, including the header; between [`MULPDU_MIN`] and [`MULPDU_MAX`].
     pub mulpdu: u16,
-    /// Say nothing until [`Sender::release`]; responders.
+    /// Send nothing until [`Sender::release`]; for responders.
     pub held: bool,
-    /// The message to begin with; initiators of peer-to-peer connections.
+    /// The ready-to-receive message to begin with; for initiators of peer-to-peer connections.
     pub rtr: Option<Rtr>,
 }
 
-/// A request of the peer that is to be answered.
+/// A request of the peer that must be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Read(ReadRequest),
     Atomic(AtomicRequest),
 }
 
-/// A message of several segments.
+/// A message that may have several segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Long {
     Write { id: u64, stag: u32, to: u64, len: u32 },
@@ -66,27 +66,27 @@ enum Long {
     ReadResponse(ReadRequest),
 }
 
-/// The sending machine of one stream. See [`super`].
+/// The sending side of one stream. See [`super`].
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
     ops: VecDeque<Op>,
     answers: VecDeque<Answer>,
-    /// The message under way, and how many bytes of it have been yielded.
+    /// The current message, and how many bytes of it have been yielded.
     current: Option<(Long, u32)>,
-    /// The other queue had the last turn.
+    /// Responses have the next turn, because the operations had the last one.
     answers_turn: bool,
-    /// The atomic that the driver is carrying out, by the peer's number.
+    /// The atomic that the driver is executing, by the peer's identifier.
     executing: Option<u32>,
     /// Number of the next message, by queue.
     msn: [u32; QUEUES],
-    /// Requests of this side that wait for their answers.
+    /// Number of this side's requests that wait for their responses.
     outstanding: u16,
-    /// Number of the next atomic.
+    /// Identifier of the next atomic.
     request: u32,
     rtr: Option<Rtr>,
     held: bool,
-    /// What is said right before the end of the stream.
+    /// The receipt to send right before the end of the stream.
     receipt: Option<u32>,
     terminate: Option<Terminate>,
     /// The stream ends after the receipt, without a Terminate.
@@ -95,7 +95,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// At the first byte after the handshake.
+    /// A sender at the first byte after the handshake.
     pub fn new(config: SenderConfig) -> Self {
         Self {
             config: SenderConfig { mulpdu: config.mulpdu.clamp(MULPDU_MIN, MULPDU_MAX), ..config },
@@ -147,19 +147,19 @@ impl Sender {
         Ok(())
     }
 
-    /// Queues the answer to a request of the peer, in the order of the requests (RFC 5040 section 5.5). The receiving machine
-    /// lets through no more than [`SenderConfig::ird`] unanswered ones.
+    /// Queues the response to a read of the peer, in the order of the requests (RFC 5040 section 5.5). The receiver
+    /// lets through no more than [`SenderConfig::ird`] unanswered requests.
     pub fn answer_read(&mut self, request: ReadRequest) {
         self.answers.push_back(Answer::Read(request));
     }
 
-    /// Queues an atomic of the peer, to be carried out when the answers before it have been yielded.
+    /// Queues an atomic of the peer, to be executed when the responses before it have been yielded.
     pub fn answer_atomic(&mut self, request: AtomicRequest) {
         self.answers.push_back(Answer::Atomic(request));
     }
 
-    /// The atomic that was yielded has been carried out; `original` is what the word held before. Returns the answer, to be
-    /// sent next; `None` if no atomic was yielded, or the stream has ended meanwhile.
+    /// Reports that the yielded atomic has been executed; `original` is the word's previous value. Returns the
+    /// response, which must be sent next; `None` if no atomic was yielded, or if the stream has ended since.
     pub fn atomic_done(&mut self, original: u64) -> Option<Fpdu> {
         let id = self.executing.take()?;
         let mut body = Inline::<ATOMIC_RESPONSE_LEN>::new();
@@ -167,12 +167,12 @@ impl Sender {
         Some(self.untagged(Origin::Answer, Opcode::AtomicResponse, QUEUE_ATOMIC, &body))
     }
 
-    /// The earliest request of this side has been answered.
+    /// Reports that this side's earliest request has been answered.
     pub fn answered(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// The peer's first FPDU has come: this side may speak (RFC 5044 section 7.1.2).
+    /// Reports that the peer's first FPDU has arrived: this side may send (RFC 5044 section 7.1.2).
     pub fn release(&mut self) {
         self.held = false;
     }
@@ -182,20 +182,22 @@ impl Sender {
         self.config.mulpdu = mulpdu.clamp(MULPDU_MIN, MULPDU_MAX);
     }
 
-    /// Ends the stream: this is the next and last message, whatever waits (RFC 5040 section 5.4). The first one counts.
+    /// Ends the stream: the Terminate is the next and last message, whatever is queued (RFC 5040 section 5.4). Later
+    /// calls have no effect.
     pub fn terminate(&mut self, terminate: Terminate) {
         if !self.closed && self.terminate.is_none() {
             self.terminate = Some(terminate);
         }
     }
 
-    /// Says before the Terminate how many messages have come: see [`crate::outcome`].
+    /// Sends the number of received messages before the Terminate: see [`crate::outcome`].
     pub fn say_received(&mut self, messages: u32) {
         self.receipt = Some(messages);
     }
 
-    /// Ends the stream without a Terminate. Queued operations and answers are dropped; the last message is a receipt with this
-    /// count, if there is one. In the middle of a message nothing more is sent. Has no effect behind a queued Terminate.
+    /// Ends the stream without a Terminate. Queued operations and responses are dropped; the last message is a
+    /// receipt with this count, if there is one. In the middle of a message nothing more is sent. Has no effect after
+    /// a queued Terminate.
     pub fn finish(&mut self, received: Option<u32>) {
         if self.closed || self.terminate.is_some() {
             return;
@@ -224,18 +226,18 @@ impl Sender {
         self.closed || !waiting
     }
 
-    /// Whether nothing is sent any more.
+    /// Whether nothing more will be sent.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Requests of this side that wait for their answers.
+    /// Number of this side's requests that wait for their responses.
     #[inline]
     pub fn outstanding(&self) -> u16 {
         self.outstanding
     }
 
-    /// What is to be sent or done next; `None` until something changes.
+    /// Returns the next thing to send or to do; `None` until something changes.
     pub fn poll(&mut self) -> Option<Transmit> {
         if self.closed {
             return None;
@@ -264,7 +266,7 @@ impl Sender {
             return Some(Transmit::Fpdu(self.first_message(rtr)));
         }
         if self.current.is_none() {
-            // What begins a long message leaves it in `current`.
+            // A message that may have several segments is now in `current`.
             let begun = if self.answers_turn {
                 self.begin_answer().or_else(|| self.begin_op())
             } else {
@@ -277,10 +279,10 @@ impl Sender {
         self.segment().map(Transmit::Fpdu)
     }
 
-    /// The short way of an operation that is one segment: what [`Self::post`] and [`Self::poll`] would come to, if nothing
-    /// stands before it. Appends its whole FPDU to `out`, for which `payload` appends the bytes to be sent; it must be sent
-    /// next. `None` if it does not go this way; then nothing has happened. If `payload` fails, the stream can only end.
-    /// The operation may not wait for a fence.
+    /// The fast path of an operation with a single segment: the same as [`Self::post`] and [`Self::poll`], if nothing
+    /// is queued before it. Appends the whole FPDU to `out`, calling `payload` to append the bytes to send; the FPDU
+    /// must be sent next. Returns `None` and changes nothing if the operation cannot take the fast path. If `payload`
+    /// fails, the stream can only end. The operation must not need a fence.
     #[inline]
     pub fn write_at_once<E>(
         &mut self,
@@ -317,7 +319,8 @@ impl Sender {
         Some(written)
     }
 
-    /// RFC 6581 section 9.2. Nothing looks at tag and offset of what has no bytes.
+    /// Makes the ready-to-receive message (RFC 6581 section 9.2). Tag and offset of a zero-length message are not
+    /// checked.
     fn first_message(&mut self, rtr: Rtr) -> Fpdu {
         match rtr {
             Rtr::Write => self.write_of_nothing(1, 0),
@@ -329,7 +332,7 @@ impl Sender {
         }
     }
 
-    /// A Write of no bytes, which changes nothing and needs no right to anything (RFC 5040 section 5.1).
+    /// A zero-length Write, which changes nothing and needs no right (RFC 5040 section 5.1).
     fn write_of_nothing(&self, stag: u32, to: u64) -> Fpdu {
         let header = Tagged { last: true, ulp: Opcode::Write.control(), stag, to };
         Fpdu::new(Origin::Protocol, &Header::Tagged(header), &[], Payload::None, self.config.crc)
@@ -412,7 +415,7 @@ impl Sender {
         Fpdu::new(origin, &header, body, Payload::None, self.config.crc)
     }
 
-    /// The number of a queue's next message. Numbers wrap (RFC 5041 section 4.3).
+    /// Takes the number of a queue's next message. Numbers wrap (RFC 5041 section 4.3).
     fn next(&mut self, queue: u32) -> u32 {
         let msn = &mut self.msn[queue as usize];
         let number = *msn;
@@ -420,7 +423,7 @@ impl Sender {
         number
     }
 
-    /// The next segment of the message under way (RFC 5041 section 5.2).
+    /// Makes the next segment of the current message (RFC 5041 section 5.2).
     fn segment(&mut self) -> Option<Fpdu> {
         let (long, offset) = self.current?;
         let (header_len, len) = match long {
@@ -462,10 +465,10 @@ impl Sender {
     }
 }
 
-/// What the next message turned out to be.
+/// The beginning of the next message.
 enum Begun {
-    /// It is whole.
+    /// The whole message, or an atomic to execute.
     Short(Transmit),
-    /// Its segments are made one by one.
+    /// A message whose segments are made one by one.
     Long,
 }

@@ -1,4 +1,4 @@
-//! What the sender puts on the wire, byte by byte, and in which order.
+//! The bytes that the sender puts on the wire, and their order.
 
 use super::*;
 use crate::crc::Crc;
@@ -33,7 +33,7 @@ fn next(sender: &mut Sender) -> Fpdu {
     }
 }
 
-/// The whole FPDU, its payload zeros.
+/// The whole FPDU with a payload of zeros.
 fn bytes(fpdu: &Fpdu) -> Vec<u8> {
     bytes_with(fpdu, &vec![0; fpdu.payload.len()])
 }
@@ -61,20 +61,20 @@ fn append(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), ()> {
     Ok(())
 }
 
-/// The FPDU with its trailer from a seal, as a driver that gathers sends it.
+/// The FPDU with its trailer from a seal, as a gathering driver sends it.
 fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
     let mut seal = fpdu.seal();
     seal.update(payload);
     [fpdu.header(), payload, &seal.finish().expect("all of it")].concat()
 }
 
-/// What a sender writes at once, without payload; `None` if it does not.
+/// The FPDU that the fast path makes, without payload; `None` if the operation cannot take the fast path.
 fn at_once(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     sender.write_at_once(kind, &mut out, |to| append(&[], to)).map(|_| out)
 }
 
-/// Goal: the short way gives the same bytes as the long one. Method: both, in turns, with all lengths around a pad.
+/// Goal: the fast path gives the same bytes as the normal path. Method: both in turn, with all lengths around a pad.
 #[test]
 fn the_short_way_gives_the_same_bytes() {
     for crc in [false, true] {
@@ -84,7 +84,7 @@ fn the_short_way_gives_the_same_bytes() {
             let kind = if turn % 2 == 0 { write(turn) } else { send(turn / 3) };
             long.post(op(turn.into(), kind)).expect("room");
             let fpdu = next(&mut long);
-            // Behind something else, as in a driver's buffer.
+            // The FPDU follows other bytes, as in a driver's buffer.
             let mut out = vec![9; turn as usize % 5];
             let payload = vec![0xa5; fpdu.payload.len()];
             assert_eq!(short.write_at_once(&kind, &mut out, |to| append(&payload, to)), Some(Ok(())));
@@ -97,7 +97,7 @@ fn the_short_way_gives_the_same_bytes() {
     }
 }
 
-/// Goal: the short way is for what nothing stands before, and what fits.
+/// Goal: the fast path is taken only if nothing is queued before the operation and the operation fits one segment.
 #[test]
 fn the_short_way_waits_for_nobody() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
@@ -175,7 +175,8 @@ fn terminate_byte_by_byte_and_last() {
     assert_eq!(sender.post(op(2, write(1))), Err(PostError::Closed));
 }
 
-/// Goal: segments cover a message without gap, in order, within MULPDU. Method: sizes at and beside the limits.
+/// Goal: segments cover a message without gaps, in order, within MULPDU. Method: sizes at the limits and next to
+/// them.
 #[test]
 fn segments_cover_their_message() {
     for mulpdu in [0, MULPDU_MIN, 129, 1442, 1454, MULPDU_MAX, u16::MAX] {
@@ -200,11 +201,11 @@ fn segments_cover_their_message() {
                     if fpdu.last {
                         break;
                     }
-                    // No word is torn, and no segment in the middle needs a pad.
+                    // No word is split, and no segment in the middle needs a pad.
                     assert!(fpdu.payload.len().is_multiple_of(8) && !fpdu.payload.is_empty());
                 }
                 assert_eq!((covered, sender.poll()), (len as usize, None));
-                // What fits into one segment is one.
+                // A message that fits one segment has only one.
                 let header_len = if kind == send(len) { 18 } else { 14 };
                 assert_eq!(segments == 1, len + header_len <= limit.into());
             }
@@ -220,7 +221,7 @@ fn the_size_of_segments_can_change_in_a_message() {
     sender.set_mulpdu(MULPDU_MAX);
     let fpdu = next(&mut sender);
     assert_eq!((fpdu.payload, fpdu.last), (Payload::Op { id: 1, offset: 112, len: 888 }, true));
-    // The tagged offset goes along.
+    // The tagged offset advances with the segments.
     assert_eq!(fpdu.header()[8..16], (0x1000_u64 + 112).to_be_bytes());
 }
 
@@ -247,7 +248,7 @@ fn limits_of_the_queue() {
     assert_eq!(sender.post(op(1, unaligned)), Err(PostError::Unaligned));
 }
 
-/// ORD holds reads back, a fence holds anything back, and what is behind waits too: operations keep their order.
+/// ORD holds reads back, a fence holds any operation back, and operations behind them wait too: the order is kept.
 #[test]
 fn reads_wait_for_their_turn() {
     let mut sender = Sender::new(config());
@@ -267,8 +268,8 @@ fn reads_wait_for_their_turn() {
     assert_eq!(next(&mut sender).origin, Origin::Op(5));
 }
 
-/// Goal: two sides that wait for each other's answers do not block each other. Method: the queue of operations waits, answers
-/// leave all the same; otherwise they take turns.
+/// Goal: two sides that wait for each other's responses do not block each other. Method: the queue of operations
+/// waits, and responses are sent nevertheless; otherwise the two alternate.
 #[test]
 fn answers_do_not_wait_behind_operations() {
     let mut sender = Sender::new(SenderConfig { ord: 1, ..config() });
@@ -312,7 +313,7 @@ fn atomics_are_carried_out_in_the_order_of_answers() {
         5,
     ];
     assert_eq!(bytes(&fpdu), framed(&expected));
-    // One that is refused meanwhile does not keep the Terminate back.
+    // An atomic that is rejected meanwhile does not delay the Terminate.
     sender.answer_atomic(request);
     assert_eq!(sender.poll(), Some(Transmit::Atomic(request)));
     sender.terminate(Terminate::new(TerminateCode::STAG_INVALID));
@@ -320,7 +321,7 @@ fn atomics_are_carried_out_in_the_order_of_answers() {
     assert_eq!((sender.atomic_done(5), sender.poll()), (None, None));
 }
 
-/// RFC 5044 section 7.1.2.
+/// A responder sends nothing before it is released (RFC 5044 section 7.1.2).
 #[test]
 fn a_responder_keeps_silent_until_it_is_released() {
     let mut sender = Sender::new(SenderConfig { held: true, ..config() });
@@ -329,13 +330,13 @@ fn a_responder_keeps_silent_until_it_is_released() {
     assert!(!sender.is_idle());
     sender.release();
     assert_eq!(next(&mut sender).origin, Origin::Op(1));
-    // But it may say why it ends.
+    // But it may send the reason why it ends.
     let mut sender = Sender::new(SenderConfig { held: true, ..config() });
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
     assert_eq!(next(&mut sender).origin, Origin::Protocol);
 }
 
-/// RFC 6581 section 9.2.
+/// The ready-to-receive messages (RFC 6581 section 9.2).
 #[test]
 fn first_messages_byte_by_byte() {
     let run = |rtr| {
@@ -379,7 +380,7 @@ fn trailers_know_their_payload() {
     });
     assert_eq!(seal.finish(), Ok(trailer), "by somebody who goes on himself");
 
-    // Without CRCs nobody need look at the payload (RFC 5044 section 4.1).
+    // Without CRCs the payload need not be read (RFC 5044 section 4.1).
     let mut sender = Sender::new(SenderConfig { crc: false, ..config() });
     sender.post(op(1, write(6))).expect("room");
     let seal = next(&mut sender).seal();
@@ -387,8 +388,8 @@ fn trailers_know_their_payload() {
     assert_eq!(seal.finish().expect("no CRC").as_slice(), [0; 6]);
 }
 
-/// Goal: an FPDU says whether the peer has a message that it delivers when it has the FPDU. Method: both segments of each message of two,
-/// and short ones.
+/// Goal: an FPDU reports whether it completes a message that the peer delivers. Method: both segments of each
+/// two-segment message, and single-segment messages.
 #[test]
 fn the_last_segment_of_all_but_a_write_completes_a_message() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
