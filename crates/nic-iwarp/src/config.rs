@@ -1,83 +1,86 @@
-//! How an iWARP device is set up.
+//! Configuration of an iWARP device.
 
 use std::net::IpAddr;
 
 use host::{Network, Span};
 
-/// Reads that are granted, and wished for, beyond what the program asks: for the questions of `send::flush_markers`.
+/// Reads granted and requested beyond what the program asks for; used by the flush markers of `send::flush_markers`.
 pub(crate) const QUESTIONS: u16 = 16;
-/// What a request of revision 2 has room for beside its own four bytes (RFC 6581 section 6).
+/// Maximum private data of a program: a request of revision 2 uses four bytes itself (RFC 6581 section 6).
 pub(crate) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
 
-/// When a write or a send is complete at its initiator.
+/// When a write or a send completes at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
-    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises. A peer of
-    /// revision 2 that may be Linux siw, which cannot be asked, is treated as with `Sent`. In revision 1 nothing tells, and
-    /// everybody is asked: a siw then breaks the connection.
+    /// When the peer has placed or delivered it, as the API promises; the device finds out by a zero-length read. A
+    /// peer of revision 2 that may be Linux siw does not support such reads and is treated as with `Sent`. In
+    /// revision 1 siw cannot be recognized, so every peer is sent such reads, and siw then breaks the connection.
     #[default]
     Placed,
-    /// When TCP has taken it, as RNICs do. Cheaper, and says nothing about the peer.
+    /// When TCP has accepted it, as with RNICs. Cheaper, but no evidence that the peer has it.
     Sent,
 }
 
-/// The revision of MPA that is spoken.
+/// The MPA revision to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mpa {
-    /// Revision 2 (RFC 6581), and 1 with a peer that answers in that.
+    /// Revision 2 (RFC 6581), or 1 with a peer that answers in revision 1.
     #[default]
     V2,
     /// Revision 1 (RFC 5044) only.
     V1,
 }
 
-/// How large FPDUs are.
+/// The size of FPDUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpduSize {
-    /// As large as they can be, with CRCs 60,000 bytes: TCP cuts them as it likes, and each costs the same whatever its size.
-    /// The fastest at every MTU that was tried; CAVEATS.md has the figures.
+    /// As large as possible; 60,000 bytes with CRCs. TCP splits them as it likes, and the cost per FPDU does not
+    /// depend on its size. The fastest choice at every MTU that was tried; CAVEATS.md has the figures.
     #[default]
     Largest,
-    /// One fits a TCP segment, as RFC 5044 wants for receivers in hardware.
+    /// One FPDU fits one TCP segment, as RFC 5044 recommends for hardware receivers.
     Segment,
-    /// At most so many bytes.
+    /// At most this many bytes.
     Bytes(u16),
 }
 
-/// How an iWARP device is set up.
+/// Configuration of an iWARP device.
 #[derive(Clone, Debug)]
 pub struct IwarpConfig {
-    /// The address of this side: of connections that it makes, and the only one that it listens on. Any, if not given.
+    /// The local address: the source of outgoing connections, and the only address to listen on. `None` for any
+    /// address.
     pub bind: Option<IpAddr>,
-    /// Networks whose hosts may connect to this side's listeners: all, if none is given.
+    /// Networks whose hosts may connect to this device's listeners; empty for all.
     pub allow: Vec<Network>,
-    /// Ask for CRCs. They are used if either side asks.
+    /// Request CRCs. They are used if either side requests them.
     pub crc: bool,
     /// The revision of MPA.
     pub mpa: Mpa,
-    /// How large FPDUs are.
+    /// The size of FPDUs.
     pub fpdu: FpduSize,
-    /// When a write or a send is complete.
+    /// When a write or a send completes.
     pub completion: Completion,
-    /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given.
+    /// Bytes of NIC memory that can be allocated; `None` for half of the machine's memory.
     pub dm_size: Option<u64>,
-    /// A peer whose host answers nothing for so long is given up, within one and a half times that, or within 3 s if nothing
-    /// is on its way to it; at least 1 s. A peer that answers but takes nothing in may go on with that for ever.
+    /// How long a peer's host may be silent before the connection is given up; at least 1 s. The connection ends within
+    /// one and a half times this span; if nothing is in flight to the peer, it may take up to 3 s. A peer that
+    /// acknowledges but accepts no data is never given up.
     pub silence: Span,
 }
 
 impl IwarpConfig {
-    /// The least silence that can be asked for: some retransmissions of TCP fit in.
+    /// The smallest `silence`: some TCP retransmissions fit in it.
     pub const SILENCE_MIN: Span = Span::from_secs(1);
 
-    /// Whether a host may connect. A host whose address is unknown may if all may.
+    /// Whether a host may connect. A host of unknown address may connect only if all hosts may.
     pub(crate) fn allows(&self, peer: Option<IpAddr>) -> bool {
         self.allow.is_empty() || peer.is_some_and(|peer| self.allow.iter().any(|network| network.has(peer)))
     }
 }
 
 impl Default for IwarpConfig {
-    /// Any side, any peer, no CRCs unless the peer wants them, revision 2, the largest FPDUs, 20 s of silence.
+    /// Any local address, any peer, no CRCs unless the peer requests them, revision 2, the largest FPDUs, 20 s of
+    /// silence.
     fn default() -> Self {
         Self {
             bind: None,

@@ -1,4 +1,4 @@
-//! Opening a device, and what programs ask it for.
+//! Opening a device, and the device's calls of the API.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,12 +27,13 @@ use nic_util::sg_list::SGE_MAX;
 /// Opens an iWARP device.
 ///
 /// # Errors
-/// [`verbs::Error::System`] when descriptors or a thread cannot be had; [`verbs::Error::Address`] for a side that this host does not have.
+/// [`verbs::Error::System`] if descriptors or a thread cannot be created; [`verbs::Error::Address`] for an address
+/// that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = ForkGuard::here()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_own)?;
-    // A device that could register nothing is not opened.
+    // Without random numbers no memory can be registered, so the device is not opened.
     random()?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
@@ -162,7 +163,7 @@ impl DeviceOps for IwarpDevice {
     }
 }
 
-/// A protection domain: a number.
+/// A protection domain, which is only a number.
 struct IwarpPd {
     device: Arc<Inner>,
     id: u32,
@@ -195,8 +196,8 @@ mod tests {
     use super::*;
     use verbs::QpInit;
 
-    /// Goal: deregistering waits for connections that were worked on, and for no others. Method: the stage of one that was not
-    /// is held meanwhile: whoever wants to pass it, waits for ever.
+    /// Goal: deregistering waits for connections that were worked on, and for no others. Method: holds the lock of an
+    /// unused queue pair, so waiting for it would block for ever.
     #[test]
     fn deregistering_asks_nobody_who_was_not_there() {
         let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
@@ -206,7 +207,7 @@ mod tests {
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         let idle = ops.inner.qp(qps[1].num()).expect("it lives");
         idle.with(|_| mr.dereg().expect("nobody works on anything"));
-        // One that was is passed, and taken off the roll.
+        // A queue pair that was in use is waited for and removed from the set.
         idle.queues.enter();
         assert_eq!(ops.inner.shared.visited.lock().len(), 1);
         ops.inner.pass_stages();

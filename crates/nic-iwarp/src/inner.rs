@@ -1,4 +1,4 @@
-//! The device: its queue pairs by number, and what concerns several of them.
+//! The device: its queue pairs by number, and operations on several queue pairs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ struct Connected {
     turn: usize,
 }
 
-/// A device that is open: what its queue pairs, queues and its thread share.
+/// An open device: the state that its queue pairs, queues and thread share.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) attr: DeviceAttr,
@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) qp_nums: Mutex<Numbers>,
     pds: AtomicU32,
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
-    /// Those with a connection, for whoever looks at memory.
+    /// Queue pairs with a connection, for programs that poll memory.
     connected: Spin<Connected>,
     visitors: GracePeriods,
     pub(crate) thread: Thread,
@@ -62,7 +62,7 @@ impl Inner {
         }
     }
 
-    /// A number for a protection domain.
+    /// Allocates a number for a protection domain.
     pub(crate) fn take_pd(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
@@ -71,7 +71,7 @@ impl Inner {
         unpoisoned(&self.qp_nums).take()
     }
 
-    /// A number that no queue pair has got.
+    /// Frees a number that was not used for a queue pair.
     pub(crate) fn give_qp_num(&self, num: u32) {
         unpoisoned(&self.qp_nums).give(num);
     }
@@ -96,7 +96,7 @@ impl Inner {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// A queue pair has a connection from now on. When it has none any more, [`Shared::part`] says so.
+    /// Adds a queue pair that now has a connection. [`Shared::part`] reports when the connection has ended.
     pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
@@ -104,12 +104,12 @@ impl Inner {
         self.shared.set_connections(connected.list.len());
         drop(connected);
         if is_first {
-            // There was nobody to patrol for.
+            // The NIC thread had no connections to check for silence until now.
             self.shared.reactor.wake();
         }
     }
 
-    /// Forgets the connections that have ended.
+    /// Removes the connections that have ended.
     pub(crate) fn forget_parted(&self) {
         let parted = self.shared.take_parted();
         if !parted.is_empty() {
@@ -123,24 +123,25 @@ impl Inner {
         self.shared.set_connections(connected.list.len());
     }
 
-    /// Those with a connection.
+    /// The queue pairs with a connection.
     pub(crate) fn connected(&self) -> Vec<Arc<QpInner>> {
         self.connected.lock().list.clone()
     }
 
-    /// Waits until nobody is in the middle of something that began before the call, on whatever connections were worked on
-    /// since the last time.
+    /// Waits until no thread is inside an operation that began before the call, on any connection used since the last
+    /// call.
     pub(crate) fn pass_stages(&self) {
         let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
         let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
         let round = self.visitors.begin(taken, erase);
-        // No fence: a stage is a lock. Who held it before this turn on it has let go, and who holds it later sees the mark erased and the tag
-        // gone. All can be passed in the end; of a queue pair that is gone, nobody works on a connection.
+        // No fence is needed: each queue pair has a lock. A holder before our turn has left; a later holder sees that
+        // the mark is erased and the tag is invalid. In the end every lock can be taken; a queue pair that no longer
+        // exists has no connection.
         let pass = |num| self.qp(num as u32).map(|qp| qp.with(|_| {})).is_none_or(|()| true);
         let _ = self.visitors.each(round, pass);
     }
 
-    /// A receive was posted to a shared queue: queue pairs that wait for one look again.
+    /// Wakes queue pairs that wait for a receive, because one was posted to a shared queue.
     pub(crate) fn answer_rnr(&self) {
         for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
             if qp.queues.is_rnr() {
@@ -149,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Works on connections that have news.
+    /// Drives the connections that have events.
     pub(crate) fn drive_ready(&self) {
         self.shared.news.take(|num, by| {
             if self.qp(num).is_some_and(|qp| !qp.poll(by)) {
@@ -158,7 +159,7 @@ impl Inner {
         });
     }
 
-    /// Has the thread do something for a program.
+    /// Queues a program's request and wakes the NIC thread.
     pub(crate) fn ask(&self, wish: Wish) {
         self.registry.wish(wish);
         self.shared.reactor.wake();
@@ -166,7 +167,7 @@ impl Inner {
 }
 
 impl Chore for Inner {
-    /// Whoever looks at memory waits for what only a connection can bring.
+    /// Drives the connections, because a program that polls memory waits for their data.
     fn turn(&self) {
         if self.shared.birth.is_elsewhere() {
             return;
@@ -197,7 +198,7 @@ impl Chore for Inner {
 }
 
 impl Drop for Inner {
-    /// Ends the thread; returns when it has ended, unless it is the caller.
+    /// Stops the thread and waits for its end, unless the caller is the thread itself.
     fn drop(&mut self) {
         if !self.shared.birth.is_elsewhere() {
             self.thread.stop(&self.shared.reactor.ear);

@@ -1,27 +1,28 @@
 //! The iWARP NIC: MPA, DDP and RDMAP on TCP, between any two hosts.
 //!
-//! All of a device is in its process. A connection is a TCP socket with the protocol machines of the crate `iwarp`, worked on
-//! by one thread at a time: by whoever posts, by whoever polls, and by the device's thread when nobody does. Payload goes
-//! from the socket into the memory that it is meant for, and from there into the socket, without a copy in between.
+//! A device lives entirely in its process. A connection is a TCP socket with the protocol state machines of the crate
+//! `iwarp`. One thread at a time works on it: the poster, the poller, or the NIC thread if no thread polls. Payload
+//! goes from the socket straight into its destination, and from its source into the socket, without an intermediate
+//! copy.
 //!
-//! Files use each other one way (`cargo xtask tidy` checks that they form no circle).
+//! Modules depend on each other one way (`cargo xtask tidy` checks that there are no cycles).
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `config` | how a device is set up |
-//! | `tcp` | TCP sockets, where their ends are, peers that fall silent; bytes that came early, or wait to go |
-//! | `memory` | who may use which bytes; NIC memory; system calls and copies on user memory |
-//! | `wake` | what the thread sleeps on; which of many connections something has come for |
-//! | `shared` | what all objects of a device share |
-//! | `queues` | rings of requests, of completions, of events and reports; a queue pair without its connection |
+//! | `config` | configuration of a device |
+//! | `tcp` | TCP sockets, addresses of their ends, silent peers; bytes read ahead or waiting to be sent |
+//! | `memory` | access rights to memory; NIC memory; system calls and copies on user memory |
+//! | `wake` | how the NIC thread sleeps; which of many connections have events |
+//! | `shared` | the state that all objects of a device share |
+//! | `queues` | rings of requests, completions, events and reports; a queue pair without its connection |
 //! | `send` | the sending half of a connection |
 //! | `receive` | the receiving half |
-//! | `connection` | a connection: its socket, the protocol's machine and the two halves; who polls it, how it ends |
+//! | `connection` | a connection: its socket, the protocol's state machine and the two halves; which thread polls it, how it ends |
 //! | `qp` | a queue pair: its queues, and its connection under a combining lock |
 //! | `inner` | the device: its queue pairs by number |
-//! | `connect` | connection management: connections in the making, listeners, held addresses, requests, the program's calls |
-//! | `api` | the other objects that programs hold |
-//! | `nic` | the device's thread |
+//! | `connect` | connection management: connection establishment, listeners, bound ports, requests, the program's calls |
+//! | `api` | the other objects of the API |
+//! | `nic` | the NIC thread |
 //! | `device` | opening a device |
 //! | `fuzzing` | a hostile peer of a queue pair, for the fuzzer (test builds only) |
 

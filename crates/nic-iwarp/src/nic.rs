@@ -1,7 +1,8 @@
-//! The device's thread: sleeps until a socket wants something, and works on connections that nobody polls.
+//! The NIC thread: sleeps until a socket has an event, and drives the connections that no other thread polls.
 //!
-//! It makes connections, notices peers that fall silent or away, and looks, up to once in a millisecond, whether those who
-//! polled still do; `connection::poll_owner` says how a connection goes back and forth between it and them.
+//! It establishes connections, detects peers that fall silent or close, and checks, at least once per millisecond,
+//! whether pollers still poll. `connection::poll_owner` describes how a connection moves between the NIC thread and
+//! pollers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,7 +19,7 @@ use crate::qp::QpInner;
 use crate::shared::Shared;
 use crate::wake::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM, meaning};
 
-/// The first and the longest pause between two looks at whether a poller still polls.
+/// The first and the longest pause between two checks whether a poller still polls.
 const LOOK_MIN: Span = Span::from_us(50);
 const LOOK_MAX: Span = Span::from_ms(1);
 
@@ -58,27 +59,27 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
     }
 }
 
-/// Work of this length was copying much.
+/// Work of this length has copied a lot of data.
 const MUCH: Span = Span::from_us(8);
-/// What comes so soon after that belongs to one stream.
+/// Work that follows within this time belongs to the same stream.
 const SOON: Span = Span::from_us(200);
-/// For so long the thread looks for more of it.
+/// How long the thread polls for more of a stream before it sleeps.
 const STAY: Span = Span::from_us(50);
 
-/// How soon work follows on work. While much comes soon, the thread looks again for a while before it sleeps: waking it would
-/// take longer than what is to come, and whoever sends would pay for it, too. A stream may come in pieces of one segment each,
-/// none of which is much by itself: so work counts together with what came shortly before. Not if it has woken somebody: who
-/// was works on what is to come, and often on this very core.
+/// How densely work follows on work. While a lot of data arrives in quick succession, the thread polls for a moment
+/// before it sleeps: waking it would take longer than the next arrival, and the sender would pay for it, too. A
+/// stream may arrive one small segment at a time, so recent work is added up. Work that woke another thread does not
+/// count: that thread handles the next data, often on this very core.
 #[derive(Default)]
 struct Pace {
     /// When the last work ended.
     ended: Option<Time>,
-    /// How long the thread worked of late: what lies back counts less, and nothing after [`STAY`].
+    /// Recent working time, weighted by age; work older than [`STAY`] does not count.
     busy: Span,
 }
 
 impl Pace {
-    /// Something was worked on, and perhaps somebody `woken` for it; until when to stay awake for more.
+    /// Records work; `woken` means that it woke another thread. Returns until when to stay awake for more.
     fn on_work(&mut self, began: Time, ended: Time, woken: bool) -> Option<Time> {
         let gap = self.ended.replace(ended).map(|before| began.since(before));
         let left = STAY.as_ps().saturating_sub(gap.unwrap_or(STAY).as_ps());
@@ -88,11 +89,11 @@ impl Pace {
     }
 }
 
-/// Connections that the thread looks at because somebody polls them.
+/// The connections that the NIC thread watches because other threads poll them.
 #[derive(Default)]
 struct Watch {
     list: BTreeMap<u32, Weak<QpInner>>,
-    /// How often pollers of a crowd had asked for news at the last look.
+    /// The poll count of the pollers' epoll set at the last check.
     polls_of_all: u32,
     pause: Option<Span>,
     due: Option<Time>,
@@ -105,16 +106,18 @@ impl Watch {
         self.due = Some(now + LOOK_MIN);
     }
 
-    /// Looks at all of them if it is time.
+    /// Checks all watched connections if it is time.
     fn look(&mut self, shared: &Shared, now: Time) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
         let polls = shared.news.polls();
         let go_on = std::mem::replace(&mut self.polls_of_all, polls) != polls;
-        // Among many, who asks for news polls them all: while somebody does, none needs to be looked at.
+        // With many connections, a poll of the pollers' epoll set covers them all: while polls continue, none
+        // needs a check.
         if !(go_on && shared.is_crowded()) {
-            // Where somebody has the turn, somebody works: waiting for it would take time from that.
+            // If another thread holds the lock it is working on the connection: waiting for the lock would only slow
+            // it down.
             let stays = |qp: Arc<QpInner>| qp.try_with(|stream| stream.on_look(&qp.queues)).unwrap_or(true);
             self.list.retain(|_, qp| qp.upgrade().is_some_and(stays));
         }
@@ -124,11 +127,11 @@ impl Watch {
     }
 }
 
-/// What the thread remembers from round to round.
+/// The state that the thread keeps between rounds.
 #[derive(Default)]
 struct Rounds {
     watch: Watch,
-    /// When it looks for peers that have fallen silent.
+    /// When the next check for silent peers is due.
     patrol_due: Option<Time>,
 }
 
@@ -149,7 +152,7 @@ impl Rounds {
         }
     }
 
-    /// What is due; when the next thing will be.
+    /// Does the work that is due; returns when the next is.
     fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
         let shared = &device.shared;
         handshake::fulfil_wishes(device);
@@ -176,7 +179,7 @@ impl Rounds {
         [self.watch.due, timers, attempts, listeners, patrol, lingering, ebb].into_iter().flatten().min()
     }
 
-    /// Looks for peers that have fallen silent, if it is time; when it will be next.
+    /// Checks for silent peers if it is time; returns when the next check is due.
     fn patrol(&mut self, device: &Inner, now: Time) -> Option<Time> {
         let silence = device.shared.config.silence.max(IwarpConfig::SILENCE_MIN);
         match self.patrol_due {
@@ -212,7 +215,8 @@ mod tests {
         assert_eq!(pace.on_work(at(1664), at(1684), false), Some(at(1734)));
     }
 
-    /// Goal: a stream keeps the thread awake though each segment is little work, and messages that answer each other do not.
+    /// Goal: a stream keeps the thread awake although each segment is little work, and a ping-pong of messages does
+    /// not.
     #[test]
     fn little_that_comes_at_once_is_much_together() {
         let at = |us| Time::ZERO + Span::from_us(us);
@@ -225,7 +229,8 @@ mod tests {
         assert!((0..100).all(&mut ping_pong), "a ping-pong");
     }
 
-    /// Goal: the thread learns that it has woken somebody. Method: a completion and a write without one, with a sleeper and without.
+    /// Goal: the thread learns that it has woken another thread. Method: a completion and a write without one, with a
+    /// waiter and without.
     #[test]
     fn who_was_woken_is_counted() {
         let birth = nic_util::fork::ForkGuard::here().expect("handlers");

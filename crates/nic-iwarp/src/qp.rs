@@ -1,4 +1,4 @@
-//! Data path: posting. A queue pair: its queues, and its connection on a stage.
+//! Data path: posting. A queue pair: its queues, and its connection under a combining lock.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl QpInner {
         self.queues.num
     }
 
-    /// Posts a request.
+    /// Posts a send request.
     #[inline]
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         self.queues.post_send(wr)?;
@@ -37,11 +37,11 @@ impl QpInner {
         Ok(())
     }
 
-    /// Posts requests; how many were, if not all.
+    /// Posts send requests; on error also returns how many were posted.
     pub(crate) fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
         let mut each = wrs.iter().enumerate();
         let posted = each.try_for_each(|(posted, wr)| self.queues.post_send(wr).map_err(|e| (posted, e)));
-        // One turn for all: they leave in as few system calls as possible.
+        // One lock turn for all, so that they are sent in as few system calls as possible.
         self.request();
         posted
     }
@@ -54,13 +54,13 @@ impl QpInner {
         Ok(())
     }
 
-    /// Has the stage's work done that was published before.
+    /// Processes newly posted work, or leaves that to the current lock holder.
     #[inline]
     pub(crate) fn request(&self) {
         self.stage.request(|stream| stream.asked(&self.queues));
     }
 
-    /// A poller's turn: works on the connection if nobody else does; false if somebody does.
+    /// Drives the connection for a poller, unless another thread holds the lock; returns false in that case.
     #[inline]
     pub(crate) fn poll(&self, by: By) -> bool {
         let queues = &self.queues;
@@ -72,24 +72,24 @@ impl QpInner {
         self.stage.try_with(work, |stream| stream.asked(queues)).is_some()
     }
 
-    /// The poller is about to sleep: from now on the device's thread looks after the connection.
+    /// The poller is about to sleep: from now on the NIC thread is responsible for the connection.
     pub(crate) fn hand_over(&self) {
         if self.queues.is_connected() {
             self.with(|stream| stream.hand_over(&self.queues));
         }
     }
 
-    /// Does something on the stage unless somebody else has the turn.
+    /// Runs `body` under the lock, unless another thread holds it.
     pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
         self.stage.try_with(body, |stream| stream.asked(&self.queues))
     }
 
-    /// Does something on the stage when it is this thread's turn.
+    /// Runs `body` under the lock, waiting for it if necessary.
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> R {
         self.stage.with(body, |stream| stream.asked(&self.queues))
     }
 
-    /// Sets the limit of retries for messages that find no receive, and announces it if there is a connection.
+    /// Sets the RNR retry limit, and announces it if there is a connection.
     pub(crate) fn set_rnr_retry(&self, retries: u8) {
         self.queues.set_rnr_retry(retries);
         self.with(|stream| {

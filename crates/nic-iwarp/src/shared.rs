@@ -1,4 +1,4 @@
-//! What all objects of a device share; none of them is known here.
+//! The state that all objects of a device share; it does not refer to these objects.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ use nic_util::fork::{Fd, ForkGuard};
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::{Spin, unpoisoned};
 
-/// What all objects of a device share.
+/// The state that all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) birth: ForkGuard,
@@ -31,16 +31,17 @@ pub(crate) struct Shared {
     pub(crate) news: News,
     pub(crate) tide: HeapTrim,
     lingering: Lingering,
-    /// How many connections there are.
+    /// Number of connections.
     connections: AtomicUsize,
     pub(crate) events: Events<AsyncEvent>,
-    /// Completion queues that overran, whose queue pairs the thread is to fail.
+    /// Completion queues that overran, whose queue pairs the NIC thread must fail.
     condemned: Mutex<Vec<u32>>,
-    /// How often somebody who slept was woken.
+    /// How often a sleeping thread was woken.
     woken: AtomicU32,
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
-    /// Queue pairs whose connections were worked on since deregistering last waited; see [`nic_util::sync::reader_registry`].
+    /// Queue pairs whose connections were used since deregistering last waited; see
+    /// [`nic_util::sync::reader_registry`].
     pub(crate) visited: Spin<BTreeSet<u32>>,
 }
 
@@ -66,85 +67,85 @@ impl Shared {
         })
     }
 
-    /// Tells the program of something that no call has asked for.
+    /// Reports an asynchronous event to the program.
     pub(crate) fn async_event(&self, event: AsyncEvent) {
         self.events.push(event);
     }
 
-    /// All queue pairs that use an overrun completion queue are to fail.
+    /// Requests that all queue pairs using an overrun completion queue fail.
     pub(crate) fn condemn_users_of(&self, cq: u32) {
         unpoisoned(&self.condemned).push(cq);
         self.reactor.wake();
     }
 
-    /// How often somebody who slept on completions was woken.
+    /// How often a thread sleeping on completions was woken.
     pub(crate) fn woken(&self) -> u32 {
         self.woken.load(Ordering::Relaxed)
     }
 
-    /// Somebody who slept on completions is woken.
+    /// Counts that a thread sleeping on completions is woken.
     pub(crate) fn count_woken(&self) {
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Completion queues that have overrun since the last call.
+    /// Takes the completion queues that have overrun since the last call.
     pub(crate) fn take_condemned(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.condemned))
     }
 
-    /// A queue pair has no connection any more.
+    /// Records that a queue pair's connection has ended.
     pub(crate) fn part(&self, num: u32) {
         unpoisoned(&self.parted).push(num);
         self.reactor.wake();
     }
 
-    /// Queue pairs whose connections have ended since the last call.
+    /// Takes the queue pairs whose connections have ended since the last call.
     pub(crate) fn take_parted(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.parted))
     }
 
-    /// An object has gone that took so much of malloc(3).
+    /// Records that an object with this many bytes of malloc(3) memory was freed.
     pub(crate) fn fall(&self, bytes: usize) {
         if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
             self.reactor.wake();
         }
     }
 
-    /// Room of a crowd has been given back: the thread is to see whether the system can have it.
+    /// Records that large queues were freed: the NIC thread checks whether memory can be returned to the system.
     pub(crate) fn ebb(&self) {
         self.tide.ebb();
         self.reactor.wake();
     }
 
-    /// So many connections there are now.
+    /// Sets the number of connections.
     pub(crate) fn set_connections(&self, count: usize) {
         self.connections.store(count, Ordering::Relaxed);
     }
 
-    /// Whether there are more connections than whoever polls looks at one by one.
+    /// Whether there are more connections than pollers drive one by one.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > TURNS
     }
 
-    /// Whether this poll looks at the next connection in turn, whatever is new.
+    /// Whether this poll drives the next connection in turn, in addition to those with events.
     #[inline]
     pub(crate) fn is_turn(&self) -> bool {
         self.news.is_turn(self.connections.load(Ordering::Relaxed))
     }
 
-    /// Closes a connection such that the peer hears what was said last.
+    /// Closes a connection such that the peer receives the last bytes.
     pub(crate) fn linger(&self, socket: Fd, rest: Vec<u8>) {
         self.lingering.add(&self.reactor, socket, rest, self.host.now());
     }
 
-    /// Whoever lingers is looked after.
+    /// The connections that linger.
     pub(crate) fn lingering(&self) -> &Lingering {
         &self.lingering
     }
 }
 
-/// A time as the protocol's machines count it.
+/// A time in the unit of the protocol crate.
 pub(crate) fn machine_time(now: Time) -> Duration {
     now.since(Time::ZERO).to_std()
 }
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
     use nic_util::events::ASYNC_EVENTS_MAX;
 
-    /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
+    /// Goal: events caused by peers do not pile up if nobody reads them. Method: more events than the limit.
     #[test]
     fn events_that_nobody_fetches_are_bounded() {
         let birth = ForkGuard::here().expect("handlers");

@@ -1,4 +1,4 @@
-//! Completion channels, as programs hold them: where one can sleep for completions.
+//! Completion channels of the API, on which programs wait for completion events.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,7 +14,7 @@ use nic_util::sync::unpoisoned;
 /// A completion channel.
 pub(crate) struct ChannelInner {
     reports: Arc<Reports>,
-    /// The queues that report here.
+    /// The completion queues attached to this channel.
     queues: Mutex<Vec<Weak<CqInner>>>,
 }
 
@@ -23,12 +23,12 @@ impl ChannelInner {
         Ok(Self { reports: Arc::new(Reports::new()?), queues: Mutex::default() })
     }
 
-    /// Where queues report.
+    /// The queue of reports that completion queues add to.
     pub(crate) fn reports(&self) -> &Arc<Reports> {
         &self.reports
     }
 
-    /// A queue reports here from now on.
+    /// Attaches a completion queue, which reports here from now on.
     pub(crate) fn attach(&self, cq: &Arc<CqInner>) {
         let mut queues = unpoisoned(&self.queues);
         queues.retain(|queue| queue.strong_count() > 0);

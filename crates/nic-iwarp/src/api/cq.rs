@@ -1,7 +1,8 @@
-//! Data path: polling. Completion queues, as programs hold them.
+//! Data path: polling. Completion queues of the API.
 //!
-//! Who polls an empty queue works on the connections whose completions would come here: with few of them on each in turn, so
-//! that a message costs no more than the system calls of its socket; with many, `ready` says on which.
+//! A thread that polls an empty queue drives the connections whose completions go to this queue. With few connections
+//! it drives each in turn, so a message costs only the system calls of its socket. With many, `ready` returns the
+//! connections to drive.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use nic_util::sync::{Spin, unpoisoned};
 pub(crate) struct CqInner {
     device: Arc<Inner>,
     ring: Arc<Completions>,
-    /// Queue pairs whose completions come here; held while working on them for a poll.
+    /// Queue pairs whose completions go here; locked while a poll drives them.
     users: Spin<Users>,
 }
 
@@ -34,17 +35,17 @@ struct Users {
 impl CqInner {
     pub(crate) fn create(device: &Arc<Inner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
         let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
-        // Its entries are counted with the queue pairs that make room for them.
+        // The entries are counted with the queue pairs that reserve them.
         device.shared.tide.rise(queue(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(Users::default()) })
     }
 
-    /// Where completions go.
+    /// The ring that holds the completions.
     pub(crate) fn ring(&self) -> &Arc<Completions> {
         &self.ring
     }
 
-    /// A queue pair's completions come here from now on, at most `depth` of them at a time.
+    /// Attaches a queue pair, which may have at most `depth` completions outstanding here.
     pub(crate) fn attach(&self, qp: &Arc<QpInner>, depth: u32) {
         self.ring.reserve(depth);
         let mut users = self.users.lock();
@@ -53,24 +54,24 @@ impl CqInner {
         }
     }
 
-    /// Forgets a queue pair and its completions.
+    /// Detaches a queue pair and drops its completions.
     pub(crate) fn detach(&self, qp: &Arc<QpInner>, depth: u32) {
         self.users.lock().list.retain(|user| !Arc::ptr_eq(user, qp));
         self.ring.watched.lock().remove(&qp.num());
         self.ring.release(qp.queues.slots(), depth);
     }
 
-    /// The device's thread looks after all connections from now on: those that it left to pollers.
+    /// Makes the NIC thread responsible for all connections that it had left to pollers.
     fn hand_over(&self) {
         let watched = std::mem::take(&mut *self.ring.watched.lock());
         watched.into_iter().filter_map(|num| self.device.qp(num)).for_each(|qp| qp.hand_over());
     }
 
-    /// Works on connections whose completions would come here; with `sleepy`, makes sure that the device's thread hears
-    /// of what comes for them, because the caller is about to sleep.
+    /// Drives the connections whose completions go here. With `sleepy`, also makes sure that the NIC thread is
+    /// notified of their events, because the caller is about to sleep.
     #[inline]
     pub(crate) fn drive(&self, sleepy: bool) {
-        // Another poller is at it.
+        // Another thread is polling already.
         let Some(mut users) = self.users.try_lock() else { return };
         let count = users.list.len();
         let turns = if count > TURNS && self.device.shared.is_crowded() {
@@ -101,7 +102,7 @@ impl CqOps for CqInner {
 
     fn resize(&self, cqe: u32) -> Result<()> {
         self.device.shared.birth.check()?;
-        // What is due counts, though nobody has polled for it.
+        // Received data that nobody has polled for yet counts, too.
         self.drive(false);
         let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
         if self.ring.resize(cqe) { Ok(()) } else { Err(too_many()) }
@@ -126,14 +127,14 @@ impl CqOps for CqInner {
         if !self.ring.arm(solicited_only) {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
-        // Whoever arms is going to sleep, perhaps on the descriptor, where nobody sees it.
+        // A program that arms the queue is about to sleep, perhaps on the descriptor, where we cannot see it.
         self.hand_over();
         Ok(())
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
         let wake = Wake::by(self.ring.bell());
-        // Nobody may poll any more, and then the device's thread is to hear of what comes.
+        // From now on nobody may poll, so the NIC thread must be notified of events.
         self.hand_over();
         wake
     }

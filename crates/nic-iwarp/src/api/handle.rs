@@ -1,4 +1,4 @@
-//! Queue pairs, as programs hold them: making them, posting to them, and letting go.
+//! Queue pairs of the API: creation, posting and destruction.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::qp::QpInner;
 use crate::queues::per_qp::{Making, state_of};
 use crate::wake::ready::By;
 
-/// Completions that a queue pair with a shared receive queue is expected to have outstanding.
+/// Completions to reserve for a queue pair with a shared receive queue.
 const SRQ_COMPLETIONS: u32 = 64;
 
-/// A program's hold on a queue pair: dropping it destroys.
+/// The program's handle of a queue pair; dropping it destroys the queue pair.
 pub(crate) struct QpHandle {
     device: Arc<Inner>,
     qp: Arc<QpInner>,
-    /// The completion queues, and the completions that it may have outstanding in each.
+    /// The completion queues, and how many completions the queue pair reserves in each.
     send_cq: (Arc<CqInner>, u32),
     recv_cq: (Arc<CqInner>, u32),
-    /// Its receives come from there.
+    /// The source of its receives.
     _srq: Option<Arc<SrqInner>>,
 }
 
@@ -60,7 +60,7 @@ impl QpHandle {
         &self.qp
     }
 
-    /// Takes in what has come by now, as a card would have when it came, and tells the peer.
+    /// Receives everything that has arrived by now, as a card would have done on arrival, and sends the responses.
     fn take_in(&self) {
         self.qp.with(|stream| stream.progress(&self.qp.queues, By::Other));
     }

@@ -1,4 +1,4 @@
-//! The objects that programs hold, beside those of connection management.
+//! Objects of the API, except those of connection management.
 
 pub(crate) mod channel;
 pub(crate) mod cq;

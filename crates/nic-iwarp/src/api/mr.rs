@@ -1,4 +1,4 @@
-//! Memory regions, as programs hold them: registering and letting go.
+//! Memory regions of the API: registration and deregistration.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct IwarpMr {
     device: Arc<Inner>,
     key: u32,
     base: u64,
-    /// Keeps the memory, if it is a part of it.
+    /// Keeps the memory allocated; `None` for a registration of all memory.
     _buf: Option<Buf>,
     live: bool,
 }
@@ -32,7 +32,8 @@ impl IwarpMr {
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
 
-    /// All memory of the process. No peer may have rights to it: a host is not as trusted as a process of the same user.
+    /// Registers all memory of the process. No peer may have rights to it: a remote host is less trusted than a
+    /// process of the same user.
     pub(crate) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
         let regions = &device.shared.regions;
         let key = regions.insert(pd, (0, u64::MAX), 0, access)?;
@@ -40,7 +41,7 @@ impl IwarpMr {
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
-    /// Takes the tag away, and waits until nobody is in the middle of using it.
+    /// Invalidates the tag, and waits until no thread is using it.
     fn retire(&mut self) {
         if !std::mem::take(&mut self.live) {
             return;

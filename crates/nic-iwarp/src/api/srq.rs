@@ -1,4 +1,4 @@
-//! Shared receive queues, as programs hold them.
+//! Shared receive queues of the API.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -26,7 +26,7 @@ impl SrqInner {
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
     }
 
-    /// The receives themselves.
+    /// The queue of receives.
     pub(crate) fn receives(&self) -> &Arc<SharedReceives> {
         &self.receives
     }
@@ -40,8 +40,8 @@ impl SrqOps for SrqInner {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.birth.check()?;
         self.receives.post(wr)?;
-        // Pairs with the fence of `Queues::set_rnr`: the look for who lacks one must not move before the receive. Who
-        // lacks one counts itself first and looks again afterwards.
+        // Pairs with the fence of `Queues::set_rnr`: the check for waiting queue pairs must not move before the post.
+        // A queue pair without a receive first counts itself as waiting and then checks the queue again.
         fence(Ordering::SeqCst);
         if self.receives.is_rnr() {
             self.device.answer_rnr();

@@ -1,5 +1,5 @@
-//! The connecting side of connections in the making, from the socket to the peer's reply. On the device's thread, which makes
-//! the sockets, too.
+//! The active side of connection establishment, from the socket to the peer's reply. Runs on the NIC thread, which
+//! also creates the sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::tcp::ends;
 use crate::tcp::socket::{bind_at, connect_to, failure, hear, parted_from_itself, say};
 use nic_util::fork::Fd;
 
-/// What the active side wants.
+/// An outgoing connection attempt.
 pub(crate) struct Active {
     pub(crate) qp: Arc<QpInner>,
     events: Arc<Events>,
@@ -30,10 +30,10 @@ pub(crate) struct Active {
     revision: Revision,
 }
 
-/// The address that a connection is to come from.
+/// The local address for an outgoing connection.
 pub(crate) struct From {
     addr: SocketAddr,
-    /// A socket that is bound there, until an attempt has used it up.
+    /// A socket bound to the address, until an attempt has used it.
     socket: Option<Fd>,
 }
 
@@ -42,7 +42,7 @@ impl From {
         Self { addr, socket }
     }
 
-    /// A socket that is bound there.
+    /// Takes a socket bound to the address.
     fn take(&mut self) -> verbs::Result<Fd> {
         self.socket.take().map_or_else(|| bind_at(self.addr).map(|(socket, _)| socket), Ok)
     }
@@ -71,7 +71,7 @@ impl Active {
         }
     }
 
-    /// It cannot even be watched.
+    /// Fails the attempt because its socket cannot be added to epoll.
     pub(crate) fn fail_unwatched(self, why: &verbs::Error) {
         let why = CmFailure::Unreachable(self.addr, why.to_string());
         self.fail(why);
@@ -91,12 +91,12 @@ impl Active {
         }
     }
 
-    /// Whether it is still wanted: the queue pair is neither destroyed nor failed by the program.
+    /// Whether the attempt is still wanted: the program has neither destroyed nor failed the queue pair.
     pub(crate) fn is_wanted(&self) -> bool {
         self.qp.queues.state() == state::CONNECTING
     }
 
-    /// Begins to connect; `None` if that has failed at once.
+    /// Starts to connect; `None` if that failed immediately.
     pub(crate) fn connect(mut self, shared: &Shared) -> Option<(Fd, Self)> {
         let bound = self.from.as_mut().map(From::take).transpose();
         let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
@@ -109,7 +109,7 @@ impl Active {
         }
     }
 
-    /// TCP has connected, or failed to.
+    /// TCP has connected or failed.
     pub(crate) fn on_connected(self, shared: &Shared, socket: &Fd) -> Step {
         match self.ask(shared, socket) {
             Ok(machine) => Step::Asking(self, Box::new(machine)),
@@ -120,26 +120,26 @@ impl Active {
         }
     }
 
-    /// Says what this side wants.
+    /// Sends the MPA request.
     fn ask(&self, shared: &Shared, socket: &Fd) -> Result<Initiator, CmFailure> {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(failure(self.addr, errno)),
         }
         if parted_from_itself(socket) {
-            // Nobody listens, and chance gave this side the very port that it wants to reach.
+            // Nobody listens, and the kernel happened to choose the destination port as the local port.
             return Err(CmFailure::Refused(self.addr));
         }
         let now = shared.host.now();
         let mut machine = Initiator::new(self.config(&shared.config, now), machine_time(now))
             .map_err(|error| meaning(&error))?;
-        // A socket that has just connected takes a frame, which has at most 532 bytes.
+        // A newly connected socket accepts a frame, which has at most 532 bytes.
         let n = say(socket, machine.transmit()).map_err(|errno| failure(self.addr, errno))?;
         machine.transmitted(n);
         Ok(machine)
     }
 
-    /// The peer has said something, or closed.
+    /// The peer has sent data or closed the connection.
     pub(crate) fn on_reply(self, socket: &Fd, mut machine: Box<Initiator>) -> Step {
         let mut bytes = [0; 1024];
         let result = match hear(socket, &mut bytes) {
@@ -153,7 +153,7 @@ impl Active {
                 Step::Agreed(self, Box::new(negotiated), bytes[taken..n].to_vec())
             }
             Ok((.., Some(Outcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
-                // On a fresh connection, with what is left of the time.
+                // Retry on a new connection, within the remaining time.
                 Step::Again(Self { revision: Revision::V1, ..self })
             }
             Ok((.., Some(Outcome::Rejected { private_data }))) => {
@@ -164,13 +164,13 @@ impl Active {
             }
             Err(error) => {
                 self.fail(meaning(&error));
-                // The peer is told why, if it wants to hear it.
+                // Send the peer the reason, in case it reads it.
                 Step::Over(machine.transmit().to_vec())
             }
         }
     }
 
-    /// The handshake is through: the connection begins. `register` makes the queue pair known as one that has a connection.
+    /// The handshake has succeeded: starts the connection. `register` adds the queue pair to those with a connection.
     pub(crate) fn begin(
         self,
         shared: &Shared,
@@ -184,7 +184,7 @@ impl Active {
         let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest);
         let (queues, private_data) = (&qp.queues, negotiated.private_data.clone());
         qp.with(|stream| {
-            // Destroyed or failed by the program while the reply was on its way: the socket closes.
+            // If the program destroyed or failed the queue pair while the reply was on its way, the socket closes.
             if queues.advance(state::CONNECTING, state::RTS) {
                 events.push(CmEvent::Established { qp_num: queues.num, private_data, info });
                 register(&qp);
@@ -201,19 +201,19 @@ impl Active {
     }
 }
 
-/// What came of a step.
+/// The result of one step of an attempt.
 pub(crate) enum Step {
-    /// The request is on its way; the reply is awaited.
+    /// The request has been sent; wait for the reply.
     Asking(Active, Box<Initiator>),
-    /// Once more, on a new connection.
+    /// Retry on a new connection.
     Again(Active),
-    /// The peer has accepted; what it said behind that.
+    /// The peer has accepted; with the bytes that followed its reply.
     Agreed(Active, Box<Negotiated>, Vec<u8>),
-    /// It is over. What the peer is still to be told.
+    /// The attempt has ended; with the last bytes to send to the peer.
     Over(Vec<u8>),
 }
 
-/// What an error of the handshake means to the program.
+/// The error that the program sees for a handshake error.
 fn meaning(error: &HandshakeError) -> CmFailure {
     match error {
         HandshakeError::Timeout => CmFailure::TimedOut,

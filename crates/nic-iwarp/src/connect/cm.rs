@@ -1,4 +1,4 @@
-//! The connection manager, as programs hold it: channels of events, listeners, and the calls that start things.
+//! The connection manager of the API: event channels, listeners, and the calls that start connections.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,16 +23,16 @@ use crate::tcp::socket::stop_listening;
 use crate::wake::reactor::LISTENER;
 use nic_util::fork::Fd;
 
-/// How long the device's thread may take to make a socket.
+/// Time limit for the NIC thread to create a socket.
 const LISTEN_PATIENCE: Span = Span::from_secs(10);
 
-/// The API's hold on a listener.
+/// The API's handle of a listener.
 struct ListenerHandle {
     device: Arc<Inner>,
     inner: Arc<Listener>,
-    /// Events need their channel.
+    /// Keeps the event channel alive.
     events: Arc<Events>,
-    /// Of a port that is held beyond this.
+    /// Marks the port as listening, if the listener belongs to a bound port.
     _listening: Option<Arc<Listening>>,
 }
 
@@ -50,13 +50,14 @@ impl Drop for ListenerHandle {
         self.inner.close();
         self.device.shared.reactor.unwatch(self.inner.socket.as_fd());
         self.device.registry.forget_listener(self.inner.id);
-        // The thread may hold the socket for another moment, and whoever holds the port for longer; nobody gets through from now on.
+        // The NIC thread may keep the socket open for a moment, and a bound port may keep it longer, but it accepts
+        // nothing more.
         stop_listening(&self.inner.socket);
         self.events.drop_requests_of(self.inner.id);
     }
 }
 
-/// The events of the API's channel, if it is this device's.
+/// The events of the API's channel, if it belongs to this device.
 pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<Events>> {
     let any: &dyn std::any::Any = cm;
     let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
@@ -66,13 +67,13 @@ pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<Eve
     Ok(handle.events.clone())
 }
 
-/// The queue pair behind the API's.
+/// Our queue pair for that of the API.
 pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     Ok(handle.qp().clone())
 }
 
-/// The API's hold on an event channel.
+/// The API's handle of an event channel.
 pub(crate) struct CmHandle {
     device: Arc<Inner>,
     events: Arc<Events>,
@@ -83,8 +84,8 @@ impl CmHandle {
         Ok(Self { device: device.clone(), events: Arc::new(Events::new()?) })
     }
 
-    /// A socket that is bound, and listens if there is a backlog, made by the device's thread: a socket belongs to the network
-    /// namespace of the thread that makes it, and a device to the one in which it was opened.
+    /// A bound socket, which listens if there is a backlog. The NIC thread creates it, because a socket belongs to
+    /// the network namespace of the thread that creates it, and a device to the namespace in which it was opened.
     fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
         let shared = &self.device.shared;
         shared.birth.check()?;
@@ -104,7 +105,7 @@ impl CmHandle {
             .unwrap_or(Err(Error::TimedOut { call }))
     }
 
-    /// Takes what comes to a listening socket.
+    /// Starts to accept connections of a listening socket.
     fn listener(
         &self,
         socket: Arc<Fd>,

@@ -1,5 +1,5 @@
-//! Connections in the making: TCP, then the frames of MPA, until there is a stream. On the device's thread, except that the
-//! program answers requests from wherever it likes.
+//! Connection establishment: TCP, then the MPA frames, until the stream begins. Runs on the NIC thread, except that
+//! the program answers requests on any thread.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -21,12 +21,12 @@ use crate::tcp::socket::prepare;
 use crate::wake::reactor::{ATTEMPT, LISTENER};
 use nic_util::fork::Fd;
 
-/// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
+/// Connections accepted per event, so that a flood does not keep the thread from other work.
 const ACCEPTS: usize = 64;
-/// With descriptors or memory used up, listeners rest so long.
+/// How long listeners pause when descriptors or memory have run out.
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
-/// Begins what programs want.
+/// Starts what programs have asked for.
 pub(crate) fn fulfil_wishes(device: &Inner) {
     for wish in device.registry.take_wishes() {
         match wish {
@@ -36,7 +36,7 @@ pub(crate) fn fulfil_wishes(device: &Inner) {
     }
 }
 
-/// Begins to connect; events tell how it goes.
+/// Starts to connect; the result is reported by events.
 fn connect(device: &Inner, active: Active) {
     if !active.is_wanted() {
         return;
@@ -56,7 +56,7 @@ fn add(device: &Inner, attempt: Attempt) {
     }
 }
 
-/// The socket of a connection in the making wants something.
+/// Handles an event on the socket of a connection attempt.
 pub(crate) fn on_attempt(device: &Arc<Inner>, id: u64) {
     let Some(Attempt { socket, deadline, phase }) = device.registry.take(id) else { return };
     let shared = &device.shared;
@@ -86,13 +86,13 @@ pub(crate) fn on_attempt(device: &Arc<Inner>, id: u64) {
     }
 }
 
-/// A connection in the making waits for what its phase wants.
+/// Keeps an attempt waiting for the socket event of its phase.
 fn keep(device: &Inner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
     device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
     device.registry.keep(id, Attempt { socket, deadline, phase });
 }
 
-/// Ends what takes too long; when the next deadline is.
+/// Ends attempts whose deadline has passed; returns the next deadline.
 pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
     let (late, next) = device.registry.expire(now);
     for attempt in late {
@@ -103,7 +103,7 @@ pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
     next
 }
 
-/// Somebody connects to a listener.
+/// Accepts the connections that wait at a listener.
 pub(crate) fn on_listener(device: &Inner, id: u64) {
     let Some(listener) = device.registry.listener(id) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -115,21 +115,21 @@ pub(crate) fn on_listener(device: &Inner, id: u64) {
                     hear_out(device, socket.into(), &listener, peer.unwrap_or(listener.addr));
                 }
             }
-            // The second when it has been shut down.
+            // `INVAL`: the listener has been shut down.
             Err(Errno::AGAIN | Errno::INVAL) => return,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                // Whoever waits can wait on; asking again at once would only keep the thread busy.
+                // Connections wait in the backlog meanwhile. Retrying immediately would only keep the thread busy.
                 let shared = &device.shared;
                 shared.reactor.rewatch(listener.socket.as_fd(), LISTENER | id, EventFlags::empty());
                 return device.registry.rest(shared.host.now() + SHORTAGE_PAUSE);
             }
-            // Of the one connection, which is gone already (accept(2)).
+            // An error of this one connection, which is already gone (accept(2)).
             Err(_) => {}
         }
     }
 }
 
-/// Listeners that rest for want of descriptors go on when it is time; when that will be.
+/// Resumes paused listeners when their pause has ended; returns when that will be.
 pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
     device.registry.end_rest(now, |listener| {
         let reactor = &device.shared.reactor;
@@ -137,7 +137,7 @@ pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
     })
 }
 
-/// Waits for what a new connection wants.
+/// Waits for the request of a new connection.
 fn hear_out(device: &Inner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
     let shared = &device.shared;
     device.registry.make_room(listener.id);

@@ -1,4 +1,4 @@
-//! Somebody has connected to a listener and is about to say what it wants.
+//! Accepted TCP connections whose MPA request has not arrived completely.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::shared::machine_time;
 use crate::tcp::socket::hear;
 use nic_util::fork::Fd;
 
-/// How long somebody who has connected to a listener may take to say what it wants, however busily it talks.
+/// Time limit for the request after TCP has connected, even if bytes keep arriving.
 pub(crate) const REQUEST_PATIENCE: Span = Span::from_secs(5);
 
-/// Somebody who is about to say what it wants.
+/// A connection whose request has not arrived completely.
 pub(crate) struct Hearing {
     machine: Box<Responder>,
     pub(crate) listener: Arc<Listener>,
     peer: SocketAddr,
 }
 
-/// A request that is whole.
+/// A complete request.
 pub(crate) struct Asked {
     pub(crate) machine: Box<Responder>,
     pub(crate) request: Request,
@@ -30,13 +30,13 @@ pub(crate) struct Asked {
     pub(crate) peer: SocketAddr,
 }
 
-/// What came of listening.
+/// The result of reading.
 pub(crate) enum Heard {
-    /// Not all yet.
+    /// The request is still incomplete.
     Part(Hearing),
-    /// The peer asks.
+    /// The request is complete.
     All(Asked),
-    /// It is over. What the peer is still to be told.
+    /// The connection has ended; with the last bytes to send to the peer.
     Over(Vec<u8>),
 }
 
@@ -52,7 +52,7 @@ impl Hearing {
         Self { machine, listener: listener.clone(), peer }
     }
 
-    /// The peer has said something, or closed.
+    /// The peer has sent data or closed the connection.
     pub(crate) fn on_words(mut self, socket: &Fd) -> Heard {
         let mut bytes = [0; 1024];
         let n = match hear(socket, &mut bytes) {
@@ -66,7 +66,7 @@ impl Hearing {
                 let Self { machine, listener, peer } = self;
                 Heard::All(Asked { machine, request, listener, peer })
             }
-            // A refusal, if there is one to give.
+            // A rejecting reply, if there is one.
             Err(_) => Heard::Over(self.machine.transmit().to_vec()),
         }
     }

@@ -1,4 +1,4 @@
-//! A listening socket, and what comes to it.
+//! A listening socket and the connection requests that arrive on it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,26 +45,26 @@ impl Listener {
         }
     }
 
-    /// The program's channel, if it is still there.
+    /// The program's event channel, if it still exists.
     pub(crate) fn events(&self) -> Option<Arc<Events>> {
         self.events.upgrade()
     }
 
-    /// A request has come. Nobody gets it if the listener is closed.
+    /// Reports a request to the program. It is dropped if the listener is closed.
     pub(crate) fn push(&self, events: &Events, request: CmEvent) {
         events.push_request(self.id, &self.open, request);
     }
 
-    /// Nothing that comes from now on is anybody's.
+    /// Closes the listener: later requests are dropped.
     pub(crate) fn close(&self) {
         self.open.store(false, Ordering::Release);
     }
 }
 
-/// Somebody wants to listen, or to hold an address, and waits for the socket: the device's thread makes it.
+/// A request for a listening or bound socket, which the NIC thread creates.
 pub(crate) struct SocketWish {
     addr: SocketAddr,
-    /// Of a socket that is to listen.
+    /// Backlog of a listening socket; `None` for a bound one.
     backlog: Option<u32>,
     bell: Bell,
     socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
@@ -79,7 +79,7 @@ impl SocketWish {
         &self.bell
     }
 
-    /// The socket and its address, once it is there.
+    /// The socket and its address, once it has been created.
     pub(crate) fn take(&self) -> Option<Result<(Fd, SocketAddr)>> {
         unpoisoned(&self.socket).take()
     }

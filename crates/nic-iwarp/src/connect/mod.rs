@@ -1,4 +1,4 @@
-//! Connection management: connections in the making, listeners, held addresses, and the program's calls.
+//! Connection management: connection establishment, listeners, bound ports, and the program's calls.
 
 pub(crate) mod active;
 pub(crate) mod cm;

@@ -1,4 +1,4 @@
-//! Addresses that are held, to listen at or to connect from: each is a bound socket, which becomes the listener's or the connection's.
+//! Bound ports, to listen on or to connect from: each is a bound socket, which becomes a listener or a connection.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,7 +13,7 @@ use crate::tcp::socket::listen_on;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
-/// An address that is held.
+/// A bound port.
 pub(crate) struct Port {
     device: Arc<Inner>,
     addr: SocketAddr,
@@ -21,13 +21,13 @@ pub(crate) struct Port {
 }
 
 struct Held {
-    /// Until a connection takes it.
+    /// The bound socket, until a connection takes it.
     socket: Option<Arc<Fd>>,
-    /// Of the listener's, while there is one.
+    /// Alive while a listener uses the port.
     listening: Weak<Listening>,
 }
 
-/// Somebody listens at a port, until this is dropped.
+/// Marks a port as listening until it is dropped.
 pub(crate) struct Listening;
 
 impl Port {
@@ -36,13 +36,13 @@ impl Port {
         Self { device: device.clone(), addr, held: Mutex::new(held) }
     }
 
-    /// The port behind the API's, if it is this device's.
+    /// Our port for that of the API, if it belongs to this device.
     pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
 
-    /// Looks whether nobody listens.
+    /// Fails if the port is listening.
     fn check_idle(&self, held: &Held) -> Result<()> {
         match held.listening.strong_count() {
             0 => Ok(()),
@@ -50,7 +50,7 @@ impl Port {
         }
     }
 
-    /// Its socket, which listens from now on.
+    /// Makes the socket listen, and returns it.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<Fd>, Arc<Listening>)> {
         let mut held = unpoisoned(&self.held);
         self.check_idle(&held)?;
@@ -62,12 +62,12 @@ impl Port {
         Ok((socket, listening))
     }
 
-    /// What a connection comes from. The first attempt takes the socket; later ones bind another.
+    /// The local address for a connection. The first attempt takes the socket; later ones bind another.
     pub(crate) fn lend(&self) -> Result<From> {
         let mut held = unpoisoned(&self.held);
         self.check_idle(&held)?;
         let Some(socket) = &held.socket else { return Ok(From::new(self.addr, None)) };
-        // Requests that came to a listener here may have it for another moment.
+        // Requests that arrived at an earlier listener may keep the socket open a moment longer.
         let own = fcntl_dupfd_cloexec(&**socket, 0)
             .map_err(|errno| Error::system("cannot copy a socket", errno))?;
         held.socket = None;

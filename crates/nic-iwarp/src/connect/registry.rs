@@ -1,7 +1,7 @@
-//! Listeners, and connections in the making, by number; and what programs want of the device's thread.
+//! Listeners and connection attempts by number, and the requests of programs to the NIC thread.
 //!
-//! Bounded: how many may be about to say what they want, how long they take, how many requests wait for the program's answer
-//! (the listener's backlog), and what a frame holds (512 bytes of private data).
+//! All are bounded: how many connections may owe their request, for how long, how many requests wait for the
+//! program's answer (the listener's backlog), and the size of a frame (512 bytes of private data).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,18 +17,18 @@ use crate::qp::QpInner;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
-/// How many may be about to say what they want at once, for one listener and for the device; the one that has taken longest
-/// gives way. A peer that means it needs one round trip, so those who say nothing cannot keep it out.
+/// Maximum number of accepted connections that have not sent their request, for one listener and for the device. At
+/// the limit the oldest is dropped. An honest peer needs only one round trip, so silent ones cannot keep it out.
 const HALF_OPEN_OF_LISTENER: usize = 256;
 const HALF_OPEN_MAX: usize = 1024;
 
-/// What a program wants of the device's thread.
+/// A program's request to the NIC thread.
 pub(crate) enum Wish {
     Connect(Active),
     Socket(Arc<SocketWish>),
 }
 
-/// A connection in the making.
+/// A connection being established.
 pub(crate) struct Attempt {
     pub(crate) socket: Fd,
     pub(crate) deadline: Time,
@@ -38,9 +38,9 @@ pub(crate) struct Attempt {
 pub(crate) enum Phase {
     /// TCP is connecting.
     Connecting(Active),
-    /// The request is on its way; the reply is awaited.
+    /// The request has been sent; waiting for the reply.
     Asking(Active, Box<Initiator>),
-    /// Somebody has connected and is about to say what it wants.
+    /// A TCP connection was accepted; waiting for its request.
     Hearing(Hearing),
 }
 
@@ -52,7 +52,7 @@ impl Phase {
         }
     }
 
-    /// What this side wants, if this side began.
+    /// The attempt of the active side.
     pub(crate) fn into_active(self) -> Option<Active> {
         match self {
             Self::Connecting(active) | Self::Asking(active, _) => Some(active),
@@ -60,29 +60,29 @@ impl Phase {
         }
     }
 
-    /// What its socket is to tell of.
+    /// The socket events that the phase waits for.
     pub(crate) fn wanted(&self) -> EventFlags {
         if matches!(self, Self::Connecting(_)) { EventFlags::OUT } else { EventFlags::IN }
     }
 }
 
-/// Listeners, and connections in the making, by number.
+/// Listeners and connection attempts by number.
 #[derive(Default)]
 pub(crate) struct Registry {
     wishes: Mutex<Vec<Wish>>,
     listeners: Mutex<BTreeMap<u64, Arc<Listener>>>,
     attempts: Mutex<BTreeMap<u64, Attempt>>,
-    /// Descriptors ran out: until then nobody is let in.
+    /// Descriptors ran out: no connection is accepted before this time.
     rest_until: Mutex<Option<Time>>,
 }
 
 impl Registry {
-    /// Somebody wants something; wake the thread afterwards.
+    /// Queues a request to the NIC thread; the caller wakes the thread afterwards.
     pub(crate) fn wish(&self, wish: Wish) {
         unpoisoned(&self.wishes).push(wish);
     }
 
-    /// What has been wished for since the last call.
+    /// Takes the requests queued since the last call.
     pub(crate) fn take_wishes(&self) -> Vec<Wish> {
         std::mem::take(&mut *unpoisoned(&self.wishes))
     }
@@ -99,12 +99,12 @@ impl Registry {
         unpoisoned(&self.listeners).get(&id).cloned()
     }
 
-    /// Nobody is let in before that time.
+    /// Pauses accepting until this time.
     pub(crate) fn rest(&self, until: Time) {
         *unpoisoned(&self.rest_until) = Some(until);
     }
 
-    /// When listeners go on that rest. If that is now, `wake` is called with each listener.
+    /// Returns when paused listeners resume. If that is now, calls `wake` with each listener.
     pub(crate) fn end_rest(&self, now: Time, mut wake: impl FnMut(&Listener)) -> Option<Time> {
         let mut rest_until = unpoisoned(&self.rest_until);
         let until = (*rest_until)?;
@@ -116,27 +116,27 @@ impl Registry {
         None
     }
 
-    /// Puts a connection in its place, unless its queue pair has gone meanwhile.
+    /// Puts an attempt back, unless its queue pair no longer wants it.
     pub(crate) fn keep(&self, id: u64, attempt: Attempt) {
-        // Under the lock: whoever cancels has changed the state before, and takes the lock afterwards.
+        // Under the lock: cancelling changes the state first and takes the lock afterwards.
         let mut attempts = unpoisoned(&self.attempts);
         if attempt.phase.active().is_none_or(Active::is_wanted) {
             attempts.insert(id, attempt);
         }
     }
 
-    /// Takes a connection out, to do something about it.
+    /// Takes an attempt out in order to work on it.
     pub(crate) fn take(&self, id: u64) -> Option<Attempt> {
         unpoisoned(&self.attempts).remove(&id)
     }
 
-    /// A queue pair that is in the error state is not connected any more.
+    /// Cancels the attempt of a queue pair in the error state.
     pub(crate) fn cancel(&self, qp: &Arc<QpInner>) {
         unpoisoned(&self.attempts)
             .retain(|_, attempt| attempt.phase.active().is_none_or(|active| !Arc::ptr_eq(&active.qp, qp)));
     }
 
-    /// Takes what takes too long; when the next deadline is.
+    /// Takes the attempts whose deadline has passed; returns them and the next deadline.
     pub(crate) fn expire(&self, now: Time) -> (Vec<Attempt>, Option<Time>) {
         let mut attempts = unpoisoned(&self.attempts);
         let late: Vec<u64> =
@@ -145,10 +145,10 @@ impl Registry {
         (late, attempts.values().map(|attempt| attempt.deadline).min())
     }
 
-    /// Drops who has taken longest to say what it wants, if too many are about to.
+    /// Drops the oldest connection that has not sent its request, if there are too many.
     pub(crate) fn make_room(&self, listener: u64) {
         let mut attempts = unpoisoned(&self.attempts);
-        // In the order of their numbers, so the oldest first.
+        // Attempts are in the order of their numbers, so the oldest comes first.
         let oldest = |of: Option<u64>, limit: usize| {
             let mut hearing = attempts.iter().filter(|(_, attempt)| match &attempt.phase {
                 Phase::Hearing(hearing) => of.is_none_or(|id| id == hearing.listener.id),

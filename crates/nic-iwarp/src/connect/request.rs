@@ -1,4 +1,4 @@
-//! A connect request that waits for the program's answer.
+//! A connection request that waits for the program's answer.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::tcp::ends;
 use crate::tcp::socket::{has_closed, say};
 use nic_util::fork::Fd;
 
-/// A request is whole: the program is to answer.
+/// Reports a complete request to the program.
 pub(crate) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
     let Asked { mut machine, request, listener, peer } = asked;
     let Some(events) = listener.events() else { return };
@@ -31,7 +31,7 @@ pub(crate) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
     let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
         Ok(screened) => screened,
         Err(words) => {
-            // It fails if the machine has refused already, because the two sides have nothing in common.
+            // This fails if the state machine has already refused the request as incompatible.
             let _ = machine.reject(&words);
             return device.shared.linger(socket, machine.transmit().to_vec());
         }
@@ -41,13 +41,13 @@ pub(crate) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
     let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open, info };
     let request = ConnectRequest::new(Box::new(ops), request.private_data, info).screened(screened);
     if waiting >= listener.backlog {
-        // Rejected by being dropped.
+        // Dropping the request rejects it.
         return drop(request);
     }
     listener.push(&events, CmEvent::ConnectRequest(request));
 }
 
-/// A connect request that waits for its answer.
+/// A connection request that waits for the program's answer.
 struct RequestHandle {
     device: Arc<Inner>,
     listener: Arc<Listener>,
@@ -64,7 +64,7 @@ impl Drop for RequestHandle {
 impl RequestHandle {
     fn decline(&mut self, private_data: &[u8]) {
         let Some((socket, mut machine)) = self.open.take() else { return };
-        // It fails if the machine has refused already, because the two sides have nothing in common.
+        // This fails if the state machine has already refused the request as incompatible.
         let _ = machine.reject(private_data);
         self.device.shared.linger(socket, machine.transmit().to_vec());
     }
@@ -99,7 +99,7 @@ impl RequestHandle {
         Ok(())
     }
 
-    /// The connection begins, with this reply.
+    /// Starts the connection with this reply.
     fn begin(
         &self,
         qp: &Arc<QpInner>,
@@ -123,7 +123,7 @@ impl RequestHandle {
             self.device.add_connected(qp);
             stream.begin(queues, link);
             if negotiated.rtr.is_none() {
-                // Nothing more is awaited; what this side sends is held back until the peer has spoken.
+                // No first message is expected from the peer; our sends are still held back until the peer has sent.
                 stream.ready(queues);
             }
         });

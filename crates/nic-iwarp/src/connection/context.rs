@@ -1,4 +1,4 @@
-//! Data path: what a connection lends to one of its halves for one call.
+//! Data path: the parts of a connection that sending and receiving use during one call.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,11 +6,11 @@ use iwarp::Connection;
 
 use crate::queues::per_qp::Queues;
 
-/// What a connection lends to one of its halves for one call.
+/// The parts of a connection that sending and receiving use during one call.
 pub(crate) struct QpContext<'a> {
-    /// The protocol's machine, of both directions.
+    /// The protocol's state machine, for both directions.
     pub(crate) machine: &'a mut Connection,
     pub(crate) socket: BorrowedFd<'a>,
-    /// The queue pair's.
+    /// The queues of the queue pair.
     pub(crate) queues: &'a Queues,
 }

@@ -1,4 +1,4 @@
-//! Why a connection ends, and what that means to the program.
+//! Why a connection ends, and how the program learns of it.
 
 use iwarp::rx::Failure;
 use iwarp::terminate::{Terminate, TerminateCode};
@@ -8,33 +8,34 @@ use verbs::{AsyncEvent, CmFailure, WcStatus};
 /// Why a connection ends.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// This side's program wants it.
+    /// This side's program disconnects.
     Asked,
-    /// The peer has closed it in order.
+    /// The peer closed it in order.
     Closed,
-    /// The peer has closed it in the middle, or it broke.
+    /// The peer closed it inside a message, or it broke.
     Broken(Errno),
-    /// The peer tells why.
+    /// The peer sent a Terminate.
     Terminated(Terminate),
-    /// The peer broke a rule; it is told by the machine.
+    /// The peer violated the protocol; the state machine sends it a Terminate.
     Violation(Failure),
-    /// The receive that a message of the peer took cannot be used.
+    /// The memory of the receive for the current message cannot be used.
     BadReceive,
-    /// The memory that this request fetches into cannot be used. The peer has answered, so what stood before it has arrived.
+    /// The memory that this request fetches into cannot be used. The peer has responded, so all earlier requests have
+    /// arrived.
     BadSink(u64),
-    /// A request of this side cannot be carried out, for a reason of this side.
+    /// A request of this side cannot be executed, for a local reason.
     Local(u64, WcStatus),
-    /// The peer does not begin.
+    /// The peer did not send its first message in time.
     Overdue,
     /// The completion queue overran.
     Overrun,
 }
 
 impl End {
-    /// Whether the peer is to hear of it, and of what, if the machine does not know yet.
+    /// Whether to send the peer a reason, and its code if the state machine has none yet.
     pub(crate) fn last_words(&self) -> Option<Option<TerminateCode>> {
         match self {
-            // Nobody hears it.
+            // The peer does not read any more.
             Self::Closed | Self::Broken(_) | Self::Terminated(_) => None,
             Self::BadReceive => Some(Some(TerminateCode::STREAM_CATASTROPHIC)),
             Self::BadSink(_) | Self::Local(..) | Self::Overrun => {
@@ -44,7 +45,7 @@ impl End {
         }
     }
 
-    /// What the completion of the receive says that the message under way has taken.
+    /// The completion status of the receive that the current message has consumed.
     pub(crate) fn of_receive(&self) -> WcStatus {
         match self {
             Self::BadReceive => WcStatus::LocProtErr,
@@ -55,7 +56,7 @@ impl End {
         }
     }
 
-    /// What the program is told beside the completions.
+    /// The asynchronous event that the program gets in addition to completions.
     pub(crate) fn async_event(&self, qp_num: u32) -> Option<AsyncEvent> {
         match self {
             Self::Violation(Failure { terminate }) if terminate.code.is_protection() => {
@@ -68,7 +69,7 @@ impl End {
         }
     }
 
-    /// Why it ended, for a connection that the program has not been told of.
+    /// The error for a connection whose establishment has not been reported to the program yet.
     pub(crate) fn before_it_began(&self) -> CmFailure {
         match self {
             Self::Overdue => CmFailure::TimedOut,

@@ -1,4 +1,5 @@
-//! Data path: one connection: its socket, the protocol's machine, and the two halves that get both lent.
+//! Data path: one connection: its socket, the protocol's state machine, and the sending and receiving halves that use
+//! both.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,25 +26,28 @@ use crate::tcp::socket::give_port_back;
 use crate::wake::ready::By;
 use nic_util::fork::Fd;
 
-/// Operations that a machine holds: those of one request, a question, and a greeting.
+/// Operations that the state machine may queue: those of one request, a flush marker, and a first message or
+/// announcement.
 const MACHINE_QUEUE: usize = 4;
-/// The largest FPDU with a CRC, unless a size is configured, in bytes. Two of them are sent at once, as copies. With 65,535
-/// bytes these made a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead of 7.3.
+/// The largest FPDU with a CRC in bytes, unless a size is configured. Two such FPDUs are copied and sent together.
+/// With 65,535 bytes they needed a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead
+/// of 7.3.
 const CRC_FPDU_LEN: u32 = 60_000;
 
-/// After how long an initiator says something once more to a peer that has not spoken, and how often, each pause being four
-/// times the one before. Linux siw may overlook what follows its reply at once, until more comes (docs/interop.md).
+/// An initiator repeats a message to a peer that has not sent anything: first after this time, at most this often,
+/// each pause four times the one before. Linux siw may overlook data right behind its reply until more arrives
+/// (docs/interop.md).
 const NUDGE_AFTER: Span = Span::from_ms(50);
 const NUDGES: u32 = 4;
 
-/// What is said once more to a peer that has not spoken.
+/// Repeated messages to a peer that has not sent anything.
 struct Nudges {
     left: u32,
     due: Time,
     pause: Span,
 }
 
-/// A connection: its socket, its machine and its two halves.
+/// A connection: its socket, its state machine and its two halves.
 pub(crate) struct Link {
     socket: Fd,
     machine: Connection,
@@ -51,19 +55,19 @@ pub(crate) struct Link {
     sending: Sending,
     attention: Attention,
     events: Arc<Events>,
-    /// The polls which this connection still has, of those of a device with many, though there be no news of it.
+    /// On a device with many connections: how many further polls include this one without an epoll event.
     polls_left: u32,
-    /// Whoever polls next has been told to look here.
+    /// The connection is queued for the next poll.
     has_next_poll: bool,
-    /// What the program is to be told of it when the peer has spoken; `None` when it has been told.
+    /// Content of the `Established` event that is due when the peer has sent its first message; `None` once reported.
     news: Option<ConnInfo>,
-    /// Since when the peer's host has owed an answer to something.
+    /// Since when the peer's host has owed an acknowledgement.
     unheard: Option<Time>,
     nudges: Nudges,
 }
 
 impl Link {
-    /// Both sides have agreed; `rest` came behind the handshake.
+    /// Makes a connection after the handshake; `rest` are the bytes that followed it.
     pub(crate) fn new(
         shared: &Shared,
         socket: Fd,
@@ -80,12 +84,12 @@ impl Link {
         };
         let limits = Limits { queue: MACHINE_QUEUE, mulpdu, rtr_timeout: param.timeout.to_std() };
         let passive = negotiated.role == Role::Responder;
-        // Whether this peer is asked by reads of no bytes. In revision 1 nothing tells siw from others: the program says
+        // Whether flush markers may be sent to this peer. In revision 1 siw cannot be recognized: the program sets
         // `complete=sent`, or loses the connection rather than a message.
         let asks = negotiated.may_ask() && shared.config.completion == Completion::Placed;
         let mut negotiated = negotiated.clone();
         if negotiated.revision == Revision::V1 && !asks {
-            // Nothing was negotiated: the program's word alone says how many reads the peer serves.
+            // Nothing was negotiated: only the program knows how many reads the peer serves.
             negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
         }
         let greeting = negotiated.rtr == Some(Rtr::Send);
@@ -105,18 +109,18 @@ impl Link {
         }
     }
 
-    /// This connection, of which the program is told when the peer has spoken for the first time, and not before.
+    /// Delays the `Established` event until the peer has sent its first message.
     pub(crate) fn untold(mut self, news: ConnInfo) -> Self {
         self.news = Some(news);
         self
     }
 
-    /// Sends a message that nothing else would send, and that the peer waits for.
+    /// Sends a first message that the peer waits for and nothing else would send.
     pub(crate) fn greet(&mut self) {
         self.sending.greet(&mut self.machine);
     }
 
-    /// Announces the limit of retries for messages that find no receive to the peer, if the peer may understand it.
+    /// Announces the RNR retry limit to the peer, if the peer may understand it.
     pub(crate) fn announce_rnr_limit(&mut self, retries: u8) {
         if self.machine.may_announce_rnr_limit() {
             self.sending.announce_rnr_limit(retries);
@@ -128,7 +132,7 @@ impl Link {
         self.receiving.is_rnr()
     }
 
-    /// Whether what was just posted is to wait for company.
+    /// Whether requests just posted should wait, to be sent in one batch.
     #[inline]
     pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
         self.sending.holds_back(queues)
@@ -138,17 +142,17 @@ impl Link {
         &mut self.attention
     }
 
-    /// As [`Attention::on_event`].
+    /// See [`Attention::on_event`].
     pub(crate) fn on_event(&mut self, queues: &Queues) -> bool {
         self.attention.on_event(self.socket.as_fd(), queues)
     }
 
-    /// Receives what has come and sends what waits.
+    /// Receives what has arrived and sends what is queued.
     pub(crate) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
         let polls = by != By::Other;
         match by {
             By::Reminded => self.has_next_poll = false,
-            // It is in the next poll by itself, and whoever looks then finds what epoll tells of.
+            // The next poll includes this connection and will find what epoll reported.
             By::Told if self.has_next_poll => return Ok(()),
             By::Told | By::Poller | By::Other => {}
         }
@@ -171,7 +175,7 @@ impl Link {
         self.attention.is_tended(self.polls_left > 0)
     }
 
-    /// Sends what waits.
+    /// Sends what is queued.
     #[inline]
     pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
         let hurry = !self.is_tended();
@@ -179,14 +183,14 @@ impl Link {
         self.sending.transmit(&mut lent, hurry)
     }
 
-    /// Receives what has come; whether anything has.
+    /// Receives what has arrived; returns whether there was anything.
     pub(crate) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let bytes = self.receiving.end_turn(queues);
         if bytes > 0 {
             queues.stir_receives();
-            // There may be more.
+            // More may follow.
             self.polls_left = queues.shared.news.polls_after_news();
             queues.shared.news.heard(bytes);
         }
@@ -208,12 +212,13 @@ impl Link {
         }
     }
 
-    /// Sends in the middle of a turn. Why the stream is broken, if it is, may stand in what has come.
+    /// Sends in the middle of a turn. If the stream is broken, ignore that: the reason may be in the data still to be
+    /// read.
     fn answer(&mut self, queues: &Queues) -> Result<(), End> {
         self.transmit(queues).or_else(|end| if matches!(end, End::Broken(_)) { Ok(()) } else { Err(end) })
     }
 
-    /// Something has come that is not the receiving half's affair alone.
+    /// Handles an event that does not concern the receiving half alone.
     fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), End> {
         match *event {
             Event::Ready => self.ready(queues),
@@ -223,13 +228,13 @@ impl Link {
             Event::AtomicDone { id, original } => self.sending.atomic_answered(queues, id, original)?,
             Event::RtrDone => self.sending.first_answered(),
             Event::Terminated(terminate) => return Err(End::Terminated(terminate)),
-            // The receiving half has seen to it.
+            // The receiving half has handled it.
             Event::Received(_) => {}
         }
         Ok(())
     }
 
-    /// The peer has spoken for the first time.
+    /// The peer has sent its first message.
     pub(crate) fn ready(&mut self, queues: &Queues) {
         if let Some(info) = self.news.take_if(|_| queues.advance(state::RTR, state::RTS)) {
             let (qp_num, private_data) = (queues.num, Vec::new());
@@ -237,7 +242,7 @@ impl Link {
         }
     }
 
-    /// Sees to it that whatever comes next is found.
+    /// Ensures that the next arrival is noticed.
     #[inline]
     pub(crate) fn settle(&mut self, queues: &Queues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
@@ -253,21 +258,21 @@ impl Link {
         }
     }
 
-    /// The peer may overlook what this side, the initiator, says first.
+    /// Schedules repeated messages, because the peer may overlook the initiator's first one.
     pub(crate) fn expect_silence(&mut self, queues: &Queues) {
         let due = queues.shared.host.now() + NUDGE_AFTER;
         self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
         queues.shared.reactor.at(due, queues.num);
     }
 
-    /// A time has come that somebody waited for.
+    /// A timer has expired.
     pub(crate) fn on_time(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
         self.machine.handle_timeout(machine_time(now)).map_err(|_| End::Overdue)?;
         self.nudge(queues, now);
         self.progress(queues, By::Other)
     }
 
-    /// Says something once more if it is time and nothing has been heard: a write of no bytes, which changes nothing.
+    /// Sends a zero-length write, which changes nothing, if it is due and the peer has sent nothing yet.
     fn nudge(&mut self, queues: &Queues, now: Time) {
         let nudges = &mut self.nudges;
         if nudges.left == 0 || now < nudges.due {
@@ -285,7 +290,7 @@ impl Link {
         self.greet();
     }
 
-    /// Whether the peer's host still answers; an error if it has not for too long.
+    /// Checks that the peer's host still acknowledges; fails if it has been silent for too long.
     pub(crate) fn on_patrol(&mut self, now: Time, silence: Span) -> Result<(), End> {
         self.unheard = keepalive::unheard(self.socket.as_fd(), self.unheard, now);
         match self.unheard {
@@ -294,7 +299,8 @@ impl Link {
         }
     }
 
-    /// The connection is over: everybody is told, everything is flushed. The queue pair is in the error state already.
+    /// Ends the connection: sends the last bytes, flushes the queues and reports the end. The queue pair is in the
+    /// error state.
     pub(crate) fn end(mut self, queues: &Queues, end: &End) {
         let rest = end.last_words().and_then(|code| {
             let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };

@@ -1,4 +1,4 @@
-//! A connection: its socket, the protocol's machine and the two halves, how it ends, and who polls it.
+//! A connection: its socket, the protocol's state machine and its two halves, how it ends, and which thread polls it.
 
 pub(crate) mod context;
 pub(crate) mod end;

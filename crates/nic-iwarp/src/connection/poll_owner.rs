@@ -1,15 +1,17 @@
-//! Who looks at a connection's socket: the device's thread, which epoll(7) tells of it, or somebody who polls.
+//! Which thread polls a connection's socket: the NIC thread, when epoll(7) reports it, or a thread that polls a
+//! completion queue.
 //!
-//! Who polls looks at the socket without asking anybody. The thread hears of a socket once, until it is armed again. If it
-//! finds that somebody polls, it does not arm it but *watches* the connection: it looks, ever more seldom up to once in a
-//! millisecond, whether polls go on. When they have stopped it does what is to be done and arms the socket. A poller that has
-//! polled for a while disarms the socket itself and asks to be watched; one that is about to sleep arms it. Where somebody sleeps
-//! the thread does not watch: the polls that it counts may all be from before.
+//! A poller reads the socket directly. epoll reports an armed socket to the NIC thread once, until it is armed again.
+//! If the NIC thread then finds that another thread polls, it does not arm the socket but *watches* the connection:
+//! at growing intervals of up to 1 ms it checks whether polls continue. When they have stopped, it does the pending
+//! work and arms the socket. A poller that has polled for a while disarms the socket itself and asks the NIC thread
+//! to watch; a poller that is about to sleep arms it. While a thread sleeps on the completion queue the NIC thread
+//! does not watch: the polls that it counts may all be older.
 //!
-//! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
-//! next look. Where a message waits for a receive nobody reads on, and the socket is armed for the peer's end even while
-//! somebody polls. What a poller leaves undone (answers that can travel with the program's next message) is left only where
-//! the thread watches.
+//! So every arrival is found: by epoll if the socket is armed, else by a poller, else by the NIC thread's next check.
+//! While a message waits for a receive, no thread reads further, and the socket is armed for the peer's close even
+//! while it is polled. A poller leaves work undone (responses that can travel with the program's next message) only
+//! on watched connections.
 
 use std::os::fd::BorrowedFd;
 
@@ -18,51 +20,53 @@ use rustix::event::epoll::EventFlags;
 use crate::queues::per_qp::Queues;
 use crate::shared::Shared;
 
-/// Polls since the socket was armed that make the thread leave it to the poller.
+/// The NIC thread leaves a connection to a poller after this many polls since the socket was armed.
 const POLLS_OF_A_POLLER: u32 = 8;
-/// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
+/// A poller disarms the socket itself after this many polls since it was armed: some tens of microseconds of polling.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
-/// Polls with news, each soon after the one before, after which epoll is muted: enough to pay for it.
+/// After this many polls with received data, each soon after the previous one, the pollers' epoll set mutes the
+/// socket: enough to pay for the system call.
 const POLLS_TO_MUTE: u32 = 16;
 
-/// What the thread finds when it looks at a connection that it watches.
+/// The result of the NIC thread's check of a watched connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Polls go on.
+    /// Polls continue.
     Polled,
-    /// They have stopped: what is due is the thread's to do now.
+    /// Polls have stopped: the NIC thread must do the pending work now.
     Left,
-    /// It is not watched any more.
+    /// The connection is no longer watched.
     Unwatched,
 }
 
-/// Who looks at a connection's socket.
+/// Which thread polls a connection's socket.
 #[derive(Default)]
 pub(crate) struct Attention {
-    /// What epoll tells the thread of, until it has; `None` once it has.
+    /// The events for which epoll is armed; `None` once it has reported them.
     armed: Option<EventFlags>,
-    /// The thread looks by itself, since somebody polls.
+    /// The NIC thread watches the connection, because another thread polls it.
     watched: bool,
     polls_when_armed: u32,
     polls_when_looked: u32,
-    /// Pollers are told of the socket: see [`crate::wake::ready`]. Every one of their polls is one of this connection then.
+    /// The socket is in the pollers' epoll set: see [`crate::wake::ready`]. Then each of their polls counts for this
+    /// connection.
     listed: bool,
-    /// There was memory for that.
+    /// The kernel had memory to add it to that set.
     has_place: bool,
-    /// How often something has come in polls that follow each other; epoll is muted once that was often.
+    /// Number of consecutive polls with received data; the socket is muted at [`POLLS_TO_MUTE`].
     streak: u32,
 }
 
 impl Attention {
-    /// Whether what a poller leaves undone is soon looked after: the thread watches, and polls find the connection without
-    /// there being news, all of them or, of one that is `warm`, the next.
+    /// Whether work that a poller leaves undone will be done soon: the NIC thread watches, and the next poll includes
+    /// the connection without an event, because it is not listed or it is `warm`.
     #[inline]
     pub(crate) fn is_tended(&self, warm: bool) -> bool {
         self.watched && (!self.listed || warm)
     }
 
-    /// Whether polls find the connection only if there is news, or if it asks for it.
+    /// Whether polls include the connection only on an epoll event or when it asks for it.
     pub(crate) fn is_listed(&self) -> bool {
         self.listed
     }
@@ -76,7 +80,7 @@ impl Attention {
         self.polls(queues).wrapping_sub(self.polls_when_armed)
     }
 
-    /// Somebody polls: the thread looks by itself from now on.
+    /// Starts watching, because another thread polls.
     fn watch(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
         self.watched = true;
         self.polls_when_looked = self.polls(queues);
@@ -84,7 +88,7 @@ impl Attention {
         queues.note_watched();
     }
 
-    /// Somebody polls. If that goes on, the thread need not hear of the socket any more, only watch the polls.
+    /// Records a poll. If polls continue, the NIC thread needs no events of the socket and only watches the polls.
     #[inline]
     pub(crate) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
         if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
@@ -94,20 +98,20 @@ impl Attention {
         }
     }
 
-    /// The thread has been told of the socket; whether it is to watch from now on.
+    /// epoll has reported the socket to the NIC thread; returns whether the thread starts to watch.
     pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
         self.armed = None;
         let starts =
             !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER && !queues.has_sleeper();
         if starts {
             self.watch(socket, queues);
-            // Who went to sleep meanwhile has found nothing to hand over.
+            // A thread that went to sleep in between has found nothing to hand over.
             self.watched = !queues.has_sleeper();
         }
         self.watched && starts
     }
 
-    /// The thread looks.
+    /// Checks for the NIC thread whether polls continue.
     pub(crate) fn on_look(&mut self, queues: &Queues) -> Look {
         if !self.watched {
             return Look::Unwatched;
@@ -120,14 +124,14 @@ impl Attention {
         Look::Left
     }
 
-    /// Whoever polled is about to sleep; whether something is to be done about that.
+    /// The poller is about to sleep; returns whether the connection was watched, so that work may be pending.
     pub(crate) fn hand_over(&mut self) -> bool {
         std::mem::take(&mut self.watched)
     }
 
-    /// Sees to it that whatever comes next is found. A poller does not read on behind a message that waits for a receive
-    /// (`rnr`), so it would not find that the peer has closed: then the thread is to be told of it. It is told of room to
-    /// send if that is what the connection waits for (`blocked`).
+    /// Ensures that new data is noticed. A poller does not read past a message that waits for a receive
+    /// (`rnr`), so it would miss the peer's close: the NIC thread is then notified of it. If the connection waits for
+    /// room to send (`blocked`), the thread is notified of that.
     #[inline]
     pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, rnr: bool, blocked: bool) {
         let reactor = &queues.shared.reactor;
@@ -151,7 +155,7 @@ impl Attention {
         }
     }
 
-    /// Something has come in a poll, and the next ones look here, too.
+    /// A poll received data, and the next polls include this connection, too.
     #[inline]
     pub(crate) fn on_news(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
         if self.has_place && self.streak < POLLS_TO_MUTE {
@@ -162,7 +166,7 @@ impl Attention {
         }
     }
 
-    /// The next poll looks here only if it is told of the socket.
+    /// From now on polls include this connection only on an epoll event.
     #[inline]
     pub(crate) fn on_calm(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
         let streak = std::mem::take(&mut self.streak);
@@ -172,7 +176,7 @@ impl Attention {
         }
     }
 
-    /// Nobody is to look any more.
+    /// Stops all polling of the socket.
     pub(crate) fn leave(&self, socket: BorrowedFd<'_>, shared: &Shared) {
         shared.reactor.unwatch(socket);
         if self.has_place {
@@ -194,7 +198,7 @@ mod tests {
     use crate::queues::per_qp::Making;
     use nic_util::fork::ForkGuard;
 
-    /// A connection's queue pair, and its queue of completions.
+    /// The queues of a queue pair, and its completion queue.
     fn queues() -> (Queues, Arc<Completions>) {
         let birth = ForkGuard::here().expect("handlers");
         let shared =
@@ -213,9 +217,9 @@ mod tests {
         (Queues::new(&shared, making).expect("queues"), ring)
     }
 
-    /// Goal: the thread does not leave a connection to a poller that has gone to sleep. Method: polls, then something comes, with and
-    /// without a sleeper on the completion queue. A sleeper found nothing to hand over, as the socket was armed: if the thread watched, the
-    /// rest of what comes would wait for its next look.
+    /// Goal: the NIC thread does not leave a connection to a poller that has gone to sleep. Method: polls, then an
+    /// event, with and without a sleeper on the completion queue. The sleeper found nothing to hand over, because the
+    /// socket was armed: if the thread watched, later data would wait for its next check.
     #[test]
     fn what_comes_for_a_sleeper_that_has_polled_is_heard() {
         let (queues, ring) = queues();

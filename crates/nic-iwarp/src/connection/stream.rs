@@ -1,7 +1,7 @@
-//! Data path: what holding the stage of a queue pair gives: its connection, if there is one.
+//! Data path: the connection of a queue pair, protected by the queue pair's combining lock.
 //!
-//! A connection is worked on by one thread at a time: by whoever posts, by whoever polls, and by the device's thread. What is
-//! done when whose turn comes is said here; how the connection does it, in `link`.
+//! One thread at a time works on a connection: the poster, the poller, or the NIC thread. This file defines what each
+//! does when it holds the lock; `link` implements the connection itself.
 
 use host::{Span, Time};
 
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Takes a connection in.
+    /// Starts a connection.
     pub(crate) fn begin(&mut self, queues: &Queues, link: Link) {
         self.link = Some(Box::new(link));
         self.began = true;
@@ -28,7 +28,7 @@ impl Stream {
         self.progress(queues, By::Other);
     }
 
-    /// Announces the program's limit of retries to the peer, if the program has set one.
+    /// Announces the program's RNR retry limit to the peer, if the program has set one.
     pub(crate) fn announce_rnr_limit(&mut self, queues: &Queues) {
         if let (Some(link), Some(retries)) = (&mut self.link, queues.rnr_retry()) {
             link.announce_rnr_limit(retries);
@@ -40,27 +40,27 @@ impl Stream {
         self.began
     }
 
-    /// Receives what has come and sends what waits.
+    /// Receives what has arrived and sends what is queued.
     #[inline]
     pub(crate) fn progress(&mut self, queues: &Queues, by: By) {
         self.work(queues, |link| link.progress(queues, by));
     }
 
-    /// Does something with the connection, if there is one, and sees to it that it goes on or ends.
+    /// Runs `body` on the connection, if there is one, and then continues or ends it.
     #[inline]
     fn work(&mut self, queues: &Queues, body: impl FnOnce(&mut Link) -> Result<(), End>) {
         let Some(link) = &mut self.link else { return };
         queues.enter();
         let end = match body(link) {
             Ok(()) => return link.settle(queues),
-            // Why may still stand in what came before the end.
+            // The reason may still be in the data received before the end.
             Err(End::Broken(errno)) => link.receive(queues).err().unwrap_or(End::Broken(errno)),
             Err(end) => end,
         };
         self.end(queues, &end);
     }
 
-    /// What was published since is worked off: something was posted.
+    /// Processes newly posted work.
     #[inline]
     pub(crate) fn asked(&mut self, queues: &Queues) {
         if queues.state() == state::ERROR {
@@ -74,12 +74,12 @@ impl Stream {
         }
     }
 
-    /// The thread has been told of the socket; whether it is to watch from now on.
+    /// epoll has reported the socket to the NIC thread; returns whether the thread starts to watch.
     pub(crate) fn on_event(&mut self, queues: &Queues, hung_up: bool) -> bool {
         let Some(link) = &mut self.link else { return false };
         let starts = link.on_event(queues);
         if hung_up && link.is_rnr() {
-            // What stands before the end cannot be received any more by anybody.
+            // Messages before the end of the stream can no longer be received.
             self.end(queues, &End::Closed);
             return false;
         }
@@ -87,7 +87,7 @@ impl Stream {
         starts && self.link.is_some()
     }
 
-    /// The thread looks at a connection that it watches; whether it goes on doing so.
+    /// The NIC thread checks a watched connection; returns whether to keep watching.
     pub(crate) fn on_look(&mut self, queues: &Queues) -> bool {
         let Some(link) = &mut self.link else { return false };
         let look = link.attention().on_look(queues);
@@ -97,19 +97,20 @@ impl Stream {
         look == Look::Polled
     }
 
-    /// Whoever polled is about to sleep.
+    /// The poller is about to sleep.
     pub(crate) fn hand_over(&mut self, queues: &Queues) {
         if self.link.as_mut().is_some_and(|link| link.attention().hand_over()) {
             self.progress(queues, By::Other);
         }
     }
 
-    /// A time has come that somebody waited for.
+    /// A timer has expired.
     pub(crate) fn on_time(&mut self, queues: &Queues, now: Time) {
         self.work(queues, |link| link.on_time(queues, now));
     }
 
-    /// The thread looks whether the peer's host still answers, and ends the connection if it has not for too long.
+    /// The NIC thread checks that the peer's host still acknowledges, and ends the connection if it has been silent
+    /// for too long.
     pub(crate) fn on_patrol(&mut self, queues: &Queues, now: Time, silence: Span) {
         if let Some(link) = &mut self.link
             && let Err(end) = link.on_patrol(now, silence)
@@ -118,14 +119,14 @@ impl Stream {
         }
     }
 
-    /// The peer has spoken for the first time, or need not.
+    /// The peer has sent its first message, or need not.
     pub(crate) fn ready(&mut self, queues: &Queues) {
         if let Some(link) = &mut self.link {
             link.ready(queues);
         }
     }
 
-    /// Ends the connection, if there is one: everybody is told, everything is flushed.
+    /// Moves to the error state and ends the connection, if there is one: reports the end and flushes the queues.
     pub(crate) fn end(&mut self, queues: &Queues, end: &End) {
         queues.enter();
         let is_first = queues.set_error();

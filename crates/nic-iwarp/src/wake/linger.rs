@@ -1,6 +1,6 @@
-//! Connections that are over for their queue pairs, until the peer has heard so.
+//! Sockets of ended connections that stay open until the peer has received the last bytes.
 //!
-//! A socket that is closed with unread bytes in it resets the connection, and that overtakes everything that was said last.
+//! Closing a socket with unread bytes resets the connection, which may discard the last bytes sent.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -17,23 +17,23 @@ use nic_util::sync::unpoisoned;
 
 /// How long a closed connection waits for the peer to close its side.
 const LINGER: Span = Span::from_secs(2);
-/// Closed connections that wait at once; the oldest gives way.
+/// Maximum number of lingering connections; the oldest is dropped.
 const LINGERING_MAX: usize = 256;
 
 struct Lingerer {
     id: u64,
     socket: Fd,
-    /// What is still to be said.
+    /// The bytes still to send.
     rest: Vec<u8>,
     until: Time,
 }
 
-/// All that linger.
+/// All lingering connections.
 #[derive(Default)]
 pub(crate) struct Lingering(Mutex<VecDeque<Lingerer>>);
 
 impl Lingering {
-    /// Closes a connection such that the peer hears `rest`.
+    /// Closes a connection such that the peer receives `rest`.
     pub(crate) fn add(&self, reactor: &Reactor, socket: Fd, rest: Vec<u8>, now: Time) {
         let id = reactor.fresh_id();
         let mut lingerer = Lingerer { id, socket, rest, until: now + LINGER };
@@ -49,11 +49,11 @@ impl Lingering {
         }
         lingering.push_back(lingerer);
         drop(lingering);
-        // The thread may be in a sleep without an end.
+        // The NIC thread may be sleeping without a timeout.
         reactor.wake();
     }
 
-    /// A socket wants something.
+    /// Handles a socket event.
     pub(crate) fn on_event(&self, reactor: &Reactor, id: u64) {
         let mut lingering = unpoisoned(&self.0);
         let Some(at) = lingering.iter().position(|lingerer| lingerer.id == id) else { return };
@@ -65,7 +65,7 @@ impl Lingering {
         }
     }
 
-    /// Closes those that have waited long enough; when the next one will have.
+    /// Closes those that have waited long enough; returns when the next is due.
     pub(crate) fn expire(&self, now: Time) -> Option<Time> {
         let mut lingering = unpoisoned(&self.0);
         lingering.retain(|lingerer| now < lingerer.until);
@@ -74,7 +74,7 @@ impl Lingering {
 }
 
 impl Lingerer {
-    /// Says and hears what there is; whether it is over.
+    /// Sends the rest and reads until the peer closes; returns whether that has finished.
     fn turn(&mut self) -> bool {
         while !self.rest.is_empty() {
             match rustix::net::send(&self.socket, &self.rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -84,11 +84,11 @@ impl Lingerer {
             }
         }
         if self.rest.is_empty() {
-            // Twice does no harm.
+            // Repeating this does no harm.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         }
         let mut void = [0; 4096];
-        // Bounded, so that a peer that never stops does not keep the thread.
+        // Bounded, so that a peer that never stops cannot occupy the thread.
         for _ in 0..64 {
             match rustix::net::recv(&self.socket, &mut void, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return true,

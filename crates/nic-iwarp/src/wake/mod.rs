@@ -1,4 +1,4 @@
-//! What the device's thread sleeps on, and which of many connections something has come for.
+//! How the NIC thread sleeps, and which of many connections have events.
 
 pub(crate) mod linger;
 pub(crate) mod reactor;

@@ -1,6 +1,6 @@
-//! What the device's thread sleeps on: sockets that want something, times that come, and what others ask of it.
+//! The events that wake the NIC thread: sockets, timers, and requests of other threads.
 //!
-//! All of it goes by numbers, so that whoever asks need not know who works: `nic` finds out what a number stands for.
+//! Everything is identified by numbers, so that callers need not know the handler: `nic` maps a number to its object.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use verbs::{Error, Result};
 use nic_util::sync::unpoisoned;
 use nic_util::thread::Ear;
 
-/// What an epoll event is about: a kind, and a number of that kind.
+/// The token of an epoll event: a kind, and a number of that kind.
 const KIND_SHIFT: u32 = 56;
 pub(crate) const LISTENER: u64 = 1 << KIND_SHIFT;
 pub(crate) const ATTEMPT: u64 = 2 << KIND_SHIFT;
@@ -21,7 +21,7 @@ pub(crate) const STREAM: u64 = 3 << KIND_SHIFT;
 pub(crate) const LINGERING: u64 = 4 << KIND_SHIFT;
 const KIND: u64 = 0xff << KIND_SHIFT;
 
-/// Something that a descriptor tells of.
+/// An event of a descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Happening {
     /// [`LISTENER`], [`ATTEMPT`], [`STREAM`] or [`LINGERING`].
@@ -30,11 +30,11 @@ pub(crate) struct Happening {
     pub(crate) flags: EventFlags,
 }
 
-/// The thread's ear.
+/// The event sources of the NIC thread.
 pub(crate) struct Reactor {
     pub(crate) ear: Ear,
     timers: Mutex<Vec<(Time, u32)>>,
-    /// Connections that a poller has taken over, for the thread to watch.
+    /// Connections that a poller has taken over and that the thread should watch.
     taken_over: Mutex<Vec<u32>>,
 }
 
@@ -43,23 +43,23 @@ impl Reactor {
         Ok(Self { ear: Ear::new()?, timers: Mutex::default(), taken_over: Mutex::default() })
     }
 
-    /// Makes the thread look at everything.
+    /// Makes the thread run a round.
     pub(crate) fn wake(&self) {
         self.ear.wake();
     }
 
-    /// A number for a listener, an attempt or a lingerer.
+    /// A number for a listener, a connection attempt or a lingering connection.
     pub(crate) fn fresh_id(&self) -> u64 {
         self.ear.fresh_id()
     }
 
-    /// Has the thread told of a socket, as `token` says whose.
+    /// Adds a socket to epoll; `token` identifies it.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> Result<()> {
         self.ear.watch(fd, token, flags).map_err(|e| Error::system("cannot watch a connection's socket", e))
     }
 
     pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) {
-        // It fails only for a socket that is not watched, and that is being closed then.
+        // This fails only for a socket that is not watched because it is being closed.
         let _ = self.ear.rewatch(fd, token, flags);
     }
 
@@ -67,44 +67,44 @@ impl Reactor {
         self.ear.unwatch(fd);
     }
 
-    /// Has the thread told once of a connection's socket.
+    /// Arms a connection's socket: epoll reports it to the thread once.
     pub(crate) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
         let token = STREAM | u64::from(num);
         if self.ear.rewatch(fd, token, flags) == Err(Errno::NOENT) {
-            // It was disarmed. Without memory for it, only pollers work on the connection.
+            // The socket was disarmed. If there is no memory to add it again, only pollers drive the connection.
             let _ = self.ear.watch(fd, token, flags);
         }
     }
 
-    /// The thread is not to hear of a connection's socket until it is armed again. It is taken out altogether: otherwise
-    /// every packet would pay for finding out that nobody wants to hear of it.
+    /// Removes a connection's socket from epoll until it is armed again. It is removed entirely, because otherwise
+    /// each packet would pay for an epoll lookup that finds no waiter.
     pub(crate) fn disarm(&self, fd: BorrowedFd<'_>) {
         self.unwatch(fd);
     }
 
-    /// A poller has taken a connection over: the thread is to look whether it goes on.
+    /// Asks the thread to watch a connection that a poller has taken over.
     pub(crate) fn ask_to_watch(&self, num: u32) {
         unpoisoned(&self.taken_over).push(num);
         self.wake();
     }
 
-    /// What has been taken over since the last call.
+    /// Takes the connections that were taken over since the last call.
     pub(crate) fn taken_over(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.taken_over))
     }
 
-    /// Has a queue pair look at its deadlines at this time.
+    /// Makes the thread check a queue pair's deadlines at this time.
     pub(crate) fn at(&self, time: Time, num: u32) {
         unpoisoned(&self.timers).push((time, num));
         self.wake();
     }
 
-    /// A queue pair is gone, and with it what it has asked for.
+    /// Removes the timers of a queue pair that is being destroyed.
     pub(crate) fn forget(&self, num: u32) {
         unpoisoned(&self.timers).retain(|&(_, other)| other != num);
     }
 
-    /// The queue pairs whose time has come, and when the next one's comes.
+    /// The queue pairs whose timers have expired, and the time of the next timer.
     pub(crate) fn due(&self, now: Time) -> (Vec<u32>, Option<Time>) {
         let mut timers = unpoisoned(&self.timers);
         let due = timers.extract_if(.., |(time, _)| now >= *time).map(|(_, num)| num).collect();
@@ -112,7 +112,7 @@ impl Reactor {
     }
 }
 
-/// What an event says.
+/// Decodes an event.
 pub(crate) fn meaning(event: &epoll::Event) -> Happening {
     let token = event.data.u64();
     Happening { kind: token & KIND, id: token & !KIND, flags: event.flags }

@@ -1,17 +1,18 @@
-//! Data path: polling. Which of many connections something has come for.
+//! Data path: polling. The pollers' epoll set, which finds the connections with events among many.
 //!
-//! With a few connections, whoever polls looks at each in turn: one system call finds a message and takes it. With more, it
-//! asks epoll(7) which sockets have news. That is told once for each piece of news (`EPOLLET`): connections on which a turn
-//! left something undone, or on which it could do nothing because another thread had them, are remembered and have the next
-//! poll, too. While there are connections that epoll does not know, all have a turn now and then.
+//! With a few connections, a poller reads each socket in turn: one system call finds a message and receives it. With
+//! more, it asks epoll(7) which sockets have events. Events are edge-triggered (`EPOLLET`), so a connection on which
+//! a turn left work undone, or which another thread held, is queued for the next poll. While some connections are not
+//! in the epoll set, all get a turn now and then.
 //!
-//! Who talks on one of many connections is not to pay for the others: a connection on which something has come has the next
-//! polls as if it were one of a few, and meanwhile epoll is asked only now and then. If that goes on, epoll need not tell of it,
-//! and is *muted*: nobody pays for noting, with each segment, what every poll finds anyway.
+//! An active connection should not pay for idle ones: a connection that has received something is included in the
+//! next polls as if there were only a few, and epoll is asked less often meanwhile. If that continues, the socket is
+//! *muted*, that is removed from the epoll set: this saves the kernel's work to record events that every poll finds
+//! anyway.
 //!
-//! Who is silent for long is not to wait for those who are loud. Of [`LOOKS_PER_QUESTION`] polls one asks epoll, and where much
-//! comes, sooner: before as many pieces of [`BYTES_PER_LOOK`] have come since the last question, plus what one turn on each of
-//! [`TURNS`] connections may take.
+//! A quiet connection must not starve behind active ones. One in [`LOOKS_PER_QUESTION`] polls asks epoll, and sooner
+//! under load: each [`BYTES_PER_LOOK`] bytes received since the last call count as a poll. At most one turn on each
+//! of [`TURNS`] connections comes in between.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -25,42 +26,43 @@ use rustix::io::Errno;
 use nic_util::fork::Fd;
 use nic_util::sync::Spin;
 
-/// Connections that are looked at one by one.
+/// Maximum number of connections that are polled one by one.
 pub(crate) const TURNS: usize = 4;
-/// News that one poll takes.
+/// Maximum number of events that one poll takes.
 const NEWS_MAX: usize = 16;
-/// Of so many polls, one looks at the next connection in turn.
+/// One in this many polls drives the next connection in turn.
 const POLLS_PER_TURN: u32 = 16;
-/// Of so many polls that look at connections without news, one asks for news, too.
+/// One in this many polls of connections without events also asks epoll.
 const LOOKS_PER_QUESTION: u32 = 8;
-/// So many bytes count as a poll in that.
+/// This many bytes count as one poll for that purpose.
 const BYTES_PER_LOOK: usize = 16 << 10;
-/// Polls that a connection has after something has come on it: some hundred microseconds of them.
+/// How many polls include a connection after it has received something: some hundred microseconds of polling.
 const POLLS_AFTER_NEWS: u32 = 256;
 
-/// Who works on a connection.
+/// The caller that drives a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Somebody who polls and will do so again.
+    /// A poller that will poll again.
     Poller,
-    /// Such a one, who looks here since the connection was to have the next poll.
+    /// A poller that drives the connection because it was queued for this poll.
     Reminded,
-    /// Such a one, whom epoll has told of the connection.
+    /// A poller to which epoll has reported the connection.
     Told,
-    /// Anybody else: nothing may be left undone.
+    /// Any other caller: no work may be left undone.
     Other,
 }
 
-/// The sockets of connections, where they are many, for whoever polls.
+/// The pollers' epoll set, used if there are many connections.
 pub(crate) struct News {
     epoll: Fd,
-    /// How often they have looked. Counted roughly: what matters is whether it stands still.
+    /// Number of polls. The count is approximate: only whether it changes matters.
     polls: AtomicU32,
-    /// Polls since epoll was asked, and bytes that have come, as polls. Counted roughly.
+    /// Polls since epoll was asked, including received bytes counted as polls; approximate.
     looks: AtomicU32,
-    /// Connections that are found without turns.
+    /// Number of connections in the set, which need no turns.
     listed: AtomicUsize,
-    /// Queue pairs on whose connections there may be more to do, of which epoll says nothing, and who looks at each.
+    /// Queue pairs queued for the next poll, because their connections may have more work that epoll does not report;
+    /// with the caller to pass.
     again: Spin<VecDeque<(u32, By)>>,
     again_len: AtomicUsize,
 }
@@ -72,42 +74,43 @@ impl News {
         Ok(Self { epoll, polls, looks, listed, again, again_len })
     }
 
-    /// Has pollers told of a socket; false without memory for it: its connection has the turns of all then.
+    /// Adds a socket to the set; returns false if the kernel has no memory. Its connection then gets turns.
     pub(crate) fn list(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
         let is_listed = self.unmute(fd, num);
         self.listed.fetch_add(usize::from(is_listed), Ordering::Relaxed);
         is_listed
     }
 
-    /// Pollers need not be told of a socket any more that was listed.
+    /// Removes a socket from the set for good.
     pub(crate) fn unlist(&self, fd: BorrowedFd<'_>) {
         self.mute(fd);
         self.listed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Has epoll not tell of a socket while each poll looks at its connection.
+    /// Removes a socket from epoll while every poll includes its connection.
     pub(crate) fn mute(&self, fd: BorrowedFd<'_>) {
-        // It may not be there.
+        // The socket may not be in the set.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Has epoll tell of a socket again, at once if something has come meanwhile; false without memory for it.
+    /// Adds a socket to epoll again, which reports it immediately if something has arrived; false if the kernel has no
+    /// memory.
     pub(crate) fn unmute(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(num.into()), flags).is_ok()
     }
 
-    /// How often somebody has looked what there is.
+    /// Number of polls.
     pub(crate) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// Whether this poll looks at the next in turn of so many connections, whatever is new.
+    /// Whether this poll drives the next of `connections` in turn, regardless of events.
     pub(crate) fn is_turn(&self, connections: usize) -> bool {
         connections > self.listed.load(Ordering::Relaxed) && self.polls().is_multiple_of(POLLS_PER_TURN)
     }
 
-    /// So many bytes have come on a connection: the others are not to wait for many polls of that kind.
+    /// Counts received bytes, so that other connections do not wait for many expensive polls.
     #[inline]
     pub(crate) fn heard(&self, bytes: usize) {
         let looks = (bytes / BYTES_PER_LOOK) as u32;
@@ -116,14 +119,14 @@ impl News {
         }
     }
 
-    /// A connection has the next poll, too; `by` is who will look at it then.
+    /// Queues a connection for the next poll; `by` is the caller to pass then.
     pub(crate) fn again(&self, num: u32, by: By) {
         let mut again = self.again.lock();
         again.push_back((num, by));
         self.again_len.store(again.len(), Ordering::Release);
     }
 
-    /// The polls that a connection has on which something has come: one, if enough others have some.
+    /// How many polls include a connection that has received something: only one if enough others are active.
     #[inline]
     pub(crate) fn polls_after_news(&self) -> u32 {
         if self.again_len.load(Ordering::Relaxed) < TURNS { POLLS_AFTER_NEWS } else { 1 }
@@ -136,9 +139,9 @@ impl News {
         next
     }
 
-    /// Calls `each` with the numbers of the queue pairs whose connections have news, or have this poll again.
+    /// Calls `each` with the numbers of the queue pairs that are queued for this poll or have events.
     pub(crate) fn take(&self, mut each: impl FnMut(u32, By)) {
-        // Those that come again meanwhile have the next poll.
+        // Connections that are queued again meanwhile are for the next poll.
         let again = self.again_len.load(Ordering::Acquire);
         for _ in 0..again {
             let Some((num, by)) = self.take_again() else { break };
@@ -153,7 +156,7 @@ impl News {
         }
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); NEWS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A signal interrupts it; the next poll looks again.
+        // A signal may interrupt this; the next poll tries again.
         let Ok((news, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once)) else { return };
         news.iter().for_each(|event| each(event.data.u64() as u32, By::Told));
     }
@@ -167,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: what a poll leaves undone has the next one, and not this one again.
+    /// Goal: work that a poll leaves undone is for the next poll, not for this one.
     #[test]
     fn whoever_asks_for_it_has_the_next_poll() {
         let news = News::new().expect("a descriptor");
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(taken(&[]), [0; 0]);
     }
 
-    /// Goal: turns are for connections that epoll does not know, and for as long as there are some.
+    /// Goal: turns are only for connections outside the epoll set, and continue while there are some.
     #[test]
     fn turns_go_on_while_somebody_is_not_listed() {
         let news = News::new().expect("a descriptor");
@@ -211,8 +214,8 @@ mod tests {
         assert_eq!(turns(1), 2);
     }
 
-    /// A connection that has something with each poll, `bytes` of it, and another one on which something comes after so many polls:
-    /// how many polls find that.
+    /// One connection receives `bytes` in each poll; another receives something after `before` polls. Returns how
+    /// many polls it then takes to notice that.
     fn polls_until_heard(bytes: usize, before: u32) -> u32 {
         let news = News::new().expect("a descriptor");
         let (cold, mut peer) = UnixStream::pair().expect("sockets");
@@ -236,7 +239,8 @@ mod tests {
         1 + (0..100).take_while(|_| !poll()).count() as u32
     }
 
-    /// Goal: however loud others are, somebody silent is heard within so many polls, and sooner where each poll takes long.
+    /// Goal: a quiet connection is served within a bounded number of polls however active others are, and sooner if
+    /// polls take long.
     #[test]
     fn who_is_silent_for_long_does_not_wait_for_the_loud() {
         let longest = |bytes| (0..50).map(|before| polls_until_heard(bytes, before)).max();
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(longest(BYTES_PER_LOOK * LOOKS_PER_QUESTION as usize), Some(1));
     }
 
-    /// Goal: what comes while epoll is mute is told once it is not any more.
+    /// Goal: data that arrives while a socket is muted is reported after unmuting.
     #[test]
     fn nothing_is_lost_to_muting() {
         let news = News::new().expect("a descriptor");
