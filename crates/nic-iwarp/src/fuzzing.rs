@@ -1,9 +1,9 @@
-//! What the fuzz target `queue_pair` calls, and the replay of its corpus by an ordinary test.
+//! Entry point of the fuzz target `queue_pair`, and a test that replays its corpus.
 //!
-//! A device with a queue pair whose peer is the input, over TCP: the handshake of either side, then frames that are mostly
-//! right, while this side works, too. Afterwards nothing has changed that the peer has no right to, it has been sent nothing
-//! that it may not read, every request and every receive has completed once and in order, and another connection of the
-//! device works.
+//! A device has a queue pair whose peer is driven by the input, over TCP: the handshake of either side, then mostly
+//! valid frames, while this side posts work, too. Afterwards no byte has changed that the peer may not write, the
+//! peer was sent nothing that it may not read, every request and receive has completed once and in order, and another
+//! connection of the device works.
 
 mod peer;
 mod yard;
@@ -24,16 +24,16 @@ use crate::{IwarpConfig, open};
 use peer::Peer;
 use yard::Yard;
 
-/// Steps of one input, at most.
+/// Maximum number of steps of one input.
 const STEPS: usize = 64;
-/// Requests, and receives, that one input posts at most.
+/// Maximum number of requests, and of receives, that one input posts.
 const POSTS: u64 = 24;
-/// Nothing takes longer, or it hangs.
+/// Time limit of any wait; longer means that it hangs.
 const PATIENCE: Span = Span::from_secs(60);
 const CAP: QpCap =
     QpCap { max_send_wr: 32, max_recv_wr: 32, max_send_sge: 2, max_recv_sge: 2, max_inline: 64 };
 
-/// The input, taken piece by piece; zeros after its end.
+/// The fuzzer's input, consumed piece by piece; reads return zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -60,28 +60,28 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Repeats `look` until it finds something.
+/// Repeats `look` until it returns a value.
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     let host = host::real::host();
     let found = host.poll("fuzzing", host.after(PATIENCE), look);
     found.unwrap_or_else(|| panic!("{what} did not come: it hangs"))
 }
 
-/// How the connection of an input is made.
+/// How the connection of one input is established.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
-    /// This device asks for CRCs.
+    /// This device requests CRCs.
     crc: bool,
     /// This side connects.
     active: bool,
-    /// The peer's revision, its wish for CRCs, and what it offers or takes as the first message.
+    /// The peer's revision, whether it requests CRCs, and the first messages that it offers or accepts.
     revision: Revision,
     peer_crc: bool,
     peer_to_peer: RtrSet,
-    /// Of this side.
+    /// RNR retry limit and depth of this side.
     rnr_retry: u8,
     depth: u8,
-    /// Byte of the peer's frame that is changed, and how; none if it is 0.
+    /// Which byte of the peer's frame to change, and the bits to flip; 0 for none.
     wrong: (u8, u8),
     /// Receives posted at the beginning.
     receives: u8,
@@ -113,12 +113,12 @@ impl Setup {
     }
 }
 
-/// A device under attack, and another connection of it.
+/// A device under attack, and another connection of the same device.
 struct Victim {
     device: Device,
     cm: Cm,
     listener: Listener,
-    /// Where this device connects to.
+    /// The port that this device connects to.
     hostile: TcpListener,
     send_cq: Cq,
     recv_cq: Cq,
@@ -126,14 +126,14 @@ struct Victim {
     friend: Friend,
 }
 
-/// A connection between two devices that goes on whatever happens beside it.
+/// A connection to another device that must keep working whatever the hostile peer does.
 struct Friend {
     _device: Device,
     cq: Cq,
     qp: Qp,
     word: Mr,
     remote: RemoteAddr,
-    /// The other end.
+    /// The other endpoint.
     _qp: Qp,
     _cm: [Cm; 2],
     target: Mr,
@@ -145,7 +145,7 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 impl Victim {
-    /// With and without CRCs, each made once.
+    /// The devices with and without CRCs, each created once.
     fn get(crc: bool) -> &'static Mutex<Self> {
         static VICTIMS: [OnceLock<Mutex<Victim>>; 2] = [const { OnceLock::new() }; 2];
         VICTIMS[usize::from(crc)].get_or_init(|| Mutex::new(Self::new(crc)))
@@ -194,7 +194,7 @@ impl Friend {
         Self { _device: other, cq, qp, word, remote, _qp: theirs, _cm: cms, target, rounds: 0 }
     }
 
-    /// Writes over the other connection, which must work whatever this one was sent.
+    /// Writes over the other connection, which must work whatever the hostile peer sent.
     fn check(&mut self) {
         self.rounds += 1;
         let bytes = self.rounds.to_ne_bytes();
@@ -207,7 +207,7 @@ impl Friend {
     }
 }
 
-/// One input's queue pair.
+/// The queue pair of one input.
 struct Round<'a> {
     victim: &'a mut Victim,
     setup: Setup,
@@ -215,7 +215,7 @@ struct Round<'a> {
     sends: VecDeque<u64>,
     receives: VecDeque<u64>,
     posted: [u64; 2],
-    /// What the connection manager said at last.
+    /// The connection manager has reported the end.
     over: bool,
     began: bool,
 }
@@ -279,14 +279,14 @@ impl<'a> Round<'a> {
         };
         let flags = if what & 8 == 8 { SendFlags::FENCE } else { SendFlags::empty() };
         let number = self.posted[0];
-        // Depth 0 allows no reads.
+        // With depth 0 reads are refused.
         if self.qp.post_send(&SendWr::new(number, op, &[sge]).with(flags)).is_ok() {
             self.sends.push_back(number);
             self.posted[0] += 1;
         }
     }
 
-    /// This side's program looks around.
+    /// Polls completions and events, as this side's program does.
     fn look(&mut self) {
         let in_order = |wc: Wc, open: &mut VecDeque<u64>| {
             assert_eq!(open.pop_front(), Some(wc.wr_id), "completions come once and in order: {wc:?}");
@@ -301,7 +301,7 @@ impl<'a> Round<'a> {
             match event {
                 CmEvent::ConnectRequest(request) => {
                     assert!(!self.began, "one peer, one request");
-                    // A failure rejects the peer: there is nothing to wait for.
+                    // On failure the peer is rejected: there is nothing to wait for.
                     self.began = self.victim.cm.accept(request, &self.qp, &self.param()).is_ok();
                     self.over = !self.began;
                 }
@@ -314,11 +314,11 @@ impl<'a> Round<'a> {
                 }
             }
         }
-        // Of violations, at most one for each connection.
+        // Violations cause at most one event per connection.
         while self.victim.device.poll_async_event().is_some() {}
     }
 
-    /// The peer connects. If nothing can come of it, this is over.
+    /// Lets the peer connect. If that cannot succeed, the round has ended.
     fn passive(&mut self, known: Vec<yard::Known>) -> Peer {
         let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener lives");
         let mut peer = Peer::new(socket, known);
@@ -330,7 +330,7 @@ impl<'a> Round<'a> {
         };
         let mut machine = Initiator::new(config, Duration::ZERO).expect("it can be asked for");
         let request = self.setup.spoil(machine.transmit().to_vec());
-        // What the victim will make of it: only then is there something to wait for.
+        // Predict whether the victim will accept the request: only then wait for a reply.
         let mut like = Responder::new(ResponderConfig::default(), Duration::ZERO);
         let understood = matches!(like.handle_bytes(&request), Ok((_, Some(_))));
         peer.say(&request);
@@ -352,21 +352,21 @@ impl<'a> Round<'a> {
                     peer.heard = heard[taken..].to_vec();
                     Some(())
                 }
-                // To a spoilt request the answer may be one that an honest peer does not take.
+                // The reply to a damaged request may be invalid for an honest peer.
                 Err(_) => Some(()),
             }
         });
         peer
     }
 
-    /// This side connects.
+    /// Lets this side connect.
     fn active(&mut self, known: Vec<yard::Known>) -> Peer {
         let addr = self.victim.hostile.local_addr().expect("it is bound");
         self.victim.cm.connect(&self.qp, addr, &self.param()).expect("it is asked");
         self.began = true;
         let mut peer = self.answer(&known);
         if self.setup.revision == Revision::V1 {
-            // It comes again, and speaks revision 1, unless the reply was spoilt in another way.
+            // This side connects again in revision 1, unless the reply was damaged in another way.
             until("the second request", || {
                 self.look();
                 peer.hear();
@@ -401,14 +401,14 @@ impl<'a> Round<'a> {
             let heard = std::mem::take(&mut peer.heard);
             machine.handle_bytes(&heard).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
         });
-        // If they do not agree, the reply says so.
+        // If they do not agree, the reply is a rejection.
         let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"so be it".to_vec() });
         peer.say(&self.setup.spoil(machine.transmit().to_vec()));
         peer.send(usize::MAX);
         peer
     }
 
-    /// Does one thing.
+    /// Performs one step.
     fn step(&mut self, input: &mut Input<'_>, peer: &mut Peer) {
         match input.byte() & 0x1f {
             0 => peer.send_message(input),
@@ -437,7 +437,7 @@ impl<'a> Round<'a> {
             }
             19 => self.look(),
             20 if self.qp.state() == QpState::ReadyToSend && input.byte() == 0 => {
-                // It may have ended meanwhile.
+                // The connection may have ended already.
                 let _ = self.victim.cm.disconnect(&self.qp);
             }
             21 => (0..40).for_each(|_| self.look()),
@@ -448,7 +448,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The peer stops speaking: this side comes to an end.
+    /// The peer stops sending, and the connection ends.
     fn finish(&mut self, mut peer: Peer) -> Vec<u8> {
         let active = self.setup.active;
         until("the last byte", || {
@@ -460,12 +460,12 @@ impl<'a> Round<'a> {
         until("the end of the connection", || {
             self.look();
             if active && let Ok((socket, _)) = self.victim.hostile.accept() {
-                // It tries again with revision 1.
+                // It retries with revision 1.
                 drop(socket);
             }
             (peer.hear() && self.over).then_some(())
         });
-        // What was posted to a queue pair that never was connected goes with it.
+        // The work requests of a queue pair that was never connected are dropped with it.
         if self.qp.state() == QpState::Error {
             until("the last completion", || {
                 self.look();
@@ -476,11 +476,11 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Goal: whatever a peer sends, nothing changes that it has no right to, nothing is lost, nothing hangs.
+/// Goal: whatever a peer sends, no memory changes without its right, nothing is lost, and nothing hangs.
 pub fn queue_pair(data: &[u8]) {
     let mut input = Input(data);
     let setup = Setup::take(&mut input);
-    // One that panicked is reported by whoever runs it.
+    // A poisoned lock is ignored: the fuzzer reports the panic of the earlier input itself.
     let mut victim = Victim::get(setup.crc).lock().unwrap_or_else(PoisonError::into_inner);
     let known = victim.yard.renew();
     let mut round = Round::new(&mut victim, setup);
@@ -503,7 +503,7 @@ pub fn queue_pair(data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus.
+    /// Goal: what the fuzzer once found does not come back. Method: replays every input of the corpus.
     #[test]
     fn queue_pairs_of_the_corpus() {
         let folder = format!("{}/../../fuzz/corpus/queue_pair", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The hostile peer: a socket, right frames, and what is wrong with some of them.
+//! The hostile peer: a socket that sends valid frames and damaged ones.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -13,28 +13,28 @@ use iwarp::wire::Inline;
 use super::Input;
 use super::yard::Known;
 
-/// Bytes of payload of a segment, at most.
+/// Maximum payload of a segment in bytes.
 const SEGMENT_MAX: usize = 700;
-/// Bytes of the victim that are kept.
+/// Maximum number of received bytes to store.
 const HEARD_MAX: usize = 4 << 20;
 
-/// What the victim asked for, and waits for.
+/// A request of the victim that waits for a response.
 enum Asked {
     Read(ReadRequest),
     Atomic(u32),
 }
 
-/// The other end, which sends what the input says.
+/// The hostile peer, which sends what the input selects.
 pub(super) struct Peer {
     socket: TcpStream,
     pub(super) known: Vec<Known>,
-    /// Numbers of the next messages.
+    /// Numbers of the next messages, by queue.
     msn: [u32; QUEUES],
-    /// Made, and not yet sent.
+    /// Frames not sent yet.
     out: Vec<u8>,
-    /// Everything that came after the handshake.
+    /// All bytes received after the handshake.
     pub(super) heard: Vec<u8>,
-    /// How far it has been understood.
+    /// Number of parsed bytes in `heard`.
     understood: usize,
     asked: VecDeque<Asked>,
     closed: bool,
@@ -43,7 +43,7 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(socket: TcpStream, known: Vec<Known>) -> Self {
         socket.set_nonblocking(true).expect("a socket");
-        // Nothing waits for company. It works without, only slower.
+        // Nothing should be delayed; without this option it is only slower.
         let _ = socket.set_nodelay(true);
         Self {
             socket,
@@ -57,28 +57,28 @@ impl Peer {
         }
     }
 
-    /// Adds bytes as they are.
+    /// Appends raw bytes.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Sends what there is, or a part of it, as far as the socket takes it.
+    /// Sends up to `len` of the queued bytes, as far as the socket accepts them.
     pub(super) fn send(&mut self, len: usize) {
         let len = len.min(self.out.len());
         match self.socket.write(&self.out[..len]) {
             Ok(n) => drop(self.out.drain(..n)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // The victim has closed: nobody hears it.
+            // The victim has closed the connection.
             Err(_) => self.out.clear(),
         }
     }
 
-    /// Whether everything is said.
+    /// Whether everything has been sent.
     pub(super) fn is_done(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Hears what has come; whether the victim has closed.
+    /// Reads what has arrived; returns whether the victim has closed the connection.
     pub(super) fn hear(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
         while !self.closed && self.heard.len() < HEARD_MAX {
@@ -92,13 +92,13 @@ impl Peer {
         self.closed || self.heard.len() >= HEARD_MAX
     }
 
-    /// Says no more.
+    /// Closes the sending direction.
     pub(super) fn finish(&mut self) {
-        // Closed by the victim already, perhaps.
+        // The victim may have closed the connection already.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Finds the victim's requests in what came.
+    /// Parses the received bytes for requests of the victim.
     pub(super) fn understand(&mut self) {
         while let Some(rest) = self.heard.get(self.understood..)
             && let Some(&[high, low]) = rest.first_chunk()
@@ -122,7 +122,7 @@ impl Peer {
         }
     }
 
-    /// Frames a segment. One byte of the input says what is wrong with it: nothing, if it is even.
+    /// Frames a segment. One byte of the input selects the damage; an even value selects none.
     fn frame(&mut self, input: &mut Input<'_>, mut segment: Vec<u8>) {
         let wrong = input.byte();
         let (mut len, mut crc_flip, mut pad) = (segment.len() as u16, 0, 0);
@@ -168,7 +168,7 @@ impl Peer {
         self.frame(input, Self::segment(&header, body));
     }
 
-    /// A region, mostly one that is known.
+    /// Chooses a region, mostly a known one.
     fn region(&self, input: &mut Input<'_>) -> Known {
         let choice = usize::from(input.byte());
         match self.known.get(choice) {
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    /// An offset in a region, at its ends or beside them, and a length.
+    /// Chooses an offset in a region, at its ends or next to them, and a length.
     fn span(input: &mut Input<'_>, region: Known) -> (u64, u32) {
         let (place, size) = (input.byte(), input.byte());
         let len = match size {
@@ -207,7 +207,7 @@ impl Peer {
         (to, len)
     }
 
-    /// Tagged segments of one message.
+    /// Appends the tagged segments of one message.
     fn tagged(&mut self, input: &mut Input<'_>, opcode: Opcode, stag: u32, to: u64, len: u32) {
         let len = (len as usize).min(2 * SEGMENT_MAX);
         let cut = if input.bit(0) { len } else { len / 2 + 1 };
@@ -226,7 +226,7 @@ impl Peer {
         }
     }
 
-    /// A Send of any form, in one or several segments.
+    /// Appends a Send of any form, in one or several segments.
     pub(super) fn send_message(&mut self, input: &mut Input<'_>) {
         let form = input.byte();
         let opcode = Opcode::send(form & 1 == 1, form & 2 == 2);
@@ -287,7 +287,7 @@ impl Peer {
         self.control(input, Opcode::AtomicRequest, body.as_slice());
     }
 
-    /// Answers what the victim asked first; if it asked nothing, an answer all the same.
+    /// Responds to the victim's earliest request, or sends a response without a request.
     pub(super) fn answer(&mut self, input: &mut Input<'_>) {
         match self.asked.pop_front() {
             Some(Asked::Read(request)) => {
@@ -327,7 +327,7 @@ impl Peer {
         self.control(input, Opcode::Terminate, &body);
     }
 
-    /// Any bytes, in a good frame or without.
+    /// Appends arbitrary bytes, in a valid frame or raw.
     pub(super) fn anything(&mut self, input: &mut Input<'_>, framed: bool) {
         let len = usize::from(input.byte());
         let bytes = input.bytes(len).to_vec();
@@ -338,7 +338,7 @@ impl Peer {
         }
     }
 
-    /// Changes a byte of what has not been sent.
+    /// Changes a byte that has not been sent yet.
     pub(super) fn damage(&mut self, input: &mut Input<'_>) {
         let at = usize::from(u16::from_be_bytes(input.take()));
         let flip = input.byte();

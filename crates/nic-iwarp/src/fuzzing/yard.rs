@@ -1,14 +1,15 @@
-//! The memory of the side under test: regions with every combination of rights between bytes that nobody may touch.
+//! The memory of the side under test: regions with every combination of rights, separated by bytes that nothing may
+//! touch.
 
 use std::ops::Range;
 
 use verbs::{Access, Buf, Device, Mr, Pd, Sge};
 
-/// Bytes of a slot, and of the region in the middle of it.
+/// Bytes of a slot, and of the region in its middle.
 const SLOT: usize = 1024;
 pub(super) const REGION: usize = 512;
 const MARGIN: usize = (SLOT - REGION) / 2;
-/// The first slots: each combination of the three rights of peers.
+/// The first slots hold one region for each combination of the peer's three rights.
 const COMBINATIONS: usize = 8;
 const FOREIGN: usize = 8;
 const GONE: usize = 9;
@@ -20,7 +21,7 @@ const UNALIGNED: usize = 15;
 const SLOTS: usize = 16;
 /// Enough to fill a socket's buffers when it is read a few times.
 const LARGE: usize = 128 << 10;
-/// What the memory for this side's own messages holds: no secret.
+/// Content of the memory for this side's own messages, which is not secret.
 const PLAIN: u8 = 0x11;
 
 /// A region as the peer knows it.
@@ -31,21 +32,21 @@ pub(super) struct Known {
     pub(super) len: u64,
 }
 
-/// The memory that both ends use, and what is expected in it.
+/// The memory that both sides use, and its expected content.
 pub(super) struct Yard {
     host: Buf,
     nic: Buf,
     large: Buf,
     domain: Pd,
     foreign: Pd,
-    /// What host and NIC memory must still hold, except where somebody may write.
+    /// Expected content of host and NIC memory, except in the ranges of `open`.
     expected: [Vec<u8>; 2],
-    /// Where somebody may write: in which memory, and which bytes.
+    /// Ranges that may be written: which memory, and which bytes.
     open: Vec<(usize, Range<usize>)>,
     regions: Vec<Mr>,
     going: Option<Mr>,
     local: Vec<Mr>,
-    /// Eight bytes that no peer can know, at every multiple of eight of what may not be read.
+    /// Eight bytes that no peer can know, repeated through all memory that it may not read.
     secret: u64,
     receives: usize,
     sinks: usize,
@@ -56,7 +57,7 @@ fn region(slot: usize) -> Range<usize> {
     begin..begin + REGION
 }
 
-/// The rights of peers with this number.
+/// The combination of the peer's rights with this number.
 fn combination(bits: usize) -> Access {
     let rights = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
     let chosen = rights.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
@@ -83,25 +84,25 @@ impl Yard {
         }
     }
 
-    /// The domain that connections belong to.
+    /// The protection domain of the connections.
     pub(super) fn domain(&self) -> &Pd {
         &self.domain
     }
 
-    /// Begins anew: fresh contents, fresh tags. What the peer knows of it.
+    /// Resets contents and tags. Returns the regions that the peer knows.
     pub(super) fn renew(&mut self) -> Vec<Known> {
         self.regions.clear();
         self.local.clear();
         self.going = None;
         self.open.clear();
         (self.receives, self.sinks) = (0, 0);
-        // Another one each time, so that an input that has seen one knows nothing of the next.
+        // A new secret each time, so that earlier inputs do not reveal it.
         self.secret = self.secret.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) | 1;
         let word = self.secret.to_ne_bytes();
         for expected in &mut self.expected {
             expected.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
         }
-        // An atomic answers with what was there.
+        // An atomic returns the previous content.
         let readable =
             |bits: &usize| combination(*bits).intersects(Access::REMOTE_READ | Access::REMOTE_ATOMIC);
         for slot in (0..COMBINATIONS).filter(readable) {
@@ -144,12 +145,12 @@ impl Yard {
         self.open.push((1, MARGIN..MARGIN + REGION));
         known.extend(regions.iter().chain(&self.local).map(of));
         (self.regions, self.going) = (regions, Some(going));
-        // What most inputs are to find first.
+        // The regions that most inputs should find first.
         known.rotate_left(2 + COMBINATIONS - 1);
         known
     }
 
-    /// Takes a region away while the peer uses it: its bytes stay as they are now.
+    /// Deregisters a region while the peer uses it; from now on its bytes must not change.
     pub(super) fn take_away(&mut self) {
         let Some(going) = self.going.take() else { return };
         going.dereg().expect("nobody is stopped inside");
@@ -159,14 +160,14 @@ impl Yard {
         self.expected[0][range].copy_from_slice(&now);
     }
 
-    /// Memory for the next receive, of at most `len` bytes.
+    /// Memory for the next receive, at most `len` bytes.
     pub(super) fn receive(&mut self, len: usize) -> Sge {
         let (mr, used) = (&self.local[0], &mut self.receives);
         let sge = cut(mr, used, len);
         self.opened(RECEIVES, sge)
     }
 
-    /// Memory for what a request fetches.
+    /// Memory for the data that a request fetches.
     pub(super) fn sink(&mut self, len: usize) -> Sge {
         let (mr, used) = (&self.local[1], &mut self.sinks);
         let sge = cut(mr, used, len);
@@ -185,7 +186,7 @@ impl Yard {
         sge
     }
 
-    /// Nothing has changed where nobody may write.
+    /// Checks that nothing has changed outside the writable ranges.
     pub(super) fn check(&self) {
         for (memory, buf) in [&self.host, &self.nic].into_iter().enumerate() {
             let mut expected = self.expected[memory].clone();
@@ -200,10 +201,10 @@ impl Yard {
         assert!(large.iter().all(|byte| *byte == 0), "a region that may only be read has changed");
     }
 
-    /// Nothing of what may not be read is in what the peer was sent.
+    /// Checks that no secret bytes were sent to the peer.
     pub(super) fn check_secret(&self, sent: &[u8]) {
         let word = self.secret.to_ne_bytes();
-        // In any turn: a copy may begin in the middle of a word.
+        // In every rotation, because a copy may begin in the middle of a word.
         for turn in 0..8 {
             let mut turned = word;
             turned.rotate_left(turn);

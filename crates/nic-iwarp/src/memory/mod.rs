@@ -1,4 +1,4 @@
-//! Memory regions, NIC memory, and all that touches user memory.
+//! Memory regions, NIC memory, and all accesses to user memory.
 
 pub(crate) mod nic_memory;
 pub(crate) mod place;

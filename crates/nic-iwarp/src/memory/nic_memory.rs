@@ -1,4 +1,4 @@
-//! NIC memory: private memory of this process that is accounted for, and has addresses of its own.
+//! NIC memory: private memory of this process with its own accounting and its own addresses.
 
 use std::sync::{Mutex, Weak};
 
@@ -8,7 +8,7 @@ use nic_util::sync::unpoisoned;
 
 const PAGE: u64 = 4096;
 
-/// What keeps a piece mapped.
+/// Keeps a piece mapped.
 type Owner = Weak<dyn Send + Sync>;
 
 struct Piece {
@@ -45,13 +45,13 @@ impl NicMemory {
         Error::check_limit("bytes of NIC memory", used.saturating_add(rounded), self.size)?;
         let offset = pieces.next_offset;
         let buf = Buf::alloc_nic(len, offset)?;
-        // Addresses never come back; 64 bits last.
+        // Addresses are never reused; 64 bits last long enough.
         pieces.next_offset += rounded;
         pieces.list.push(Piece { owner: std::sync::Arc::downgrade(&buf.owner()), offset, len: rounded });
         Ok(buf)
     }
 
-    /// Whether a piece of NIC memory is this device's.
+    /// Whether a piece of NIC memory belongs to this device.
     pub(crate) fn owns(&self, buf: &Buf) -> bool {
         let owner = std::sync::Arc::downgrade(&buf.owner());
         buf.kind() == MemoryKind::Nic

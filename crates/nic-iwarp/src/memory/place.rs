@@ -1,6 +1,7 @@
-//! Data path: placement. All that touches user memory: reading from a socket into place, gathering into a socket, copies and
-//! atomics. The callers hold the stage of a connection and have just looked the memory up. A program may have unmapped it all the
-//! same: copies then return a [`Fault`], and system calls fail with [`Errno::FAULT`].
+//! Data path: placement. All accesses to user memory: reading from a socket into place, gathering into a socket,
+//! copies and atomics. The callers hold the lock of a queue pair and have just checked the memory's registration. A
+//! program may have unmapped it nevertheless: copies then return a [`Fault`], and system calls fail with
+//! [`Errno::FAULT`].
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,10 +12,10 @@ use rustix::io::Errno;
 
 use nic_util::sg_list::{Fault, SGE_MAX, SgList, copy_last_byte_last, scatter};
 
-/// Entries of one gathered write, at most.
+/// Maximum number of entries of one gathered write.
 const GATHER_MAX: usize = 128;
 
-/// What one system call sends.
+/// The data of one send system call.
 pub(crate) struct Gather {
     list: [MaybeUninit<libc::iovec>; GATHER_MAX],
     count: usize,
@@ -26,7 +27,7 @@ impl Gather {
         Self { list: [const { MaybeUninit::uninit() }; GATHER_MAX], count: 0, total: 0 }
     }
 
-    /// Whether a whole FPDU may not fit any more.
+    /// Whether the entries of another FPDU may not fit.
     pub(crate) fn is_full(&self) -> bool {
         self.count + SGE_MAX + 2 > GATHER_MAX
     }
@@ -35,7 +36,7 @@ impl Gather {
         self.total
     }
 
-    /// Appends bytes, without the first `skip` of them, which is lowered by what was skipped.
+    /// Appends bytes without the first `skip`; subtracts the skipped bytes from `skip`.
     pub(crate) fn push(&mut self, at: *const u8, len: usize, skip: &mut usize) {
         let skipped = len.min(*skip);
         *skip -= skipped;
@@ -65,29 +66,31 @@ fn result(n: isize) -> Result<usize, Errno> {
     })
 }
 
-/// Sends bytes of the connection's own, or as many of them as the socket takes.
+/// Sends bytes of the connection's own buffers, as many as the socket accepts.
 #[inline]
 pub(crate) fn send_run(socket: BorrowedFd<'_>, run: &[u8]) -> Result<usize, Errno> {
     let (at, len, flags) = (run.as_ptr(), run.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
-    // SAFETY: the kernel reads `len` bytes of a slice. As a bare system call, because that of the C library is a point of
-    // cancellation, which costs two atomic operations in programs with threads. Test: what_is_skipped_is_not_sent.
+    // SAFETY: the kernel reads `len` bytes of a slice. A bare system call, because the C library's wrapper is a
+    // cancellation point, which costs two atomic operations in programs with threads. Test:
+    // what_is_skipped_is_not_sent.
     result(unsafe { libc::syscall(libc::SYS_sendto, socket.as_raw_fd(), at, len, flags, 0_usize, 0_usize) }
         as isize)
 }
 
-/// Sends what was gathered, or as much of it as the socket takes.
+/// Sends what was gathered, as much as the socket accepts.
 pub(crate) fn send(socket: BorrowedFd<'_>, gather: &mut Gather) -> Result<usize, Errno> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: an all-zero header is one without address and control data.
+    // SAFETY: an all-zero header has no address and no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = gather.list.as_mut_ptr().cast();
     message.msg_iovlen = gather.count as _;
-    // SAFETY: the first `count` entries are written, and name memory that the caller has looked up, or of the connection
-    // itself. The kernel only reads it, and reports what is not mapped. Test: `write` and `send_recv` of the conformance suite.
+    // SAFETY: the first `count` entries are initialized. They refer to memory of the connection itself, or to memory
+    // whose registration the caller has checked. The kernel only reads it, and reports unmapped memory. Test: `write`
+    // and `send_recv` of the conformance suite.
     result(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
 }
 
-/// Reads what comes next into a buffer of the connection itself; 0 at the end of the stream.
+/// Reads the next bytes into a buffer of the connection; returns 0 at the end of the stream.
 #[inline]
 pub(crate) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
     let (at, len, flags) = (into.as_mut_ptr(), into.len(), libc::MSG_DONTWAIT);
@@ -97,7 +100,7 @@ pub(crate) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usiz
         as isize)
 }
 
-/// Reads what comes next into the entries, and what comes behind that into `tail`; 0 at the end of the stream.
+/// Reads the next bytes into the entries, and the bytes after them into `tail`; returns 0 at the end of the stream.
 pub(crate) fn receive(socket: BorrowedFd<'_>, into: &SgList, tail: &mut [u8]) -> Result<usize, Errno> {
     let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SGE_MAX + 1];
     let count = into.as_slice().len();
@@ -113,36 +116,38 @@ pub(crate) fn copy_in(bytes: &[u8], list: &SgList) -> Result<(), Fault> {
     if (bytes.len() as u64) < list.total() {
         return Ok(());
     }
-    // SAFETY: both sides have the bytes, and the entries were looked up. Test: every group of the conformance suite.
+    // SAFETY: both sides have this many bytes, and the entries were checked. Test: every group of the conformance
+    // suite.
     unsafe { scatter(bytes.as_ptr(), list) }
 }
 
 /// Copies bytes to one place, the last byte last.
 #[inline]
 pub(crate) fn copy_to(bytes: &[u8], at: *mut u8) -> Result<(), Fault> {
-    // SAFETY: the place was looked up for as many bytes. Test: the group `write` of the conformance suite.
+    // SAFETY: the place was checked for this many bytes. Test: the group `write` of the conformance suite.
     unsafe { copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) }
 }
 
-/// Copies entries out; as many bytes as both have.
+/// Copies entries into `to`, as many bytes as both have.
 pub(crate) fn copy_out(list: &SgList, mut to: &mut [u8]) -> Result<(), Fault> {
     for piece in list.as_slice() {
         let n = piece.iov_len.min(to.len());
         let (now, rest) = to.split_at_mut(n);
-        // SAFETY: `now` has `n` bytes, the piece was looked up and has no fewer. Peers may write to it meanwhile: the outcome is
-        // then some mixture of bytes, as on any NIC. Test: the group `send_recv` of the suite with CRCs on.
+        // SAFETY: `now` has `n` bytes, and the piece was checked and has at least as many. Peers may write to it
+        // concurrently: the result is then a mixture of bytes, as on any NIC. Test: the group `send_recv` of the
+        // suite with CRCs on.
         unsafe { copy_last_byte_last(now.as_mut_ptr(), piece.iov_base.cast(), n)? };
         to = rest;
     }
     Ok(())
 }
 
-/// Bytes that are copied before their CRC is made: few enough to be in the nearest cache still. Copying and making CRCs in
-/// turns goes at 46 GB/s where both at once go at 40 (64 KiB, AVX-512).
+/// Bytes to copy before computing their CRC: few enough to stay in the L1 cache. Alternating copy and CRC reaches 46
+/// GB/s, a combined loop 40 (64 KiB, AVX-512).
 const PART: usize = 4096;
 
-/// Copies bytes of user memory to a buffer, and goes on with a CRC: of the copy, so that the two agree whoever writes to the
-/// memory meanwhile.
+/// Copies user memory to a buffer and continues a CRC. The CRC is computed over the copy, so they agree even if
+/// another thread writes to the memory meanwhile.
 pub(crate) fn copy_out_crc(list: &SgList, mut to: &mut [u8], mut crc: Crc) -> Result<Crc, Fault> {
     for piece in list.as_slice() {
         let (mut from, n) = (piece.iov_base.cast::<u8>(), piece.iov_len.min(to.len()));
@@ -162,8 +167,8 @@ pub(crate) fn copy_out_crc(list: &SgList, mut to: &mut [u8], mut crc: Crc) -> Re
 #[inline]
 pub(crate) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
     to.reserve(len);
-    // SAFETY: there is room for `len` bytes, and the memory was looked up; as in `copy_out`, others may write to it.
-    // Test: the group `write` of the suite.
+    // SAFETY: there is room for `len` bytes, and the memory was checked; as in `copy_out`, other threads may write to
+    // it. Test: the group `write` of the suite.
     unsafe {
         copy_last_byte_last(to.as_mut_ptr().add(to.len()), at, len)?;
         to.set_len(to.len() + len);
@@ -171,22 +176,23 @@ pub(crate) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// Carries an atomic out on eight aligned bytes; what they held before. `None` if they are not aligned, or cannot be accessed.
+/// Executes an atomic on eight aligned bytes; returns their previous value. `None` if they are not aligned or not
+/// accessible.
 pub(crate) fn atomic(at: *mut u8, op: AtomicOp) -> Option<u64> {
     let at = at.cast::<u64>();
     if !at.is_aligned() {
         return None;
     }
-    // SAFETY: aligned, looked up, and accessed by raw copies and atomics only. Test: the group `atomics` of the suite.
+    // SAFETY: aligned, checked, and only accessed by raw copies and atomics. Test: the group `atomics` of the suite.
     unsafe { uaccess::update(at, |old| op.apply(old)) }.ok()
 }
 
-/// Whether all entries may be read at this moment.
+/// Whether all entries can be read at this moment.
 pub(crate) fn is_readable(list: &SgList) -> bool {
     list.as_slice().iter().all(|piece| uaccess::is_readable(piece.iov_base.cast(), piece.iov_len))
 }
 
-/// Bytes that TCP puts into one segment of this connection.
+/// Maximum segment size of TCP on this connection, in bytes.
 pub(crate) fn segment_len(socket: BorrowedFd<'_>) -> Option<u32> {
     let (mut value, mut len) = (0_i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `len` bytes to `value`. Test: fpdus_fit_segments.

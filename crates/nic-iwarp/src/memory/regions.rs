@@ -1,11 +1,12 @@
-//! Data path: placement checks. Memory regions: the table of steering tags, and who may use which bytes.
+//! Data path: placement checks. Memory regions: the table of steering tags and their access rights.
 //!
-//! A steering tag is the number of a table entry, chosen at random, and a random part, 16 bits each from the kernel's
-//! generator: whoever knows one tag learns nothing about another, and a wrong guess ends the guesser's connection. An entry's
-//! next tag is never its last one.
+//! A steering tag consists of the index of a table entry, chosen at random, and a random part, 16 bits each from the
+//! kernel's generator. So one tag reveals nothing about another, and a wrong guess ends the guesser's connection. The
+//! next tag of an entry always differs from its previous one.
 //!
-//! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
-//! tag away and then passes through the stages that were held since it last did: whoever saw the tag has left.
+//! Tags are looked up, and the memory behind them is used, only in one go while holding the lock of a queue pair.
+//! Deregistering invalidates the tag and then passes through the locks that were held since the last deregistration:
+//! afterwards no thread that saw the tag still uses it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -16,23 +17,23 @@ use verbs::{Access, Error, Sge};
 use nic_util::sg_list::SgList;
 use nic_util::sync::unpoisoned;
 
-/// Memory regions of a device.
+/// Maximum number of memory regions of a device.
 pub(crate) const MR_MAX: usize = 1 << 16;
-/// Entries that come into being together: few, since they are used here and there.
+/// Number of entries allocated together: few, because used entries are scattered.
 const CHUNK: usize = 32;
 
-/// One region. A key of 0 says that there is none.
+/// One region; an entry with key 0 is unused.
 #[derive(Default)]
 struct Entry {
     key: AtomicU32,
-    /// The key that it had last.
+    /// Its previous key.
     last: AtomicU32,
     pd: AtomicU32,
     access: AtomicU32,
-    /// The address of the first byte as peers give it.
+    /// The address of the first byte in the peers' view.
     base: AtomicU64,
     len: AtomicU64,
-    /// Where the first byte is in this process.
+    /// The address of the first byte in this process.
     at: AtomicU64,
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn random() -> Result<u16, Error> {
     Ok(u16::from_ne_bytes(bytes))
 }
 
-/// Which entries are taken, a bit for each.
+/// A bitmap of the used entries.
 struct Numbers {
     words: Box<[u64]>,
     count: usize,
@@ -53,14 +54,14 @@ impl Numbers {
         Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
     }
 
-    /// Takes one that is free: the first behind a place.
+    /// Takes the first free entry at or after `start`, cyclically.
     fn take(&mut self, start: u16) -> Option<usize> {
         if self.count == MR_MAX {
             return None;
         }
         let start = usize::from(start);
         let (first, before) = (start / 64, (1 << (start % 64)) - 1);
-        // The place's own word comes first without what is before the place, and last as a whole.
+        // The word of `start` comes first without the bits before `start`, and again last as a whole.
         (0..=self.words.len()).find_map(|step| {
             let at = (first + step) % self.words.len();
             let skipped = if step == 0 { before } else { 0 };
@@ -98,7 +99,7 @@ impl Table {
         Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
     }
 
-    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
+    /// The address of `[addr, addr + len)` of a region, if domain, rights and bounds allow the access.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -135,10 +136,10 @@ impl Table {
         }
     }
 
-    /// Makes a tag unusable, as a send with invalidate does; false if it was not valid in that domain.
+    /// Makes a tag invalid, as a send with invalidate does; false if it was not valid in that domain.
     ///
-    /// Other connections that saw it valid finish the piece that they are at: this may run beside them, unlike
-    /// deregistering, which is what lets the memory go.
+    /// Other connections that saw the tag as valid finish their current piece. That is allowed here, unlike in
+    /// deregistering, after which the memory may be freed.
     pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
         self.entry(key).is_some_and(|entry| {
             key != 0
@@ -147,7 +148,7 @@ impl Table {
         })
     }
 
-    /// Takes an entry that is free: the first behind a random place.
+    /// Takes a free entry near a random position.
     fn take(&self) -> Result<usize, Error> {
         let limit = MR_MAX as u64;
         let full = Error::Limit { what: "memory regions", given: limit + 1, limit };
@@ -155,28 +156,29 @@ impl Table {
         unpoisoned(&self.numbers).take(start).ok_or(full)
     }
 
-    /// Forgets a tag, which may have been invalidated already; its entry stays taken.
+    /// Invalidates a tag, which may be invalid already; its entry stays in use.
     pub(crate) fn retire(&self, key: u32) {
         if let Some(entry) = self.entry(key) {
             entry.key.store(0, Ordering::Release);
         }
     }
 
-    /// Gives the entry of a tag back, which nobody can be in the middle of using any more.
+    /// Frees the entry of a tag that no thread can be using any more.
     pub(crate) fn give(&self, key: u32) {
         unpoisoned(&self.numbers).give((key >> 16) as usize);
     }
 
-    /// Makes a region: `len` bytes at `at`, whose first is `base` to whoever names it. Returns its tag.
+    /// Creates a region: `len` bytes at `at`; `base` is the address of the first byte in the view of work requests
+    /// and peers. Returns its tag.
     ///
     /// # Errors
-    /// When there are too many, or the system has no random numbers.
+    /// If there are too many regions, or the system has no random numbers.
     pub(crate) fn insert(&self, pd: u32, place: (u64, u64), base: u64, access: Access) -> Result<u32, Error> {
         let index = self.take()?;
         self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).give(index))
     }
 
-    /// Makes a region of an entry that was taken.
+    /// Creates a region in an entry that was taken.
     fn fill(
         &self,
         index: usize,
@@ -194,7 +196,7 @@ impl Table {
         entry.at.store(at, Ordering::Relaxed);
         let key = loop {
             let low = u32::from(random()?);
-            // Neither 0 nor all ones: what forgotten and made-up tags look like.
+            // Excludes 0 and all ones, the values of cleared and made-up tags.
             let key = (index as u32) << 16 | low;
             if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
                 break key;
@@ -206,7 +208,7 @@ impl Table {
     }
 }
 
-/// The regions as the objects of one protection domain may use them.
+/// The regions in the view of one protection domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Domain<'a> {
     pub(crate) regions: &'a Table,
@@ -214,20 +216,21 @@ pub(crate) struct Domain<'a> {
 }
 
 impl Domain<'_> {
-    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
+    /// The address of `[addr, addr + len)` of a region, if domain, rights and bounds allow the access.
     #[inline]
     pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, Refusal> {
         self.regions.find(key, self.pd, need, addr, len)
     }
 
-    /// A range that the peer names, as a list, if key, rights and bounds allow it.
+    /// A range that the peer names, as a list, if key, rights and bounds allow the access.
     pub(crate) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<SgList, Refusal> {
         let mut list = SgList::new();
         list.push(self.find(stag, need, to, len)?, len);
         Ok(list)
     }
 
-    /// Where the part `[from, from + len)` of local memory is; `None` if a key, a range or a right does not allow it.
+    /// The addresses of the part `[from, from + len)` of local memory; `None` if a key, a range or a right does not
+    /// allow it.
     pub(crate) fn local(&self, sges: &[Sge], need: Access, from: u64, len: u64) -> Option<SgList> {
         let (mut list, mut from, mut len) = (SgList::new(), from, len);
         for sge in sges {
@@ -254,7 +257,7 @@ impl Domain<'_> {
         self.regions.may_invalidate(key, self.pd)
     }
 
-    /// As [`Table::invalidate`].
+    /// See [`Table::invalidate`].
     pub(crate) fn invalidate(&self, key: u32) -> bool {
         self.regions.invalidate(key, self.pd)
     }
@@ -299,8 +302,8 @@ mod tests {
         assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
     }
 
-    /// Goal: one tag tells nothing about the next. Method: those of many, one after the other, differ in every bit about half
-    /// of the time.
+    /// Goal: one tag reveals nothing about the next. Method: successive tags differ in every bit about half of the
+    /// time.
     #[test]
     fn tags_are_random() {
         let table = Table::new();
@@ -311,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Goal: a tag does not come back at once. Method: one entry is filled again and again.
+    /// Goal: an entry does not reuse its previous tag. Method: fills one entry again and again.
     #[test]
     fn an_entry_never_repeats_its_tag() {
         let table = Table::new();
@@ -322,11 +325,11 @@ mod tests {
             assert_ne!(key, last);
             key
         };
-        // So often that chance alone would repeat one.
+        // Often enough that chance alone would repeat one.
         (0..200_000).fold(first, |last, _| again(last));
     }
 
-    /// Goal: every entry can be had, and none twice. Method: all are taken, and some given back.
+    /// Goal: every entry can be taken, and none twice. Method: takes all entries, and returns some.
     #[test]
     fn all_entries_are_taken_once() {
         let mut numbers = Numbers::new();

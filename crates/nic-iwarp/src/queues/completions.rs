@@ -1,4 +1,5 @@
-//! Data path: completion. The ring of a completion queue: from whoever works on a connection to whoever polls.
+//! Data path: completion. The ring of a completion queue, filled by the threads that drive connections and emptied by
+//! pollers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,27 +16,27 @@ use nic_util::sync::Spin;
 const ARMED_SOLICITED: u32 = 1;
 const ARMED_ANY: u32 = 2;
 
-/// Which slots polling a completion frees.
+/// The queue slots that polling a completion frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frees {
-    /// Those of all send requests up to this one.
+    /// The slots of all send requests before this number.
     Sends(u64),
-    /// That of one receive.
+    /// The slot of one receive.
     Receive,
 }
 
-/// The slots of a queue pair's queues that may be used again, counted by whoever polls and read by whoever posts.
+/// Freed slots of a queue pair's queues, counted by pollers and read by posters.
 pub(crate) struct Slots {
-    /// Send requests whose slots are free.
+    /// Number of send requests whose slots are free.
     pub(crate) sends: AtomicU64,
-    /// Receives of the queue pair's own queue whose slots are free.
+    /// Number of receives of the queue pair's own queue whose slots are free.
     pub(crate) receives: AtomicU64,
-    /// The queue that its receives come from otherwise.
+    /// The shared receive queue, if the queue pair uses one.
     pub(crate) srq: Option<Arc<SharedReceives>>,
 }
 
 impl Slots {
-    /// A completion was polled, or will never be.
+    /// Frees the slots of a completion that was polled or will never be.
     #[inline]
     pub(crate) fn reclaim(&self, frees: Frees) {
         match (frees, &self.srq) {
@@ -50,7 +51,7 @@ impl Slots {
     }
 }
 
-/// A completion, with what polling it frees.
+/// A completion, and the slots that polling it frees.
 struct Entry {
     wc: Wc,
     slots: Arc<Slots>,
@@ -60,7 +61,7 @@ struct Entry {
 #[derive(Default)]
 struct Ring {
     entries: VecDeque<Entry>,
-    /// Completions that may be outstanding in all.
+    /// Maximum number of completions that may be outstanding.
     demand: usize,
 }
 
@@ -68,12 +69,13 @@ struct Ring {
 pub(crate) struct Completions {
     shared: Arc<Shared>,
     id: u32,
-    /// Its size, which the program may change.
+    /// Capacity, which the program may change.
     cqe: AtomicU32,
     bell: Bell,
     reports: Option<Arc<Reports>>,
     ring: Spin<Ring>,
-    /// Queue pairs that complete here and that the device's thread watched since the last time somebody was about to sleep.
+    /// Queue pairs that complete here and that the NIC thread has started to watch since a program was last about to
+    /// sleep.
     pub(crate) watched: Spin<BTreeSet<u32>>,
     len: AtomicUsize,
     armed: AtomicU32,
@@ -107,7 +109,7 @@ impl Completions {
         self.cqe.load(Ordering::Relaxed)
     }
 
-    /// Gives it another size; whether no more completions wait than that.
+    /// Changes the capacity; fails if more completions are queued.
     pub(crate) fn resize(&self, cqe: u32) -> bool {
         let mut ring = self.ring.lock();
         let fits = ring.entries.len() <= cqe as usize;
@@ -118,7 +120,7 @@ impl Completions {
         fits
     }
 
-    /// Room for everything that may complete, so that completing never allocates.
+    /// Reserves memory for everything that may complete, so that completing never allocates.
     fn make_room(&self, ring: &mut Ring) {
         let more = ring.demand.min(self.cqe() as usize).saturating_sub(ring.entries.len());
         ring.entries.reserve(more);
@@ -128,25 +130,25 @@ impl Completions {
         &self.bell
     }
 
-    /// Whether somebody sleeps until a completion comes, or is about to.
+    /// Whether a thread sleeps until a completion arrives, or is about to.
     pub(crate) fn has_sleeper(&self) -> bool {
         self.bell.is_awaited() || self.armed.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether more completions came than there was room for.
+    /// Whether the queue has overrun.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// At most `depth` completions more may be outstanding at a time from now on.
+    /// Reserves room for `depth` more outstanding completions.
     pub(crate) fn reserve(&self, depth: u32) {
         let mut ring = self.ring.lock();
         ring.demand += depth as usize;
         self.make_room(&mut ring);
     }
 
-    /// Forgets a queue pair's completions, and expects `depth` fewer.
+    /// Drops a queue pair's completions, and reserves room for `depth` fewer.
     pub(crate) fn release(&self, slots: &Arc<Slots>, depth: u32) {
         let mut ring = self.ring.lock();
         ring.entries.retain(|entry| {
@@ -160,12 +162,12 @@ impl Completions {
         ring.demand -= depth as usize;
     }
 
-    /// Whether successful completions of a queue pair wait here.
+    /// Whether successful completions of a queue pair are queued here.
     pub(crate) fn has_completed(&self, slots: &Arc<Slots>) -> bool {
         self.ring.lock().entries.iter().any(|entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok())
     }
 
-    /// Publishes a completion and wakes who waits; if the queue is full, it is overrun.
+    /// Publishes a completion and wakes waiting threads; a full queue overruns.
     #[inline]
     pub(crate) fn push(&self, slots: &Arc<Slots>, wc: Wc, frees: Frees, solicited: bool) {
         let mut ring = self.ring.lock();
@@ -179,11 +181,11 @@ impl Completions {
         self.announce(solicited || !wc.is_ok());
     }
 
-    /// Wakes who sleeps, and reports if that was asked for.
+    /// Wakes waiting threads, and reports if the queue is armed.
     #[inline]
     fn announce(&self, solicited: bool) {
-        // Pairs with the fences of `arm` and of the bell's sleeper: the looks at both must not move before the completion's
-        // length. Either they see the completion, or this sees them.
+        // Pairs with the fences of `arm` and of the bell's waiter: the reads of both must not move before the
+        // completion's length. Either they see the completion, or this sees them.
         fence(Ordering::SeqCst);
         self.ring();
         let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
@@ -197,7 +199,7 @@ impl Completions {
         }
     }
 
-    /// Rings for who sleeps, behind a full fence.
+    /// Wakes waiting threads, after a full fence.
     #[inline]
     fn ring(&self) {
         if self.bell.is_awaited() {
@@ -206,28 +208,29 @@ impl Completions {
         }
     }
 
-    /// Wakes who sleeps, after a write that no completion follows.
+    /// Wakes waiting threads, after a write that no completion follows.
     #[inline]
     pub(crate) fn wake(&self) {
-        // Pairs with the fence of the bell's sleeper: the look for one must not move before what was written.
+        // Pairs with the fence of the bell's waiter: the check for a waiter must not move before the written data.
         fence(Ordering::SeqCst);
         self.ring();
     }
 
-    /// A turn has moved something for whoever polls here. Counted roughly: what matters is whether it stands still.
+    /// Records that data was moved for the pollers of this queue. The count is approximate: only whether it changes
+    /// matters.
     #[inline]
     pub(crate) fn stir(&self) {
         self.stirs.store(self.stirs().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Changes with every turn that has moved something.
+    /// Changes whenever data was moved.
     #[inline]
     pub(crate) fn stirs(&self) -> u64 {
         self.stirs.load(Ordering::Relaxed)
     }
 
-    /// More completions than entries (IBA 11.6.3.1): the queue and its queue pairs are dead. They are failed by the device's
-    /// thread, since whoever finds it out holds one of their stages.
+    /// More completions than entries (IBA 11.6.3.1): the queue and its queue pairs fail. The NIC thread fails the
+    /// queue pairs, because the caller holds the lock of one.
     #[cold]
     fn overrun(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
@@ -237,26 +240,26 @@ impl Completions {
         }
     }
 
-    /// Has the next completion reported; false if there is no channel to report to.
+    /// Requests a report of the next completion; returns false if there is no channel to report to.
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
         if self.reports.is_none() {
             return false;
         }
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.armed.fetch_max(kind, Ordering::SeqCst);
-        // Pairs with that of `announce`: the program's next poll must not move before the arming.
+        // Pairs with the fence of `announce`: the program's next poll must not move before the arming.
         fence(Ordering::SeqCst);
         true
     }
 
-    /// Takes its reports back: the queue goes away.
+    /// Withdraws the reports of a queue that is being destroyed.
     pub(crate) fn forget_reports(&self) {
         if let Some(reports) = &self.reports {
             reports.forget(self.id);
         }
     }
 
-    /// Takes completions; how many.
+    /// Takes completions; returns their number.
     #[inline]
     pub(crate) fn take(&self, wcs: &mut [Wc]) -> usize {
         if self.len.load(Ordering::Acquire) == 0 {

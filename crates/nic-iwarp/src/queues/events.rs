@@ -1,4 +1,4 @@
-//! Events of connections in the making, and of their ends: from whoever works on a connection to the program.
+//! Connection manager events: how establishment and end of connections are reported to the program.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use host::Wake;
 use verbs::{CmEvent, Result};
 
-/// The events of a channel of the connection manager, with the listener that they came to.
+/// The events of one event channel; a connection request comes with the number of its listener.
 pub(crate) struct Events(nic_util::events::Events<(Option<u64>, CmEvent)>);
 
 impl Events {
@@ -14,22 +14,22 @@ impl Events {
         Ok(Self(nic_util::events::Events::new()?))
     }
 
-    /// Adds an event and wakes who waits for one.
+    /// Adds an event and wakes waiting threads.
     pub(crate) fn push(&self, event: CmEvent) {
         self.0.push((None, event));
     }
 
-    /// A request came to a listener, which may not be `open` any more: then nobody gets it.
+    /// Adds a connection request of a listener; drops it if the listener is no longer `open`.
     pub(crate) fn push_request(&self, listener: u64, open: &AtomicBool, event: CmEvent) {
         self.0.push_if((Some(listener), event), || open.load(Ordering::Acquire));
     }
 
-    /// Takes the first event; `on_ebb` is called if that has emptied the room of a crowd, which is given back.
+    /// Takes the first event; `on_ebb` is called if a large queue has become empty and its memory was freed.
     pub(crate) fn take(&self, on_ebb: impl FnOnce()) -> Option<CmEvent> {
         self.0.pop(on_ebb).map(|(_, event)| event)
     }
 
-    /// Requests that came to a listener and that nobody has taken are answered: by dropping them, they are rejected.
+    /// Rejects a listener's requests that the program has not taken, by dropping them.
     pub(crate) fn drop_requests_of(&self, listener: u64) {
         drop(self.0.take_out(|(of, _)| *of == Some(listener)));
     }

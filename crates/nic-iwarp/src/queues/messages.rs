@@ -1,4 +1,4 @@
-//! Data path: sending. What messages a request is made of, and whether its local memory may be used.
+//! Data path: sending. The messages of a send request, and the check of its local memory.
 
 use iwarp::rdmap::{AtomicOp, IMMEDIATE_LEN, ReadRequest};
 use iwarp::tx::{Op, OpKind};
@@ -7,18 +7,19 @@ use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
 use crate::memory::regions::Domain;
 use crate::queues::request_ring::{Request, SendQueue};
 
-/// The request that an operation of the machine belongs to: they are named by twice the number of their request, and the last
-/// one of a request by one more.
+/// The request of an operation. An operation's identifier is twice the number of its request, plus one for the last
+/// operation of the request.
 pub(crate) const fn request_of(id: u64) -> u64 {
     id >> 1
 }
 
-/// Whether an operation is the last one of its request.
+/// Whether this is the last operation of its request.
 pub(crate) const fn is_last(id: u64) -> bool {
     id & 1 == 1
 }
 
-/// Immediate data of a request. `joined` is that of the send behind it; other stands for itself, or for the write before it.
+/// Encodes immediate data. `joined` immediate data belongs to the Send that follows; otherwise it stands alone or
+/// belongs to the preceding Write.
 fn immediate(imm: u32, joined: bool) -> [u8; IMMEDIATE_LEN] {
     let mut data = [0; IMMEDIATE_LEN];
     data[..4].copy_from_slice(&imm.to_be_bytes());
@@ -26,13 +27,13 @@ fn immediate(imm: u32, joined: bool) -> [u8; IMMEDIATE_LEN] {
     data
 }
 
-/// The peer's immediate data, and whether it belongs to the send behind it.
+/// Decodes the peer's immediate data; returns whether it belongs to the Send that follows.
 pub(crate) fn read_immediate(data: [u8; IMMEDIATE_LEN]) -> (u32, bool) {
     let [a, b, c, d, form @ ..] = data;
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(form) == 1)
 }
 
-/// All of a request's local memory is checked before the first byte of it is sent.
+/// Checks all of a request's local memory before its first byte is sent.
 #[inline]
 pub(crate) fn check_local(
     queue: &SendQueue,
@@ -47,7 +48,7 @@ pub(crate) fn check_local(
     if queue.may_use(number, domain, need) { Ok(()) } else { Err(WcStatus::LocProtErr) }
 }
 
-/// The messages that a request is made of.
+/// The messages of a request.
 pub(crate) fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
     let len = request.len;
     let solicited = request.flags.contains(SendFlags::SOLICITED);
@@ -66,7 +67,7 @@ pub(crate) fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
             op(true, OpKind::Send { len, solicited, invalidate: None }),
         ],
         SendOp::Read(from) => {
-            // The tag names nothing here: only the answer to this very request may use it, for these bytes.
+            // This tag names no region: only the response to this request may use it, and only for these bytes.
             let read = ReadRequest {
                 sink_stag: number as u32 | 1,
                 sink_to: 0,

@@ -1,13 +1,13 @@
-//! What requests look like to the protocol, and what their completions say.
+//! Translates requests for the protocol crate, and Terminate codes into completion statuses.
 
 use iwarp::outcome::Deed;
 use iwarp::terminate::TerminateCode;
 use verbs::{SendOp, WcStatus};
 
-/// The status of the request that a Terminate with this code is about.
+/// The completion status of the request that a Terminate with this code refers to.
 pub(crate) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
     match (code.layer, code.etype, code.code) {
-        // RFC 7306 section 8.2: how a peer refuses an atomic that is not aligned.
+        // RFC 7306 section 8.2: how a peer rejects a misaligned atomic.
         _ if code == TerminateCode::STREAM_CATASTROPHIC && op.is_atomic() => WcStatus::RemInvReqErr,
         _ if code.is_protection() => WcStatus::RemAccessErr,
         _ if code == TerminateCode::OPERATION_CANNOT_INVALIDATE => WcStatus::RemAccessErr,
@@ -18,7 +18,7 @@ pub(crate) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
     }
 }
 
-/// What an operation does at the peer.
+/// The effect of an operation at the peer.
 pub(crate) fn deed(op: &SendOp) -> Deed {
     match op {
         SendOp::Write(remote) => Deed::Write { stag: remote.rkey, to: remote.addr },
@@ -28,7 +28,7 @@ pub(crate) fn deed(op: &SendOp) -> Deed {
     }
 }
 
-/// Messages on the queue of sends that an operation takes.
+/// How many messages an operation uses on the queue of Sends.
 pub(crate) fn sends(op: &SendOp) -> u32 {
     match op {
         SendOp::Send | SendOp::SendInv(_) | SendOp::WriteImm(..) => 1,

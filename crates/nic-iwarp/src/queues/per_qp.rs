@@ -1,6 +1,6 @@
-//! Data path: posting. A queue pair without its connection: its state, its queues, and where its completions go.
+//! Data path: posting. A queue pair without its connection: its state, its queues, and its completion queues.
 //!
-//! It is what those who post and poll share with whoever works on the connection, who gets it lent.
+//! Threads that post and poll share it with the thread that drives the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -19,21 +19,21 @@ use crate::shared::Shared;
 use nic_util::sync::Spin;
 use nic_util::sync::reader_registry::ReaderMark;
 
-/// Bytes of a message, at most.
+/// Maximum message size in bytes.
 pub(crate) const MAX_MSG_SIZE: u64 = 1 << 30;
 
-/// States of a queue pair, as its word holds them.
+/// Values of a queue pair's state word.
 pub(crate) mod state {
     pub(crate) const INIT: u32 = 0;
-    /// As above, with a connection in the making.
+    /// Like `INIT`, with a connection being established.
     pub(crate) const CONNECTING: u32 = 1;
-    /// Accepted, the peer has not spoken.
+    /// Accepted; the peer has not sent its first message.
     pub(crate) const RTR: u32 = 2;
     pub(crate) const RTS: u32 = 3;
     pub(crate) const ERROR: u32 = 4;
 }
 
-/// The state behind a number of [`state`].
+/// The API's state for a value of [`state`].
 pub(crate) fn state_of(number: u32) -> QpState {
     match number {
         state::INIT | state::CONNECTING => QpState::Init,
@@ -43,7 +43,7 @@ pub(crate) fn state_of(number: u32) -> QpState {
     }
 }
 
-/// What a queue pair is made of.
+/// The parameters of a new queue pair.
 pub(crate) struct Making {
     pub(crate) num: u32,
     pub(crate) pd: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Making {
     pub(crate) srq: Option<Arc<SharedReceives>>,
 }
 
-/// The program has set no limit of retries.
+/// The program has not set an RNR retry limit.
 const UNSET: u8 = u8::MAX;
 
 /// A queue pair without its connection.
@@ -65,7 +65,7 @@ pub(crate) struct Queues {
     pd: u32,
     cap: QpCap,
     sq_sig_all: bool,
-    /// The number that completions give.
+    /// The queue pair number that completions contain.
     known_as: u32,
     state: AtomicU32,
     pub(crate) sends: Spin<SendQueue>,
@@ -75,15 +75,15 @@ pub(crate) struct Queues {
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
     rnr: AtomicBool,
-    /// The pause before such a message is tried again, in nanoseconds.
+    /// The pause before a message without a receive is retried, in nanoseconds.
     rnr_pause: AtomicU32,
-    /// The limit of retries for messages of this side, or [`UNSET`].
+    /// The RNR retry limit for this side's messages, or [`UNSET`].
     rnr_retry: AtomicU8,
-    /// It is on the device's roll of those that are worked on.
+    /// Set while the queue pair is in the device's set of those in use, for which deregistering waits.
     pub(crate) mark: ReaderMark,
-    /// How often a poller has worked on the connection.
+    /// Number of polls of the connection by pollers.
     polls: AtomicU32,
-    /// The program has let go of it: nothing completes any more.
+    /// The program has destroyed the queue pair: nothing is completed any more.
     dropped: AtomicBool,
 }
 
@@ -114,7 +114,7 @@ impl Queues {
         })
     }
 
-    /// The limit of retries for messages of this side that find no receive, if the program has set one.
+    /// The RNR retry limit for this side's messages, if the program has set one.
     pub(crate) fn rnr_retry(&self) -> Option<u8> {
         Some(self.rnr_retry.load(Ordering::Relaxed)).filter(|retries| *retries != UNSET)
     }
@@ -123,7 +123,7 @@ impl Queues {
         self.rnr_retry.store(retries, Ordering::Relaxed);
     }
 
-    /// The pause before a message of the peer that finds no receive is tried again.
+    /// The pause before a message of the peer that finds no receive is retried.
     pub(crate) fn rnr_pause(&self) -> Span {
         Span::from_ns(self.rnr_pause.load(Ordering::Relaxed).into())
     }
@@ -138,45 +138,46 @@ impl Queues {
         Domain { regions: &self.shared.regions, pd: self.pd }
     }
 
-    /// How many requests and receives of its own it has room for.
+    /// Total capacity of its own send and receive queues.
     pub(crate) fn entries(&self) -> u32 {
         self.cap.max_send_wr + self.cap.max_recv_wr
     }
 
-    /// Whether completions of it go to this queue.
+    /// Whether any of its completions go to this completion queue.
     pub(crate) fn uses_cq(&self, id: u32) -> bool {
         self.send_ring.id() == id || self.recv_ring.id() == id
     }
 
-    /// Whose completions they are, in the rings that hold them.
+    /// The key of its completions in the rings.
     pub(crate) fn slots(&self) -> &Arc<Slots> {
         &self.slots
     }
 
-    /// The state's number.
+    /// The current value of the state word.
     #[inline]
     pub(crate) fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Moves from one state to another; false if it was not in the first.
+    /// Moves from one state to another; returns false if the state was not `from`.
     pub(crate) fn advance(&self, from: u32, to: u32) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Moves to the error state; the stage is held, so that what is flushed is flushed in order. Whether it was in another one.
+    /// Moves to the error state; returns false if it already was. The caller holds the lock, so that requests are
+    /// flushed in order.
     pub(crate) fn set_error(&self) -> bool {
         self.state.swap(state::ERROR, Ordering::AcqRel) != state::ERROR
     }
 
-    /// It has come to the error state, and the receive that it had taken, if any, is completed: says so of a shared one.
+    /// Reports, for a shared receive queue, that a queue pair in the error state has completed its last receive.
     pub(crate) fn report_last_receive(&self) {
         if matches!(self.receives, Receives::Shared(_)) && !self.is_dropped() {
             self.shared.async_event(AsyncEvent::LastWqeReached { qp_num: self.num });
         }
     }
 
-    /// Whether there may be a connection to work on.
+    /// Whether there may be a connection to drive.
     #[inline]
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self.state(), state::RTR | state::RTS)
@@ -186,26 +187,28 @@ impl Queues {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// The program lets go of it.
+    /// Marks the queue pair as destroyed by the program.
     pub(crate) fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
     }
 
-    /// The thread watches whether it is polled: who is about to sleep on one of its queues has to say so.
+    /// Records that the NIC thread watches the queue pair: a thread about to sleep on one of its completion queues
+    /// must hand it over.
     pub(crate) fn note_watched(&self) {
         self.send_ring.watched.lock().insert(self.num);
         self.recv_ring.watched.lock().insert(self.num);
     }
 
-    /// Whether somebody sleeps on one of its completion queues, or is about to. After [`Queues::note_watched`], either this sees who is
-    /// about to sleep, or that one sees the note.
+    /// Whether a thread sleeps on one of its completion queues or is about to. After [`Queues::note_watched`], either
+    /// this sees that thread, or the thread sees the note.
     pub(crate) fn has_sleeper(&self) -> bool {
-        // Pairs with the fences of the bell's sleeper and of `Completions::arm`: these looks must not move before the note.
+        // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
+        // note.
         fence(Ordering::SeqCst);
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
     }
 
-    /// Whoever holds the stage is going to look tags up: deregistering waits for it from now on.
+    /// The lock holder is about to look up tags: from now on deregistering waits for this queue pair.
     #[inline]
     pub(crate) fn enter(&self) {
         self.mark.sign(|| {
@@ -213,13 +216,13 @@ impl Queues {
         });
     }
 
-    /// How often a poller has worked on the connection.
+    /// Number of polls of the connection by pollers.
     #[inline]
     pub(crate) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// A poller works on the connection. Counted roughly: what matters is whether it stands still.
+    /// Counts a poll. The count is approximate: only whether it changes matters.
     #[inline]
     pub(crate) fn count_poll(&self) {
         self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
@@ -242,7 +245,7 @@ impl Queues {
         }
     }
 
-    /// Puts a request into the send queue.
+    /// Posts a request to the send queue.
     #[inline]
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         self.check(wr)?;
@@ -254,7 +257,7 @@ impl Queues {
         queue.post(wr, &self.slots.sends)
     }
 
-    /// Puts a receive into the queue pair's own queue; whether whoever works on the connection is to look at it now.
+    /// Posts a receive to the queue pair's own queue; returns whether the connection needs it immediately.
     #[inline]
     pub(crate) fn post_receive(&self, wr: &RecvWr<'_>) -> Result<bool> {
         let Receives::Own(receives) = &self.receives else {
@@ -263,8 +266,9 @@ impl Queues {
             ));
         };
         receives.lock().post(wr, &self.slots.receives)?;
-        // Pairs with the fence of `set_rnr`, and with that of the state for whoever flushes: these looks must not move
-        // before the receive. Who lacks one says so first and looks again afterwards.
+        // Pairs with the fence of `set_rnr`, and orders against a flush, which sets the state first: these reads must
+        // not move before the post. A connection without a receive first sets the flag and then checks the queue
+        // again.
         fence(Ordering::SeqCst);
         Ok(self.is_rnr() || self.state() == state::ERROR)
     }
@@ -274,22 +278,22 @@ impl Queues {
         self.rnr.load(Ordering::Relaxed)
     }
 
-    /// A message of the peer waits for a receive, or does not any more: for those who post some.
+    /// Sets whether a message of the peer waits for a receive, for threads that post one.
     pub(crate) fn set_rnr(&self, rnr: bool) {
         self.rnr.store(rnr, Ordering::Relaxed);
         self.receives.count_rnr(rnr);
-        // Pairs with the fence of `post_receive`: the next look for a receive must not move before these stores. One who
-        // posted before it could see them looks at nothing: its receive is seen after this.
+        // Pairs with the fence of `post_receive`: the next check for a receive must not move before these stores. A
+        // poster that did not see them does nothing further, but its receive is visible to that check.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the success of a request with these flags is told of.
+    /// Whether a request with these flags is signaled on success.
     #[inline]
     pub(crate) fn signals(&self, flags: SendFlags) -> bool {
         self.sq_sig_all || flags.contains(SendFlags::SIGNALED)
     }
 
-    /// The first send request that is not over is: tells of it if it failed or was to be signalled. Returns what it was.
+    /// Completes the first open send request; reports it if it failed or is signaled. Returns the request.
     #[inline]
     pub(crate) fn finish_send(&self, status: WcStatus) -> Request {
         let (number, request) = self.sends.lock().finish_first();
@@ -308,7 +312,7 @@ impl Queues {
         request
     }
 
-    /// Tells of a receive that is over.
+    /// Reports a completed receive.
     #[inline]
     pub(crate) fn finish_receive(&self, wc: Wc, solicited: bool) {
         if self.is_dropped() {
@@ -317,31 +321,32 @@ impl Queues {
         self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, Frees::Receive, solicited);
     }
 
-    /// Bytes have come: whoever polls for receives is not idle.
+    /// Records that bytes were received: the pollers of receives are not idle.
     #[inline]
     pub(crate) fn stir_receives(&self) {
         self.recv_ring.stir();
     }
 
-    /// Bytes have gone: whoever polls for requests is not idle.
+    /// Records that bytes were sent: the pollers of sends are not idle.
     #[inline]
     pub(crate) fn stir_sends(&self) {
         self.send_ring.stir();
     }
 
-    /// A peer's write has been placed: wakes who sleeps on the queue of receives. RDMAP carries no wish for that, so all do.
+    /// Wakes threads that sleep on the receive completion queue, because a peer's write was placed. RDMAP cannot
+    /// select which writes do this, so all do.
     #[inline]
     pub(crate) fn wake_for_write(&self) {
         self.recv_ring.wake();
     }
 
-    /// Tells of a receive that failed.
+    /// Reports a failed receive.
     pub(crate) fn fail_receive(&self, wr_id: u64, status: WcStatus) {
         let wc = Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() };
         self.finish_receive(wc, false);
     }
 
-    /// Completes everything that waits. `failed` is the request that failed by itself.
+    /// Completes everything that is queued. `failed` is the request that failed itself; all others are flushed.
     pub(crate) fn flush(&self, failed: Option<(u64, WcStatus)>) {
         loop {
             let queue = self.sends.lock();

@@ -1,4 +1,4 @@
-//! Where a queue pair's receives come from: a queue of its own, or one that it shares.
+//! The source of a queue pair's receives: its own queue or a shared one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use crate::queues::request_ring::{Receive, ReceiveQueue};
 use crate::shared::Shared;
 use nic_util::sync::Spin;
 
-/// Receives that several queue pairs take from.
+/// A receive queue shared by several queue pairs.
 pub(crate) struct SharedReceives {
     shared: Arc<Shared>,
     id: u32,
     queue: Spin<ReceiveQueue>,
     reclaimed: AtomicU64,
     limit: AtomicU32,
-    /// Queue pairs whose peers wait for a receive.
+    /// Number of queue pairs that wait for a receive.
     rnr: AtomicU32,
 }
 
@@ -51,19 +51,19 @@ impl SharedReceives {
         taken
     }
 
-    /// The completion of a receive was polled, or will never be.
+    /// Frees the slot of a receive whose completion was polled or will never be.
     pub(crate) fn reclaim(&self) {
         self.reclaimed.fetch_add(1, Ordering::Release);
     }
 
-    /// Asks for an event when fewer than `limit` receives are left; 0 for none.
+    /// Requests an event when fewer than `limit` receives are left; 0 for none.
     pub(crate) fn arm_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
         let left = self.queue.lock().left();
         self.check_limit(left);
     }
 
-    /// The limit below which there will be an event; 0 for none.
+    /// The limit below which an event is reported; 0 for none.
     pub(crate) fn limit(&self) -> u32 {
         self.limit.load(Ordering::Acquire)
     }
@@ -78,20 +78,20 @@ impl SharedReceives {
         }
     }
 
-    /// Whether somebody waits for a receive.
+    /// Whether a queue pair waits for a receive.
     pub(crate) fn is_rnr(&self) -> bool {
         self.rnr.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Where a queue pair's receives come from.
+/// The source of a queue pair's receives.
 pub(crate) enum Receives {
     Own(Spin<ReceiveQueue>),
     Shared(Arc<SharedReceives>),
 }
 
 impl Receives {
-    /// Takes the next one.
+    /// Takes the next receive.
     #[inline]
     pub(crate) fn take(&self, into: &mut Receive) -> bool {
         match self {
@@ -100,7 +100,7 @@ impl Receives {
         }
     }
 
-    /// Takes the next one that nobody else could take.
+    /// Takes the next receive of an own queue; returns false for a shared queue.
     pub(crate) fn take_own(&self, into: &mut Receive) -> bool {
         match self {
             Self::Own(queue) => queue.lock().take(into),
@@ -108,7 +108,7 @@ impl Receives {
         }
     }
 
-    /// One queue pair more, or fewer, waits for a receive.
+    /// Counts a queue pair that starts or stops to wait for a receive.
     pub(crate) fn count_rnr(&self, rnr: bool) {
         match self {
             Self::Own(_) => {}

@@ -1,4 +1,4 @@
-//! Reports of completion queues that were armed: what a completion channel hands out, and the descriptor to sleep on.
+//! Reports of armed completion queues: the content of a completion channel, and the descriptor to sleep on.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use verbs::{Error, Result};
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
-/// The numbers of the queues that reported.
+/// The numbers of the completion queues that have reported.
 pub(crate) struct Reports {
     fd: Fd,
     bell: Bell,
@@ -33,18 +33,18 @@ impl Reports {
         &self.bell
     }
 
-    /// A queue reports. Each report needed an arming, so they are at most as many as armings.
+    /// Adds a report. Each report needs an arming, so there are at most as many as armings.
     pub(crate) fn add(&self, cq: u32) {
         let mut list = unpoisoned(&self.list);
         list.push_back(cq);
-        // Under the lock, so that the descriptor is readable exactly while there is a report. The counter cannot fill up
-        // before memory does.
+        // Under the lock, so that the descriptor is readable exactly while there is a report. The counter cannot
+        // overflow before memory is exhausted.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(list);
         self.bell.ring();
     }
 
-    /// A queue that is going away takes its reports with it.
+    /// Removes the reports of a completion queue that is being destroyed.
     pub(crate) fn forget(&self, cq: u32) {
         let mut list = unpoisoned(&self.list);
         let before = list.len();
@@ -61,7 +61,7 @@ impl Reports {
 
     fn lower(&self) {
         let mut count = [0; 8];
-        // There is one count for each report.
+        // The counter holds one for each report.
         let _ = rustix::io::read(&self.fd, &mut count);
     }
 }

@@ -1,7 +1,7 @@
-//! Data path: posting. Rings of requests: what was posted, until it is complete and its completion has been polled.
+//! Data path: posting. Rings of requests, from posting until the completion has been polled.
 //!
-//! The rings have their memory from the beginning, but touch it only as they are used: most queues of many connections are
-//! never full.
+//! The rings allocate their memory at creation, but touch it only as they are used: with many connections, most
+//! queues are never full.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::memory::place;
 use crate::memory::regions::Domain;
 use nic_util::sg_list::{SGE_MAX, SgList};
 
-/// SGEs of one request, copied.
+/// The SGEs of one request, copied.
 #[derive(Debug)]
 pub(crate) struct Sges {
     list: [Sge; SGE_MAX],
@@ -21,7 +21,7 @@ pub(crate) struct Sges {
 impl Sges {
     pub(crate) const EMPTY: Self = Self { list: [Sge { addr: 0, length: 0, lkey: 0 }; SGE_MAX], count: 0 };
 
-    /// Becomes a copy of these; no more is written than there is.
+    /// Copies these SGEs; writes no more entries than there are.
     #[inline]
     fn set(&mut self, sges: &[Sge]) {
         self.count = sges.len().min(SGE_MAX);
@@ -38,20 +38,20 @@ impl Sges {
     }
 }
 
-/// A send request as it was posted.
+/// A send request as posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
-    /// Bytes of local data.
+    /// Length of the local data in bytes.
     pub(crate) len: u32,
     pub(crate) inline: bool,
     sges: usize,
 }
 
 impl Request {
-    /// Whether it is over when TCP has it, whatever has arrived.
+    /// Whether it completes locally: when TCP has accepted it, whether or not it has arrived.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
         self.flags.contains(SendFlags::LOCAL) && !self.op.fetches()
@@ -60,24 +60,25 @@ impl Request {
 
 #[cfg(test)]
 impl Request {
-    /// One that was not posted.
+    /// A request that was not posted.
     pub(crate) fn new(wr_id: u64, op: SendOp, flags: SendFlags, len: u32) -> Self {
         Self { wr_id, op, flags, len, inline: false, sges: 0 }
     }
 }
 
-/// The send queue. Requests are numbered from 0 in the order of posting; the slot of one is its number modulo the depth.
+/// The send queue. Requests are numbered from 0 in the order of posting; the slot of a request is its number modulo
+/// the depth.
 pub(crate) struct SendQueue {
-    /// As many as were ever used at once, at most `depth`.
+    /// Grows to the largest number ever used, at most `depth`.
     slots: Vec<Request>,
     sges: Vec<Sge>,
     depth: usize,
     max_sge: usize,
-    /// Inline data, a place for each slot. In a buffer because it is sent from there, like any other memory.
+    /// Inline data, one piece per slot. It is in a buffer because it is sent from there like other memory.
     inline: Option<Buf>,
     max_inline: usize,
     posted: u64,
-    /// Requests that are over; the first of the others is the one of this number.
+    /// Number of completed requests, and so the number of the first open one.
     over: u64,
 }
 
@@ -101,13 +102,13 @@ impl SendQueue {
         self.posted
     }
 
-    /// Requests that are over.
+    /// Number of completed requests.
     #[inline]
     pub(crate) fn over(&self) -> u64 {
         self.over
     }
 
-    /// The first request that is not over is: its number, and what it was.
+    /// Marks the first open request as completed; returns its number and content.
     #[inline]
     pub(crate) fn finish_first(&mut self) -> (u64, Request) {
         let number = self.over;
@@ -120,7 +121,7 @@ impl SendQueue {
         (number % self.depth as u64) as usize
     }
 
-    /// Posts a request that has been checked, if there is a slot.
+    /// Posts a request that has been checked, if there is a free slot.
     #[inline]
     pub(crate) fn post(&mut self, wr: &SendWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
         let depth = self.depth;
@@ -132,7 +133,7 @@ impl SendQueue {
             Data::Sges(sges) => {
                 let at = slot * self.max_sge;
                 if self.sges.len() < at + sges.len() {
-                    // Within the capacity: nothing is allocated.
+                    // Within the capacity, so nothing is allocated.
                     self.sges.resize(at + self.max_sge, Sge::default());
                 }
                 self.sges[at..at + sges.len()].copy_from_slice(sges);
@@ -148,14 +149,14 @@ impl SendQueue {
         let request = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
         match self.slots.get_mut(slot) {
             Some(place) => *place = request,
-            // The first time round, slots come in order.
+            // In the first lap, slots are used in order.
             None => self.slots.push(request),
         }
         self.posted += 1;
         Ok(())
     }
 
-    /// A request that was posted and whose slot is still taken.
+    /// A posted request whose slot is still in use.
     #[inline]
     pub(crate) fn get(&self, number: u64) -> &Request {
         &self.slots[self.slot(number)]
@@ -167,13 +168,13 @@ impl SendQueue {
         let slot = self.slot(number);
         let at = slot * self.max_sge;
         match self.slots[slot].sges {
-            // Its place may not have been used yet.
+            // The slot's entries may not exist yet.
             0 => &[],
             count => &self.sges[at..at + count],
         }
     }
 
-    /// Where its inline data is.
+    /// The address of its inline data.
     #[inline]
     fn inline(&self, number: u64) -> *mut u8 {
         let at = self.slot(number) * self.max_inline;
@@ -186,7 +187,7 @@ impl SendQueue {
         self.get(number).inline || domain.allows(self.sges(number), need)
     }
 
-    /// Where a part of a request's local data is; `None` if a key, a range or a right does not allow it.
+    /// The addresses of a part of a request's local data; `None` if a key, a range or a right does not allow it.
     pub(crate) fn locate(
         &self,
         number: u64,
@@ -203,7 +204,8 @@ impl SendQueue {
         domain.local(self.sges(number), need, from, len)
     }
 
-    /// Copies a part of what a request sends; `None` if a key or a range does not allow it, or the memory has gone.
+    /// Copies a part of the data that a request sends; `None` if a key or a range does not allow it, or the memory is
+    /// unmapped.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -218,7 +220,7 @@ impl SendQueue {
             return place::append(at, len as usize, to).ok();
         }
         match self.sges(number) {
-            // Most have one SGE.
+            // Most requests have one SGE.
             [only] if from == 0 && len == only.length => {
                 if len > 0 {
                     let at = domain.find(only.lkey, Access::empty(), only.addr, len.into()).ok()?;
@@ -235,7 +237,7 @@ impl SendQueue {
     }
 }
 
-/// A receive that was taken off its queue.
+/// A receive that was taken from its queue.
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
@@ -248,25 +250,25 @@ impl Default for Receive {
     }
 }
 
-/// Slots of a queue of receives at first.
+/// Initial number of slots of a receive queue.
 const FIRST_LAP: usize = 16;
 
 /// A queue of receives, a queue pair's own or a shared one.
 ///
-/// Its slots are a ring of no more than there were ever receives in it at once, and not of as many as may be posted: where a program
-/// has many posted at a time it goes round in all of them, and else in a few lines that stay in the cache.
+/// Its ring of slots is as long as the largest number of receives that were queued at the same time, not as the
+/// queue's depth. So a program that keeps few receives posted uses only a few cache lines.
 pub(crate) struct ReceiveQueue {
     name: &'static str,
-    /// For each slot a head with the receive's identifier as its address and the number of its SGEs as its length, then these. Side by
-    /// side: of a deep queue, a post brings one line, not two.
+    /// Each slot has a head, with the receive's identifier as its address and the number of SGEs as its length,
+    /// followed by the SGEs. They are adjacent, so a post to a deep queue loads one cache line instead of two.
     slots: Vec<Sge>,
     depth: usize,
     max_sge: usize,
-    /// Slots of the ring.
+    /// Number of slots in the ring.
     lap: usize,
     /// The slot of the next receive.
     first: usize,
-    /// Receives that nobody has taken.
+    /// Number of queued receives.
     left: usize,
     posted: u64,
 }
@@ -278,21 +280,21 @@ impl ReceiveQueue {
         Self { name, slots, depth, max_sge, lap: 0, first: 0, left: 0, posted: 0 }
     }
 
-    /// What is in a slot.
+    /// The content of a slot.
     #[inline]
     fn slot(&mut self, number: usize) -> &mut [Sge] {
         let len = 1 + self.max_sge;
         &mut self.slots[number * len..][..len]
     }
 
-    /// The slot so many behind the first one.
+    /// The slot `steps` after the first one.
     #[inline]
     fn behind_first(&self, steps: usize) -> usize {
         let number = self.first + steps;
         if number < self.lap { number } else { number - self.lap }
     }
 
-    /// Posts a receive, if there is a slot.
+    /// Posts a receive, if there is a free slot.
     #[inline]
     pub(crate) fn post(&mut self, wr: &RecvWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
         Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
@@ -312,7 +314,7 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Makes more slots. Within the capacity: nothing is allocated.
+    /// Adds slots. They are within the capacity, so nothing is allocated.
     #[cold]
     fn lengthen(&mut self) {
         let len = 1 + self.max_sge;
@@ -322,7 +324,7 @@ impl ReceiveQueue {
         self.slots.resize(self.lap * len, Sge::default());
     }
 
-    /// Takes the next receive, if there is one.
+    /// Takes the next receive; returns whether there was one.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut Receive) -> bool {
         if self.left == 0 {
@@ -337,7 +339,7 @@ impl ReceiveQueue {
         true
     }
 
-    /// Receives that nobody has taken.
+    /// Number of queued receives.
     pub(crate) fn left(&self) -> u64 {
         self.left as u64
     }
@@ -389,8 +391,9 @@ mod tests {
         assert!(!queue.take(&mut receive) && queue.left() == 0);
     }
 
-    /// Goal: the ring gives what was posted, in order, however full it is and wherever it is made longer, and is no longer than it has
-    /// to be. Method: posts and takes at random, ever more of them posted at once, beside a plain queue.
+    /// Goal: the ring returns receives in order, however full it is and wherever it grows, and is no longer than
+    /// necessary. Method: random posts and takes with a growing number of queued receives, compared with a plain
+    /// queue.
     #[test]
     fn a_ring_of_receives_grows_with_what_is_posted() {
         const DEPTH: usize = 100;
@@ -399,7 +402,7 @@ mod tests {
         let (mut random, mut number) = (1_u64, 0);
         for step in 0..40_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Some laps with each filling, as low as one and as high as there is room.
+            // Some laps for each fill level, from one up to the full depth.
             let most = 1 + step / 400;
             if random >> 63 == 0 && plain.len() < most {
                 number += 1;

@@ -1,4 +1,4 @@
-//! Data path: receiving. What the protocol machine asks about memory, answered from the tables of the device.
+//! Data path: receiving. Answers the protocol's memory lookups from the tables of the device.
 
 use iwarp::rx::{Lookup, Refusal};
 use verbs::Access;
@@ -8,24 +8,24 @@ use crate::queues::messages::request_of;
 use crate::queues::per_qp::Queues;
 use crate::queues::request_ring::Receive;
 
-/// Which receive the message under way takes.
+/// What the current message needs of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// One that its payload goes into.
+    /// A receive whose memory takes the payload.
     Buffer,
-    /// One, of which only the completion matters.
+    /// A receive that only provides a completion.
     Completion,
-    /// None: it belongs to the send behind it.
+    /// No receive: the message belongs to the Send that follows.
     Nothing,
 }
 
-/// Answers for one connection, while its stage is held.
+/// Answers for one connection, while its lock is held.
 pub(crate) struct Rights<'a> {
     pub(crate) queues: &'a Queues,
-    /// The receive that was taken for the message, if there was one.
+    /// The receive that was taken for the message, if any.
     pub(crate) receive: Option<&'a Receive>,
     pub(crate) takes: Takes,
-    /// What was wrong on this side with what the peer sent in good faith.
+    /// An error on this side, for which the peer is not responsible.
     pub(crate) fault: Option<End>,
 }
 
@@ -68,7 +68,7 @@ impl Lookup for Rights<'_> {
         if self.takes == Takes::Nothing {
             return Some(0);
         }
-        // The receive's memory is checked when payload is placed, and only where it goes.
+        // The receive's memory is checked when payload is placed, and only the part that is written.
         Some(u32::try_from(self.receive?.sges.total()).unwrap_or(u32::MAX))
     }
 }

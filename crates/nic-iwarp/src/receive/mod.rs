@@ -1,4 +1,4 @@
-//! The receiving half of a connection: what the bytes of the stream are for, and into place with them.
+//! The receiving half of a connection: parses the stream and places payload.
 
 pub(crate) mod lookup;
 pub(crate) mod receiving;

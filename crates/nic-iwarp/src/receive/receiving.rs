@@ -1,9 +1,10 @@
-//! Data path: receiving. What the bytes of the stream are for, and into place with them.
+//! Data path: receiving. Parses the stream and places payload.
 //!
-//! Headers and small payload come through the buffer of what was read ahead; large payload is read from the socket straight
-//! to where it belongs, with the beginning of the next FPDU behind it. Its last bytes take the way through the buffer, too:
-//! they are put there last, so that whoever polls on the last byte of a message sees all of it. With CRCs everything comes
-//! through the buffer, which then holds a whole FPDU: nothing of it is used before its CRC was compared.
+//! Headers and small payload pass through the read-ahead buffer. Large payload is read from the socket straight into
+//! place, and the same call reads the beginning of the next FPDU into the buffer. The last bytes of large payload
+//! pass through the buffer, too: they are placed last, so that a program that polls the last byte of a message sees
+//! all of it. With CRCs everything passes through the buffer, which then holds a whole FPDU: nothing of it is used
+//! before its CRC has been checked.
 
 use host::Time;
 use iwarp::rnr_limit::RETRY_FOREVER;
@@ -22,54 +23,56 @@ use crate::receive::lookup::{Rights, Takes};
 use crate::tcp::receive_buffer::Ahead;
 use nic_util::sg_list::SgList;
 
-/// Payload of this size is read straight into place, in bytes; below, a copy costs less than a system call of its own.
+/// Payload of at least this many bytes is read straight into place; below, a copy is cheaper than an extra system
+/// call.
 const DIRECT_MIN: usize = 1024;
-/// Payload of this size makes us expect more such: little is read ahead behind it, because that would have to be copied.
+/// After payload of at least this size we expect more: little is read ahead after it, because that would have to be
+/// copied.
 const LARGE: usize = 16 << 10;
-/// What is read ahead then: the short FPDU with which a message of 64 KiB ends (its payload is 784 bytes more than one takes), the
-/// header of the next one, and a little more.
+/// How much is then read ahead: room for the short last FPDU of a 64 KiB message (784 bytes do not fit the first
+/// FPDU), the next header, and a little more.
 const BEHIND_LARGE: usize = 1024;
-/// Bytes at the end of payload that are put in place last.
+/// Number of payload bytes that are placed last.
 const LAST: usize = 8;
-/// Bytes that one turn receives before others get theirs.
+/// Number of bytes that one turn may receive before other connections get theirs.
 const TURN_BYTES: usize = 2 << 20;
-/// Bytes of a turn after which the peer is not to wait for its end to be answered.
+/// In a turn that has received this many bytes, responses are sent before its end.
 const LONG_TURN: usize = 128 << 10;
 
 /// The receiving half of a connection.
 pub(crate) struct Receiving {
     ahead: Ahead,
-    /// Bytes that are to be read ahead at most.
+    /// Maximum number of bytes to read ahead.
     limit: usize,
-    /// The socket had nothing more.
+    /// The socket had no more data.
     dry: bool,
-    /// Bytes of this turn.
+    /// Bytes received in this turn.
     turn: usize,
     takes: Takes,
-    /// The receive that has been taken for the message under way, if one `has` been.
+    /// The receive taken for the current message; valid if `has_receive`.
     receive: Receive,
     has_receive: bool,
-    /// Immediate data of the send that follows.
+    /// Immediate data of the Send that follows.
     imm: Option<u32>,
-    /// Bytes of the RDMA Write that just ended, or is under way: those of each segment are added.
+    /// Bytes of the RDMA Write that just ended or is in progress, summed over its segments.
     written: u64,
     writing: bool,
-    /// Peers' writes were placed, and nobody was woken for that yet.
+    /// Writes of the peer were placed, and no waiting thread has been woken for them yet.
     wrote: bool,
     rnr: bool,
-    /// The limit of retries for the peer's messages that find no receive, unless the peer has announced another.
+    /// The RNR retry limit for the peer's messages, unless the peer has announced another.
     rnr_retry: u8,
     deadline: Option<Time>,
-    /// The first FPDU may be a Send that takes no receive.
+    /// The first FPDU may be a Send that consumes no receive.
     greeting: bool,
-    /// Whether an FPDU has come at all.
+    /// Whether any FPDU has arrived.
     heard: bool,
 }
 
-/// What a step came to.
+/// The result of one step.
 enum Step {
     More,
-    /// Something has happened that is not this half's affair alone.
+    /// An event that does not concern the receiving half alone.
     Event(Event),
     /// More bytes are needed.
     Dry,
@@ -78,9 +81,9 @@ enum Step {
 }
 
 impl Receiving {
-    /// A message without a receive waits for `rnr_retry` pauses, or without end if that is 7, unless the peer announces another
-    /// limit. With a `greeting` the first FPDU may be a Send that takes no receive. `bytes` that came with the handshake belong to
-    /// the stream.
+    /// A message without a receive waits for `rnr_retry` pauses, or without limit if that is 7, unless the peer
+    /// announces another limit. With `greeting` the first FPDU may be a Send that consumes no receive. `bytes`
+    /// arrived together with the handshake and belong to the stream.
     pub(crate) fn new(rnr_retry: u8, greeting: bool, bytes: &[u8]) -> Self {
         let mut ahead = Ahead::new();
         let space = ahead.space_up_to(bytes.len());
@@ -112,28 +115,28 @@ impl Receiving {
         self.rnr
     }
 
-    /// Whether the peer has said anything.
+    /// Whether the peer has sent anything.
     pub(crate) fn has_heard(&self) -> bool {
         self.heard
     }
 
-    /// Whether this turn has lasted so long that what it owes the peer is sent at once.
+    /// Whether this turn is so long that responses should be sent immediately.
     #[inline]
     pub(crate) fn is_long_turn(&self) -> bool {
         self.turn >= LONG_TURN
     }
 
-    /// Begins a turn.
+    /// Starts a turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
         (self.dry, self.turn) = (false, 0);
     }
 
-    /// Receives until something has happened that is not this half's affair alone, or until there is nothing more.
+    /// Receives until there is an event that does not concern the receiving half alone, or no more data.
     pub(crate) fn next(&mut self, lent: &mut QpContext<'_>) -> Result<Option<Event>, End> {
         loop {
             let step = match lent.machine.begins_fpdu() {
-                // Between FPDUs the machine need not be asked what it wants.
+                // Between FPDUs the state machine always wants the next FPDU.
                 true if self.ahead.filled().is_empty() => Step::Dry,
                 true if self.take_fast(lent)? => Step::More,
                 _ => self.step(lent)?,
@@ -147,7 +150,7 @@ impl Receiving {
         }
     }
 
-    /// Ends a turn: whoever sleeps hears of what was written. How many bytes have come in it.
+    /// Ends a turn: wakes threads that wait for writes. Returns the number of bytes received in it.
     #[inline]
     pub(crate) fn end_turn(&mut self, queues: &Queues) -> usize {
         if std::mem::take(&mut self.wrote) {
@@ -157,7 +160,8 @@ impl Receiving {
         self.turn
     }
 
-    /// The fast path of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
+    /// The fast path of a small message that has arrived completely; returns whether there was one. In any doubtful
+    /// case it changes nothing.
     #[inline]
     fn take_fast(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
         let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
@@ -194,7 +198,7 @@ impl Receiving {
         Ok(true)
     }
 
-    /// Does the next thing that the machine wants.
+    /// Does the next step that the state machine asks for.
     fn step(&mut self, lent: &mut QpContext<'_>) -> Result<Step, End> {
         let receive = self.has_receive.then_some(&self.receive);
         let mut rights = Rights { queues: lent.queues, receive, takes: self.takes, fault: None };
@@ -221,29 +225,29 @@ impl Receiving {
         }
     }
 
-    /// Shows the machine what there is of the next FPDU; `wanted` bytes of it are needed.
+    /// Shows the state machine the available part of the next FPDU; `wanted` bytes of it are needed.
     fn show(&mut self, lent: &mut QpContext<'_>, wanted: usize) -> Step {
         lent.machine.check(self.ahead.filled());
         if self.ahead.filled().len() >= wanted {
             return Step::More;
         }
         self.ahead.make_room(wanted, &lent.queues.shared.staging);
-        // Not much more than this one: the rest would have to be moved to the front.
+        // Not much more than this FPDU: the rest would have to be moved to the front.
         self.limit = if wanted < LARGE { usize::MAX } else { wanted + BEHIND_LARGE };
         Step::Dry
     }
 
-    /// Gives the machine bytes of headers and trailers.
+    /// Passes bytes of headers and trailers to the state machine.
     fn feed(&mut self, lent: &mut QpContext<'_>, n: usize) -> Step {
-        // Never a part of what it wants: an FPDU that begins has been looked at as a whole.
+        // Only all wanted bytes together: the beginning of an FPDU has been classified as a whole.
         let Some(bytes) = self.ahead.filled().get(..n) else { return Step::Dry };
         lent.machine.feed(bytes);
         self.ahead.consume(n);
         Step::More
     }
 
-    /// Looks at an FPDU before it is let in: a message that needs a receive waits in the socket until there is one. What is
-    /// to be done instead of letting it in, if anything.
+    /// Classifies an FPDU before it is consumed: a message that needs a receive waits in the socket until one is
+    /// posted. Returns the step to take instead of consuming it, if any.
     fn begin_fpdu(&mut self, lent: &QpContext<'_>) -> Option<Step> {
         let queues = lent.queues;
         let Some(front) = Front::of(self.ahead.filled()) else { return Some(Step::Dry) };
@@ -267,7 +271,7 @@ impl Receiving {
         None
     }
 
-    /// The length of a write is told by the immediate data behind it, so it is counted.
+    /// Counts the bytes of a write, whose total length the following immediate data reports.
     fn count_written(&mut self, front: &Front) {
         match *front {
             Front::Write { len, last } => {
@@ -282,7 +286,7 @@ impl Receiving {
         }
     }
 
-    /// There is no receive: says so to those who post some. Whether the message is to wait.
+    /// Records that no receive is posted, for threads that post one; returns whether the message must wait.
     fn lacks_receive(&mut self, lent: &QpContext<'_>) -> bool {
         let queues = lent.queues;
         let shared = &queues.shared;
@@ -301,7 +305,7 @@ impl Receiving {
         !self.has_receive && !overdue
     }
 
-    /// Nobody needs to be told of receives any more.
+    /// Records that the connection no longer waits for a receive.
     fn end_rnr(&mut self, queues: &Queues) {
         if std::mem::take(&mut self.rnr) {
             self.deadline = None;
@@ -309,7 +313,7 @@ impl Receiving {
         }
     }
 
-    /// Reads ahead; whether anything came.
+    /// Reads ahead; returns whether data arrived.
     fn fill(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
         if self.dry || self.turn >= TURN_BYTES {
             return Ok(false);
@@ -322,7 +326,7 @@ impl Receiving {
                 self.ahead.fill(n);
                 self.turn += n;
                 self.dry = n < room;
-                // What has come behind large payload and did not fit beside it is something else.
+                // Bytes after large payload that did not fit next to it are not large payload.
                 self.limit = usize::MAX;
                 Ok(true)
             }
@@ -331,7 +335,7 @@ impl Receiving {
         }
     }
 
-    /// Puts payload where it belongs.
+    /// Places payload.
     fn place(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<Step, End> {
         if let Some(step) = self.place_small(lent, piece) {
             return Ok(step);
@@ -352,14 +356,14 @@ impl Receiving {
             self.limit = BEHIND_LARGE;
         }
         let dry = self.dry || self.turn >= TURN_BYTES;
-        // What has a CRC is there as a whole.
+        // An FPDU with a CRC is complete in the buffer.
         if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
             return Ok(Step::Dry);
         }
         self.read_into_place(lent, &list, piece)
     }
 
-    /// Reads payload from the socket to where it belongs, all but the last bytes of it, and what comes behind them ahead.
+    /// Reads payload, except its last bytes, from the socket straight into place, and reads ahead what follows it.
     fn read_into_place(
         &mut self,
         lent: &mut QpContext<'_>,
@@ -387,7 +391,8 @@ impl Receiving {
         Ok(Step::More)
     }
 
-    /// The fast path for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
+    /// The fast path for payload that is complete in the buffer and goes to one place. In any doubtful case it
+    /// changes nothing.
     #[inline]
     fn place_small(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Option<Step> {
         let bytes = self.ahead.filled().get(..piece.len)?;
@@ -406,7 +411,7 @@ impl Receiving {
         Some(Step::More)
     }
 
-    /// Where payload belongs, if that is still allowed.
+    /// The destination of payload, if access is still allowed.
     fn target(&self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, End> {
         let (domain, len) = (lent.queues.domain(), piece.len as u64);
         match piece.target {
@@ -445,7 +450,7 @@ impl Receiving {
                 if let Some(key) = invalidate
                     && !lent.queues.domain().invalidate(key)
                 {
-                    // It was there when the message began.
+                    // The tag was valid when the message began.
                     return Err(violated(lent, TerminateCode::CANNOT_INVALIDATE));
                 }
             }
@@ -457,7 +462,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// The connection ends: the receive that the message under way has taken is told of with this status.
+    /// Ends receiving: the receive of the current message is reported with this status.
     pub(crate) fn give_up(&mut self, queues: &Queues, status: WcStatus) {
         self.end_rnr(queues);
         if std::mem::take(&mut self.has_receive) {
@@ -466,7 +471,7 @@ impl Receiving {
     }
 }
 
-/// The memory that payload belongs in has been unmapped, or protected.
+/// The destination of payload has been unmapped or protected.
 #[cold]
 fn gone(lent: &mut QpContext<'_>, piece: &Piece) -> End {
     match piece.target {
@@ -476,7 +481,7 @@ fn gone(lent: &mut QpContext<'_>, piece: &Piece) -> End {
     }
 }
 
-/// The peer's access is not allowed any more in the middle of a message.
+/// The peer's access has become invalid in the middle of a message.
 fn violated(lent: &mut QpContext<'_>, code: TerminateCode) -> End {
     lent.machine.abort(code);
     End::Violation(Failure { terminate: Terminate::new(code) })
@@ -484,7 +489,7 @@ fn violated(lent: &mut QpContext<'_>, code: TerminateCode) -> End {
 
 /// The peer has closed its side.
 fn eof(lent: &mut QpContext<'_>) -> End {
-    // In the middle of a message or not: it is gone, and what it had not finished is not delivered.
+    // Even inside a message: the peer is gone, and an incomplete message is not delivered.
     let _ = lent.machine.handle_eof();
     End::Closed
 }

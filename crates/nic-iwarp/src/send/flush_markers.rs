@@ -1,9 +1,10 @@
-//! Data path: sending. How far requests are known to have come, and what is asked of the peer to know more.
+//! Data path: sending. Flush markers: how the sender learns which requests have arrived.
 //!
-//! A write or a send is complete when the peer has taken it in, and RDMAP has no acknowledgement. It has reads of no bytes:
-//! the peer answers one in order, when everything before it has been placed or delivered. So behind a batch of requests goes
-//! such a *question*; its answer completes all that stood before it. One question is open at a time, or two in long batches, or
-//! some more where much is under way: a sender that waits for room in its queue is not to wait until all has arrived.
+//! A write or a send completes when the peer has placed or delivered it, but RDMAP has no acknowledgement. It has
+//! zero-length reads: the peer answers one in order, after everything before it has been placed or delivered. So the
+//! sender adds such a read, a *flush marker*, after a batch of requests; its response completes all requests before
+//! it. One marker is open at a time, two in long batches, and up to four with much data in flight, so that a sender
+//! that waits for room in its queue need not wait until everything has arrived.
 
 use std::collections::VecDeque;
 
@@ -17,61 +18,61 @@ use crate::queues::messages::request_of;
 use crate::queues::outcome::{deed, sends};
 use crate::queues::request_ring::{Request, SendQueue};
 
-/// Requests, or bytes, after which a question is asked although there is more to send.
+/// A marker is sent after this many requests or bytes even if more follows.
 const ASK_REQUESTS: u64 = 16;
 const ASK_BYTES: u64 = 256 << 10;
 
-/// Questions that are open, at most: the third and fourth each behind twice as many bytes as the one before.
+/// Maximum number of open markers; the third and fourth each need twice as many bytes as the one before.
 const OPEN_MAX: u32 = 4;
 
-/// Names a question: this bit, and the number of requests that its answer tells of.
+/// Identifier of a marker: this bit, and the number of requests that its response covers.
 const QUESTION: u64 = 1 << 63;
-/// Names a message that belongs to no request and is no question: the first one of an initiator of revision 1, which only lets the peer
-/// speak, or the announcement of a limit of retries.
+/// Identifier of a message that belongs to no request and is no marker: the first message of an initiator of revision
+/// 1, after which the peer may send, or the announcement of an RNR retry limit.
 const GREETING: u64 = 1 << 62;
 
-/// The request that an operation of the machine belongs to; `None` for questions and greetings.
+/// The request of an operation; `None` for markers and greetings.
 pub(crate) fn request_behind(id: u64) -> Option<u64> {
     (id & (QUESTION | GREETING) == 0).then(|| request_of(id))
 }
 
-/// A write of no bytes, which changes nothing.
+/// A zero-length write, which changes nothing.
 pub(crate) fn greeting() -> Op {
     Op { id: GREETING, kind: OpKind::Write { stag: 1, to: 0, len: 0 }, fence: false }
 }
 
-/// The write of no bytes that announces a limit of retries.
+/// The zero-length write that announces an RNR retry limit.
 pub(crate) fn announcement(retries: u8) -> Op {
     Op { id: GREETING, kind: rnr_limit::announcement(retries), fence: false }
 }
 
-/// What has begun, what is open, and what was asked.
+/// The requests that have begun, the open markers, and what they cover.
 pub(crate) struct Questions {
-    /// Whether questions are asked at all.
+    /// Whether markers are used at all.
     asks: bool,
-    /// The next request to be made into messages.
+    /// The number of the next request to begin.
     next: u64,
-    /// Requests that an open question or read will tell of.
+    /// Number of requests that an open marker or read will cover.
     covered: u64,
-    /// Bytes since the last question.
+    /// Bytes since the last marker.
     bytes: u64,
-    /// A request since the last question is to be told of.
+    /// A signaled request has begun since the last marker.
     expected: bool,
-    /// Requests that are not over, and are when TCP has them.
+    /// Number of open requests that complete when TCP has accepted them.
     locals: u32,
-    /// Questions that are open.
+    /// Number of open markers.
     asked: u32,
-    /// Reads, atomics and questions that are open, in order, and the number of the first one's message.
+    /// Open reads, atomics and markers in order, and the message number of the first.
     open: VecDeque<u64>,
     first_open_request: u32,
-    /// The number of the first message on the queue of sends that belongs to a request which is not over.
+    /// Number of the first message on the queue of Sends that belongs to an open request.
     first_open_send: u32,
-    /// Messages of requests that are over, as receipts count them.
+    /// Messages of completed requests, as receipts count them.
     over: u32,
 }
 
 impl Questions {
-    /// `ord` reads may be open; `first_send` is the number of the first message on the queue of sends.
+    /// `ord` reads may be open; `first_send` is the number of the first message on the queue of Sends.
     pub(crate) fn new(asks: bool, ord: u16, first_send: u32) -> Self {
         Self {
             asks,
@@ -88,36 +89,36 @@ impl Questions {
         }
     }
 
-    /// Whether the peer is asked; otherwise requests are over when TCP has them.
+    /// Whether markers are used; otherwise requests complete when TCP has accepted them.
     #[inline]
     pub(crate) fn are_asked(&self) -> bool {
         self.asks
     }
 
-    /// Whether requests are under way that are over when TCP has them.
+    /// Whether requests are open that complete when TCP has accepted them.
     #[inline]
     pub(crate) fn has_locals(&self) -> bool {
         self.locals > 0
     }
 
-    /// The next request to be made into messages.
+    /// The number of the next request to begin.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether a question is open.
+    /// Whether a marker is open.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.asked > 0
     }
 
-    /// The next request is with the machine, or written out; whether it is to be told of.
+    /// The next request has been passed to the state machine or written out; `signals` means that it is signaled.
     #[inline]
     pub(crate) fn begun(&mut self, request: &Request, signals: bool) {
         self.next += 1;
         if request.is_local() {
-            // Nobody asks for it; a question that is asked for others covers it, too.
+            // It needs no marker, but a marker sent for other requests covers it, too.
             self.locals += 1;
             self.covered += u64::from(self.covered + 1 == self.next);
             return;
@@ -133,15 +134,15 @@ impl Questions {
         (self.covered, self.bytes, self.expected) = (self.next, 0, false);
     }
 
-    /// Whether a question must be asked before this comes: what may wait for a receive must not keep the peer from telling of
-    /// what stands before it.
+    /// Whether a marker must be sent before this operation: a message that may wait for a receive must not delay the
+    /// responses for requests before it.
     #[inline]
     pub(crate) fn must_precede(&self, op: &SendOp) -> bool {
         self.asks && self.expected && sends(op) > 0
     }
 
-    /// Whether a question is due; `more` requests wait to be sent. Without a hurry, one that nobody waits for is left to
-    /// those who come later.
+    /// Whether a marker is due; `more` requests wait to be sent. Without `hurry`, a marker for unsignaled requests
+    /// only is left until later.
     #[inline]
     pub(crate) fn are_due(&self, more: bool, hurry: bool) -> bool {
         if !self.asks || self.next == self.covered {
@@ -155,35 +156,36 @@ impl Questions {
         }
     }
 
-    /// The question about everything that has begun; say [`Self::ask`] when the machine has taken it.
+    /// The marker that covers everything begun; call [`Self::ask`] when the state machine has accepted it.
     pub(crate) fn question(&self) -> Op {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
         Op { id: QUESTION | self.next, kind: OpKind::Read(nothing), fence: false }
     }
 
-    /// The question is with the machine.
+    /// The state machine has accepted the marker.
     pub(crate) fn ask(&mut self) {
         self.cover();
         self.asked += 1;
     }
 
-    /// The message of a read, atomic or question has left the machine.
+    /// The message of a read, atomic or marker has left the state machine.
     pub(crate) fn left(&mut self, id: u64) {
         self.open.push_back(if id & QUESTION == 0 { request_of(id) } else { id });
     }
 
-    /// The message with which the connection begins has left the machine, a read.
+    /// The ready-to-receive message, a read, has left the state machine.
     pub(crate) fn first_left(&mut self) {
         self.open.push_back(QUESTION);
     }
 
-    /// That one has been answered.
+    /// The ready-to-receive message has been answered.
     pub(crate) fn first_answered(&mut self) {
         self.open.pop_front();
         self.first_open_request = self.first_open_request.wrapping_add(1);
     }
 
-    /// The first open read, atomic or question has been answered: its name. How many requests have arrived by that.
+    /// The first open read, atomic or marker has been answered; `id` is its identifier. Returns how many requests
+    /// have arrived.
     pub(crate) fn answered(&mut self, id: u64) -> u64 {
         self.first_answered();
         if id & QUESTION == 0 {
@@ -193,7 +195,7 @@ impl Questions {
         id & !QUESTION
     }
 
-    /// The first open request is over.
+    /// The first open request has completed.
     #[inline]
     pub(crate) fn finished(&mut self, request: &Request) {
         self.locals -= u32::from(request.is_local());
@@ -203,7 +205,7 @@ impl Questions {
         self.over = self.over.wrapping_add(sends + u32::from(!is_send && request.len > 0));
     }
 
-    /// Requests that have begun and are not over, as the peer knows them.
+    /// The open requests that have begun, in the peer's view.
     pub(crate) fn open(&self, queue: &SendQueue) -> Vec<Open> {
         let mut first = self.first_open_send;
         let open = (queue.over()..self.next).map(|number| {
@@ -217,7 +219,7 @@ impl Questions {
         open.collect()
     }
 
-    /// How many of these open requests have arrived, by what the peer said before it ended the stream.
+    /// How many of these open requests have arrived, by the receipt that the peer sent before it ended the stream.
     pub(crate) fn arrived(&self, receipt: Option<u32>, open: &[Open]) -> usize {
         iwarp::outcome::arrived(receipt, self.over, open)
     }
@@ -232,7 +234,8 @@ mod tests {
         Request::new(0, op, SendFlags::empty(), len)
     }
 
-    /// Goal: a question is asked when somebody waits for its answer and nothing else is to be sent; or behind much.
+    /// Goal: a marker is sent when a signaled request waits for it and nothing else is ready to send, or after much
+    /// data.
     #[test]
     fn questions_are_due_when_somebody_waits() {
         let mut questions = Questions::new(true, 4, 1);
@@ -247,7 +250,7 @@ mod tests {
         questions.ask();
         questions.left(question.id);
         assert!(!questions.are_due(false, true) && questions.is_open());
-        // A second one is asked only behind much.
+        // A second marker is sent only after much data.
         questions.begun(&request(SendOp::Send, ASK_BYTES as u32), true);
         assert!(questions.are_due(true, false));
         questions.ask();
@@ -259,7 +262,7 @@ mod tests {
         assert!(questions.are_due(false, true));
     }
 
-    /// Nobody asks about what is over when it has left; what stands behind it is asked about.
+    /// Local requests need no marker; requests after them do.
     #[test]
     fn local_requests_are_not_asked_about() {
         let mut questions = Questions::new(true, 4, 1);
@@ -272,7 +275,7 @@ mod tests {
         assert!(!questions.has_locals());
     }
 
-    /// An answer to a read tells of all before it, and nothing is asked where nobody is to be.
+    /// The response to a read covers all requests before it, and without markers none is due.
     #[test]
     fn reads_are_questions_too() {
         let mut questions = Questions::new(true, 4, 1);

@@ -1,7 +1,7 @@
-//! Data path: sending. From requests to FPDUs, and as many of them as there are into one system call.
+//! Data path: sending. Turns requests into FPDUs, and sends as many as possible with one system call.
 //!
-//! While a question is open (see `flush_markers`), a few small requests are held back to go out together: the answer, the next
-//! poll, or enough of them sends them.
+//! While a flush marker is open (see `flush_markers`), a few small requests are held back to be sent in one batch: on
+//! the response, at the next poll, or when there are enough.
 
 use std::time::Duration;
 
@@ -25,17 +25,17 @@ use crate::send::flush_markers::{Questions, announcement, greeting, request_behi
 use crate::tcp::outbox::{Item, Outbox, SMALL_MAX};
 use nic_util::sg_list::{SgList, is_present};
 
-/// Requests that may be held back while a question is open, and their bytes.
+/// Maximum number of requests to hold back while a marker is open, and maximum bytes.
 const HELD_REQUESTS: u64 = 16;
 const HELD_BYTES: u64 = 32 << 10;
-/// Bytes that one turn sends before others get theirs.
+/// Number of bytes that one turn may send before other connections get theirs.
 const TURN_BYTES: usize = 4 << 20;
 
-/// Answers to the peer that wait to be sent.
+/// Responses to the peer that wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owes {
     Nothing,
-    /// Short ones, which can wait for company.
+    /// Short responses, which can be sent together with later messages.
     Little,
     Much,
 }
@@ -44,23 +44,23 @@ pub(crate) enum Owes {
 pub(crate) struct Sending {
     outbox: Outbox,
     questions: Questions,
-    /// Requests whose last byte TCP has taken.
+    /// Number of requests whose last byte TCP has accepted.
     sent: u64,
-    /// Reads and atomics that may be open at once.
+    /// Maximum number of reads and atomics outstanding.
     ord: u16,
-    /// Operations that the machine holds: an earlier read must be answered first, or the peer speak.
+    /// Operations that the state machine holds back: an earlier read must be answered, or the peer must send, first.
     held: u32,
-    /// A request that failed here; it is told of when those before it are over.
+    /// A request that failed locally; it is reported when those before it have completed.
     failed: Option<(u64, WcStatus)>,
     blocked: bool,
     owes: Owes,
-    /// The stream ends in the middle of an FPDU, so that nothing more can be said.
+    /// The stream ends in the middle of an FPDU, so nothing more can be sent.
     is_cut: bool,
-    /// A limit of retries that has not been announced to the peer yet.
+    /// An RNR retry limit that has not been announced to the peer yet.
     rnr_limit: Option<u8>,
 }
 
-/// What sending once came to.
+/// The result of one send.
 enum Sent {
     All,
     Part,
@@ -68,14 +68,14 @@ enum Sent {
 
 /// Why a request did not take the fast path.
 enum NotFast {
-    /// It is none for that; nothing has happened.
+    /// It does not qualify; nothing has changed.
     Unfit,
-    /// Its memory has gone.
+    /// Its memory cannot be accessed.
     Gone,
 }
 
 impl Sending {
-    /// `asks` says whether the peer is asked what has arrived, `first_send` which number its first send has.
+    /// `asks` enables flush markers; `first_send` is the number of the first message on the queue of Sends.
     pub(crate) fn new(asks: bool, ord: u16, first_send: u32) -> Self {
         Self {
             outbox: Outbox::new(),
@@ -91,18 +91,18 @@ impl Sending {
         }
     }
 
-    /// Whether TCP takes no more at the moment.
+    /// Whether TCP accepts no more at the moment.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// The peer is to be answered; the machine has the answer.
+    /// Records a response that the state machine has queued.
     pub(crate) fn owe(&mut self, what: Owes) {
         self.owes = self.owes.max(what);
     }
 
-    /// Whether there is nothing to be sent, or, where `any`thing has come, nothing that cannot wait for the next poll: short
-    /// answers may then travel with a message of the program.
+    /// Whether all sending may wait for the next poll. If nothing has arrived, that requires that there is nothing to
+    /// send; if data has arrived (`any`), short responses may wait, too, to be sent with a message of the program.
     #[inline]
     pub(crate) fn may_wait(&self, queues: &Queues, any: bool) -> bool {
         let may = if any {
@@ -116,7 +116,7 @@ impl Sending {
             && self.questions.next() == queues.sends.lock().posted()
     }
 
-    /// Whether what was just posted is to wait for company.
+    /// Whether requests just posted should wait, to be sent in one batch.
     #[inline]
     pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
         if !self.questions.is_open() || self.failed.is_some() {
@@ -127,12 +127,12 @@ impl Sending {
             && (next..queue.posted()).map(|n| u64::from(queue.get(n).len)).sum::<u64>() < HELD_BYTES
     }
 
-    /// Announces a limit of retries to the peer, before the requests that begin from now on.
+    /// Announces an RNR retry limit to the peer, before requests that begin from now on.
     pub(crate) fn announce_rnr_limit(&mut self, retries: u8) {
         self.rnr_limit = Some(retries);
     }
 
-    /// Sends what can be sent. With a `hurry` nobody comes back for what is left.
+    /// Sends what can be sent. With `hurry` no later poll will send the rest.
     pub(crate) fn transmit(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<(), End> {
         let mut turn = 0;
         loop {
@@ -143,9 +143,10 @@ impl Sending {
                 break;
             }
             match self.send(lent, &mut turn)? {
-                // Only what precedes payload that is gone may have been gathered. Nothing else starts another turn for the rest.
+                // Perhaps only the part before inaccessible payload was gathered. Nothing else triggers another round
+                // for the rest.
                 Sent::All if (full || !self.outbox.is_empty()) && turn < TURN_BYTES => {}
-                // That was all, or whoever has the next turn goes on.
+                // Everything is sent, or the next lock holder continues.
                 _ => break,
             }
         }
@@ -158,7 +159,7 @@ impl Sending {
         }
     }
 
-    /// Fills the outbox; whether it has no room for what there may be yet.
+    /// Fills the outbox; returns whether it is full while there may be more to send.
     fn prepare(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<bool, End> {
         loop {
             if !self.outbox.has_room() {
@@ -173,7 +174,7 @@ impl Sending {
         }
     }
 
-    /// Takes over what the machine yields.
+    /// Handles what the state machine yields.
     fn take_out(&mut self, lent: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), End> {
         match transmit {
             Transmit::Fpdu(fpdu) => self.pack(lent, fpdu),
@@ -181,7 +182,7 @@ impl Sending {
         }
     }
 
-    /// Puts an FPDU into the outbox.
+    /// Adds an FPDU to the outbox.
     fn pack(&mut self, lent: &mut QpContext<'_>, fpdu: &Fpdu) -> Result<(), End> {
         let mut upto = None;
         if let Origin::Op(id) = fpdu.origin {
@@ -202,7 +203,7 @@ impl Sending {
         packed.map_err(|gone| end_of(lent.machine, gone))
     }
 
-    /// An FPDU whose payload is gathered, or copied aside for its CRC.
+    /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
     fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Gone> {
         let (mut seal, mut staged) = (fpdu.seal(), None);
         if seal.wants_payload() {
@@ -226,7 +227,7 @@ impl Sending {
         Ok(())
     }
 
-    /// An atomic of the peer, when the answers before it are under way.
+    /// Executes an atomic of the peer; the responses before it are already queued.
     fn carry_out(&mut self, lent: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), End> {
         let at = lent.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
         let original = at
@@ -239,7 +240,7 @@ impl Sending {
         }
     }
 
-    /// Gives the machine what comes next, a request or a question; whether there was something.
+    /// Passes the next request or flush marker to the state machine; returns whether there was one.
     fn begin_next(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> bool {
         if self.held > 0 {
             return false;
@@ -284,8 +285,9 @@ impl Sending {
         }
     }
 
-    /// The fast path of a small write or send that nothing stands before: from the request to its bytes, without an operation
-    /// in the machine's queue and an FPDU as a value; a message of 8 bytes takes about half of the instructions.
+    /// The fast path of a small write or send with nothing queued before it: writes the bytes directly, without an
+    /// operation in the state machine's queue and an FPDU value. A message of 8 bytes takes about half of the
+    /// instructions.
     #[inline]
     fn write_at_once(
         &mut self,
@@ -313,7 +315,7 @@ impl Sending {
         })
     }
 
-    /// Gives the machine the messages of the next request.
+    /// Passes the messages of the next request to the state machine.
     fn post(&mut self, machine: &mut Connection, request: &Request) -> Result<(), WcStatus> {
         messages(self.questions.next(), request).into_iter().flatten().try_for_each(|op| {
             self.hand(machine, op).map_err(|error| match error {
@@ -331,7 +333,7 @@ impl Sending {
     }
 
     fn ask(&mut self, machine: &mut Connection) -> bool {
-        // If the stream ends, what nobody could ask about is flushed with it.
+        // This fails only if the stream ends, which also flushes the requests.
         let asked = self.hand(machine, self.questions.question()).is_ok();
         if asked {
             self.questions.ask();
@@ -339,13 +341,13 @@ impl Sending {
         asked
     }
 
-    /// Lets a responder of revision 1 speak.
+    /// Sends a first message, after which a responder of revision 1 may send.
     pub(crate) fn greet(&mut self, machine: &mut Connection) {
-        // It fails only if the stream ends.
+        // This fails only if the stream ends.
         let _ = self.hand(machine, greeting());
     }
 
-    /// Sends the outbox, or what of it fits.
+    /// Sends the outbox, as much as fits.
     fn send(&mut self, lent: &mut QpContext<'_>, turn: &mut usize) -> Result<Sent, End> {
         let (total, sent) = match self.outbox.only_run() {
             Some(run) => (run.len(), place::send_run(lent.socket, run)),
@@ -367,7 +369,7 @@ impl Sending {
         Ok(if n == total { Sent::All } else { Sent::Part })
     }
 
-    /// Sends what waits, gathered: how much that was, and how much of it has left.
+    /// Sends the queued items by gathering; returns how many bytes were gathered, and how many were sent.
     fn send_gathered(&mut self, lent: &mut QpContext<'_>) -> Result<(usize, Result<usize, Errno>), End> {
         let mut items = usize::MAX;
         loop {
@@ -376,7 +378,7 @@ impl Sending {
                 return Err(self.end_before_gone(lent, gone));
             }
             match place::send(lent.socket, &mut gather) {
-                // Nothing has left. What comes before the payload that cannot be read can still be sent.
+                // Nothing was sent. The items before the unreadable payload can still be sent.
                 Err(Errno::FAULT) => match self.first_gone(lent.queues) {
                     (0, gone) => return Err(self.end_before_gone(lent, gone)),
                     (place, _) => items = place.min(items.saturating_sub(1)),
@@ -386,13 +388,14 @@ impl Sending {
         }
     }
 
-    /// The first item whose payload cannot be read, by its place: one of those that are gathered from the program's memory.
+    /// The first item, by position, whose payload cannot be read. Only items gathered from the program's memory
+    /// count.
     #[cold]
     fn first_gone(&self, queues: &Queues) -> (usize, Gone) {
         let mut first = None;
         for (place, item) in self.outbox.items().enumerate() {
             let Item::Large { fpdu, staged: None, .. } = item else { continue };
-            // If all of them have come back meanwhile, the first one counts, so that there is an end of it.
+            // If all are readable again, blame the first one, so that this terminates.
             first = first.or(Some((place, fpdu)));
             if !payload(queues, fpdu).is_ok_and(|list| is_present(&list, false)) {
                 return (place, gone(fpdu));
@@ -402,8 +405,8 @@ impl Sending {
         first.map_or((0, unknown), |(place, fpdu)| (place, gone(fpdu)))
     }
 
-    /// The payload of the first item is gone. If a part of it has left, the peer gets zeros for the rest, where it takes them for
-    /// nothing; else the stream can only be cut.
+    /// The payload of the first item cannot be read. If part of it was sent, the rest is filled with zeros, provided
+    /// that the peer discards it; otherwise the stream can only be cut.
     #[cold]
     fn end_before_gone(&mut self, lent: &mut QpContext<'_>, gone: Gone) -> End {
         if self.outbox.sent() == 0 {
@@ -415,8 +418,8 @@ impl Sending {
         end_of(lent.machine, gone)
     }
 
-    /// Gathers what waits, as far as it fits one write, and up to so many items. Fails if already the first payload is gone; what
-    /// stands before one that is gone goes out first.
+    /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
+    /// inaccessible; otherwise the items before an inaccessible one are sent first.
     fn gather(&self, queues: &Queues, gather: &mut Gather, items: usize) -> Result<(), Gone> {
         let mut skip = self.outbox.sent();
         for (place, item) in self.outbox.items().take(items).enumerate() {
@@ -430,8 +433,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Where nobody is asked, requests are over when TCP has them; elsewhere those are that want no more, and with them what stands
-    /// before and nobody is to be told of.
+    /// Completes requests that need no response: without flush markers all that TCP has accepted, otherwise local
+    /// ones, together with unsignaled requests before them.
     #[inline]
     fn complete_sent(&mut self, queues: &Queues) {
         if self.questions.are_asked() && !self.questions.has_locals() {
@@ -441,7 +444,7 @@ impl Sending {
         self.arrived(queues, upto);
     }
 
-    /// Up to which request all are over as TCP has them.
+    /// Number of requests that are complete because TCP has accepted them.
     fn over_when_sent(&self, queues: &Queues) -> u64 {
         let (queue, asks) = (queues.sends.lock(), self.questions.are_asked());
         let mut upto = queue.over();
@@ -456,19 +459,19 @@ impl Sending {
         upto
     }
 
-    /// The message with which the connection began has been answered.
+    /// The ready-to-receive message has been answered.
     pub(crate) fn first_answered(&mut self) {
         self.questions.first_answered();
     }
 
-    /// An answer has come to the read, atomic or question of this name.
+    /// The read, atomic or marker with this identifier has been answered.
     pub(crate) fn answered(&mut self, queues: &Queues, id: u64) {
         let upto = self.questions.answered(id);
         self.arrived(queues, upto);
         self.complete_sent(queues);
     }
 
-    /// An atomic of this side has been carried out; `original` is what the word held before.
+    /// An atomic of this side has been executed; `original` is the word's previous value.
     pub(crate) fn atomic_answered(&mut self, queues: &Queues, id: u64, original: u64) -> Result<(), End> {
         let number = request_of(id);
         let sink = queues.sends.lock().locate(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
@@ -480,7 +483,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Requests up to this one are known to have arrived.
+    /// Completes the requests before `upto`, which have arrived.
     fn arrived(&mut self, queues: &Queues, upto: u64) {
         while queues.sends.lock().over() < upto {
             self.finish_first(queues);
@@ -492,8 +495,8 @@ impl Sending {
         self.questions.finished(&request);
     }
 
-    /// Which request fails by itself because of this end, and how. Those before it that are known to have arrived are
-    /// completed; `receipt` is what the peer has said of them.
+    /// Returns the request that this end makes fail, and its status. Completes the requests before it that are known
+    /// to have arrived; `receipt` is the peer's receipt.
     pub(crate) fn failing(
         &mut self,
         queues: &Queues,
@@ -535,8 +538,9 @@ impl Sending {
         open.split_off(arrived)
     }
 
-    /// Sends the last bytes of a connection: answers, a receipt, and the Terminate if there is one. Returns the bytes that the socket
-    /// did not accept; payload that has not begun is left out. `None` if the stream has a gap: then the connection is reset.
+    /// Sends the last bytes of a connection: responses, a receipt, and the Terminate if there is one. Returns the
+    /// bytes that the socket did not accept; payload that has not been started is left out. `None` if the stream has
+    /// a gap: then the connection is reset.
     pub(crate) fn last_words(
         &mut self,
         lent: &mut QpContext<'_>,
@@ -547,26 +551,26 @@ impl Sending {
         self.send_last(lent);
         match code {
             Some(code) => lent.machine.abort(code),
-            // No effect if the machine has already queued a Terminate.
+            // No effect if the state machine has already queued a Terminate.
             None => lent.machine.finish(),
         }
         self.drain_machine(lent);
         self.send_last(lent);
         if self.is_cut {
-            // It is closed all the same if that fails.
+            // If this fails, the socket is closed in the normal way.
             let _ = rustix::net::sockopt::set_socket_linger(lent.socket, Some(Duration::ZERO));
             return None;
         }
         Some(self.rest())
     }
 
-    /// Sends what the socket takes. What is left needs the program's memory no more, and has no gap.
+    /// Sends what the socket accepts. What is left no longer needs the program's memory, and has no gap.
     fn send_last(&mut self, lent: &mut QpContext<'_>) {
         if self.is_cut {
             return;
         }
         let mut turn = 0;
-        // What cannot be sent any more need not be.
+        // An error does not matter: the connection ends.
         let _ = self.send(lent, &mut turn);
         self.outbox.drop_unbegun();
         let copy = |fpdu: &Fpdu, to: &mut [u8]| {
@@ -575,17 +579,17 @@ impl Sending {
         self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, copy);
     }
 
-    /// Takes out of the machine what it has, as far as there is room, without anything new.
+    /// Moves what the state machine has queued into the outbox, as far as it fits, without beginning new requests.
     fn drain_machine(&mut self, lent: &mut QpContext<'_>) {
         while self.outbox.has_room()
             && let Some(transmit) = lent.machine.poll_transmit()
         {
-            // What fails now changes nothing: the connection ends already.
+            // An error changes nothing: the connection already ends.
             let _ = self.take_out(lent, &transmit);
         }
     }
 
-    /// What of the outbox has not been sent, as bytes, after [`Self::send_last`].
+    /// The unsent bytes of the outbox, after [`Self::send_last`].
     fn rest(&self) -> Vec<u8> {
         let mut rest = Vec::new();
         for item in self.outbox.items() {
@@ -596,7 +600,7 @@ impl Sending {
                     rest.extend_from_slice(self.outbox.staged(*at, fpdu.payload.len()));
                     rest.extend_from_slice(trailer);
                 }
-                // There is none.
+                // `send_last` has removed these items.
                 Item::Large { staged: None, .. } => break,
             }
         }
@@ -604,7 +608,7 @@ impl Sending {
     }
 }
 
-/// Memory that is gone: a peer's source, or a local piece.
+/// Inaccessible memory: the source of a peer's read, or local memory of a request.
 enum Gone {
     Source(TerminateCode),
     Local(u64),
@@ -616,7 +620,7 @@ impl From<TerminateCode> for Gone {
     }
 }
 
-/// The end that follows from memory that is gone.
+/// The connection's end that inaccessible memory causes.
 fn end_of(machine: &mut Connection, gone: Gone) -> End {
     match gone {
         Gone::Local(number) => End::Local(number, WcStatus::LocProtErr),
@@ -628,7 +632,7 @@ fn end_of(machine: &mut Connection, gone: Gone) -> End {
     }
 }
 
-/// What it means that an FPDU's payload cannot be read.
+/// The meaning of an FPDU whose payload cannot be read.
 #[cold]
 fn gone(fpdu: &Fpdu) -> Gone {
     match fpdu.payload {
@@ -637,7 +641,7 @@ fn gone(fpdu: &Fpdu) -> Gone {
     }
 }
 
-/// Where an FPDU's payload is.
+/// The addresses of an FPDU's payload.
 fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Gone> {
     let domain = queues.domain();
     match fpdu.payload {
@@ -653,7 +657,7 @@ fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Gone> {
     }
 }
 
-/// Writes a small FPDU out.
+/// Serializes a small FPDU.
 fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Gone> {
     let domain = queues.domain();
     fpdu.write(to, |to| match fpdu.payload {
@@ -670,7 +674,7 @@ fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Gone>
     })
 }
 
-/// Adds what is left of an item to a gathered write.
+/// Adds the unsent part of an item to a gathered write.
 fn put(
     queues: &Queues,
     outbox: &Outbox,
@@ -687,7 +691,8 @@ fn put(
         }
         Item::Large { fpdu, trailer, staged: None } => {
             let list = payload(queues, fpdu)?;
-            // Asked while it can still be left out: the kernel may find only in the middle that a page has gone.
+            // Checked while the FPDU can still be left out: the kernel may notice only in the middle that a page is
+            // unmapped.
             if *skip == 0 && fpdu.completes_message() && !place::is_readable(&list) {
                 return Err(gone(fpdu));
             }

@@ -1,17 +1,18 @@
-//! Peers that fall silent: the device's thread looks at connections on which something waits for an answer.
+//! Detection of silent peers: the NIC thread checks the connections that wait for an acknowledgement.
 //!
-//! TCP by itself asks idle peers (keep-alive, see `socket`), but gives data that nobody acknowledges a quarter of an hour. Its
-//! limit for that, TCP_USER_TIMEOUT, ends a connection also if the peer answers and only takes nothing in (tcp(7)), as one
-//! may that has no receives posted. So this looks for answers itself. It finds nothing out on the path of a message.
+//! TCP itself probes idle peers (keep-alive, see `socket`), but waits a quarter of an hour for data to be
+//! acknowledged. Its limit for that, TCP_USER_TIMEOUT, also ends a connection whose peer answers but accepts no data
+//! (tcp(7)), as a peer without posted receives may do. So this file checks for acknowledgements itself, outside the
+//! path of messages.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use host::{Span, Time};
 
-/// The kernel's clock ticks this rarely, and rounds.
+/// Resolution of the kernel's clock, which also rounds.
 const TICK: Span = Span::from_ms(10);
 
-/// Since when the peer's host has owed an answer, given what was found the last time.
+/// Since when the peer's host has owed an answer; `before` is the previous result.
 pub(crate) fn unheard(socket: BorrowedFd<'_>, before: Option<Time>, now: Time) -> Option<Time> {
     let (waits, quiet) = state(socket)?;
     match before {
@@ -21,9 +22,9 @@ pub(crate) fn unheard(socket: BorrowedFd<'_>, before: Option<Time>, now: Time) -
     }
 }
 
-/// Whether something waits for the peer's host to answer, and for how long that has not said anything.
+/// Whether something waits for an acknowledgement, and for how long the peer's host has sent none.
 fn state(socket: BorrowedFd<'_>) -> Option<(bool, Span)> {
-    // SAFETY: all of it are numbers, for which zero is a value.
+    // SAFETY: all fields are numbers, for which zero is valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `info`. Test: data_waits_until_it_is_acknowledged.
@@ -31,7 +32,7 @@ fn state(socket: BorrowedFd<'_>) -> Option<(bool, Span)> {
         let at = (&raw mut info).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, at, &raw mut len)
     };
-    // Probes ask a peer whose window is shut; the count goes back to 0 with each answer.
+    // The kernel probes a peer whose window is closed; each answer resets the count to 0.
     let waits = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
     (done == 0).then(|| (waits, Span::from_ms(info.tcpi_last_ack_recv.into())))
 }
@@ -49,7 +50,7 @@ mod tests {
         let mut near = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
         let _far = listener.accept().expect("a connection");
         near.write_all(b"here at once").expect("sent");
-        // On the loopback address it has been acknowledged by now, or will be when the delay of that is over.
+        // On loopback it has been acknowledged by now, or will be after the delayed-ACK timeout.
         let began = std::time::Instant::now();
         while state(near.as_fd()).expect("a TCP socket").0 {
             assert!(began.elapsed().as_secs() < 10, "never acknowledged");

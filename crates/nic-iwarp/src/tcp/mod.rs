@@ -1,4 +1,4 @@
-//! TCP sockets: making them, where their ends are, peers that fall silent, bytes that wait to go or came early.
+//! TCP sockets: creation, addresses, silent peers, the outbox and the read-ahead buffer.
 
 pub(crate) mod ends;
 pub(crate) mod keepalive;

@@ -1,7 +1,7 @@
-//! Data path: sending. What is part of the stream and has not been sent whole.
+//! Data path: sending. The part of the stream that has not been sent completely.
 //!
-//! Small FPDUs are written out, one behind the other: the kernel reads one run of bytes faster than a list of entries. Those
-//! with more payload wait as they are, and their payload is gathered from where it lies.
+//! Small FPDUs are serialized one after the other: the kernel sends one run of bytes faster than a list of entries.
+//! FPDUs with more payload stay as values, and their payload is gathered from the program's memory.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,20 +10,20 @@ use iwarp::tx::{Fpdu, Trailer};
 
 use nic_util::sync::unpoisoned;
 
-/// Payload up to this size is copied, in bytes.
+/// Payload of up to this many bytes is copied.
 pub(crate) const SMALL_MAX: usize = 256;
-/// FPDUs with more payload that wait, at most.
+/// Maximum number of queued FPDUs with more payload.
 const LARGES: usize = 8;
-/// Bytes of small FPDUs that wait, at most.
+/// Maximum bytes of queued small FPDUs.
 const SMALL_LEN: usize = 2 << 10;
-/// Payload that waits as a copy, in bytes: two FPDUs of the largest size, since one may be half sent.
+/// Size of the staging buffer for payload copies: two FPDUs of the largest size, since one may be partly sent.
 const STAGING_LEN: usize = 128 << 10;
 
 /// A part of the stream.
 pub(crate) enum Item {
-    /// Small FPDUs, written out: these bytes of [`Outbox::small`].
+    /// Serialized small FPDUs: these bytes of [`Outbox::small`].
     Run { from: usize, to: usize },
-    /// An FPDU with its trailer, and where its payload stands in the copy if it has been copied.
+    /// An FPDU with its trailer, and the position of its payload in the staging buffer if it was copied.
     Large { fpdu: Fpdu, trailer: Trailer, staged: Option<usize> },
 }
 
@@ -36,15 +36,15 @@ impl Item {
     }
 }
 
-/// Room for copies, [`STAGING_LEN`] bytes of whatever was there before, or none.
+/// A staging buffer of [`STAGING_LEN`] bytes with arbitrary content, or empty.
 pub(crate) type Room = Box<[u8]>;
 
-/// Room for copies that no connection needs at the moment.
+/// Staging buffers that no connection uses at the moment.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Vec<Room>>);
 
 impl Pool {
-    /// Room that is kept, in entries.
+    /// Maximum number of buffers to keep.
     const KEPT: usize = 8;
 
     pub(crate) fn take(&self) -> Room {
@@ -59,19 +59,19 @@ impl Pool {
     }
 }
 
-/// An item, and the number of requests that are wholly out with it, if any are.
+/// An item, and the number of requests that are completely sent with it, if it completes any.
 type Entry = (Item, Option<u64>);
 
-/// What waits to be sent, in the order of the stream.
+/// The items that wait to be sent, in stream order.
 pub(crate) struct Outbox {
     items: VecDeque<Entry>,
-    /// Bytes of the first that have been sent.
+    /// Number of bytes of the first item that have been sent.
     sent: usize,
     small: Vec<u8>,
-    /// Copies of payload, for streams with CRCs: memory that somebody changes while it is sent would otherwise not agree with
-    /// its CRC, and that would end the connection.
+    /// Copies of payload, for streams with CRCs: if the program changed memory while it is sent, the CRC would be
+    /// wrong and the connection would end.
     staging: Room,
-    /// Bytes of it that are taken.
+    /// Number of its bytes in use.
     staged: usize,
 }
 
@@ -98,7 +98,7 @@ impl Outbox {
         self.items.push_back((Item::Large { fpdu, trailer, staged }, upto));
     }
 
-    /// Writes a small FPDU out: `write` appends its bytes, or leaves what was there if it fails.
+    /// Serializes a small FPDU: `write` appends its bytes; if it fails, the buffer is restored.
     #[inline]
     pub(crate) fn append<E>(
         &mut self,
@@ -131,7 +131,7 @@ impl Outbox {
         &self.small[from..to]
     }
 
-    /// If all that waits is one run, the bytes of it that have not been sent.
+    /// The unsent bytes, if everything queued is one run.
     #[inline]
     pub(crate) fn only_run(&self) -> Option<&[u8]> {
         match self.items.front() {
@@ -142,12 +142,12 @@ impl Outbox {
         }
     }
 
-    /// Bytes of the first item that have been sent.
+    /// Number of bytes of the first item that have been sent.
     pub(crate) fn sent(&self) -> usize {
         self.sent
     }
 
-    /// Room for a copy of `len` bytes, and where it stands.
+    /// Reserves staging space for `len` bytes; returns its position and the space.
     pub(crate) fn stage(&mut self, len: usize, pool: &Pool) -> (usize, &mut [u8]) {
         if self.staging.is_empty() {
             self.staging = pool.take();
@@ -161,7 +161,7 @@ impl Outbox {
         &self.staging[at..at + len]
     }
 
-    /// So many bytes have been sent; the number of requests that are wholly out by that, if there are any more.
+    /// Records that `n` bytes were sent; returns the number of requests that are completely sent, if it has changed.
     #[inline]
     pub(crate) fn advance(&mut self, n: usize, pool: &Pool) -> Option<u64> {
         self.sent += n;
@@ -183,8 +183,9 @@ impl Outbox {
         out
     }
 
-    /// Has the first item need the program's memory no more, if a part of it has left: `copy` copies its payload, and says whether it
-    /// could. If not, zeros take its place, as long as the peer delivers nothing of it; otherwise false.
+    /// Makes the first item independent of the program's memory, if part of it has been sent: `copy` copies its
+    /// payload and returns whether it could. If not, the payload is replaced by zeros, provided that the peer
+    /// delivers nothing of it; otherwise returns false.
     pub(crate) fn keep_begun(&mut self, pool: &Pool, copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool) -> bool {
         let fpdu = match self.items.front() {
             Some((Item::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
@@ -203,7 +204,7 @@ impl Outbox {
         true
     }
 
-    /// Drops the first payload that has not begun and needs the program's memory, with all that comes behind it.
+    /// Drops the first item that was not started and needs the program's memory, and all items after it.
     pub(crate) fn drop_unbegun(&mut self) {
         let begun = usize::from(self.sent > 0);
         let is_in_memory = |(item, _): &Entry| matches!(item, Item::Large { staged: None, .. });
@@ -217,7 +218,7 @@ impl Outbox {
         self.items.truncate(1);
     }
 
-    /// Forgets all that was to be sent.
+    /// Drops everything queued.
     pub(crate) fn clear(&mut self) {
         self.items.clear();
         (self.sent, self.staged) = (0, 0);
@@ -256,7 +257,7 @@ mod tests {
         assert!(outbox.is_empty() && outbox.has_room() && outbox.only_run().is_none());
     }
 
-    /// FPDUs of an operation with 8,000 bytes, in segments.
+    /// The FPDUs of an operation with 8,000 bytes, in several segments.
     fn segments(kind: iwarp::tx::OpKind) -> Vec<Fpdu> {
         use iwarp::tx::{Op, Sender, SenderConfig, Transmit};
         let (mulpdu, rtr) = (4000, None);
@@ -279,8 +280,8 @@ mod tests {
         outbox
     }
 
-    /// Goal: payload that has gone halfway becomes zeros where the peer delivers nothing of it, and only there. Method: the first and the
-    /// last segment of a Write and of a Send, of which nothing and a part has been sent.
+    /// Goal: the payload of a partly sent FPDU becomes zeros only if the peer delivers nothing of it. Method: the
+    /// first and the last segment of a Write and of a Send, unsent and partly sent.
     #[test]
     fn what_has_begun_is_kept_or_becomes_zeros() {
         let pool = Pool::default();

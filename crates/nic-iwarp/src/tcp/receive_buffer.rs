@@ -1,20 +1,20 @@
-//! Data path: receiving. Bytes that were read ahead of what they are for: many small FPDUs cost one system call.
+//! Data path: receiving. The read-ahead buffer: many small FPDUs cost one system call.
 
 use iwarp::mpa::FPDU_MAX;
 
 use crate::tcp::outbox::{Pool, Room};
 
-/// Room for bytes that were read ahead.
+/// Size of the buffer in bytes.
 const LEN: usize = 8 << 10;
 
-/// Room while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
-/// of what follows it.
+/// Size while FPDUs arrive that do not fit and whose CRCs must be checked first: the longest FPDU, and a little of
+/// what follows.
 const LEN_GROWN: usize = FPDU_MAX + 1024;
 
-/// A small buffer, filled at the end and consumed at the front.
+/// A buffer that is filled at the end and consumed at the front.
 pub(crate) struct Ahead {
     own: Box<[u8]>,
-    /// Used instead, while longer FPDUs come.
+    /// A larger buffer to use instead, while longer FPDUs arrive.
     grown: Option<Room>,
     start: usize,
     end: usize,
@@ -30,7 +30,7 @@ impl Ahead {
         self.grown.as_deref_mut().map_or(&mut self.own, |room| &mut room[..LEN_GROWN])
     }
 
-    /// What has been read and not been consumed.
+    /// The bytes that have been read and not consumed.
     #[inline]
     pub(crate) fn filled(&self) -> &[u8] {
         &self.grown.as_deref().unwrap_or(&self.own)[self.start..self.end]
@@ -44,11 +44,11 @@ impl Ahead {
         }
     }
 
-    /// Room behind what is there, up to `limit` bytes together.
+    /// The space after the buffered bytes, up to `limit` bytes in total.
     pub(crate) fn space_up_to(&mut self, limit: usize) -> &mut [u8] {
         let (start, end) = (self.start, self.end);
         if start > 0 {
-            // What is left is the beginning of an FPDU: few bytes, or with CRCs fewer than the smaller buffer has.
+            // The remaining bytes are the beginning of an FPDU: only a few, or with CRCs less than the small buffer.
             self.bytes().copy_within(start..end, 0);
             (self.start, self.end) = (0, end - start);
         }
@@ -58,14 +58,14 @@ impl Ahead {
         &mut bytes[from..to]
     }
 
-    /// So many bytes of [`Self::space_up_to`] have been filled.
+    /// Records that `n` bytes of [`Self::space_up_to`] have been filled.
     #[inline]
     pub(crate) fn fill(&mut self, n: usize) {
         let len = self.bytes().len();
         self.end = (self.end + n).min(len);
     }
 
-    /// Sees to it that an FPDU of this length fits.
+    /// Ensures that an FPDU of this length fits.
     pub(crate) fn make_room(&mut self, len: usize, pool: &Pool) {
         if len > LEN && self.grown.is_none() {
             let mut room = pool.take();
@@ -74,7 +74,7 @@ impl Ahead {
         }
     }
 
-    /// Gives it back, if nothing is in it.
+    /// Returns the larger buffer, if it is empty.
     #[inline]
     pub(crate) fn shrink(&mut self, pool: &Pool) {
         if self.start == self.end

@@ -1,4 +1,4 @@
-//! TCP sockets: how they are made, and what their errors mean.
+//! TCP sockets: how they are created, and the meaning of their errors.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use verbs::{CmFailure, Error, Result};
 use crate::config::IwarpConfig;
 use nic_util::fork::Fd;
 
-/// After how long an idle peer is asked whether it is there, how often, and how many times before it is given up: by then the
-/// silence has lasted as long as it may. The kernel counts whole seconds.
+/// The keep-alive parameters: idle time before the first probe, interval, and number of probes. They give a peer up
+/// after `silence`. The kernel counts whole seconds.
 fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
     let whole = silence.to_std().as_secs().max(2);
     let (idle, interval) = (whole / 2, (whole / 10).max(1));
@@ -27,10 +27,11 @@ fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
     (Duration::from_secs(idle), Duration::from_secs(interval), count as u32)
 }
 
-/// Connections that the kernel keeps for a listener, at least, until the device's thread takes them: room for a burst.
+/// Minimum number of connections that the kernel queues for a listener until the NIC thread accepts them: room for a
+/// burst.
 const KERNEL_BACKLOG: u32 = 128;
 
-/// A socket that neither blocks nor survives exec.
+/// A socket that is non-blocking and closed on exec.
 fn new_socket(ip: IpAddr) -> Result<Fd, Errno> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None).map(Fd::from)
@@ -41,7 +42,7 @@ fn cannot_create(errno: Errno) -> Error {
     Error::system(hint, errno)
 }
 
-/// Options of every connection. A system that does not know one of them works without it, only worse.
+/// Sets the options of every connection. If the system lacks an option, the connection still works, only worse.
 pub(crate) fn prepare(socket: &Fd, config: &IwarpConfig) {
     let _ = set_tcp_nodelay(socket, true);
     let (idle, interval, count) = keep_alive(config.silence);
@@ -51,7 +52,7 @@ pub(crate) fn prepare(socket: &Fd, config: &IwarpConfig) {
     let _ = set_tcp_keepcnt(socket, count);
 }
 
-/// Why an address cannot be had.
+/// Why an address cannot be used.
 fn refused(addr: SocketAddr, errno: Errno) -> Error {
     let why = match errno {
         Errno::ADDRINUSE => "the port is taken; choose another, or 0 for any".into(),
@@ -62,7 +63,7 @@ fn refused(addr: SocketAddr, errno: Errno) -> Error {
     Error::Address { addr, why }
 }
 
-/// A socket of this family, and for no other.
+/// A socket for the family of this address only.
 fn socket_for(addr: SocketAddr) -> Result<Fd> {
     let socket = new_socket(addr.ip()).map_err(cannot_create)?;
     if addr.is_ipv6() {
@@ -71,30 +72,30 @@ fn socket_for(addr: SocketAddr) -> Result<Fd> {
     Ok(socket)
 }
 
-/// Has a bound socket listen.
+/// Makes a bound socket listen.
 pub(crate) fn listen_on(socket: &Fd, backlog: u32) -> Result<(), Errno> {
-    // Connections of its that are still being closed will not hold the port.
+    // Its connections that are still closing must not block the port.
     let _ = set_socket_reuseaddr(socket, true);
     listen(socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32)
 }
 
-/// Has a socket listen no more. It stays bound, and nobody else gets its port.
+/// Makes a socket stop listening. It stays bound, and its port stays reserved.
 pub(crate) fn stop_listening(socket: &Fd) {
-    // Neither fails on a socket that listens.
+    // Neither call fails on a listening socket.
     let _ = set_socket_reuseaddr(socket, false);
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
-/// A connection is over: while it is being closed, its port is free for whoever listens there.
+/// Marks the port of an ended connection as reusable: while the connection closes, a listener may bind the port.
 pub(crate) fn give_port_back(socket: &Fd) {
-    // Without it the port is taken for a minute, and nothing else.
+    // If this fails, the port is only unavailable for a minute.
     let _ = set_socket_reuseaddr(socket, true);
 }
 
-/// A listening socket, and its address with the port that was chosen.
+/// A listening socket, and its address with the port that the system chose.
 pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
     let socket = socket_for(addr)?;
-    // Connections of an earlier listener that are still being closed do not hold the port.
+    // Connections of an earlier listener that are still closing must not block the port.
     let _ = set_socket_reuseaddr(&socket, true);
     let listening = bind(&socket, &addr).and_then(|()| listen_on(&socket, backlog));
     listening.map_err(|errno| refused(addr, errno))?;
@@ -102,18 +103,18 @@ pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAdd
     Ok((socket, addr))
 }
 
-/// The address of a bound socket, which was to be this one.
+/// The actual address of a socket that was bound to this one.
 fn bound(socket: &Fd, addr: SocketAddr) -> SocketAddr {
     getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok()).unwrap_or(addr)
 }
 
-/// Sockets that are tried for a port which the system chooses.
+/// How often to try to reserve a port that the system chose.
 const TRIES: usize = 16;
 
-/// A socket that is bound and does not listen, with its address: nobody else, of this process or another, gets the port.
+/// A socket that is bound and not listening, with its address: no other socket, of any process, gets the port.
 ///
-/// The system gives a port that it has chosen to others as soon as an attempt to connect from it fails or its listener ends. So
-/// such a port is asked for by its number once it is known.
+/// The system reuses a port that it chose itself as soon as a connection attempt from it fails or its listener ends.
+/// So such a port is bound again by its number.
 pub(crate) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
     if addr.port() != 0 {
         return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| refused(addr, errno));
@@ -139,7 +140,8 @@ fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
         Err(Errno::ADDRINUSE) => {}
         Err(errno) => return Err(errno),
     }
-    // Perhaps only connections that are being closed have it. That nobody else has, listening proves, which two sockets cannot do.
+    // Perhaps only closing connections use it. Listening proves that no other socket has it, because two sockets
+    // cannot both listen.
     set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &addr)?;
     listen(&socket, 1)?;
@@ -147,7 +149,7 @@ fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
     Ok(socket)
 }
 
-/// Whether this host has the address, by the only way that is sure: binding a socket to it.
+/// Checks that this host has the address, by the only reliable test: binding a socket to it.
 pub(crate) fn check_own(ip: IpAddr) -> Result<()> {
     let addr = SocketAddr::new(ip, 0);
     let socket = new_socket(ip).map_err(cannot_create)?;
@@ -162,7 +164,7 @@ pub(crate) fn check_own(ip: IpAddr) -> Result<()> {
     })
 }
 
-/// Whether the other side of a connection has closed it, as far as is known here, and everything that it said has been read.
+/// Whether the peer has closed the connection, as far as known, and all its data has been read.
 pub(crate) fn has_closed(socket: &Fd) -> bool {
     match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((_, n)) => n == 0,
@@ -170,20 +172,20 @@ pub(crate) fn has_closed(socket: &Fd) -> bool {
     }
 }
 
-/// Whether both ends of a connection were this one socket: TCP does that if a port of this host that nobody listens on is
-/// chosen as the own port, too. The port is given back then, at once: closed in the usual way it would be kept for a minute from
-/// whoever wants to listen there.
+/// Detects a socket that is connected to itself, which happens if TCP chooses the destination port, on which nobody
+/// listens, as the local port. The connection is then dissolved so that the port is free immediately: a normal close
+/// would block it for a minute for listeners.
 pub(crate) fn parted_from_itself(socket: &Fd) -> bool {
     let is_itself =
         matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far);
     if is_itself {
-        // If that fails, the port is taken for that minute, and nothing else.
+        // If this fails, the port is only unavailable for that minute.
         let _ = connect_unspec(socket);
     }
     is_itself
 }
 
-/// A socket that is connecting: this one if it is given, which is bound, or one from this device's side if the device keeps to one.
+/// Starts to connect from `bound`, or else from the device's address if it has one.
 pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConfig) -> Result<Fd, CmFailure> {
     let unreachable = |errno: Errno| failure(addr, errno);
     let is_bound = bound.is_some();
@@ -202,7 +204,7 @@ pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConf
     }
 }
 
-/// What an error of connecting says.
+/// The connection failure that corresponds to an error.
 pub(crate) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
     match errno {
         Errno::CONNREFUSED => CmFailure::Refused(addr),
@@ -220,7 +222,7 @@ pub(crate) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
     }
 }
 
-/// Sends what fits at once; a frame always does.
+/// Sends as much as the socket accepts; a frame always fits.
 pub(crate) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
     if bytes.is_empty() {
         return Ok(0);
@@ -228,7 +230,7 @@ pub(crate) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
-/// What has come; `None` if nothing has, 0 bytes at the end.
+/// Receives available bytes; `None` if there are none, 0 at the end of the stream.
 pub(crate) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
     match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
         Ok((_, n)) => Ok(Some(n)),
@@ -243,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: whoever asks for a listener that has gone, and is given its very port for that, does not keep the next one from
-    /// it. Method: the case itself, made by hand, while the socket is still open.
+    /// Goal: a connection attempt to a vanished listener that is connected to itself does not block the port for the
+    /// next listener. Method: creates this case by hand, while the socket is still open.
     #[test]
     fn a_port_that_was_connected_to_itself_is_free_at_once() {
         let socket = new_socket(Ipv4Addr::LOCALHOST.into()).expect("a socket");
