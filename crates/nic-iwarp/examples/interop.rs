@@ -1,15 +1,15 @@
-//! Moves bytes in every way between us and `interop/files/peer.c`, which speaks to another implementation of iWARP, and
-//! compares each of them at both ends.
+//! Transfers data in every way between this program and `interop/files/peer.c`, which uses another iWARP
+//! implementation, and compares every byte at both ends.
 //!
 //! `cargo run -p nic-iwarp --example interop -- connect|listen ADDRESS:PORT [OPTION=VALUE...]`, with
 //! - `sizes=A,B,...` in bytes, `pieces=N` requests for each transfer,
 //! - `ways=N`, a sum: 1 our writes, 2 our reads, 4 our sends, 8 the peer's writes, 16 its reads, 32 its sends (63),
-//! - `connections=N` one after the other, `hear=1` when the peer speaks first,
-//! - `badkey=1` for a write of ours with a key that is none, `badkey=2` for one of the peer's,
-//! - `crc=1`, `mpa=1`, `sent=1`, `fpdu=SIZE`, `depth=N` reads each way, `pd=N` bytes of private data.
+//! - `connections=N` one after the other, `hear=1` if the peer sends first,
+//! - `badkey=1` for a write of ours with an invalid key, `badkey=2` for one of the peer's,
+//! - `crc=1`, `mpa=1`, `sent=1`, `fpdu=SIZE`, `depth=N` reads in each direction, `pd=N` bytes of private data.
 //!
-//! Orders are eight big-endian words: what, seed, length, address (2), key, pieces, 0. Answers: what + 128, 0, value (2),
-//! address (2), key, 0. A value is 0 if all is well, or one more than the place of the first wrong byte.
+//! Orders are eight big-endian words: order, seed, length, address (2), key, pieces, 0. Answers: order + 128, 0,
+//! value (2), address (2), key, 0. The value is 0 on success, or one more than the position of the first wrong byte.
 
 mod common;
 
@@ -19,20 +19,20 @@ use std::process::ExitCode;
 use common::{End, Options, Outcome, Side, conclude, differs, pattern};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr, Sge};
 
-/// What the peer is to do.
+/// An order to the peer.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// Say where its buffer is.
+    /// Report the address of its buffer.
     Hello = 1,
-    /// Fill it with the pattern.
+    /// Fill the buffer with the pattern.
     Fill,
-    /// Compare it with the pattern.
+    /// Compare the buffer with the pattern.
     Check,
     /// Write the pattern to us.
     Put,
-    /// Read it from us, and compare.
+    /// Read the pattern from us, and compare.
     Get,
-    /// Prepare for a message of ours, and compare that: two answers.
+    /// Post a receive for our message, and compare the message: two answers.
     Take,
     /// Send us a message.
     Give,
@@ -84,7 +84,7 @@ fn run(options: &Options) -> Outcome<String> {
                 usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size beyond 8 MiB")?;
             for way in (0..6).map(|bit| 1 << bit).filter(|way| ways & way != 0) {
                 if way == 2 && size == 0 {
-                    // Linux siw answers a read of no bytes with bytes when it is busy (docs/interop.md).
+                    // Linux siw may answer a zero-length read with data when it is busy (docs/interop.md).
                     continue;
                 }
                 driver.seed += 1;
@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// Where orders are written, and where answers come.
+    /// The buffer for orders; answers arrive right after it.
     fn order_at(&self) -> Sge {
         self.orders.sge(0, ORDER_LEN as u32)
     }
@@ -137,7 +137,7 @@ impl<'a> Driver<'a> {
         Ok(word(2) << 32 | word(3))
     }
 
-    /// An answer, which must say that all is well.
+    /// Waits for an answer, which must report success.
     fn hear_good(&mut self, order: Order) -> Outcome<()> {
         match self.hear(order)? {
             0 => Ok(()),
@@ -164,7 +164,7 @@ impl<'a> Driver<'a> {
         self.end.good(&self.end.sends, "an order").map(drop)
     }
 
-    /// An order and its answer, with a receive for the next one.
+    /// Sends an order and waits for its answer; then posts a receive for the next answer.
     fn ask(&mut self, order: Order, len: usize) -> Outcome<u64> {
         self.tell(order, len, self.buffer.rkey())?;
         let value = self.hear(order)?;
@@ -188,7 +188,7 @@ impl<'a> Driver<'a> {
         differs(&found, &pattern(self.seed, len)).map_or(Ok(()), Err)
     }
 
-    /// A write or a read in pieces that are all under way at once.
+    /// A write or a read in several pieces, all posted before any has completed.
     fn transfer(&self, len: usize, op: impl Fn(RemoteAddr) -> SendOp, key: u32) -> Outcome<()> {
         let each = len.div_ceil(self.pieces).max(1);
         let mut posted = 0;
@@ -245,7 +245,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A message of the peer. The receive for answers is posted already, so the peer answers first.
+    /// Receives a message of the peer. The receive for the answer was posted first, so the peer answers first.
     fn be_given(&mut self, len: usize, blank: &[u8]) -> Outcome<()> {
         self.prepare(blank)?;
         self.end.receive(1, self.buffer.sge(0, len as u32))?;
@@ -259,7 +259,7 @@ impl<'a> Driver<'a> {
         self.compare(len)
     }
 
-    /// A write with a key that names nothing: of ours (1) or of the peer's (2). It fails, and says how.
+    /// Writes with an invalid key, by us (1) or by the peer (2). The write fails; returns the reason.
     fn break_rules(&mut self, who: u64) -> Outcome<()> {
         let len = 64;
         match who {

@@ -1,11 +1,13 @@
 //! Our half of rping, the ping-pong of rdma-core, on the device `iwarp`: every byte is compared.
 //!
-//! `cargo run -p nic-iwarp --example rping -- client ADDRESS:PORT | server ADDRESS:PORT [OPTION=VALUE...]` with `size=BYTES` and
-//! `count=N` (of the client; a server serves until the client goes), and `crc=1`, `mpa=1`, `sent=1`, `fpdu=SIZE`, `depth=N`.
+//! `cargo run -p nic-iwarp --example rping -- client ADDRESS:PORT | server ADDRESS:PORT [OPTION=VALUE...]` with
+//! `size=BYTES` and `count=N` (client only; a server serves until the client disconnects), and `crc=1`, `mpa=1`,
+//! `sent=1`, `fpdu=SIZE`, `depth=N`.
 //!
-//! A round: the client sends where its text is (address, key, length: 8, 4 and 4 bytes, big-endian); the server reads it
-//! and sends any 16 bytes; the client sends where a sink is; the server writes the text there and sends 16 bytes. rdma-core's
-//! server writes up to the first zero byte, so a text has its zero at its end.
+//! In each round the client sends the location of its text (address, key, length: 8, 4 and 4 bytes, big-endian); the
+//! server reads the text and sends any 16 bytes; the client sends the location of a sink; the server writes the text
+//! there and sends 16 bytes. rdma-core's server writes up to the first zero byte, so a text has a zero only at its
+//! end.
 
 mod common;
 
@@ -15,16 +17,16 @@ use std::process::ExitCode;
 use common::{End, Options, Outcome, Side, conclude, differs};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
-/// A message: where something is.
+/// Length of a message, which holds a location.
 const INFO_LEN: u32 = 16;
-/// The largest text of rdma-core's program.
+/// The longest text that rdma-core's program supports.
 const SIZE_MAX: u64 = 65_535;
-/// Receives that are posted.
+/// Number of posted receives.
 const RECEIVES: u64 = 4;
 
 struct Ping<'a> {
     end: End<'a>,
-    /// Texts; the second half is the client's sink.
+    /// The texts; the second half is the client's sink.
     text: Mr,
     inbox: Mr,
     outbox: Mr,
@@ -85,7 +87,7 @@ impl<'a> Ping<'a> {
         self.end.good(&self.end.sends, what).map(drop)
     }
 
-    /// Says where something of ours is; also what "go on" looks like.
+    /// Sends the location of our memory; also used as the "go on" message.
     fn tell(&self, at: u64, len: usize) -> Outcome<()> {
         let place = self.text.remote(at);
         let mut info = place.addr.to_be_bytes().to_vec();
@@ -95,7 +97,7 @@ impl<'a> Ping<'a> {
         self.post(SendOp::Send, &self.outbox, 0, INFO_LEN, "a message of ours")
     }
 
-    /// The peer's next message; `None` if the peer has gone.
+    /// The peer's next message; `None` if the peer has disconnected.
     fn hear(&self, may_end: bool) -> Outcome<Option<(RemoteAddr, usize)>> {
         let wc = match self.end.receives.wait(self.end.side.deadline()) {
             Ok(wc) if wc.is_ok() => wc,
@@ -134,7 +136,7 @@ impl<'a> Ping<'a> {
         }
     }
 
-    /// Serves a round; whether there was one.
+    /// Serves a round; returns whether there was one.
     fn serve(&self, round: u64) -> Outcome<bool> {
         let Some((source, len)) = self.hear(true)? else { return Ok(false) };
         if len as u64 > SIZE_MAX {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use conformance::{Body, Env, Fixture};
 use nic_iwarp::{FpduSize, IwarpConfig, Mpa, open};
 
-/// Two devices in this process, set up alike.
+/// Two devices with the same configuration in this process.
 struct Loopback(fn() -> IwarpConfig);
 
 impl Fixture for Loopback {
@@ -14,7 +14,7 @@ impl Fixture for Loopback {
         let config = (self.0)();
         let open = || open(&host, &config).expect("an iWARP device");
         let env = Env::new(open(), open(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        // A million small FPDUs say no more than a tenth of them, and take a loaded machine too long.
+        // A million small FPDUs show no more than a tenth as many, and take too long on a loaded machine.
         let small = matches!(config.fpdu, FpduSize::Bytes(_));
         body(&if small { env.large_bytes(100 << 20) } else { env });
     }
@@ -36,7 +36,7 @@ fn departs(test: &str) -> Option<&'static str> {
     }
 }
 
-/// As it comes.
+/// The default configuration.
 mod plain {
     conformance::tests!(super::Loopback(super::IwarpConfig::default), threads);
 }

@@ -1,6 +1,6 @@
 //! The conformance suite of `verbs` on the iWARP NIC, between two network namespaces that a virtual Ethernet joins.
 //!
-//! All in one process: a device belongs to the namespace of the thread that opened it.
+//! Everything is in one process: a device belongs to the namespace of the thread that opened it.
 
 #[path = "../../nic-util/tests/support/mod.rs"]
 mod support;
@@ -12,7 +12,7 @@ use conformance::{Body, Env, Fixture, Test};
 use nic_iwarp::{FpduSize, IwarpConfig, Mpa, open};
 use support::netns::Spaces;
 
-/// Links of both kinds, made once.
+/// The namespaces for either MTU, created once.
 fn spaces(mtu: u32) -> Option<&'static Spaces> {
     static SMALL: OnceLock<Option<Spaces>> = OnceLock::new();
     static LARGE: OnceLock<Option<Spaces>> = OnceLock::new();
@@ -29,7 +29,7 @@ impl Fixture for Across {
         let host = host::real::host();
         let open = || open(&host, &(self.1)()).expect("an iWARP device");
         let (a, b) = (spaces.a.within(open), spaces.b.within(open));
-        // A gibibyte crosses the loopback address in the other file.
+        // The other file tests a gibibyte over the loopback address.
         body(&Env::new(a, b, SocketAddr::new(spaces.b.ip, 0)).large_bytes(128 << 20));
     }
 
@@ -45,12 +45,12 @@ impl Fixture for Across {
     }
 }
 
-/// As it comes, at the usual MTU.
+/// The default configuration, at the usual MTU.
 mod usual {
     conformance::tests!(super::Across(1500, super::IwarpConfig::default), threads);
 }
 
-/// What depends on how the stream is cut.
+/// Tests that depend on how the stream is cut into segments.
 const PARTS: &[&str] = &[
     "send_recv",
     "send_forms",

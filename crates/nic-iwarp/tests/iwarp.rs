@@ -1,6 +1,7 @@
-//! The iWARP NIC among peers that mean well, ill or nothing, and with the device's thread and pollers taking turns.
+//! The iWARP NIC with correct, hostile and silent peers, and with its thread and pollers taking turns.
 //!
-//! Children are this binary again (see `support::child`). Tests run one at a time: some count descriptors or threads.
+//! Child processes run this same binary (see `support::child`). Tests run one at a time: some count descriptors or
+//! threads.
 
 #[path = "iwarp/allow.rs"]
 mod allow;
@@ -29,7 +30,7 @@ mod silence;
 #[path = "../../nic-util/tests/support/mod.rs"]
 mod support;
 
-/// The children's way in; does nothing in an ordinary run.
+/// Entry point of child processes; does nothing in an ordinary run.
 #[test]
 fn child_entry() {
     support::child::enter(&[

@@ -1,4 +1,4 @@
-//! A peer that behaves as Linux siw does where that is peculiar (`docs/interop.md`), played on a plain socket.
+//! A peer on a plain socket that imitates the peculiarities of Linux siw (`docs/interop.md`).
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,12 +10,13 @@ use nic_iwarp::{IwarpConfig, open};
 use verbs::{Cm, CmEvent, ConnParam, Cq, Qp, QpInit, RemoteAddr, SendOp, SendWr};
 
 const PATIENCE: Span = Span::from_secs(60);
-/// An RDMA Write of no bytes, as a whole FPDU has it in front: length, DDP tagged and last, RDMAP Write.
+/// Start of the FPDU of a zero-length RDMA Write: length, DDP tagged and last, RDMAP Write.
 const EMPTY_WRITE: [u8; 4] = [0, 14, 0xc1, 0x40];
-/// The same of an RDMA Write with 8 bytes.
+/// Start of the FPDU of an RDMA Write with 8 bytes.
 const WRITE_OF_8: [u8; 4] = [0, 22, 0xc1, 0x40];
 
-/// Answers one request as siw does, first message a write; then `listens` hears what comes, which is `None` after silence.
+/// Replies to one request as siw does, with a write as the first message; then `listens` reads the stream, with a
+/// time limit.
 fn siw(listens: fn(&mut TcpStream)) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let addr = listener.local_addr().expect("bound");
@@ -57,7 +58,7 @@ fn connect(host: &Host, addr: SocketAddr) -> (Qp, Cq, Cm) {
     (qp, cq, cm)
 }
 
-/// What follows its reply at once may be overlooked: it is said again while nothing is heard.
+/// siw may overlook the first message after its reply: it is repeated while siw sends nothing.
 #[test]
 fn silence_is_answered_by_saying_something_again() {
     let (addr, siw) = siw(|stream| {
@@ -70,7 +71,7 @@ fn silence_is_answered_by_saying_something_again() {
     siw.join().expect("all of them came");
 }
 
-/// Once it has spoken, nothing is said again.
+/// Once siw has sent something, nothing is repeated.
 #[test]
 fn who_has_spoken_is_not_nudged() {
     let (addr, siw) = siw(|stream| {
@@ -78,7 +79,7 @@ fn who_has_spoken_is_not_nudged() {
         stream.write_all(&[0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect("open");
         stream.set_read_timeout(Some(Duration::from_millis(600))).expect("a time");
         let more = BufReader::new(stream).bytes().map_while(Result::ok).count();
-        // One that was under way when the word came is possible on a slow machine; four are not.
+        // A slow machine may have one repetition in flight when siw sends, but not four.
         assert!(more <= 20, "{more} bytes more");
     });
     let host = host::real::host();
@@ -86,7 +87,7 @@ fn who_has_spoken_is_not_nudged() {
     siw.join().expect("silence");
 }
 
-/// It answers reads of no bytes with bytes when it is busy, so it is not asked: a write is over when TCP has it.
+/// A busy siw answers zero-length reads with data, so it is sent none: a write completes when TCP has accepted it.
 #[test]
 fn it_is_not_asked_by_reads_of_no_bytes() {
     let (addr, siw) = siw(|stream| {
@@ -109,8 +110,8 @@ fn it_is_not_asked_by_reads_of_no_bytes() {
     siw.join().expect("a write and no question");
 }
 
-/// Goal: a limit of retries is announced to no peer that agreed on a write as the first message. Method: after the limit is set, only the first
-/// message, perhaps repeated, precedes the program's write.
+/// Goal: no RNR retry limit is announced to a peer that agreed on a write as the first message. Method: after the
+/// limit is set, only the first message, perhaps repeated, precedes the program's write.
 #[test]
 fn no_limit_of_retries_is_announced_to_it() {
     let (addr, siw) = siw(|stream| {

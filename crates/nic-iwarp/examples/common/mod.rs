@@ -1,4 +1,4 @@
-//! What the programs that talk to other implementations of iWARP share: options, one connection, and why it failed.
+//! Code shared by the programs that talk to other iWARP implementations: options, one connection, and error messages.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,20 +11,20 @@ use verbs::{
     Sge, Wc,
 };
 
-/// How long any single step may take, in seconds.
+/// Time limit of any single step, in seconds.
 const PATIENCE: u64 = 60;
 
-/// What went wrong, in words.
+/// A result whose error is a message for people.
 pub(crate) type Outcome<T> = Result<T, String>;
 
-/// What the command line says: words, and `name=value`.
+/// The command line: words, and `name=value` options.
 pub(crate) struct Options {
     words: Vec<String>,
     values: BTreeMap<String, String>,
 }
 
 impl Options {
-    /// Of this program.
+    /// The command line of this program.
     pub(crate) fn get() -> Self {
         let (values, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|arg| arg.contains('='));
         let values =
@@ -32,23 +32,23 @@ impl Options {
         Self { words, values: values.collect() }
     }
 
-    /// The word at this place.
+    /// The word at this position.
     pub(crate) fn word(&self, at: usize) -> Option<&str> {
         self.words.get(at).map(String::as_str)
     }
 
-    /// A number, or what it is if nothing is said.
+    /// A number option, or its default.
     pub(crate) fn number(&self, name: &str, default: u64) -> Outcome<u64> {
         Ok(self.numbers(name)?.map_or(default, |numbers| numbers[0]))
     }
 
-    /// Numbers with commas between, at least one.
+    /// A list of numbers separated by commas, at least one.
     pub(crate) fn numbers(&self, name: &str) -> Outcome<Option<Vec<u64>>> {
         let number = |text: &str| text.parse().map_err(|_| format!("{name}: {text} is no number"));
         self.values.get(name).map(|text| text.split(',').map(number).collect()).transpose()
     }
 
-    /// The device: `crc=1`, `mpa=1|2`, `sent=1` (requests complete when TCP has them), `fpdu=SIZE`.
+    /// The device configuration: `crc=1`, `mpa=1|2`, `sent=1` (requests complete when TCP has them), `fpdu=SIZE`.
     fn config(&self) -> Outcome<IwarpConfig> {
         Ok(IwarpConfig {
             crc: self.number("crc", 0)? == 1,
@@ -62,12 +62,12 @@ impl Options {
         })
     }
 
-    /// `patience=N` seconds for any single step.
+    /// `patience=N`: time limit of any single step in seconds.
     fn patience(&self) -> Outcome<Span> {
         Ok(Span::from_secs(self.number("patience", PATIENCE)?))
     }
 
-    /// The connection: `depth=N` reads each way, `pd=N` bytes of private data.
+    /// The connection parameters: `depth=N` reads in each direction, `pd=N` bytes of private data.
     fn param(&self) -> Outcome<ConnParam> {
         let depth = self.number("depth", 16)?.min(255) as u8;
         Ok(ConnParam {
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// One byte of a pattern that repeats late; `interop/files/peer.c` makes the same.
+/// One byte of a pattern with a long period; `interop/files/peer.c` generates the same.
 pub(crate) fn pattern_at(seed: u32, at: usize) -> u8 {
     let mut x = (at as u32).wrapping_mul(0x9e37_79b1) ^ seed.wrapping_mul(0x85eb_ca6b);
     x ^= x >> 15;
@@ -92,7 +92,7 @@ pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(|at| pattern_at(seed, at)).collect()
 }
 
-/// The first byte that differs, in words.
+/// Describes the first byte that differs.
 pub(crate) fn differs(found: &[u8], wanted: &[u8]) -> Option<String> {
     if found.len() != wanted.len() {
         return Some(format!("{} bytes instead of {}", found.len(), wanted.len()));
@@ -101,7 +101,7 @@ pub(crate) fn differs(found: &[u8], wanted: &[u8]) -> Option<String> {
     Some(format!("byte {at} of {} is {:#04x} instead of {:#04x}", found.len(), found[at], wanted[at]))
 }
 
-/// A device that is to have connections.
+/// A device for connections.
 pub(crate) struct Side {
     pub(crate) host: Host,
     pub(crate) device: Device,
@@ -111,7 +111,7 @@ pub(crate) struct Side {
     listener: Option<Listener>,
 }
 
-/// A connection, or one in the making.
+/// A connection, possibly not established yet.
 pub(crate) struct End<'a> {
     pub(crate) side: &'a Side,
     pub(crate) qp: Qp,
@@ -120,7 +120,7 @@ pub(crate) struct End<'a> {
 }
 
 impl Side {
-    /// Opens the device as the options say.
+    /// Opens the device that the options describe.
     pub(crate) fn open(options: &Options) -> Outcome<Self> {
         let host = host::real::host();
         let device = open(&host, &options.config()?).map_err(|e| e.to_string())?;
@@ -129,7 +129,7 @@ impl Side {
         Ok(Self { host, device, pd, param: options.param()?, cm, listener: None })
     }
 
-    /// Begins to listen, and says where.
+    /// Starts to listen, and prints the address.
     pub(crate) fn listen(&mut self, addr: SocketAddr) -> Outcome<()> {
         let listener = self.cm.listen(addr, 16).map_err(|e| e.to_string())?;
         println!("listening at {}", listener.addr());
@@ -141,14 +141,14 @@ impl Side {
         self.host.after(self.param.timeout)
     }
 
-    /// Memory of the host that peers may read and write.
+    /// Host memory that peers may read and write.
     pub(crate) fn memory(&self, len: usize) -> Outcome<Mr> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let buf = Buf::alloc(len).map_err(|e| e.to_string())?;
         self.pd.reg_mr(&buf, access).map_err(|e| e.to_string())
     }
 
-    /// A queue pair; receives that the peer's first message needs are to be posted to it before [`End::establish`].
+    /// Creates a queue pair. Post the receives that the peer's first message needs before [`End::establish`].
     pub(crate) fn end(&self) -> Outcome<End<'_>> {
         let cq = || self.device.create_cq(512).map_err(|e| e.to_string());
         let (sends, receives) = (cq()?, cq()?);
@@ -159,7 +159,7 @@ impl Side {
 }
 
 impl End<'_> {
-    /// Connects to `to`, or accepts who comes next.
+    /// Connects to `to`, or accepts the next connection.
     pub(crate) fn establish(&self, to: Option<SocketAddr>) -> Outcome<()> {
         let Side { cm, param, .. } = self.side;
         if let Some(to) = to {
@@ -194,7 +194,7 @@ impl End<'_> {
         self.qp.post_recv(&RecvWr::new(wr_id, sges)).map_err(|e| e.to_string())
     }
 
-    /// The next completion of a queue, which must be good.
+    /// Waits for the next completion of a queue, which must be successful.
     pub(crate) fn good(&self, cq: &Cq, what: &str) -> Outcome<Wc> {
         match cq.wait(self.side.deadline()) {
             Ok(wc) if wc.is_ok() => Ok(wc),
@@ -203,7 +203,7 @@ impl End<'_> {
         }
     }
 
-    /// What the device knows of the end of the connection; waits a moment for the word of it.
+    /// Describes why the device ended the connection; waits a moment for the event.
     pub(crate) fn cause(&self) -> String {
         let mut said = Vec::new();
         for _ in 0..100 {
@@ -225,7 +225,7 @@ impl End<'_> {
         said.join("; ")
     }
 
-    /// Ends the connection and waits until it is over.
+    /// Disconnects, and waits until the connection has ended.
     pub(crate) fn disconnect(self) -> Outcome<()> {
         self.side.cm.disconnect(&self.qp).map_err(|e| e.to_string())?;
         self.await_end()
@@ -243,13 +243,13 @@ impl End<'_> {
     }
 }
 
-/// Prints what the peer's program said when it connected.
+/// Prints the private data that the peer sent when it connected.
 fn hear(private_data: &[u8]) {
     let wrong = (0..).zip(private_data).filter(|(at, byte)| pattern_at(7, *at) != **byte).count();
     println!("private data of {} bytes, {wrong} wrong", private_data.len());
 }
 
-/// Prints what came of it, and ends the program accordingly.
+/// Prints the result, and returns the matching exit code.
 pub(crate) fn conclude(outcome: Outcome<String>) -> std::process::ExitCode {
     match outcome {
         Ok(what) => {

@@ -10,7 +10,7 @@ use verbs::{
 
 use super::side::{LARGE, PINGS};
 
-/// On a host of its own: whoever polls there works for it alone.
+/// A connected queue pair. It has a host of its own: polling there drives only this connection.
 pub(crate) struct Endpoint {
     pub(crate) host: Host,
     pub(crate) qp: Qp,
@@ -22,7 +22,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Connects to who calls this at `peer`; `exchange` says some bytes to it and hears as many.
+    /// Connects to the process at `peer` that makes the same call; `exchange` sends some bytes to it and receives as
+    /// many.
     pub(crate) fn make(
         config: &IwarpConfig,
         client: bool,
@@ -67,7 +68,7 @@ impl Endpoint {
         Self { host, qp, cq, recv_cq, near, far: RemoteAddr { addr, rkey }, _cm: cm }
     }
 
-    /// Sends the number of the turn; one in 16 is signalled, and its completion taken 16 turns later.
+    /// Sends the number of the turn; one request in 16 is signaled, and its completion is polled 16 turns later.
     pub(crate) fn put(&self, turn: u64, op: SendOp) {
         let bytes = turn.to_le_bytes();
         let wr = SendWr::inline(turn, op, &bytes);
@@ -85,7 +86,7 @@ impl Endpoint {
         assert!(wc.is_ok(), "{wc:?}");
     }
 
-    /// Posts `count` writes, at most `window` of them outstanding, one in `every` signalled.
+    /// Posts `count` writes with at most `window` outstanding, one in `every` signaled.
     pub(crate) fn pump(&self, count: u64, window: u64, every: u64, data: &[Sge]) {
         let mut done = 0;
         for number in 1..=count {

@@ -1,10 +1,11 @@
-//! iWARP beside the raw TCP that it runs on, between the same two processes, each pinned to a core:
+//! Compares iWARP with raw TCP between the same two processes, each pinned to a core:
 //! `cargo run --release -p nic-iwarp --example iwarp_speed [-- [ROUNDS] [OPTION...]]`.
 //!
-//! Rounds take turns between raw TCP and iWARP. Printed are the median of each round's ratio, and the best figures: a
-//! machine whose speed wanders, wanders for both. Options:
+//! Rounds alternate between raw TCP and iWARP. The report has the median of the rounds' ratios, and the best figures:
+//! changes of the machine's speed affect both alike. Options:
 //! - `sent`: requests complete when TCP has them; `mss`, `fpdu=BYTES`: the size of FPDUs;
-//! - `only=NAME`: only rows whose names contain this; `alone`: without raw TCP, for profilers; `polls`: what polling an empty queue costs, by connections;
+//! - `only=NAME`: only rows whose names contain this; `alone`: without raw TCP, for profilers;
+//! - `polls`: the cost of polling an empty queue, by number of connections;
 //! - `at=ADDRESS` with `serve=ADDRESS:PORT` and `join=ADDRESS:PORT` for two hosts or namespaces.
 
 mod link;
@@ -19,7 +20,7 @@ use host::real::pin_to_core;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig};
 use side::Side;
 
-/// What the command line says.
+/// The command line.
 struct Options(Vec<String>);
 
 impl Options {
@@ -46,7 +47,7 @@ impl Options {
     }
 }
 
-/// A row: what raw TCP and iWARP reached in each round.
+/// A row of the report: the results of raw TCP and iWARP in each round.
 struct Row {
     name: &'static str,
     less_is_better: bool,

@@ -1,4 +1,5 @@
-//! What polling an empty completion queue costs, by the number of connections that complete there, and a message then.
+//! The cost of polling an empty completion queue, by the number of connections that complete there, and of a message
+//! then.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,7 +11,7 @@ const COUNTS: [usize; 6] = [1, 4, 16, 64, 256, 1000];
 const POLLS: u32 = 20_000;
 const WRITES: u64 = 500;
 
-/// Both ends in one process.
+/// Both endpoints in one process.
 struct Pairs {
     host: Host,
     devices: [(Device, Pd, Cm, Cq); 2],
@@ -80,7 +81,7 @@ impl Pairs {
         }
     }
 
-    /// Over a connection that the number chooses.
+    /// Writes over a connection that the number selects.
     fn write(&self, number: u64) {
         let qp = &self.qps[(number as usize * 7919) % self.qps.len()][0];
         let sges = [self.memory[0].sge(0, 8)];

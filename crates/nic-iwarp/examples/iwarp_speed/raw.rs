@@ -1,4 +1,4 @@
-//! Raw TCP: ping-pongs that spin, and streams in the best of several ways.
+//! Raw TCP: spinning ping-pongs, and the fastest of several ways to stream.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,28 +7,28 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 
 use super::side::{LARGE, LARGES, Side};
 
-/// Sizes of socket buffers that are tried, in bytes; 0 leaves them to the kernel.
+/// Socket buffer sizes to try, in bytes; 0 for the kernel's default.
 const BUFFERS: [usize; 4] = [0, 512 << 10, 2 << 20, 4 << 20];
-/// Bytes of one call.
+/// Bytes per call.
 const CHUNKS: [usize; 4] = [64 << 10, 128 << 10, 256 << 10, 1 << 20];
-/// The best ways of the first look, which every round tries again.
+/// Number of fastest variants of the first test to repeat in every round.
 pub(crate) const KEPT: usize = 3;
 
-/// One way to stream.
+/// A variant of streaming.
 #[derive(Clone, Copy)]
 pub(crate) struct Streaming {
     socket: usize,
     chunk: usize,
-    /// Whether the receiver reads over and over, and not asleep until something is there.
+    /// Whether the receiver spins instead of sleeping until data arrives.
     spins: bool,
 }
 
-/// Sockets by [`BUFFERS`].
+/// Accepts one socket for each size of [`BUFFERS`].
 pub(crate) fn accept(listener: &TcpListener) -> Vec<TcpStream> {
     BUFFERS.iter().map(|&len| prepare(listener.accept().expect("the other side").0, len)).collect()
 }
 
-/// The same at the other end.
+/// Connects one socket for each size of [`BUFFERS`].
 pub(crate) fn connect(addr: std::net::SocketAddr) -> Vec<TcpStream> {
     BUFFERS.iter().map(|&len| prepare(TcpStream::connect(addr).expect("the other side"), len)).collect()
 }
@@ -64,7 +64,7 @@ fn read(mut socket: &TcpStream, bytes: &mut [u8]) {
 }
 
 impl Side {
-    /// Microseconds one way, of 8 bytes.
+    /// One-way time of 8 bytes in microseconds.
     pub(crate) fn raw_pings(&mut self) -> f64 {
         self.timed(
             |side, turn| write(&side.raws[0], &turn.to_le_bytes()),
@@ -72,7 +72,7 @@ impl Side {
         )
     }
 
-    /// The ways to stream that are the fastest here.
+    /// The fastest streaming variants on this machine.
     pub(crate) fn best_raw_streams(&mut self) -> Vec<Streaming> {
         let mut found = Vec::new();
         for socket in 0..BUFFERS.len() {
@@ -80,7 +80,7 @@ impl Side {
                 for spins in [false, true] {
                     let way = Streaming { socket, chunk, spins };
                     let rate = (0..3).map(|_| self.raw_stream_once(way)).fold(0.0, f64::max);
-                    // One side decides for both.
+                    // The client decides for both.
                     let rate = if self.client { rate } else { 0.0 };
                     let theirs = f64::from_le_bytes(self.exchange(rate.to_le_bytes()));
                     found.push((rate.max(theirs), way));
@@ -101,7 +101,7 @@ impl Side {
         found[..KEPT].iter().map(|&(_, way)| way).collect()
     }
 
-    /// GB/s, the best of these ways.
+    /// The best rate of `ways` in GB/s.
     pub(crate) fn raw_stream(&mut self, ways: &[Streaming]) -> f64 {
         ways.iter().map(|&way| self.raw_stream_once(way)).fold(0.0, f64::max)
     }

@@ -1,4 +1,4 @@
-//! One of the two processes, and what they measure together.
+//! One of the two processes, and the measurements that both take part in.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -19,19 +19,19 @@ const PAGES: u64 = 20_000;
 const PAGE: u32 = 4096;
 const SMALLS: u64 = 100_000;
 const WINDOW: u64 = 64;
-/// Reads of one round, and the pause before each, in which the target goes to sleep.
+/// Number of reads in one round, and the pause before each, in which the target goes to sleep.
 const READS: u64 = 200;
 const READ_PAUSE: Span = Span::from_us(300);
-/// The target's word that says that the client is through.
+/// The word of the target's memory that the client writes when it has finished.
 const END_WORD: u32 = LARGE + 64;
 
-/// One process's end of everything.
+/// One process's end of all connections.
 pub(crate) struct Side {
     pub(crate) host: Host,
     pub(crate) client: bool,
     control: TcpStream,
     pub(crate) raws: Vec<TcpStream>,
-    /// What raw streams carry.
+    /// Data of the raw streams.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ impl Side {
         Self { host: host::real::host(), client, control, raws, bytes: vec![1; LARGE as usize] }
     }
 
-    /// Says some bytes and hears as many.
+    /// Sends some bytes and receives as many.
     pub(crate) fn exchange<const N: usize>(&mut self, mine: [u8; N]) -> [u8; N] {
         let mut theirs = [0; N];
         self.control.write_all(&mine).expect("the other side");
@@ -65,7 +65,7 @@ impl Side {
         Endpoint::make(config, client, SocketAddr::new(at, 0), peer, |place| self.exchange(place))
     }
 
-    /// Microseconds one way.
+    /// One-way time in microseconds.
     pub(crate) fn timed(
         &mut self,
         mut ping: impl FnMut(&mut Self, u64),
@@ -119,7 +119,7 @@ impl Side {
         us
     }
 
-    /// GB/s, the best of as many tries as raw streams get.
+    /// The best rate of several tries in GB/s; raw streams get as many.
     pub(crate) fn stream(&mut self, link: &Endpoint) -> f64 {
         (0..raw::KEPT).map(|_| self.stream_once(link)).fold(0.0, f64::max)
     }
@@ -135,7 +135,7 @@ impl Side {
         (LARGES * u64::from(LARGE)) as f64 / span.as_ns_f64()
     }
 
-    /// GB/s of writes of a page each.
+    /// Rate of page-sized writes in GB/s.
     pub(crate) fn pages(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
@@ -147,7 +147,7 @@ impl Side {
         (PAGES * u64::from(PAGE)) as f64 / span.as_ns_f64()
     }
 
-    /// Millions a second.
+    /// Message rate in millions per second.
     pub(crate) fn rate(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
@@ -159,7 +159,7 @@ impl Side {
         SMALLS as f64 * 1000.0 / span.as_ns_f64()
     }
 
-    /// Microseconds of a read of a target that does nothing, or computes without ever looking.
+    /// Time of a read in microseconds, with a target that sleeps or computes without polling.
     pub(crate) fn reads(&mut self, link: &Endpoint, computes: bool) -> f64 {
         self.exchange([0]);
         if !self.client {
@@ -192,7 +192,8 @@ impl Side {
         (self.host.now() - began).as_ns_f64() / 1000.0
     }
 
-    /// The target looks at its memory meanwhile, as one who waits for data does; or it computes.
+    /// Waits for the client's final write. Meanwhile the target polls its memory, like a program that waits for data,
+    /// or computes.
     fn wait_for_client(&mut self, link: &Endpoint, computes: bool) {
         let word = link.near.buf().word(END_WORD as usize).expect("aligned");
         if self.client {

@@ -245,7 +245,7 @@ impl Domain<'_> {
         (len == 0).then_some(list)
     }
 
-    /// Whether all of these entries may be used.
+    /// Whether all entries may be used.
     #[inline]
     pub(crate) fn allows(&self, sges: &[Sge], need: Access) -> bool {
         sges.iter()

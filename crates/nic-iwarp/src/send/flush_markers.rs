@@ -219,7 +219,7 @@ impl Questions {
         open.collect()
     }
 
-    /// How many of these open requests have arrived, by the receipt that the peer sent before it ended the stream.
+    /// How many of the `open` requests have arrived, by the receipt that the peer sent before it ended the stream.
     pub(crate) fn arrived(&self, receipt: Option<u32>, open: &[Open]) -> usize {
         iwarp::outcome::arrived(receipt, self.over, open)
     }

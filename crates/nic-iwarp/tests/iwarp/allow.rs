@@ -1,4 +1,4 @@
-//! Listeners that accept from some networks only.
+//! Listeners that accept connections only from some networks.
 
 use std::net::IpAddr;
 
@@ -13,18 +13,19 @@ fn device(config: &IwarpConfig) -> Device {
     open(&host::real::host(), config).expect("an iWARP device")
 }
 
-/// A device that accepts from these networks.
+/// A device that accepts connections from these networks.
 fn allowing(networks: &[&str]) -> Device {
     let allow = networks.iter().map(|text| text.parse().expect("a network")).collect();
     device(&IwarpConfig { allow, ..IwarpConfig::default() })
 }
 
-/// An end on a device that connects from an address.
+/// An endpoint on a device that connects from this address.
 fn from(address: [u8; 4]) -> End {
     End::on(&device(&IwarpConfig { bind: Some(IpAddr::from(address)), ..IwarpConfig::default() }), 4096)
 }
 
-/// Goal: hosts of allowed networks connect, and others are refused before they have said anything. Method: addresses of the loopback.
+/// Goal: hosts of allowed networks connect, and others are refused before they have sent anything. Method: loopback
+/// addresses.
 #[test]
 fn listeners_accept_from_allowed_networks_alone() {
     let _gate = one_at_a_time();
@@ -53,7 +54,7 @@ fn listeners_accept_from_allowed_networks_alone() {
     );
 }
 
-/// A peer that is not allowed gets no byte, whatever it sends.
+/// A peer that is not allowed receives no byte, whatever it sends.
 #[test]
 fn a_refused_peer_is_closed_without_an_answer() {
     let _gate = one_at_a_time();
@@ -63,7 +64,7 @@ fn a_refused_peer_is_closed_without_an_answer() {
     assert_eq!(rest(&mut stream, PATIENCE), (Vec::new(), true));
 }
 
-/// A network of one kind allows no address of the other.
+/// A network of one address family allows no address of the other.
 #[test]
 fn ipv6_peers_need_a_network_of_theirs() {
     let _gate = one_at_a_time();

@@ -1,4 +1,4 @@
-//! Whoever connects may be anything. None of them harms the device, or gets what it has no right to.
+//! Hostile and broken clients: they neither harm the device nor access anything without permission.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::raw::{FLAGS_AT, Healthy, REJECT, device, dial, flawed, frame, greeted
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
-/// A listener under attack, and a connection on the same device that must go on.
+/// A listener under attack, and a connection on the same device that must keep working.
 pub(crate) struct Victim {
     pub(crate) device: Device,
     pub(crate) hub: End,
@@ -45,7 +45,7 @@ impl Victim {
         }
     }
 
-    /// A raw client whose request is accepted with a fresh end.
+    /// A raw client whose request is accepted with a new endpoint.
     #[track_caller]
     pub(crate) fn accepted(&self, param: &ConnParam) -> (TcpStream, End) {
         let stream = greeted(self.addr());
@@ -54,7 +54,7 @@ impl Victim {
         (stream, end)
     }
 
-    /// All is as before, and a proper client is served.
+    /// Checks that everything is as before, and that a correct client is served.
     #[track_caller]
     pub(crate) fn end(self) {
         assert!(self.hub.cm.poll_event().is_none(), "nobody of them is anybody");
@@ -72,8 +72,8 @@ impl Victim {
     }
 }
 
-/// Goal: what is no valid request ends the connection it came on at once, and the program hears nothing of it. Those who ask
-/// for what is not there are told by a rejection. Method: each flaw of a request, then each way to leave.
+/// Goal: an invalid request ends its connection immediately, and the program is not notified. Clients that request
+/// something unsupported receive a rejection. Method: each flaw of a request, then each way to disconnect.
 #[test]
 fn clients_of_all_kinds() {
     let _gate = one_at_a_time();
@@ -93,11 +93,11 @@ fn clients_of_all_kinds() {
     let good = frame(FrameKind::Request).emit();
     for round in 0..100 {
         let mut client = dial(victim.addr());
-        // Short of the whole, so that there is nothing to ask the program.
+        // Incomplete, so that the program is not asked.
         tell(&mut client, &good[..round % good.len()]);
         if round % 2 == 0 { reset(client) } else { drop(client) }
     }
-    // More than was asked for (RFC 5044 section 7.1.2).
+    // More bytes than the request (RFC 5044 section 7.1.2).
     let mut eager = dial(victim.addr());
     tell(&mut eager, &[good.as_slice(), &[0; 8]].concat());
     assert!(rest(&mut eager, PATIENCE).1, "an eager client is still welcome");
@@ -105,8 +105,9 @@ fn clients_of_all_kinds() {
     victim.end();
 }
 
-/// Goal: who says nothing, or says it too slowly, is sent away after 5 s, however busily it talks; nobody has to wait for
-/// them. Method: silent ones and one that sends a byte every 200 ms, all at once, with a proper client beside them.
+/// Goal: a client that sends nothing, or too slowly, is disconnected after 5 s even if it keeps sending, and delays
+/// no other client. Method: silent clients and a client that sends a byte every 200 ms, all together, and a correct
+/// client.
 #[test]
 fn slow_clients() {
     let _gate = one_at_a_time();
@@ -143,7 +144,7 @@ fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
     bytes.extend(ulpdu);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
-    // The field is there whether it is used or not.
+    // The CRC field is present whether CRCs are used or not.
     let crc = Crc::of(&bytes);
     bytes.extend(crc.to_wire());
     bytes
@@ -157,7 +158,7 @@ pub(crate) fn untagged(opcode: u8, queue: u32, msn: u32, body: &[u8]) -> Vec<u8>
     fpdu(&ulpdu)
 }
 
-/// An RDMA Write of these bytes.
+/// An RDMA Write of `payload`.
 pub(crate) fn write(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     let mut ulpdu = vec![0xc1, 0x40];
     ulpdu.extend(stag.to_be_bytes());
@@ -176,25 +177,26 @@ pub(crate) fn read(msn: u32, stag: u32, from: u64, len: u32) -> Vec<u8> {
     untagged(1, 1, msn, &body)
 }
 
-/// The reply at the front of what came; what is behind it.
+/// Checks the reply at the start of `bytes`, and returns the bytes after it.
 pub(crate) fn after_reply(bytes: &[u8]) -> &[u8] {
     let len = usize::from(u16::from_be_bytes([bytes[18], bytes[19]]));
     assert_eq!(bytes[FLAGS_AT] & REJECT, 0, "rejected");
     &bytes[20 + len..]
 }
 
-/// What is sent to whom.
+/// The bytes to send to an endpoint.
 type Attack = Box<dyn Fn(&End) -> Vec<u8>>;
 
-/// Whether there is a Terminate in it.
+/// Whether the bytes contain a Terminate.
 fn has_terminate(bytes: &[u8]) -> bool {
     // Untagged, last; opcode 7; queue 2 (RFC 5040 section 4).
     bytes.windows(14).any(|w| w[2] == 0x41 && w[3] & 0xf == 7 && w[8..12] == [0, 0, 0, 2])
 }
 
-/// Goal: a client that is accepted and then goes wrong loses its connection, and that only: receives are flushed, nothing is
-/// written where it has no right to, and it is told by a Terminate where one can be. Method: random bytes, accesses out of
-/// bounds, with wrong tags and without rights, more reads at once than granted, ends and resets in a message.
+/// Goal: an accepted client that breaks the protocol later loses only its own connection: receives are flushed,
+/// nothing is written without permission, and it gets a Terminate where possible. Method: random bytes, accesses out
+/// of bounds, with wrong tags and without rights, more concurrent reads than granted, closes and resets inside a
+/// message.
 #[test]
 fn clients_that_go_wrong_later() {
     let _gate = one_at_a_time();
@@ -256,7 +258,8 @@ fn clients_that_go_wrong_later() {
     victim.end();
 }
 
-/// Goal: a client that does not begin, or vanishes before it has, fails the accepted queue pair within its time-out.
+/// Goal: a client that does not send its first message, or vanishes before it, fails the accepted queue pair within
+/// its time-out.
 #[test]
 fn clients_that_do_not_begin() {
     let _gate = one_at_a_time();
@@ -285,8 +288,9 @@ fn clients_that_do_not_begin() {
     victim.end();
 }
 
-/// Goal: a client with which nothing can be agreed on is rejected when the program accepts, and hears so. Method: it offers
-/// to begin by a read only, and will have none outstanding; and revision 2 to a device of revision 1.
+/// Goal: a client with incompatible parameters is rejected when the program accepts, and receives the rejection.
+/// Method: it offers only a read as the first message, but will have none outstanding; and revision 2 to a device of
+/// revision 1.
 #[test]
 fn clients_with_nothing_in_common() {
     let _gate = one_at_a_time();

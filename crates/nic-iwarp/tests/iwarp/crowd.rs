@@ -1,4 +1,4 @@
-//! Many connections that complete in one queue: who talks does not pay for the silent, and the silent are heard beside who talks.
+//! Many connections that complete in one queue: active ones do not pay for idle ones, and idle ones do not starve.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,15 +9,16 @@ use crate::raw::{device, join};
 use crate::support::end::{End, deadline};
 use crate::support::one_at_a_time;
 
-/// More than pollers look at one by one.
+/// More connections than pollers drive one by one.
 const CROWD: usize = 12;
-/// Polls before which a message is found, of most: before a few the device's thread is at the connection, or the system has not brought
-/// them yet. What each is held to, the tests of `ready` show.
+/// Limit on the median number of polls until a message is found. Single messages may take longer: the NIC thread may
+/// hold the connection, or the system may not have delivered the message yet. The unit tests of `ready` check the
+/// exact limits.
 const POLLS: u32 = 64;
-/// Polls after which a connection without news is no longer looked at.
+/// Number of polls after which a connection without events is no longer polled.
 const COLD: u32 = 1000;
 
-/// Connections from ends of devices of their own to ends that share a device and its queues.
+/// Connections between endpoints on separate devices and endpoints that share a device and its queues.
 fn crowd(len: usize) -> (Vec<End>, Vec<End>, [Cq; 2]) {
     let shared = device();
     let pd = shared.alloc_pd().expect("a domain");
@@ -33,13 +34,13 @@ fn crowd(len: usize) -> (Vec<End>, Vec<End>, [Cq; 2]) {
     (near, far, queues)
 }
 
-/// The middle one.
+/// The median.
 fn median(mut polls: Vec<u32>) -> u32 {
     polls.sort_unstable();
     polls[polls.len() / 2]
 }
 
-/// How many polls find a completion in the queue of receives.
+/// Counts the polls until a completion is in the queue of receives.
 fn polls_until_received(queues: &[Cq; 2]) -> u32 {
     let began = Instant::now();
     let mut polls = 0;
@@ -52,9 +53,9 @@ fn polls_until_received(queues: &[Cq; 2]) -> u32 {
     }
 }
 
-/// Goal: a connection on which next to nothing happens does not starve beside one that is flooded. Method: while one has 64 KiB writes
-/// without a pause, or short ones, messages come on others, each of which has been silent for long; the polls that find each are counted,
-/// from when the message is in the receiver's socket on.
+/// Goal: an almost idle connection does not starve next to a flooded one. Method: one connection receives 64 KiB
+/// writes without pause, or short ones. Meanwhile messages arrive on others, each idle for a long time. The test
+/// counts the polls that find each message, starting when it is in the receiver's socket.
 #[test]
 fn who_is_silent_for_long_is_heard_beside_a_flood() {
     let _gate = one_at_a_time();
@@ -84,7 +85,7 @@ fn who_is_silent_for_long_is_heard_beside_a_flood() {
                 far[cold].post_recv(round as u64, MemoryKind::Host, 0, 64);
                 near[cold].post(round as u64, SendOp::Send, MemoryKind::Host, 0, 64);
                 polls.push(polls_until_received(&queues));
-                // So that the other side's question is answered.
+                // Poll, so that the other side's flush marker is answered.
                 let began = Instant::now();
                 while near[cold].send_cq.poll_one().expect("no overrun").is_none() {
                     assert!(queues[1].poll_one().expect("no overrun").is_none());
@@ -92,7 +93,7 @@ fn who_is_silent_for_long_is_heard_beside_a_flood() {
                 }
             }
             over.store(true, Ordering::Relaxed);
-            // The flood's last writes are answered by who polls, as before.
+            // The flood's last writes are answered by polls, as before.
             let began = Instant::now();
             while began.elapsed() < Duration::from_millis(5) {
                 assert!(queues[1].poll_one().expect("no overrun").is_none());
@@ -104,8 +105,9 @@ fn who_is_silent_for_long_is_heard_beside_a_flood() {
     }
 }
 
-/// Goal: a connection that has been busy, and that epoll does not tell of meanwhile, is heard after a long silence, and so is its end;
-/// with a poller and without. Method: many messages one after another on one of many, silence of several lengths, one more message.
+/// Goal: a connection that was busy, and is therefore muted in epoll, is noticed again after a long silence, and so
+/// is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences of
+/// several lengths, one more message.
 #[test]
 fn who_was_loud_is_heard_after_a_silence() {
     let _gate = one_at_a_time();
@@ -133,7 +135,7 @@ fn who_was_loud_is_heard_after_a_silence() {
         if round % 2 == 0 {
             polls.push(polls_until_received(&queues));
         } else {
-            // Nobody polls: who sleeps is woken by the device's thread.
+            // Nobody polls: the NIC thread wakes the waiting thread.
             assert!(queues[1].wait(deadline()).expect("a message").is_ok());
         }
         near[busy].sent_ok(100);

@@ -1,4 +1,4 @@
-//! Pollers and the device's thread take turns.
+//! Pollers and the NIC thread take turns at driving connections.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,10 @@ use crate::support::child::Child;
 use crate::support::end::{End, deadline};
 use crate::support::one_at_a_time;
 
-/// Goal: whoever works on a connection, nothing is lost, doubled or wrong, and nothing waits for a poll that does not come.
-/// Method: two processes use everything at once and change at random, every millisecond or so, between polling, computing,
-/// sleeping, waiting, and sleeping in poll(2) on a channel; with devices that are set up in several ways.
+/// Goal: whichever thread drives a connection, nothing is lost, duplicated or wrong, and nothing waits for a poll
+/// that does not come. Method: two processes use all operations together and switch at random, about every
+/// millisecond, between polling, computing, sleeping, waiting, and sleeping in poll(2) on a channel; with several
+/// device configurations.
 #[test]
 fn turns_are_taken_under_load() {
     let _gate = one_at_a_time();
@@ -35,8 +36,9 @@ fn turns_are_taken_under_load() {
     }
 }
 
-/// Goal: one-sided operations complete while the target's program does nothing for them. Method: the target has polled, so
-/// that its thread had left the connection to it, and then does not for half a second, in which all must be over.
+/// Goal: one-sided operations complete while the target's program does nothing. Method: the target has polled, so
+/// that the NIC thread has left the connection to it, and then does not poll for half a second, in which everything
+/// must complete.
 #[test]
 fn one_sided_operations_need_nobody() {
     let _gate = one_at_a_time();
@@ -70,8 +72,8 @@ fn one_sided_operations_need_nobody() {
     assert_eq!(far.nic.buf().to_vec(0..8).expect("inside"), 20_u64.to_ne_bytes());
 }
 
-/// Goal: what has come before a queue pair is destroyed has arrived, as on a card. Method: the target has polled, so that its thread
-/// has left the connection to it; a message comes, and the queue pair goes.
+/// Goal: data that arrives before a queue pair is destroyed is received, as on a card. Method: the target has polled,
+/// so that the NIC thread has left the connection to it; a message arrives, and the queue pair is destroyed.
 #[test]
 fn what_has_come_has_arrived_though_the_queue_pair_goes() {
     let _gate = one_at_a_time();
@@ -89,7 +91,8 @@ fn what_has_come_has_arrived_though_the_queue_pair_goes() {
     }
 }
 
-/// Goal: who sleeps in poll(2) on a channel's descriptor, having polled before, is woken by what comes; not by nothing.
+/// Goal: a thread that sleeps in poll(2) on a channel's descriptor, after having polled, is woken by new data and not
+/// spuriously.
 #[test]
 fn sleepers_on_a_descriptor_are_woken() {
     let _gate = one_at_a_time();
@@ -131,13 +134,14 @@ fn sleepers_on_a_descriptor_are_woken() {
     }
 }
 
-/// Goal: an idle device sleeps: its thread uses next to no processor time, also beside a connection that was just polled.
+/// Goal: an idle device sleeps: its thread uses almost no processor time, even with a connection that was just
+/// polled.
 #[test]
 fn idle_devices_sleep() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));
     let idle = |what: &str| {
-        // The looks after those who polled come to an end.
+        // Wait until the thread has stopped to watch the connection.
         std::thread::sleep(Duration::from_millis(100));
         let share = device_threads_share(std::process::id());
         println!("{what}: {:.3} % of a processor for two idle devices", share * 100.0);
@@ -153,7 +157,7 @@ fn idle_devices_sleep() {
     }
     idle("after traffic");
     assert!(device_threads_ns(std::process::id()) > 0, "what was measured is that");
-    // A message that nobody receives.
+    // A message without a receive.
     near.post(1, SendOp::Send, MemoryKind::Host, 0, 8);
     idle("with a message that waits");
     far.post_recv(1, MemoryKind::Host, 0, 8);

@@ -1,4 +1,4 @@
-//! Peers that are killed in the middle of traffic.
+//! Peers that are killed while they send and receive.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const LEN: usize = 256 << 10;
 const SENDS: u64 = 24;
 const RECEIVES: u64 = 24;
 
-/// Child: does all kinds of things to its peer until it is killed.
+/// Child: performs all kinds of operations on its peer until it is killed.
 pub(crate) fn restless_role() {
     let port = hear().expect("a port").parse().expect("a number");
     let mut end = End::on(&device(), LEN);
@@ -43,9 +43,9 @@ fn post_all(end: &End, rng: &mut Rng) {
     }
 }
 
-/// Goal: kill -9 of a peer in the middle of traffic both ways gives the survivor a completion for everything posted, in order,
-/// and one `Disconnected`, soon; its other connections go on, and nothing stays behind. Method: a child is killed at a seeded
-/// instant, 25 times.
+/// Goal: if a peer is killed with SIGKILL during traffic in both directions, the survivor soon gets a completion for
+/// everything posted, in order, and one `Disconnected`; its other connections keep working, and nothing leaks.
+/// Method: kills a child at a seeded random time, 25 times.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic() {
     let _gate = one_at_a_time();

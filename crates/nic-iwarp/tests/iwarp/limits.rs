@@ -1,4 +1,4 @@
-//! Everything that a peer can make a device hold has a limit: each is reached, and goes no further.
+//! Every resource that a peer can make a device hold has a limit: each test reaches one and checks that it holds.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -14,23 +14,23 @@ use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, one_at_a_time, traces, until};
 
-/// Half-open connections of one listener, and of a device.
+/// Limits on half-open connections, for one listener and for a device.
 const OF_LISTENER: usize = 256;
 const OF_DEVICE: usize = 1024;
 
-/// Whether it has been closed.
+/// Whether the peer has closed the connection.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("an option");
     !matches!(stream.peek(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }
 
-/// Those of `clients` that are closed, in a line.
+/// Shows which of `clients` are closed, one character each.
 fn closed(clients: &[TcpStream]) -> String {
     clients.iter().map(|client| if is_closed(client) { 'x' } else { '.' }).collect()
 }
 
-/// Opens more connections than a listener, and then than a device holds half-open; whether that was so quick that none of
-/// them was closed for its age.
+/// Opens more half-open connections than a listener, and then than a device, may hold. Returns whether that was quick
+/// enough that none was closed because of its age.
 fn too_many_half_open() -> bool {
     let victim = Victim::new(8);
     let began = Instant::now();
@@ -62,12 +62,12 @@ fn too_many_half_open() -> bool {
     true
 }
 
-/// Goal: of those who connect and say nothing, a listener holds 256 and a device 1024; who has taken longest gives way, so
-/// that proper clients are always served. Method: more than that, on one listener and on several.
+/// Goal: a listener holds at most 256 connections that have sent no request, and a device 1024; the oldest is
+/// dropped, so correct clients are always served. Method: more than that, on one listener and on several.
 #[test]
 fn half_open_connections() {
     let _gate = one_at_a_time();
-    // On a machine that has no time to make them all within 5 s, the limit cannot be told from the patience.
+    // If a machine is too slow to open all within 5 s, the limit cannot be distinguished from the time-out.
     let told = (0..5).any(|_| too_many_half_open());
     if !told {
         eprintln!(
@@ -76,8 +76,8 @@ fn half_open_connections() {
     }
 }
 
-/// Goal: no more requests wait for the program than the listener's backlog; the next is rejected, and when one has been
-/// answered there is room again.
+/// Goal: no more requests wait for the program than the listener's backlog; the next is rejected, and after one has
+/// been answered there is room again.
 #[test]
 fn requests_that_wait() {
     let _gate = one_at_a_time();
@@ -97,8 +97,8 @@ fn requests_that_wait() {
     victim.end();
 }
 
-/// Goal: a peer has no more reads outstanding than it was granted: what is asked for and the device's own 16. Method: a
-/// client that does not read its answers asks for so many, and for one more.
+/// Goal: a peer has no more reads outstanding than granted: the requested number and the device's own 16. Method: a
+/// client that does not read its responses sends that many reads, and one more.
 #[test]
 fn outstanding_reads() {
     let _gate = one_at_a_time();
@@ -115,26 +115,27 @@ fn outstanding_reads() {
     (1..=20).for_each(|msn| ask(&mut client, msn));
     std::thread::sleep(Duration::from_millis(300));
     assert!(end.cm.poll_event().is_none(), "20 are granted");
-    // The answers are 1.25 GiB. They are sent from where they lie, as the client takes them; nothing is set aside.
+    // The responses are 1.25 GiB. They are sent from the program's memory as the client reads them; nothing is
+    // buffered.
     let grown = resident().saturating_sub(before);
     assert!(grown < 2 << 20, "{grown} B more are resident");
     victim.healthy.check();
     ask(&mut client, 21);
-    // The answers that stand before the Terminate do not have to be taken.
+    // The client need not read the responses before the Terminate.
     end.disconnected();
     drop((client, end, large));
     victim.end();
 }
 
-/// Bytes of this process's memory that are resident, but for what is shared with files.
+/// Resident anonymous memory of this process in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
-/// Goal: a peer that sends what nobody receives fills its own socket and nothing of ours; the connection stays, and goes on
-/// when there are receives. Method: 16 MiB of messages to a queue pair without receives.
+/// Goal: a peer whose messages find no receive fills only its own socket and no memory of ours; the connection stays,
+/// and continues when receives are posted. Method: 16 MiB of messages to a queue pair without receives.
 #[test]
 fn messages_that_nobody_receives() {
     let _gate = one_at_a_time();
@@ -162,8 +163,8 @@ fn messages_that_nobody_receives() {
     victim.end();
 }
 
-/// Goal: one tag says nothing about the next: of regions that are registered one after the other, no bit stands still or
-/// follows a count, and a tag that was given back does not come at once.
+/// Goal: one tag reveals nothing about the next: in tags of successive registrations no bit is constant or follows a
+/// counter, and a released tag is not the next one again.
 #[test]
 fn tags_cannot_be_guessed_from_one_another() {
     let _gate = one_at_a_time();
@@ -182,27 +183,27 @@ fn tags_cannot_be_guessed_from_one_another() {
     assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Nanoseconds for which the threads of devices in a process have run, or would have on a machine with less to do.
+/// Nanoseconds for which the NIC threads of a process have run, or were ready to run.
 pub(crate) fn device_threads_ns(process: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("threads").flatten();
     let of = |task: std::fs::DirEntry| {
         let text = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let ours = text("comm").starts_with("nicety-iwarp");
-        // Time on a processor, and time of waiting for one (Documentation/scheduler/sched-stats.rst).
+        // Running time plus time waiting for a processor (Documentation/scheduler/sched-stats.rst).
         let sum = || text("schedstat").split(' ').take(2).map(|ns| ns.parse::<u64>().unwrap_or(0)).sum();
         if ours { sum() } else { 0 }
     };
     tasks.map(of).sum()
 }
 
-/// The share of the next second in which they wanted to run.
+/// The share of the next second in which these threads were ready to run.
 pub(crate) fn device_threads_share(process: u32) -> f64 {
     let (before, began) = (device_threads_ns(process), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     (device_threads_ns(process) - before) as f64 / began.elapsed().as_nanos() as f64
 }
 
-/// Child: a device that listens while there are no descriptors left; then there are.
+/// Child: a device that listens while there are no free descriptors; later there are some.
 pub(crate) fn shortage_role() {
     let hub = End::on(&device(), 64);
     let listener = hub.cm.listen(at(0), 8).expect("a listener");
@@ -224,8 +225,8 @@ pub(crate) fn shortage_role() {
     hear();
 }
 
-/// Goal: with all descriptors used up a device does not spin, says so where it must, and serves who waits when there are some
-/// again. Method: a child without descriptors to which three clients connect.
+/// Goal: with no free descriptors a device does not spin, reports the error where it can, and later serves the
+/// waiting clients. Method: a child without free descriptors, and three clients that connect to it.
 #[test]
 fn shortage_of_descriptors() {
     let _gate = one_at_a_time();
@@ -243,8 +244,8 @@ fn shortage_of_descriptors() {
     child.end();
 }
 
-/// Goal: what nobody has asked for is refused while what is established goes on: a client that connects again and again and
-/// is rejected each time costs the others nothing. Method: 2000 of them in a row, beside traffic.
+/// Goal: a client that connects again and again and is always rejected costs established connections nothing. Method:
+/// 2000 connection attempts in a row, next to traffic.
 #[test]
 fn storms_of_requests() {
     let _gate = one_at_a_time();
@@ -257,7 +258,7 @@ fn storms_of_requests() {
     for _ in 0..2000 {
         let mut client = dial(listener.addr());
         tell(&mut client, &frame(FrameKind::Request).emit());
-        // Every other one is rejected by the program, the rest by the backlog.
+        // The program rejects every other request, and the backlog the rest.
         if let Some(CmEvent::ConnectRequest(request)) = hub.cm.poll_event() {
             request.reject(b"no").expect("rejected");
             rejected += 1;

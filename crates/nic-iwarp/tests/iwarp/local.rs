@@ -1,4 +1,4 @@
-//! Requests that are over when they have left.
+//! Requests with local completion (`LOCAL`).
 
 use verbs::{Data, MemoryKind, SendFlags, SendOp, SendWr};
 
@@ -6,7 +6,7 @@ use crate::raw::{device, join};
 use crate::support::end::End;
 use crate::support::one_at_a_time;
 
-/// So little that TCP has all of it while the peer takes nothing.
+/// Short enough that TCP accepts it all while the peer receives nothing.
 const LEN: u32 = 4000;
 
 fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
@@ -14,8 +14,9 @@ fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
     end.qp.post_send(&SendWr { wr_id, op, data: Data::Sges(&sge), flags }).expect("posted");
 }
 
-/// Goal: a request that is to be over when it has left waits for nobody, takes along what nobody is told of, and not what somebody is;
-/// all arrive. Method: sends to a peer that has no receive until they are told of; the last ones behind one whose arrival is told of.
+/// Goal: a local request completes without a response, together with unsignaled requests before it, but not with
+/// signaled ones; all messages arrive. Method: sends to a peer that posts no receive until they have completed; the
+/// last ones follow a request whose arrival is signaled.
 #[test]
 fn a_local_request_waits_for_nobody() {
     let _gate = one_at_a_time();

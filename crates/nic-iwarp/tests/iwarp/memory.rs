@@ -1,4 +1,4 @@
-//! What an idle connection costs.
+//! The memory use of an idle connection.
 
 use verbs::{CmEvent, ConnParam, Device, Qp, QpInit};
 
@@ -7,7 +7,7 @@ use crate::support::child::{Child, hear, say};
 use crate::support::end::{at, deadline};
 use crate::support::{one_at_a_time, traces};
 
-/// Connections that are made.
+/// Number of connections.
 const COUNT: usize = 1000;
 
 fn line(file: &str, name: &str) -> usize {
@@ -21,7 +21,7 @@ fn queue_pairs(device: &Device) -> Vec<Qp> {
     (0..COUNT).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect()
 }
 
-/// Child: makes connections between two devices of its own; says bytes for each end, descriptors and threads for all.
+/// Child: connects two devices of its own; prints bytes per endpoint, and descriptors and threads in total.
 pub(crate) fn role() {
     let (a, b) = (device(), device());
     let (near_cm, far_cm) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
@@ -50,8 +50,9 @@ pub(crate) fn role() {
     drop((near, far));
 }
 
-/// Goal: an idle connection costs at most 32 KiB of ours at each end, one descriptor, no thread. Method: 1000 connections
-/// with queue pairs of the default size; the growth of resident memory, in which what the kernel holds for sockets is not.
+/// Goal: an idle connection uses at most 32 KiB of our memory at each end, one descriptor and no thread. Method: 1000
+/// connections with queue pairs of the default size; measures the growth of resident memory, which excludes the
+/// kernel's socket memory.
 #[test]
 fn an_idle_connection_is_small() {
     let _gate = one_at_a_time();

@@ -1,8 +1,8 @@
-//! One side of a connection that is used for everything at once, by a thread that polls, computes, sleeps or waits as it
-//! likes: so the connection goes back and forth between it and the device's thread.
+//! One side of a connection with all kinds of traffic, driven by a thread that polls, computes, sleeps or waits at
+//! random, so that the connection moves between this thread and the NIC thread.
 //!
-//! Both sides run the same. Each owns a window of the other's memory, which it alone writes and reads back, and a counter
-//! there, to which it alone adds; its messages are numbered.
+//! Both sides run the same code. Each owns a window of the other's memory, which only it writes and reads back, and a
+//! counter, to which only it adds. Its messages are numbered.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::support::child::{hear, say};
 use crate::support::end::End;
 use crate::support::{PATIENCE, Rng};
 
-/// Bytes of a region: windows at the front, then the counter, then room for receives.
+/// Bytes of a region: windows at the front, then the counter, then space for receives.
 pub(crate) const LEN: usize = 1 << 20;
 const SLOT: usize = 64 << 10;
 const SLOTS: u64 = 4;
-/// Where a window is written from, and read back to.
+/// The source of a window's data, and the destination when it is read back.
 const SOURCE_AT: u64 = 256 << 10;
 const BACK_AT: u64 = 512 << 10;
 const COUNTER_AT: u64 = 768 << 10;
@@ -29,10 +29,10 @@ const RECEIVE_AT: u64 = 800 << 10;
 const MESSAGE_AT: u64 = 900 << 10;
 const MESSAGE: usize = 256;
 const RECEIVES: u64 = 64;
-/// Changes between the ways to let time pass, at least, however little time a busy machine gives.
+/// Minimum number of turns (see `pass_time`), even on a busy machine.
 const TURNS: u64 = 250;
 
-/// Ways in which devices are set up.
+/// Number of device configurations.
 pub(crate) const KINDS: u64 = 4;
 
 fn config(kind: u64) -> IwarpConfig {
@@ -45,7 +45,7 @@ fn config(kind: u64) -> IwarpConfig {
     }
 }
 
-/// What was counted.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     pub(crate) written: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Count {
     pub(crate) turns: u64,
 }
 
-/// What a request that has not completed is about.
+/// An operation that has not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Write(u64),
@@ -70,9 +70,9 @@ pub(crate) struct Mixer {
     end: End,
     channel: CompChannel,
     rng: Rng,
-    /// What is in each of its slots at the peer.
+    /// The content of each of its slots at the peer.
     slots: [Vec<u8>; SLOTS as usize],
-    /// Jobs that have been posted, in order, with their numbers.
+    /// Posted operations in order, with their numbers.
     open: VecDeque<(u64, Job)>,
     next: u64,
     count: Count,
@@ -80,13 +80,13 @@ pub(crate) struct Mixer {
     peer_finished: bool,
 }
 
-/// The contents of message number `number` of the side with this seed.
+/// The content of message `number` of the side with this seed.
 fn message(seed: u64, number: u64) -> Vec<u8> {
     Rng::new(seed << 32 | number).bytes(MESSAGE)
 }
 
 impl Mixer {
-    /// On a device that is set up in one of [`KINDS`] ways. The receive queue reports to a channel.
+    /// A side on a device with one of [`KINDS`] configurations. The receive queue reports to a channel.
     pub(crate) fn new(kind: u64) -> Self {
         let device = open(&host::real::host(), &config(kind)).expect("an iWARP device");
         let channel = device.create_comp_channel().expect("a channel");
@@ -108,12 +108,12 @@ impl Mixer {
         }
     }
 
-    /// The end, to be connected.
+    /// The endpoint, to be connected.
     pub(crate) fn end(&mut self) -> &mut End {
         &mut self.end
     }
 
-    /// Works for so long, and for [`TURNS`] at least, then ends in step with the peer, whose seed is the other one's.
+    /// Runs for `limit` and at least [`TURNS`] turns, then ends together with the peer, whose seed is `peer_seed`.
     #[track_caller]
     pub(crate) fn run(&mut self, seed: u64, peer_seed: u64, limit: Duration) -> Count {
         self.rng = Rng::new(seed);
@@ -149,7 +149,7 @@ impl Mixer {
         self.next += 1;
     }
 
-    /// Posts something, if what it needs is free.
+    /// Posts an operation, if the resources that it needs are free.
     fn post(&mut self, seed: u64) {
         if self.open.len() >= 32 {
             return;
@@ -174,7 +174,7 @@ impl Mixer {
                 let op = SendOp::FetchAdd { remote: self.remote(COUNTER_AT), add: 1 };
                 self.submit(Job::Add, op, OLD_AT, 8);
             }
-            // As many as the peer has receives for, and no more: its own are posted again as they are taken.
+            // As many as the peer has receives for: the peer reposts each receive when it has been consumed.
             3 if !busy(Job::Send) => {
                 let bytes = message(seed, self.count.sent);
                 self.end.host.buf().write(MESSAGE_AT as usize, &bytes).expect("inside");
@@ -185,7 +185,7 @@ impl Mixer {
         }
     }
 
-    /// Tells the peer, by a message of one byte, that there will be no more.
+    /// Sends a message of one byte, which announces that no more will follow.
     fn finish(&mut self) {
         if !self.open.iter().any(|(_, job)| *job == Job::Send) {
             self.submit(Job::Send, SendOp::Send, MESSAGE_AT, 1);
@@ -193,7 +193,7 @@ impl Mixer {
         }
     }
 
-    /// One of the ways to let time pass.
+    /// Lets time pass in a random way.
     fn pass_time(&mut self) {
         self.count.turns += 1;
         let long = Duration::from_micros(20 + self.rng.below(1500));
@@ -205,7 +205,7 @@ impl Mixer {
             2 => {
                 let span = host::Span::from_us(long.as_micros() as u64);
                 let deadline = host::real::host().after(span);
-                // Puts a completion back for `look`, where there was one.
+                // Handles a completion here, if there was one.
                 if let Ok(wc) = self.end.send_cq.wait(deadline) {
                     self.completed(&wc);
                 }
@@ -221,7 +221,7 @@ impl Mixer {
         }
     }
 
-    /// Sleeps in poll(2) until a message comes, as a program with an event loop does.
+    /// Sleeps in poll(2) until a message arrives, as a program with an event loop does.
     fn sleep_on_channel(&mut self, limit: Duration) {
         self.end.recv_cq.req_notify(false).expect("armed");
         let fd = self.channel.fd().expect("a descriptor");
@@ -232,7 +232,7 @@ impl Mixer {
         }
     }
 
-    /// Takes what has completed.
+    /// Handles all completions.
     fn look(&mut self, peer_seed: u64) {
         while let Some(wc) = self.end.send_cq.poll_one().expect("no overrun") {
             self.completed(&wc);
@@ -281,7 +281,8 @@ impl Mixer {
     }
 }
 
-/// Child: the other side, on a device of its own. Line: `PORT SEED PEER_SEED MILLISECONDS KIND`; says what it counted.
+/// Child: the other side, on a device of its own. Reads the line `PORT SEED PEER_SEED MILLISECONDS KIND`; prints its
+/// statistics.
 pub(crate) fn role() {
     let line = hear().expect("a line");
     let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
@@ -289,6 +290,6 @@ pub(crate) fn role() {
     mixer.end().connect(words[0] as u16);
     let count = mixer.run(words[1], words[2], Duration::from_millis(words[3]));
     say(format!("{} {}", count.sent, count.received));
-    // Its queue pair stays until the other side has seen everything.
+    // The queue pair lives until the other side has seen everything.
     hear();
 }

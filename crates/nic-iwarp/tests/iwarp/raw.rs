@@ -1,4 +1,4 @@
-//! Raw sockets that speak, or do not speak, MPA; and a connection that must go on beside them.
+//! Raw sockets that send valid or invalid MPA, and a connection that must keep working next to them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,13 +14,13 @@ use verbs::{CmEvent, Device, MemoryKind, SendOp};
 use crate::support::end::{End, deadline};
 use crate::support::{PATIENCE, Rng};
 
-/// A device as it comes.
+/// A device with the default configuration.
 #[track_caller]
 pub(crate) fn device() -> Device {
     open(&host::real::host(), &IwarpConfig::default()).expect("an iWARP device")
 }
 
-/// A frame of revision 2 without a flaw.
+/// A valid frame of revision 2.
 pub(crate) fn frame(kind: FrameKind) -> Frame {
     let rtr = if kind == FrameKind::Request { RtrSet::all() } else { RtrSet::WRITE };
     Frame {
@@ -34,15 +34,15 @@ pub(crate) fn frame(kind: FrameKind) -> Frame {
     }
 }
 
-/// Where a frame says its flags, its revision and its length.
+/// Positions of the flags and the length in a frame.
 pub(crate) const FLAGS_AT: usize = 16;
 pub(crate) const LENGTH_AT: usize = 18;
-/// The flag that says that the words of revision 2 are there.
+/// The flag for the presence of the revision 2 words.
 pub(crate) const ENHANCED: u8 = 0x10;
-/// The one that refuses.
+/// The flag of a rejection.
 pub(crate) const REJECT: u8 = 0x20;
 
-/// Frames that are wrong, each with a word that says how.
+/// Invalid frames, each with a description.
 pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
     let good = frame(kind).emit();
     let changed = |at: usize, byte: u8| {
@@ -72,7 +72,7 @@ pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Reads until the end, a reset, or the limit; what came, and whether it was the end.
+/// Reads until the end, a reset, or the time limit; returns the bytes, and whether the stream ended in order.
 pub(crate) fn rest(stream: &mut TcpStream, limit: Duration) -> (Vec<u8>, bool) {
     let (began, mut all, mut bytes) = (Instant::now(), Vec::new(), [0; 4096]);
     while let Some(left) = limit.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -93,7 +93,7 @@ pub(crate) fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("an option");
 }
 
-/// A raw client; the other end may have closed already when it speaks.
+/// A raw client connection. The peer may already have closed it when the client sends.
 #[track_caller]
 pub(crate) fn dial(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).expect("somebody who listens");
@@ -101,12 +101,12 @@ pub(crate) fn dial(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends what can be sent.
+/// Sends as much as possible.
 pub(crate) fn tell(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// A raw client whose request was accepted.
+/// A raw client that has sent a valid request.
 #[track_caller]
 pub(crate) fn greeted(addr: SocketAddr) -> TcpStream {
     let mut stream = dial(addr);
@@ -114,14 +114,14 @@ pub(crate) fn greeted(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Traffic on a connection of its own, which must not be harmed by anything that happens beside it.
+/// A connection with traffic, which nothing else in the test may disturb.
 pub(crate) struct Healthy {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connects two ends; returns the listening one's.
+/// Connects two endpoints.
 #[track_caller]
 pub(crate) fn join(near: &mut End, far: &mut End) {
     let listener = far.listen();
@@ -134,7 +134,7 @@ pub(crate) fn join(near: &mut End, far: &mut End) {
 }
 
 impl Healthy {
-    /// Between this device and another one of this process.
+    /// Starts traffic between this device and another one of this process.
     #[track_caller]
     pub(crate) fn start(device: &Device) -> Self {
         let (mut far, mut near) = (End::on(device, 4096), End::on(&self::device(), 4096));
@@ -161,7 +161,7 @@ impl Healthy {
         Self { stop, rounds, thread: Some(std::thread::spawn(body)) }
     }
 
-    /// It goes on.
+    /// Checks that the traffic continues.
     #[track_caller]
     pub(crate) fn check(&self) {
         let (before, began) = (self.rounds.load(Ordering::Relaxed), Instant::now());
@@ -173,7 +173,7 @@ impl Healthy {
         }
     }
 
-    /// It went on all the time.
+    /// Checks that the traffic has continued all the time, and stops it.
     #[track_caller]
     pub(crate) fn end(mut self) {
         self.check();

@@ -1,4 +1,4 @@
-//! Whom one connects to may be anything. Each is found out within the time-out and called by its name.
+//! Hostile and broken servers: connecting to one reports a specific error within the time-out.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,14 +15,14 @@ use crate::raw::{Healthy, device, flawed, frame, reset};
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
-/// The time-out of connecting, and how late its event may come on a busy machine.
+/// The time-out of connecting, and how late its event may be on a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(800);
 const SLACK: Duration = Duration::from_secs(4);
 
-/// What a server does with each connection, and whether it takes the next.
+/// What a server does with each connection.
 type Manner = Arc<dyn Fn(TcpStream) + Send + Sync>;
 
-/// A server that is no NIC. Ends when dropped.
+/// A server that is not a NIC. It stops when dropped.
 struct Server {
     addr: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -49,12 +49,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Lets it look.
+        // Wakes the server, which then sees the flag.
         let _ = TcpStream::connect(self.addr);
     }
 }
 
-/// Reads the request; the rest is up to the caller.
+/// Reads the request; the caller does the rest.
 fn request(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let mut bytes = vec![0; 20];
@@ -71,12 +71,12 @@ fn answers(bytes: Vec<u8>) -> Manner {
     Arc::new(move |mut stream| {
         request(&mut stream);
         let _ = stream.write_all(&bytes);
-        // Stays until the other end closes.
+        // Wait until the other end closes.
         let _ = stream.read(&mut [0; 64]);
     })
 }
 
-/// What connecting came to, and how long that took.
+/// The event that connecting caused, and how long that took.
 fn outcome(end: &End, addr: SocketAddr) -> (CmEvent, Duration) {
     let began = Instant::now();
     let param = ConnParam { timeout: Span::from_ms(TIMEOUT.as_millis() as u64), ..end.param() };
@@ -94,7 +94,7 @@ fn fails(end: &End, addr: SocketAddr, what: &str) -> CmFailure {
     why
 }
 
-/// A manner, a name for it, and what it comes to.
+/// A name, a server's behaviour, and a check of the resulting error.
 struct Case(&'static str, Manner, fn(&CmFailure) -> bool);
 
 fn manners() -> Vec<Case> {
@@ -152,7 +152,7 @@ fn manners() -> Vec<Case> {
     ]
 }
 
-/// Words that a user understands, for each flaw of a reply.
+/// Words of the error message for each flaw of a reply.
 fn words(what: &str) -> &'static str {
     match what {
         "revision 0" => "revision 0",
@@ -164,8 +164,9 @@ fn words(what: &str) -> &'static str {
     }
 }
 
-/// Goal: whatever is at the other end becomes one typed event within the time-out, and harms nobody else; the queue pair can
-/// be used again. Method: one queue pair meets all of them, beside a connection with traffic, then a proper peer.
+/// Goal: whatever the server does, connecting causes one typed event within the time-out and harms no other
+/// connection; the queue pair can be reused. Method: one queue pair connects to each server, next to a connection
+/// with traffic, then to a correct peer.
 #[test]
 fn servers_of_all_kinds() {
     let _gate = one_at_a_time();
@@ -193,7 +194,8 @@ fn servers_of_all_kinds() {
     healthy.end();
 }
 
-/// Goal: a rejection brings its private data, also in revision 1, and one that only speaks that is met with it.
+/// Goal: a rejection delivers its private data, also in revision 1; a peer that only supports revision 1 gets
+/// revision 1.
 #[test]
 fn rejections_and_old_peers() {
     let _gate = one_at_a_time();
@@ -212,7 +214,7 @@ fn rejections_and_old_peers() {
         let CmEvent::Rejected { private_data, .. } = event else { panic!("{reply:?}: {event:?}") };
         assert_eq!((private_data.as_slice(), end.qp.state()), (&b"not you"[..], QpState::Init));
     }
-    // Whoever does not know revision 2 answers in revision 1 (RFC 6581 section 10).
+    // A peer that does not know revision 2 replies in revision 1 (RFC 6581 section 10).
     let old = Server::start(Arc::new(|mut stream: TcpStream| {
         let version_1 = request(&mut stream).get(17) == Some(&1);
         let answer = Frame { enhanced: None, revision: 1, reject: !version_1, ..frame(FrameKind::Reply) };
@@ -223,7 +225,7 @@ fn rejections_and_old_peers() {
     assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
 }
 
-/// Goal: a connection that ends in the handshake is no answer: nobody is come back to in revision 1. Method: a server that
+/// Goal: a connection that ends during the handshake does not cause a retry in revision 1. Method: a server that
 /// closes, or resets, on revision 2, and would accept revision 1.
 #[test]
 fn a_handshake_that_breaks_off_is_no_answer() {
@@ -247,14 +249,14 @@ fn a_handshake_that_breaks_off_is_no_answer() {
     }
 }
 
-/// Goal: a peer that agrees and then breaks the protocol, or the connection in the middle of a message, ends this one
-/// connection: receives are flushed, one `Disconnected`.
+/// Goal: a peer that agrees and then breaks the protocol, or the connection inside a message, ends only this
+/// connection: receives are flushed, and there is one `Disconnected`.
 #[test]
 fn servers_that_go_wrong_later() {
     let _gate = one_at_a_time();
     let device = device();
     let healthy = Healthy::start(&device);
-    // A send of 1000 bytes of which 14 come: length, control, and a part of the header.
+    // A send of 1000 bytes that stops after 14 bytes: length, control, and part of the header.
     let mut part = vec![0x03, 0xfa, 0x41, 0x43];
     part.extend([0; 10]);
     for (what, more, resets) in [
@@ -288,7 +290,7 @@ fn servers_that_go_wrong_later() {
     healthy.end();
 }
 
-/// Goal: what is wrong with an address is said at once, and what to do.
+/// Goal: an unusable address is reported immediately, with the reason and a remedy.
 #[test]
 fn addresses_that_do_not_do() {
     let _gate = one_at_a_time();

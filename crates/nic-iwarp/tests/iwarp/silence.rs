@@ -1,4 +1,4 @@
-//! Hosts that vanish without a word, and hosts that are only slow: between network namespaces.
+//! Hosts that vanish, and hosts that are only slow, between network namespaces.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::support::end::{End, deadline, within};
 use crate::support::netns::{Space, Spaces};
 use crate::support::one_at_a_time;
 
-/// The least silence of which idle connections learn in time.
+/// The smallest `silence` for which idle connections detect a vanished host in time.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How late a busy machine may be.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
 fn device(space: &Space) -> Device {
@@ -33,8 +33,8 @@ fn ends(spaces: &Spaces, len: usize) -> (End, End) {
     (near, far)
 }
 
-/// Goal: when the peer's host vanishes, requests that wait for it fail and the connection ends within one and a half times
-/// the silence that is configured; so does an idle connection. Method: the link is taken down, on a silence of 2 s.
+/// Goal: when the peer's host vanishes, open requests fail and the connection ends within one and a half times the
+/// configured silence; so does an idle connection. Method: takes the link down, with a silence of 2 s.
 #[test]
 fn hosts_vanish() {
     let _gate = one_at_a_time();
@@ -61,8 +61,8 @@ fn hosts_vanish() {
     }
 }
 
-/// Goal: a host that answers may take nothing in for as long as it likes: with receives that come late, everything arrives.
-/// Method: more messages than the sockets hold wait three times the silence.
+/// Goal: a host that acknowledges may accept no data for any length of time: when receives are posted late,
+/// everything arrives. Method: more messages than the sockets hold wait for three times the silence.
 #[test]
 fn slow_programs_are_not_given_up() {
     let _gate = one_at_a_time();
@@ -83,7 +83,7 @@ fn slow_programs_are_not_given_up() {
     }
 }
 
-/// Goal: hosts and networks that are not there are named within the time-out.
+/// Goal: unreachable hosts and networks are reported within the time-out.
 #[test]
 fn nobody_is_there() {
     let _gate = one_at_a_time();
