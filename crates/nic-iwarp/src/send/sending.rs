@@ -444,7 +444,7 @@ impl Sending {
         self.arrived(queues, upto);
     }
 
-    /// Number of requests that are complete because TCP has accepted them.
+    /// The number of the request before which all are complete because TCP has accepted them.
     fn over_when_sent(&self, queues: &Queues) -> u64 {
         let (queue, asks) = (queues.sends.lock(), self.questions.are_asked());
         let mut upto = queue.over();
