@@ -1,5 +1,5 @@
-//! Two endpoints against each other: arbitrary operations in arbitrary pieces of stream, damage, cuts, and which side may
-//! send when.
+//! Two endpoints against each other: arbitrary operations in arbitrary pieces of stream, damage, cuts, and which side
+//! may send when.
 
 use std::collections::VecDeque;
 

@@ -11,8 +11,8 @@
 //! anyway.
 //!
 //! A quiet connection must not starve behind active ones. One in [`LOOKS_PER_QUESTION`] polls asks epoll, and sooner
-//! under load: each [`BYTES_PER_LOOK`] bytes received since the last call count as a poll. At most one turn on each
-//! of [`TURNS`] connections comes in between.
+//! under load: each [`BYTES_PER_LOOK`] bytes received since the last call count as a poll. So between two calls at most
+//! [`LOOKS_PER_QUESTION`] times [`BYTES_PER_LOOK`] bytes are received, plus one turn on each of [`TURNS`] connections.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
