@@ -1,10 +1,11 @@
-//! The handler of SIGSEGV and SIGBUS, which makes an error of a fault in guarded code and passes on everything else.
+//! The handler of SIGSEGV and SIGBUS: turns a fault in guarded code into an error and passes on every other
+//! signal.
 //!
-//! A program may have handlers of its own (sanitizers, language runtimes, crash reporters), before and after this one. What was
-//! there before is called as the kernel would have called it. A handler that a program installs afterwards replaces this one,
-//! which [`arm`] notices at the next registration. It then goes on top of that one, as a new *level*: each level is a function of
-//! its own with its own predecessor, so that a handler which passes faults on to what it has replaced reaches a lower level and
-//! not itself.
+//! A program may install handlers of its own (sanitizers, language runtimes, crash reporters), before or
+//! after this one. A handler that was there before is called as the kernel would have called it. A handler
+//! installed afterwards replaces this one; [`arm`] notices that at the next registration and installs this
+//! handler on top again, as a new *level*. Each level is a separate function with its own predecessor. A
+//! program's handler that passes faults on to its predecessor thus reaches a lower level and not itself.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -16,11 +17,12 @@ use libc::{sigaction, siginfo_t, sigset_t};
 
 use crate::table;
 
-/// The signals of memory that cannot be accessed: not mapped or not so, and mapped beyond the end of a file.
+/// The signals of inaccessible memory: unmapped or protected (SIGSEGV), mapped beyond the end of a file
+/// (SIGBUS).
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// How often the handler goes on top of different ones, for each signal. A program that has installed more handlers than this,
-/// one after the other, keeps the last of its own on top.
+/// How often, for each signal, this handler can be installed on top of different handlers. If a program
+/// installs more handlers than this, one after the other, its last one stays on top.
 const LEVELS: usize = 8;
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
@@ -36,13 +38,14 @@ const HANDLERS: [Handler; LEVELS] = [
     on_fault::<7>,
 ];
 
-/// What the levels of a signal have replaced.
+/// The handlers that the levels of a signal have replaced.
 struct Levels {
     used: AtomicUsize,
     replaced: [UnsafeCell<MaybeUninit<sigaction>>; LEVELS],
 }
 
-// SAFETY: a place is written before its level is installed, by the thread that arms, and only read afterwards.
+// SAFETY: an element is written before its level is installed, by the thread that arms, and only read
+// afterwards.
 // Test: handlers_from_before_and_after_are_called.
 unsafe impl Sync for Levels {}
 
@@ -52,20 +55,22 @@ static ALL: [Levels; SIGNALS.len()] = [const {
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// The process in which a thread installs handlers, or 0. Not a lock of the standard library: it may be taken while another
-/// thread forks, and the child must not wait for a thread that it does not have.
+/// The pid of the process in which a thread installs handlers, or 0. Not a lock of the standard library:
+/// another thread may fork while it is held, and the child must not wait for a thread that it does not have.
 static ARMING: AtomicI32 = AtomicI32::new(0);
 
-/// Whether faults in guarded code are errors: [`arm`] has been called.
+/// Whether faults in guarded code become errors: true once [`arm`] has been called.
 #[inline]
 pub fn is_armed() -> bool {
     ARMED.load(Ordering::Relaxed)
 }
 
-/// From now on a fault in a function of this crate is an error of that function. Installs the handlers, or puts them back on top
-/// of those that the program has installed since the last call: two system calls if there is nothing to do.
+/// Turns faults in functions of this crate into errors from now on. Installs the handlers, or reinstalls them
+/// on top of handlers that the program has installed since the last call; two system calls if there is
+/// nothing to do.
 ///
-/// A thread that blocks SIGSEGV or SIGBUS is not helped: Linux ends a process that faults with the signal blocked.
+/// This does not protect a thread that blocks SIGSEGV or SIGBUS: Linux ends a process that faults with the
+/// signal blocked.
 ///
 /// # Errors
 /// Where sigaction(2) is forbidden.
@@ -79,8 +84,8 @@ pub fn arm() -> io::Result<()> {
     Ok(())
 }
 
-/// Unblocks both signals in the calling thread; what was blocked of them. For threads that copy on behalf of others, which
-/// inherit the mask of the thread that has started them.
+/// Unblocks both signals in the calling thread and returns the previous mask. For threads that copy on behalf
+/// of others: they inherit the mask of the thread that started them.
 pub fn unblock() -> Unblocked {
     let (mut set, mut before) = (empty(), empty());
     // SAFETY: sets of this function's own. Test: a_blocked_signal_is_unblocked_for_a_check.
@@ -93,11 +98,11 @@ pub fn unblock() -> Unblocked {
     Unblocked(before)
 }
 
-/// The signals that a thread has blocked before [`unblock`].
+/// The signal mask of a thread before [`unblock`].
 pub struct Unblocked(sigset_t);
 
 impl Unblocked {
-    /// Blocks again what was blocked.
+    /// Restores the previous mask, if it blocked one of the two signals.
     pub fn restore(self) {
         // SAFETY: the set is initialised. Test: as `unblock`.
         let was = |signal: &c_int| unsafe { libc::sigismember(&raw const self.0, *signal) } == 1;
@@ -117,12 +122,12 @@ fn empty() -> sigset_t {
     }
 }
 
-/// What is done about a signal now.
+/// The current action of a signal.
 fn installed(signal: c_int) -> io::Result<sigaction> {
     change(signal, None)
 }
 
-/// Changes what is done about a signal, or asks: what was done before.
+/// Sets the action of a signal, or only queries it for `None`; returns the previous action.
 fn change(signal: c_int, to: Option<&sigaction>) -> io::Result<sigaction> {
     let mut before = MaybeUninit::<sigaction>::zeroed();
     let to = to.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -134,18 +139,18 @@ fn change(signal: c_int, to: Option<&sigaction>) -> io::Result<sigaction> {
     }
 }
 
-/// The level whose handler an action is.
+/// The level whose handler this action has.
 fn level_of(action: &sigaction) -> Option<usize> {
     HANDLERS.iter().position(|handler| *handler as usize == action.sa_sigaction)
 }
 
-/// Goes on top of what is installed.
+/// Installs this handler on top of the current one.
 fn install(signal: c_int, levels: &Levels) -> io::Result<()> {
     let own = std::process::id() as i32;
     loop {
         match ARMING.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => break,
-            // Left behind by a thread of the process that this one was forked from.
+            // Left behind by a thread of the parent process, before this process was forked.
             Err(other) if other != own => {
                 let _ = ARMING.compare_exchange(other, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -163,7 +168,7 @@ fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
     if level_of(&current).is_some() {
         return Ok(());
     }
-    // A handler that comes again gets the level that it had.
+    // A handler that the program installs again gets its earlier level.
     let level = (0..used).find(|&level| is_same(&levels.replaced(level), &current)).unwrap_or(used);
     let Some(place) = levels.replaced.get(level) else { return Ok(()) };
     if level == used {
@@ -175,7 +180,7 @@ fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
 }
 
 impl Levels {
-    /// What a level that is used has replaced.
+    /// The action that a used level has replaced.
     fn replaced(&self, level: usize) -> sigaction {
         // SAFETY: written before the level was counted, or installed, and not changed since.
         unsafe { (*self.replaced[level].get()).assume_init_read() }
@@ -186,7 +191,8 @@ fn is_same(one: &sigaction, other: &sigaction) -> bool {
     (one.sa_sigaction, one.sa_flags) == (other.sa_sigaction, other.sa_flags)
 }
 
-/// The action of a handler that stands for another: with its stack and its mask, so that it can be called as a function.
+/// The action of a handler in place of another one: with the same stack and mask, so that it can call the
+/// other as a function.
 fn on_top_of(other: &sigaction, handler: Handler) -> sigaction {
     let mut action = *other;
     action.sa_sigaction = handler as usize;
@@ -204,7 +210,8 @@ fn is_function(action: &sigaction) -> bool {
 }
 
 extern "C" fn on_fault<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel, or a handler that passes the signal on, gives what belongs to it. Tests: those of `copy`.
+    // SAFETY: the kernel, or a handler that passes the signal on, gives valid arguments. Tests: those of
+    // `copy`.
     let is_recovered = unsafe {
         is_fault(signal, (*info).si_code) && table::recover(context.cast(), (*info).si_addr().addr())
     };
@@ -214,13 +221,13 @@ extern "C" fn on_fault<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, 
     }
 }
 
-/// Whether the instruction at which a signal came is its cause, and would cause it again: not so if a process has sent it, or if
-/// the kernel reports memory that failed elsewhere.
+/// Whether the interrupted instruction caused the signal and would cause it again. Not so if a process sent
+/// the signal, or if the kernel reports a memory error elsewhere.
 fn is_fault(signal: c_int, code: c_int) -> bool {
     code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO)
 }
 
-/// Does what would have been done without the handler of this level.
+/// Does what the process would have done without the handler of this level.
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
@@ -245,12 +252,13 @@ unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *m
     }
     // SAFETY: as above.
     if is_fault(signal, unsafe { (*info).si_code }) {
-        // Ignoring a fault ends the process, too (sigaction(2)). It comes again when this returns, with all that belongs to it.
+        // Ignoring a fault ends the process, too (sigaction(2)). The fault repeats when this returns, with
+        // its full context.
         be_default(signal);
     } else if before.sa_sigaction == libc::SIG_DFL {
         be_default(signal);
-        // Blocked until this returns; then it is as if it came only now.
-        // SAFETY: the kernel copies what this process was sent itself.
+        // The signal is blocked until this returns and is delivered then, as if it came only now.
+        // SAFETY: the kernel copies the information that it gave this process.
         unsafe {
             let (process, thread) = (libc::getpid(), libc::gettid());
             libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
@@ -258,10 +266,10 @@ unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *m
     }
 }
 
-/// Has the kernel do about a signal what it does by default. Called within signal handlers.
+/// Resets a signal to its default action. Called within signal handlers.
 fn be_default(signal: c_int) {
     // SAFETY: all zeros is the default action without flags.
     let action: sigaction = unsafe { std::mem::zeroed() };
-    // It cannot fail: the signal is one that there is, and this process may do so, as it has installed this handler.
+    // It cannot fail: the signal number is valid, and this process was allowed to install this handler.
     let _ = change(signal, Some(&action));
 }

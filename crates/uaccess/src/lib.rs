@@ -1,18 +1,20 @@
-//! Access to memory that a program may unmap, cut short or protect at any time: a fault is an error, not a signal.
+//! Access to memory that a program may unmap, truncate or protect at any time: a fault is an error, not a
+//! signal.
 //!
-//! A card holds the pages that were registered with it. A NIC in software copies to and from a program's memory as it is at that
-//! moment, and the program may have freed it: by mistake, or in the right order, when flushed writes of a peer arrive late.
-//! Then a request fails, and no process ends.
+//! A hardware NIC pins the pages that were registered. A software NIC copies to and from a program's memory
+//! as it is at that moment, and the program may have freed it: by mistake, or correctly, when flushed writes
+//! of a peer arrive late. Then a request fails, and no process ends.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `copy`, `word` | copies and atomics that return an error where memory cannot be accessed |
-//! | `table` | the exception table: their instructions, and where execution continues after a fault |
+//! | `table` | the exception table: which instructions may fault, and where execution continues |
 //! | `handler` | the signal handler, which uses the table and passes all other faults on |
-//! | `mapping` | whether a range may be accessed, asked when it is registered |
+//! | `mapping` | checks whether a range may be accessed, for registration |
 //!
-//! The design is that of Linux's copy_from_user: a fault costs a signal, and everything else costs nothing. Instead: the
-//! kernel's process_vm_readv(2) to this process itself. Why not: a system call for each message.
+//! The design is that of Linux's copy_from_user: a fault costs a signal, and an access without a fault costs
+//! nothing extra. The alternative, process_vm_readv(2) on this process itself, would cost a system call for
+//! each message.
 
 mod copy;
 mod handler;

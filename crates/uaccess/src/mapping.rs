@@ -1,10 +1,10 @@
-//! Whether a range of memory may be accessed, asked when it is registered.
+//! Checks whether a range of memory may be accessed, for registration.
 //!
-//! A card finds out by pinning each page, which also brings it into memory. Here the first and the last page of a range are
-//! touched, and all pages of a short range: that costs a few nanoseconds for each, as nothing asks the kernel. Of a long range
-//! only its mappings are asked for, so that a large one of which little is used stays as small as it is: by PROCMAP_QUERY
-//! (Linux 6.11), else by reading /proc/self/maps. Where neither can be had, msync(2) finds holes, and pages at equal distances
-//! are touched.
+//! A hardware NIC pins each page, which also makes it resident. Here the first and the last page of a range
+//! are touched, and all pages of a short range; that costs a few nanoseconds per page, without a system call.
+//! For a long range only the mappings are checked, so that a large and little used range does not become
+//! resident: by PROCMAP_QUERY (Linux 6.11), else by reading /proc/self/maps. Where neither is available,
+//! msync(2) finds holes, and pages at equal distances are touched.
 
 use std::arch::asm;
 use std::fs::File;
@@ -15,9 +15,9 @@ use crate::handler::{self, unblock};
 use crate::table::guard;
 
 const PAGE: usize = 4096;
-/// Ranges of up to this length are touched page by page: as long as that costs less than one question to the kernel.
+/// Ranges of up to this length are touched page by page: this is cheaper than one system call.
 const SHORT: usize = 64 * PAGE;
-/// Pages of a long range that are touched where its mappings are not known.
+/// Number of pages of a long range that are touched where its mappings are not known.
 const SAMPLES: usize = 4096;
 
 /// Why a range may not be accessed as asked.
@@ -26,22 +26,22 @@ pub enum BadRange {
     /// The range goes beyond the last address.
     #[error("it goes beyond the end of all memory")]
     Wraps,
-    /// There is a hole.
+    /// Part of the range is not mapped.
     #[error("nothing is mapped at {0:#x}")]
     NotMapped(usize),
-    /// It may not be read: protected, or beyond the end of its file.
+    /// The range may not be read: protected, or beyond the end of its file.
     #[error("at {0:#x} it may not be read (PROT_NONE, or behind the end of its file)")]
     NotReadable(usize),
-    /// It may be read and not written.
+    /// The range may be read but not written.
     #[error("at {0:#x} it may only be read")]
     NotWritable(usize),
 }
 
-/// Checks that all of `len` bytes at `at` may be read now, and written if this is asked for. A page may be brought into memory by
-/// that, and none is changed.
+/// Checks that all of `len` bytes at `at` may be read now, and written if `writes`. This may make pages
+/// resident; it changes no byte.
 ///
 /// # Errors
-/// [`BadRange`], with the first address that was found.
+/// [`BadRange`], with the first bad address that was found.
 pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
     let start = at.addr();
     let end = start.checked_add(len).ok_or(BadRange::Wraps)?;
@@ -62,15 +62,15 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
     found
 }
 
-/// An address in the first page of a range, and the first addresses of the pages behind it, or of one of them in each stride.
+/// An address in the first page of a range, then the start of each following page, or of one page per stride.
 #[inline]
 fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize> {
-    // In the last page of all memory there is no next page.
+    // The last page of the address space has no next page.
     let next = (start / PAGE + 1).saturating_mul(PAGE);
     std::iter::once(start).chain((next..end).step_by(stride))
 }
 
-/// Touches a byte of each of these pages.
+/// Touches one byte of each page, or of one page per stride.
 fn touch_all(start: usize, end: usize, stride: usize, writes: bool) -> Result<(), BadRange> {
     pages(start, end, stride).try_for_each(|at| touch(at, writes))
 }
@@ -99,7 +99,7 @@ fn touch_to_read(at: usize) -> bool {
     true
 }
 
-/// Writes what a byte holds, in one step, whoever changes it meanwhile; false if that faults.
+/// Writes a byte's own value back atomically, so that concurrent changes are kept; false if that faults.
 #[inline]
 fn touch_to_write(at: usize) -> bool {
     // SAFETY: no value changes; otherwise as `touch_to_read`.
@@ -116,7 +116,7 @@ fn touch_to_write(at: usize) -> bool {
     true
 }
 
-/// Why a byte faults.
+/// The reason why a byte faults.
 #[cold]
 fn why(at: usize, writes: bool) -> BadRange {
     if !is_mapped(at & !(PAGE - 1), PAGE) {
@@ -128,13 +128,13 @@ fn why(at: usize, writes: bool) -> BadRange {
     }
 }
 
-/// Whether there is no hole in a range of whole pages, whatever the pages allow.
+/// Whether a range of whole pages has no hole, whatever its protection.
 fn is_mapped(at: usize, len: usize) -> bool {
     // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test: what_is_not_there_is_found.
     unsafe { libc::msync(std::ptr::without_provenance_mut(at), len, libc::MS_ASYNC) == 0 }
 }
 
-/// What a mapping allows.
+/// A mapping and its access rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     start: usize,
@@ -157,7 +157,7 @@ fn check_mappings(start: usize, end: usize, writes: bool) -> Result<(), BadRange
     Ok(())
 }
 
-/// The end of a mapping at `at`, if it allows what is needed.
+/// The end of the mapping at `at`, if it allows the access.
 fn allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, BadRange> {
     match mapping {
         Mapping { start, .. } if *start > at => Err(BadRange::NotMapped(at)),
@@ -170,7 +170,7 @@ fn allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, BadRange
 enum Query {
     Found(Mapping),
     Nothing,
-    /// The kernel does not know the question.
+    /// The kernel does not support the query.
     Unknown,
 }
 
@@ -201,7 +201,7 @@ const PROCMAP_QUERY: libc::Ioctl =
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 
-/// The mapping that an address is in.
+/// The mapping that contains an address, or the next one.
 fn query(maps: &File, at: usize) -> Query {
     let mut query =
         ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: at as u64, ..Default::default() };
@@ -218,7 +218,7 @@ fn query(maps: &File, at: usize) -> Query {
     }
 }
 
-/// As [`check_mappings`], by the text of /proc/self/maps: in order of addresses, one mapping in each line.
+/// Does as [`check_mappings`] from the text of /proc/self/maps: sorted by address, one mapping per line.
 fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
     let mut at = start;
     for mapping in text.lines().map_while(Result::ok).filter_map(|line| parse(&line)) {
@@ -232,7 +232,7 @@ fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Res
     Err(BadRange::NotMapped(at))
 }
 
-/// A line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`.
+/// Parses a line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`.
 fn parse(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -242,11 +242,11 @@ fn parse(line: &str) -> Option<Mapping> {
     Some(Mapping { start: address(start)?, end: address(end)?, reads, writes })
 }
 
-/// As [`check_mappings`], without /proc.
+/// Does as [`check_mappings`] without /proc.
 fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
     let first = start & !(PAGE - 1);
     if !is_mapped(first, end - first) {
-        // Which page it is is not worth a search.
+        // Finding the exact page is not worth a search.
         return Err(BadRange::NotMapped(start));
     }
     let stride = ((end - start) / SAMPLES).next_multiple_of(PAGE).max(PAGE);
@@ -256,8 +256,9 @@ fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadR
     found
 }
 
-/// Whether every page of a range may be read now. It costs little more than 1 ns for each, so that a data path can ask before a
-/// system call whose effect could not be undone. True unasked where faults are not errors.
+/// Whether every page of a range may be read now. This costs little more than 1 ns per page, so that a data
+/// path can check before a system call that could not be undone. Returns true without a check where faults
+/// are not errors.
 #[inline]
 #[must_use]
 pub fn is_readable(at: *const u8, len: usize) -> bool {
@@ -272,7 +273,7 @@ mod tests {
 
     type Way = fn(usize, usize, bool) -> Result<(), BadRange>;
 
-    /// Every way of finding out about the mappings of a long range.
+    /// Each method of checking the mappings of a long range.
     const WAYS: [Way; 3] = [
         check_mappings,
         |start, end, writes| {
@@ -282,7 +283,7 @@ mod tests {
         check_without_proc,
     ];
 
-    /// The last page has no next one to go on at.
+    /// The last page of the address space has no next page where the loop could continue.
     #[test]
     fn the_last_page_of_all_memory_is_not_mapped() {
         crate::arm().expect("a handler");
@@ -326,7 +327,8 @@ mod tests {
         );
     }
 
-    /// Goal: each way finds what is wrong in a long range, and where. Method: ranges that begin and end within mappings of each kind.
+    /// Goal: each method finds the fault in a long range, and its address. Method: ranges that begin and end
+    /// within mappings of each kind.
     #[test]
     fn long_ranges_are_checked_by_mapping() {
         crate::arm().expect("a handler");
@@ -348,7 +350,7 @@ mod tests {
         assert_eq!(check(pages.at(0), 101 * PAGE, true), Err(BadRange::NotWritable(at(100))));
     }
 
-    /// Goal: a check brings next to nothing of a large mapping into memory.
+    /// Goal: a check of a large mapping makes hardly any of its pages resident.
     #[test]
     fn a_check_populates_no_large_mapping() {
         crate::arm().expect("a handler");

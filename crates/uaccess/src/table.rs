@@ -1,8 +1,8 @@
 //! The exception table: which instructions may fault on the program's memory, and where execution continues if one does.
 //!
-//! Linux handles faults of its own copy_from_user the same way (Documentation/arch/x86/exception-tables.rst). Each entry is
-//! written by the assembly that it is about, into a section of its own, so that an entry exists exactly as often as the
-//! compiler has inlined that assembly. Nothing is executed for it unless there is a fault.
+//! Linux handles faults of its own copy_from_user the same way (Documentation/arch/x86/exception-tables.rst).
+//! The guarded assembly itself writes each entry into a separate section, so that there is one entry for each
+//! place where the compiler has inlined that assembly. It costs no instruction unless a fault happens.
 
 use libc::{REG_R12, REG_R13, REG_RAX, REG_RIP, REG_RSP, greg_t, ucontext_t};
 
@@ -11,11 +11,11 @@ use libc::{REG_R12, REG_R13, REG_RAX, REG_RIP, REG_RSP, greg_t, ucontext_t};
 struct Entry {
     /// The first byte of the instructions.
     from: i32,
-    /// The byte behind the last one.
+    /// The address after the last byte.
     to: i32,
     /// Where execution continues.
     fixup: i32,
-    /// Of [`kind`], or 0.
+    /// A number of [`kind`], or 0.
     kind: i32,
 }
 
@@ -23,14 +23,14 @@ struct Entry {
 mod kind {
     /// `rax` gets the address that faulted, and never 0.
     pub(super) const ADDRESS: i32 = 1;
-    /// As `ADDRESS`, for the frame of a function that calls one of the C library's. It has the fixup's own address in `r12` and
-    /// its stack pointer in `r13`, which the called function preserves, as the ABI demands, and does not use, as it needs few
-    /// registers.
+    /// As `ADDRESS`, for the frame of a function that calls a function of the C library. The frame holds the
+    /// fixup's address in `r12` and its stack pointer in `r13`. The called function preserves both, as the
+    /// ABI demands, and does not use them, as it needs few registers.
     pub(super) const FRAME: i32 = 2;
 }
 
-/// Bytes that the called function may have on the stack. A signal handler that interrupted it has more: a fault of its own is
-/// then none of ours, whatever it has left in `r12`.
+/// Maximum stack depth of the called function in bytes. A signal handler that interrupted it is deeper: a
+/// fault of that handler is then not recovered, whatever `r12` still contains.
 const FRAME_MAX: greg_t = 256;
 
 /// The assembly of an entry, for code between two local labels; the kind is a number of [`kind`].
@@ -53,7 +53,7 @@ macro_rules! guard {
 pub(crate) use guard;
 
 unsafe extern "C" {
-    /// The ends of the section, which the linker knows by its name.
+    /// The bounds of the section, which the linker defines by its name.
     #[link_name = "__start_nicety_uaccess"]
     static START: Entry;
     #[link_name = "__stop_nicety_uaccess"]
@@ -62,19 +62,20 @@ unsafe extern "C" {
 
 fn entries() -> &'static [Entry] {
     let (start, stop) = (&raw const START, &raw const STOP);
-    // SAFETY: the section holds entries and nothing else, and the linker has put its ends there. Test: all of `copy`.
+    // SAFETY: the section holds entries and nothing else, and the linker defines its bounds. Test: all of
+    // `copy`.
     unsafe { std::slice::from_raw_parts(start, (stop.addr() - start.addr()) / size_of::<Entry>()) }
 }
 
-/// The address that a field of an entry stands for.
+/// The absolute address that a relative field of an entry refers to.
 fn address(field: &i32) -> greg_t {
     std::ptr::from_ref(field).addr() as greg_t + greg_t::from(*field)
 }
 
-/// Has execution continue at the fixup, if the fault at `at` is of guarded code: whether it is.
+/// Continues execution at the fixup if the fault at `at` is in guarded code; returns whether it is.
 ///
 /// # Safety
-/// `context` is that of the signal handler which calls this, in the thread that has faulted.
+/// `context` is that of the signal handler which calls this, in the thread that faulted.
 pub(crate) unsafe fn recover(context: *mut ucontext_t, at: usize) -> bool {
     // SAFETY: the caller's contract.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };

@@ -1,4 +1,4 @@
-//! What the tests of this crate access: pages that come and go.
+//! Pages that tests can protect, unmap and truncate.
 
 use std::fs::File;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 pub(crate) const PAGE: usize = 4096;
 
-/// Pages of a mapping of their own.
+/// Pages of a separate mapping.
 pub(crate) struct Pages {
     base: *mut u8,
     count: usize,
@@ -17,12 +17,12 @@ pub(crate) struct Pages {
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Memory that may be read and written, none of it in use.
+    /// Anonymous memory that may be read and written; none of it is resident.
     pub(crate) fn new(count: usize) -> Self {
         Self::map(count, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, None)
     }
 
-    /// Those of a file of that length.
+    /// A shared mapping of a new file of this length.
     pub(crate) fn of_file(count: usize) -> Self {
         // SAFETY: a new descriptor.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"pages".as_ptr(), 0)) };
@@ -49,18 +49,19 @@ impl Pages {
         assert_eq!(done, 0);
     }
 
-    /// Leaves a hole. One page is too small for what other tests map meanwhile: they map two or more.
+    /// Leaves a hole. A hole of one page is too small for the mappings of concurrent tests, which have two or
+    /// more.
     pub(crate) fn unmap(&self, pages: Range<usize>) {
         // SAFETY: as `protect`.
         assert_eq!(unsafe { libc::munmap(self.at(pages.start * PAGE).cast(), pages.len() * PAGE) }, 0);
     }
 
-    /// Makes the file shorter.
+    /// Truncates the file.
     pub(crate) fn cut(&self, len: usize) {
         self.file.as_ref().expect("a file").set_len(len as u64).expect("it may be cut");
     }
 
-    /// Pages that are in memory.
+    /// Number of resident pages.
     pub(crate) fn resident(&self) -> usize {
         let mut seen = vec![0_u8; self.count];
         // SAFETY: a byte for each page.

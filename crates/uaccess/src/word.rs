@@ -1,14 +1,14 @@
-//! Data path: atomics on eight bytes that may not be there.
+//! Data path: atomics on eight bytes that may be inaccessible.
 
 use std::arch::naked_asm;
 
 use crate::table::guard;
 
-/// The memory could not be accessed as needed; nothing has changed.
+/// The memory could not be accessed as needed; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// Adds to eight aligned bytes: what they held before.
+/// Adds to eight aligned bytes and returns their previous value.
 ///
 /// # Safety
 /// As [`copy_last_byte_last`](crate::copy_last_byte_last), for eight bytes at `at`.
@@ -23,7 +23,7 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Gone> {
     if is_done { Ok(old) } else { Err(Gone) }
 }
 
-/// Sets eight aligned bytes to `new` if they are `expected`: what they held before.
+/// Sets eight aligned bytes to `new` if they equal `expected`; returns their previous value.
 ///
 /// # Safety
 /// As [`fetch_add`].
@@ -38,7 +38,8 @@ pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64,
     if is_done { Ok(old) } else { Err(Gone) }
 }
 
-/// Changes eight aligned bytes by a function, which may be called more than once: what they held before.
+/// Changes eight aligned bytes by a function, which may be called more than once; returns their previous
+/// value.
 ///
 /// # Safety
 /// As [`fetch_add`].
@@ -47,7 +48,7 @@ pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64,
 /// [`Gone`].
 #[inline]
 pub unsafe fn update(at: *mut u64, change: impl Fn(u64) -> u64) -> Result<u64, Gone> {
-    // SAFETY: as above. The first exchange, of two equal values, reads.
+    // SAFETY: as above. The first exchange, of two equal values, only reads.
     let mut old = unsafe { compare_swap(at, 0, 0) }?;
     loop {
         // SAFETY: as above.
