@@ -1,4 +1,5 @@
-//! What guarded access costs: copies beside memmove(3), checks of ranges, and being armed. Nanoseconds, medians of interleaved rounds.
+//! Measures guarded access: copies compared with memmove(3), range checks, and `arm`. Nanoseconds, medians of
+//! interleaved rounds.
 #![allow(unsafe_code, reason = "it calls what is measured")]
 
 use std::hint::black_box;
@@ -7,7 +8,7 @@ use std::time::Instant;
 const ROUNDS: usize = 31;
 const SIZES: [usize; 17] =
     [1, 4, 8, 12, 24, 64, 96, 256, 512, 1024, 4096, 4104, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20];
-/// Bytes that one measurement of a size copies, about.
+/// Approximate number of bytes that one measurement of a size copies.
 const BYTES: usize = 8 << 20;
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -21,7 +22,7 @@ fn time(times: usize, mut body: impl FnMut(usize)) -> f64 {
     start.elapsed().as_nanos() as f64 / times as f64
 }
 
-/// The medians of two bodies, which take turns.
+/// The medians of two bodies, which run in turns.
 fn beside(times: usize, mut one: impl FnMut(usize), mut other: impl FnMut(usize)) -> (f64, f64) {
     let rounds: Vec<_> = (0..ROUNDS).map(|_| (time(times, &mut one), time(times, &mut other))).collect();
     (median(rounds.iter().map(|r| r.0).collect()), median(rounds.iter().map(|r| r.1).collect()))

@@ -1,33 +1,35 @@
-//! Data path: copies. They cost what memmove(3) costs: up to [`LONG`] bytes are copied here, with the processor's vectors where
-//! it has AVX, and more by memmove itself, out of a frame that the exception table knows.
+//! Data path: copies that report a fault as an error, at the cost of memmove(3). Copies of up to [`LONG`]
+//! bytes are done here, with AVX where the processor has it; longer ones call memmove itself from a frame
+//! that is in the exception table.
 
 use std::arch::{asm, naked_asm};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::table::guard;
 
-/// Which side of a copy is not there.
+/// The side of a copy that could not be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What was read.
+    /// The memory that was read.
     Source,
-    /// What was written.
+    /// The memory that was written.
     Target,
 }
 
-/// The longest copy that is done here, in bytes, its last eight not counted. Up to there a call of memmove and the frame around
-/// it cost 0.5 to 2 ns more than the copy itself.
+/// The longest copy that is done here, in bytes, not counting its last eight. Up to this size, calling
+/// memmove and setting up the frame around it cost 0.5 to 2 ns more than the copy itself.
 const LONG: usize = 4096;
 
 /// Whether vectors of 32 bytes are used.
 static AVX: AtomicBool = AtomicBool::new(false);
 
-/// Has copies use what the processor has. Called where a device is opened; copies before that are slower, and right.
+/// Detects the processor's vector instructions for copies. Called when a device is opened; earlier copies are
+/// slower, but correct.
 pub fn prepare() {
     AVX.store(std::is_x86_feature_detected!("avx"), Ordering::Relaxed);
 }
 
-/// Moves one value of a register's size: `mov` in between two guarded instructions.
+/// Moves one value of register size: one `mov` out and one in, both guarded.
 macro_rules! move_one {
     ($src:expr, $dst:expr, $load:literal, $store:literal) => {
         asm!(
@@ -69,14 +71,15 @@ macro_rules! move_two {
     };
 }
 
-/// Copies `n` bytes, which may overlap, such that another thread that sees the last byte sees all.
+/// Copies `n` bytes, which may overlap. A thread that sees the last byte sees all of them.
 ///
 /// # Safety
-/// Both ranges belong to this process's memory: whatever is written or read there is nobody's Rust object, other than through raw
-/// pointers and atomics. They need not be mapped once [`arm`](crate::arm) has been called, and others may write them meanwhile.
+/// Both ranges belong to this process's memory and contain no Rust object that is accessed other than through
+/// raw pointers and atomics. They need not be mapped once [`arm`](crate::arm) has been called, and other
+/// threads may write them meanwhile.
 ///
 /// # Errors
-/// [`Fault`] where a byte could not be accessed; the target then holds any part of the source.
+/// [`Fault`] if a byte could not be accessed; the target may then hold any part of the source.
 #[inline]
 pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Result<(), Fault> {
     // SAFETY: the caller's contract; the assembly touches the two ranges only, and its faults are in the exception table.
@@ -115,16 +118,17 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
     Ok(())
 }
 
-/// Which side an address belongs to.
+/// The side that an address belongs to.
 #[cold]
 fn side(dst: *mut u8, n: usize, at: usize) -> Fault {
     if at.wrapping_sub(dst.addr()) < n { Fault::Target } else { Fault::Source }
 }
 
-/// Copies `n` bytes, at least 9: the last 8 of them last. Returns 0, or an address that could not be accessed.
+/// Copies `n` bytes, at least 9, the last 8 of them last. Returns 0, or an address that could not be
+/// accessed.
 ///
-/// The functions below take over with a jump, with `rdx` 8 less than that, the last 8 bytes in `r9` and their place in `r8`. All but the
-/// loop load everything before they store.
+/// It jumps to the functions below with `rdx` 8 less than `n`, the last 8 bytes in `r9` and their destination
+/// in `r8`. All but the loop load everything before they store.
 ///
 /// # Safety
 /// As [`copy_last_byte_last`].
@@ -145,7 +149,7 @@ unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> u
         "mov [r8], r9",
         "xor eax, eax",
         "ret",
-        // Up to 8 bytes before the last 8: what is written too much is written again.
+        // Up to 8 bytes before the last 8: the bytes written beyond them are overwritten below.
         "3: mov rax, [rsi]",
         "mov [rdi], rax",
         "mov [r8], r9",
@@ -177,7 +181,7 @@ unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> u
     )
 }
 
-/// [`copy_more`] of 33 to 256 bytes before the last 8.
+/// Does [`copy_more`] for 33 to 256 bytes before the last 8.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_by_vectors(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
@@ -223,16 +227,16 @@ unsafe extern "sysv64" fn copy_by_vectors(dst: *mut u8, src: *const u8, n: usize
     )
 }
 
-/// [`copy_more`] of 257 to [`LONG`] bytes before the last 8.
+/// Does [`copy_more`] for 257 to [`LONG`] bytes before the last 8.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_in_loop(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
-        // A loop forward must not overwrite what it has yet to read.
+        // A forward loop must not overwrite bytes that it has yet to read.
         "mov rax, rdi",
         "sub rax, rsi",
         "cmp rax, rdx",
         "jb {by_memmove}",
-        // The ends, of any alignment, then 128 bytes at a time to aligned places between them.
+        // The unaligned ends, then 128 bytes at a time to aligned addresses between them.
         "2: vmovdqu ymm4, [rsi]",
         "vmovdqu ymm5, [rsi + rdx - 32]",
         "vmovdqu ymm6, [rsi + rdx - 64]",
@@ -271,7 +275,7 @@ unsafe extern "sysv64" fn copy_in_loop(dst: *mut u8, src: *const u8, n: usize) -
     )
 }
 
-/// [`copy_more`] of any size, by memmove(3), out of a frame that has what is needed after a fault.
+/// Does [`copy_more`] for any size by memmove(3), from a frame that can be restored after a fault.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_by_memmove(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
@@ -352,8 +356,9 @@ mod tests {
         }
     }
 
-    /// Goal: whichever byte is missing, on whichever side, the copy says so, and the thread goes on. Method: a range ends at a page that
-    /// may not be accessed, or begins in one, each size by each number of bytes.
+    /// Goal: whichever byte is inaccessible, on whichever side, the copy reports it and the thread continues.
+    /// Method: a range ends at an inaccessible page or begins in one, for each size and each number of
+    /// inaccessible bytes.
     #[test]
     fn every_byte_may_be_missing() {
         crate::arm().expect("a handler");
@@ -383,7 +388,7 @@ mod tests {
                     }
                 }
             }
-            // SAFETY: as above; nothing is missing here.
+            // SAFETY: as above; all bytes are accessible here.
             unsafe {
                 assert_eq!(copy_last_byte_last(far.at(1), hole.wrapping_sub(n), n), Ok(()));
                 assert_eq!(copy_last_byte_last(behind, far.at(1), n), Ok(()));
@@ -391,7 +396,8 @@ mod tests {
         }
     }
 
-    /// Goal: also memory that goes in the middle of a long copy is an error. Method: a thread unmaps the second half meanwhile.
+    /// Goal: memory that is unmapped in the middle of a long copy is an error, too. Method: a thread protects
+    /// the second half meanwhile.
     #[test]
     fn memory_may_go_during_a_copy() {
         crate::arm().expect("a handler");

@@ -1,4 +1,5 @@
-//! The signal handler beside those of the program, and programs that crash on their own. Each case is a child process.
+//! The signal handler together with handlers of the program, and programs that crash on their own. Each case
+//! is a child process.
 #![allow(unsafe_code, reason = "signals and fork(2) have no safe form")]
 
 use std::ffi::{c_int, c_void};
@@ -9,16 +10,17 @@ use uaccess::{Fault, arm, copy_last_byte_last};
 
 const PAGE: usize = 4096;
 
-/// How a child has ended.
+/// How a child ended.
 #[derive(Debug, PartialEq)]
 enum End {
     Exit(i32),
     Signal(i32),
 }
 
-/// Runs a body in a forked child, which ends with 0 if nothing panics.
+/// Runs a body in a forked child, which exits with 0 if nothing panics.
 fn in_child(body: impl FnOnce()) -> End {
-    // SAFETY: the child has a thread of its own only, works on what is its own, and leaves without running what belongs to the parent.
+    // SAFETY: the child has a single thread, uses its own objects only, and leaves without running what
+    // belongs to the parent.
     match unsafe { libc::fork() } {
         0 => {
             let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
@@ -40,7 +42,7 @@ fn in_child(body: impl FnOnce()) -> End {
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Has a signal handled so, as sigaction(2) does; what was done before.
+/// Sets the action of a signal by sigaction(2) and returns the previous one.
 fn on(signal: c_int, handler: usize, flags: c_int, mask: &[c_int]) -> libc::sigaction {
     // SAFETY: actions are plain data, and handlers are functions of this file.
     unsafe {
@@ -64,13 +66,13 @@ fn closed_page() -> *mut u8 {
     page.cast()
 }
 
-/// The program's own access, which is nobody's error but its own.
+/// An access by the program itself, outside of guarded code.
 fn crash(at: *mut u8) {
-    // SAFETY: none: that is what is tried.
+    // SAFETY: none: this crash is what is tested.
     unsafe { at.write_volatile(1) };
 }
 
-/// An access for a region.
+/// A guarded access.
 fn guarded(at: *mut u8) -> Result<(), Fault> {
     // SAFETY: memory of this test alone.
     unsafe { copy_last_byte_last(at, [1; 100].as_ptr(), 100) }
@@ -118,7 +120,7 @@ fn an_ignored_signal_is_ignored_if_sent_and_not_if_caused() {
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 static SECOND: AtomicUsize = AtomicUsize::new(0);
 
-/// A handler as of a language runtime: repairs what has faulted, and checks what it was called with.
+/// A handler as in a language runtime: repairs the fault, and checks its arguments.
 extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     FIRST.fetch_add(1, Ordering::Relaxed);
     // SAFETY: what the kernel gives a handler.
@@ -187,7 +189,7 @@ fn a_handler_for_one_signal_is_called_once() {
     assert_eq!(end, End::Signal(SIGSEGV), "nobody handles the second");
 }
 
-/// The address of a local of the handler.
+/// Stores the address of a local variable of the handler.
 extern "C" fn note_stack(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     let local = 0_u8;
     FIRST.store((&raw const local).addr(), Ordering::Relaxed);
@@ -215,13 +217,13 @@ fn a_handler_runs_on_the_stack_that_it_has_asked_for() {
     }
 }
 
-/// What `report` has replaced.
+/// The action that `report` has replaced.
 static mut REPLACED: Option<libc::sigaction> = None;
 
-/// A handler as of a crash reporter: notes the crash and passes it on.
+/// A handler as in a crash reporter: counts the crash and passes it on.
 extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     SECOND.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: written before the handler was installed; what it holds is a handler with three arguments.
+    // SAFETY: written before the handler was installed; it contains a handler with three arguments.
     unsafe {
         let Some(replaced) = (&raw const REPLACED).read() else { libc::_exit(78) };
         let handler: Handler = std::mem::transmute(replaced.sa_sigaction);
@@ -229,7 +231,8 @@ extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     }
 }
 
-/// Goal: handlers of the program are called in their order, each once, whether they were installed before this one or after it.
+/// Goal: handlers of the program are called in order, each once, whether they were installed before this one
+/// or after it.
 #[test]
 fn handlers_from_before_and_after_are_called() {
     let end = in_child(|| {
@@ -246,14 +249,14 @@ fn handlers_from_before_and_after_are_called() {
             assert_eq!(called(), (round - 1, round - 1));
             crash(page);
             assert_eq!(called(), (round, round));
-            // What was installed is replaced again, without anybody passing anything on.
+            // The program installs its handler again, without passing on to its predecessor.
             on(SIGSEGV, report as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         }
     });
     assert_eq!(end, End::Exit(0));
 }
 
-/// A handler that has an access of its own fail.
+/// A handler in which a guarded access fails.
 extern "C" fn nested(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: what the kernel gives a handler.
     unsafe {
@@ -276,13 +279,13 @@ fn an_access_within_a_handler_may_fail() {
     assert_eq!(end, End::Exit(0));
 }
 
-/// A handler that crashes while a long copy is under way, whose frame is in the registers still.
+/// A handler that crashes during a long copy, while the registers still hold the copy's frame.
 extern "C" fn crash_in_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: none; as little as possible, so that `r12` and `r13` hold what the copy has left there.
+    // SAFETY: none; as little as possible, so that `r12` and `r13` keep the values of the copy.
     unsafe { std::arch::asm!("mov byte ptr [0], 1") };
 }
 
-/// Goal: a crash of the program's own in a signal handler that has interrupted a guarded copy is not taken for the copy's.
+/// Goal: a crash in a signal handler that interrupted a guarded copy is not mistaken for a fault of the copy.
 #[test]
 fn a_crash_in_a_handler_during_a_copy_is_a_crash() {
     let end = in_child(|| {
@@ -297,7 +300,7 @@ fn a_crash_in_a_handler_during_a_copy_is_a_crash() {
         // SAFETY: a timer of this child.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const soon, std::ptr::null_mut()) };
         loop {
-            // SAFETY: both are of this length.
+            // SAFETY: both have this length.
             let done = unsafe { copy_last_byte_last(target.as_mut_ptr(), source.as_ptr(), source.len()) };
             assert_eq!(done, Ok(()));
         }
