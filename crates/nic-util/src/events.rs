@@ -1,4 +1,5 @@
-//! Events that programs sleep on: by a bell, or by a descriptor that is readable exactly while there is one.
+//! Event queues: programs sleep on an event count, or on a descriptor that is readable exactly while there is
+//! an event.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,39 +13,40 @@ use verbs::{AsyncEvent, Error, Result};
 use crate::fork::Fd;
 use crate::sync::unpoisoned;
 
-/// A device's asynchronous events that wait to be fetched; with so many there, further ones are lost: peers cause them, and nobody
-/// need fetch them.
+/// Capacity of a device's queue of asynchronous events. Further events are dropped: peers cause them, and no
+/// program has to fetch them.
 pub const ASYNC_EVENTS_MAX: usize = 1024;
 
-/// Room for events that an empty queue keeps.
+/// Capacity that an empty queue keeps, in events.
 const KEPT: usize = 256;
 
-/// Events for the program.
+/// A queue of events for the program.
 pub struct Events<T> {
-    /// Each in a box: one large block, given back, would raise the size from which malloc(3) gives blocks back to the system.
+    /// Each event is boxed: freeing one large block would raise the size from which malloc(3) returns blocks
+    /// to the system.
     queue: Mutex<VecDeque<Box<T>>>,
-    /// How many there are, for who looks again and again where there are none. Changed under the queue's lock.
+    /// Number of queued events, for pollers that mostly find none. Changed under the queue's lock.
     len: AtomicUsize,
     max: usize,
     bell: Bell,
-    /// Counts the events.
+    /// A semaphore eventfd that counts the events.
     fd: Fd,
 }
 
 impl Events<AsyncEvent> {
-    /// Those of a device.
+    /// The queue for a device's asynchronous events, of [`ASYNC_EVENTS_MAX`].
     pub fn asynchronous() -> Result<Self> {
         Self::bounded(ASYNC_EVENTS_MAX)
     }
 }
 
 impl<T> Events<T> {
-    /// As many as come.
+    /// An unbounded queue.
     pub fn new() -> Result<Self> {
         Self::bounded(usize::MAX)
     }
 
-    /// At most so many; further ones are lost.
+    /// A queue of at most `max` events; further ones are dropped.
     fn bounded(max: usize) -> Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let hint = "cannot create a queue of events (if descriptors ran out, raise the limit with ulimit -n)";
@@ -52,31 +54,34 @@ impl<T> Events<T> {
         Ok(Self { queue: Mutex::default(), len: AtomicUsize::new(0), max, bell: Bell::new(), fd: fd.into() })
     }
 
-    /// Adds an event and wakes who waits for one.
+    /// Adds an event and wakes waiters.
     pub fn push(&self, event: T) {
         self.push_if(event, || true);
     }
 
-    /// Adds an event if `may` says so, which is asked while nobody else adds or takes one.
+    /// Adds an event if `may` returns true; no other thread adds or removes one meanwhile.
     pub fn push_if(&self, event: T, may: impl FnOnce() -> bool) {
         let event = Box::new(event);
         let mut queue = unpoisoned(&self.queue);
         if queue.len() >= self.max || !may() {
-            // Dropping it may call back.
+            // Outside of the lock: dropping the event may call back.
             drop(queue);
             return drop(event);
         }
         queue.push_back(event);
-        // Before the descriptor and the bell tell of it. Who is about to sleep looks behind the fence of its announcement, whose
-        // partner is that of the ring: either it sees this, or it is seen.
+        // Before the descriptor and the bell are signalled. A waiter checks the length after the fence of
+        // `announce`, which pairs with the fence of `ring`: either it sees this store, or `ring` sees the
+        // waiter.
         self.len.store(queue.len(), Ordering::Release);
-        // Under the lock, so that the descriptor tells the truth. The counter cannot fill up before memory does.
+        // Under the lock, so that the descriptor matches the queue. The counter cannot overflow before memory
+        // runs out.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(queue);
         self.bell.ring();
     }
 
-    /// Takes the first event; `on_ebb` is called if that has emptied the room of a crowd, which is given back.
+    /// Removes the first event. Calls `on_ebb` if this emptied an unusually large queue, whose memory is then
+    /// freed.
     #[inline]
     pub fn pop(&self, on_ebb: impl FnOnce()) -> Option<T> {
         if self.len.load(Ordering::Acquire) == 0 { None } else { self.pop_some(on_ebb) }
@@ -95,7 +100,7 @@ impl<T> Events<T> {
         Some(*event)
     }
 
-    /// Takes out the events that `of` says yes to.
+    /// Removes and returns the events for which `of` returns true.
     pub fn take_out(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = unpoisoned(&self.queue);
         let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| of(event));
@@ -106,12 +111,12 @@ impl<T> Events<T> {
         out.into_iter().map(|event| *event).collect()
     }
 
-    /// There is one event less: the descriptor counts them.
+    /// Decrements the descriptor's counter by one event.
     fn lower(&self) {
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
 
-    /// What a program sleeps by until there may be an event.
+    /// The wake-up source on which a program sleeps until there may be an event.
     pub fn prepare_wait(&self) -> Wake<'_> {
         Wake::by(&self.bell)
     }

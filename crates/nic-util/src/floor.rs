@@ -1,9 +1,10 @@
-//! What the machine itself can do between two processes: the bound that every measured number stands beside.
+//! Measures what the machine itself can do between two processes: the bound for every measured number.
 //!
-//! Nothing here is a NIC. [`Region`] is memory, private or shared; [`Region::bounce`] passes one cache line (or one
-//! line for each direction) to and fro, [`Region::futex_rounds`] a wake-up, [`Region::copy_to`] is memcpy,
-//! [`PeerMemory::write_from`] process_vm_writev, [`empty_syscalls`] the way into the kernel and back, [`Tcp`] a plain
-//! socket. The caller reads the clock. No reference to a region's bytes exists: they are reached by copies and atomics only.
+//! Nothing here is a NIC. [`Region`] is memory, private or shared; [`Region::bounce`] passes one cache line
+//! (or one line for each direction) back and forth, [`Region::futex_rounds`] a wake-up, [`Region::copy_to`]
+//! is memcpy, [`PeerMemory::write_from`] process_vm_writev, [`empty_syscalls`] the way into the kernel and
+//! back, [`Tcp`] a plain socket. The caller reads the clock. No reference to a region's bytes exists: they
+//! are accessed by copies and atomics only.
 
 mod tcp;
 
@@ -19,17 +20,17 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-/// The two lines of a mailbox are this far apart: beyond the reach of the prefetcher that fetches line pairs.
+/// Distance of the two lines of a mailbox: beyond the reach of the prefetcher that fetches line pairs.
 const MAILBOX_GAP: usize = 256;
-/// Looks between two questions whether to give up.
+/// Polls between two calls of `give_up`.
 const LOOKS_PER_QUESTION: u64 = 1 << 16;
-/// Looks before each further one is preceded by a yield, for two processes on one core.
+/// Polls before each further one is preceded by a yield, for two processes on one core.
 const LOOKS_BEFORE_YIELD: u64 = 1 << 14;
 
-/// Which end of a ping-pong.
+/// The end of a ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Speaks first.
+    /// Sends first.
     Ping,
     /// Answers.
     Pong,
@@ -40,11 +41,11 @@ pub enum Role {
 pub enum Lines {
     /// One line that both write: the least that two cores can exchange.
     One,
-    /// One for each direction: what one-way messages to separate buffers need.
+    /// One line for each direction, as one-way messages to separate buffers need.
     Two,
 }
 
-/// Page-aligned memory of this process; shared if it was made or opened so.
+/// Page-aligned memory of this process; shared if it was created or opened so.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -69,7 +70,7 @@ impl Region {
     /// Memory of this process alone.
     ///
     /// # Errors
-    /// The system's, for no bytes or more than there are.
+    /// The system's error, for length 0 or too little memory.
     pub fn private(len: usize) -> io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: copies_arrive.
@@ -80,17 +81,18 @@ impl Region {
     /// Memory that another process of this user can [`open`](Self::open); it has no name and leaves nothing behind.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn shared(len: usize) -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("nicety-floor", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
         Self::map(fd, len)
     }
 
-    /// The shared region that process `pid` has as descriptor `fd`.
+    /// Maps the shared region that process `pid` has as descriptor `fd`.
     ///
     /// # Errors
-    /// The system's when there is no such descriptor or it is another user's; `InvalidData` when it is smaller.
+    /// The system's error if there is no such descriptor or it belongs to another user; `InvalidData` if the
+    /// region is smaller.
     pub fn open(pid: u32, fd: i32, len: usize) -> io::Result<Self> {
         let path = format!("/proc/{pid}/fd/{fd}");
         let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -103,25 +105,25 @@ impl Region {
 
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; the file is a memory file
-        // of at least `len` bytes that nobody shortens. Test: another_handle_sees_the_same_bytes.
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; the file is a memory
+        // file of at least `len` bytes that nobody truncates. Test: another_handle_sees_the_same_bytes.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd.as_fd(), 0) }?;
         Ok(Self { base: non_null(base)?, len, fd: Some(fd) })
     }
 
-    /// Its descriptor, for the other process to open; `None` for private memory.
+    /// The descriptor, for the other process to open; `None` for private memory.
     #[must_use]
     pub fn fd(&self) -> Option<i32> {
         self.fd.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Its address in this process.
+    /// The address in this process.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -134,17 +136,17 @@ impl Region {
         unsafe { std::ptr::write_bytes(self.base.as_ptr(), byte, self.len) };
     }
 
-    /// One byte, for checks.
+    /// Reads one byte, for checks; `None` beyond the end.
     #[must_use]
     pub fn byte(&self, offset: usize) -> Option<u8> {
         // SAFETY: in bounds by the condition; volatile because another process may write it. Test: copies_arrive.
         (offset < self.len).then(|| unsafe { self.base.as_ptr().add(offset).read_volatile() })
     }
 
-    /// Copies by memcpy the first `len` bytes to the beginning of another region, `times` times.
+    /// Copies the first `len` bytes to the beginning of another region by memcpy, `times` times.
     ///
     /// # Errors
-    /// `InvalidInput` when either region is smaller, or both are the same.
+    /// `InvalidInput` if either region is smaller, or both are the same.
     pub fn copy_to(&self, to: &Self, len: usize, times: u64) -> io::Result<()> {
         if len > self.len || len > to.len || self.base == to.base {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the copy does not fit"));
@@ -172,11 +174,12 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast::<u32>()) })
     }
 
-    /// Passes a token to and fro `rounds` times and returns the next `from`. Both ends call it with the same
-    /// `lines`, `from` (0 at first) and `rounds`; looks are `spacing` cycles apart. `give_up` is asked now and then.
+    /// Passes a token back and forth `rounds` times and returns the next `from`. Both ends call it with the
+    /// same `lines`, `from` (0 at first) and `rounds`; polls are `spacing` cycles apart. `give_up` is called
+    /// from time to time.
     ///
     /// # Errors
-    /// `TimedOut` when `give_up` says so; `InvalidInput` for a region below a page.
+    /// `TimedOut` if `give_up` returns true; `InvalidInput` for a region smaller than a page.
     pub fn bounce(
         &self,
         (role, lines): (Role, Lines),
@@ -203,7 +206,7 @@ impl Region {
         Ok(from + 2 * rounds)
     }
 
-    /// Wakes and is woken `rounds` times through a futex, without spinning; returns the next `from`.
+    /// Wakes the peer and is woken `rounds` times through a futex, without spinning; returns the next `from`.
     ///
     /// # Errors
     /// As [`bounce`](Self::bounce).
@@ -214,7 +217,7 @@ impl Region {
         rounds: u32,
         give_up: &dyn Fn() -> bool,
     ) -> io::Result<u32> {
-        // A page half of its own, so that a bounce before does not show here.
+        // In the other half of the page, so that an earlier bounce has no effect here.
         let word = self.half_word(2048)?;
         let mut token = from;
         for _ in 0..rounds {
@@ -251,7 +254,7 @@ fn look_for(word: &AtomicU64, value: u64, spacing: u64, give_up: &dyn Fn() -> bo
     Ok(())
 }
 
-/// Lets `cycles` pass without touching memory.
+/// Spins for `cycles` without accessing memory.
 #[inline]
 fn idle(cycles: u64) {
     if cycles == 0 {
@@ -281,7 +284,7 @@ fn sleep_until(word: &AtomicU32, value: u32, give_up: &dyn Fn() -> bool) -> io::
         if seen == value {
             return Ok(());
         }
-        // Woken, changed before, a signal, the limit: in all cases look again.
+        // Woken, changed before, interrupted by a signal, or timed out: check again in all cases.
         if futex::wait(word, futex::Flags::empty(), seen, Some(&second))
             .is_err_and(|e| e == rustix::io::Errno::TIMEDOUT)
             && give_up()
@@ -291,7 +294,7 @@ fn sleep_until(word: &AtomicU32, value: u32, give_up: &dyn Fn() -> bool) -> io::
     }
 }
 
-/// Private memory of another process, as that process described it.
+/// Private memory of another process, as described by that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerMemory {
     pid: i32,
@@ -303,7 +306,8 @@ impl PeerMemory {
     /// `len` bytes at `addr` of process `pid`.
     ///
     /// # Errors
-    /// `InvalidInput` for this process itself, whose memory is not to be written behind the compiler's back.
+    /// `InvalidInput` for this process itself, whose memory must not be written without the compiler's
+    /// knowledge.
     pub fn new(pid: u32, addr: u64, len: usize) -> io::Result<Self> {
         match i32::try_from(pid) {
             Ok(other) if other > 0 && pid != std::process::id() => Ok(Self { pid: other, addr, len }),
@@ -311,10 +315,12 @@ impl PeerMemory {
         }
     }
 
-    /// Copies by process_vm_writev(2) the first `len` bytes of a region to the beginning, `times` times.
+    /// Copies the first `len` bytes of a region to the beginning of this memory by process_vm_writev(2),
+    /// `times` times.
     ///
     /// # Errors
-    /// The kernel's: no permission, no such process, no such memory; `InvalidInput` when it does not fit.
+    /// The kernel's error: no permission, no such process, no such memory; `InvalidInput` if the copy does
+    /// not fit.
     pub fn write_from(&self, from: &Region, len: usize, times: u64) -> io::Result<()> {
         if len > from.len || len > self.len {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the copy does not fit"));
@@ -338,7 +344,7 @@ impl PeerMemory {
     }
 }
 
-/// `times` system calls that do nothing (getppid).
+/// Makes `times` system calls that do nothing (getppid).
 pub fn empty_syscalls(times: u64) {
     for _ in 0..times {
         // SAFETY: getppid takes nothing, touches nothing and cannot fail. Test: system_calls_return.
@@ -410,8 +416,8 @@ mod tests {
         assert!(small.futex_rounds(Role::Ping, 0, 1, &|| true).is_err());
     }
 
-    /// A child that sleeps has the same mappings as this process had when it forked; `sleep` is another program,
-    /// so only the refusals are certain: its memory is not at our address.
+    /// A forked child has the same mappings as this process, but `sleep` is another program, so only the
+    /// refusals are certain: its memory is not at our address.
     #[test]
     fn another_process_is_written() {
         let from = Region::private(4096).expect("memory");

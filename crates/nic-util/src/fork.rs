@@ -1,13 +1,13 @@
-//! What a forked child inherits of a device: nothing that reaches anybody.
+//! Fork guard: a forked child cannot reach any peer through a device that it inherits.
 //!
-//! A device belongs to the process that opened it. After fork(2) the child has its descriptors and mappings, too: it would
-//! keep connections open that the parent's death should end, and could write into what the parent and its peers share. So
-//! in the child every descriptor of a device becomes one of /dev/null, under its own number, and every segment becomes
-//! memory of the child's own, full of zeros. A child that does not touch the device is harmless then, and so is one that
-//! does: calls are refused, and dropping does nothing. Private memory needs no care: peers write to the parent's, of which
-//! fork has made a copy for the child.
+//! A device belongs to the process that opened it. After fork(2) the child has its descriptors and mappings,
+//! too: it would keep connections open that the parent's death should end, and could write into memory that
+//! the parent and its peers share. So in the child, every descriptor of a device is replaced by /dev/null
+//! under the same number, and every segment by private memory full of zeros. A child that does not use the
+//! device then does no harm. Neither does a child that uses it: calls are refused, and dropping does nothing.
+//! Private memory needs no protection: peers write to the parent's pages, and the child has a copy.
 //!
-//! This hangs on pthread_atfork(3): children made by a bare clone(2) keep what they inherit.
+//! This depends on pthread_atfork(3): children of a bare clone(2) keep what they inherit.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,21 +17,21 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use verbs::{Error, Result};
 
-/// What a child must not have.
+/// The resources that a child must not keep.
 struct Belongings {
     descriptors: BTreeSet<RawFd>,
-    /// Mappings of shared memory: where, how many bytes, and how many of them may be accessed.
+    /// Mappings of shared memory: address, length in bytes, and how many of these bytes may be accessed.
     mappings: BTreeMap<usize, (usize, usize)>,
 }
 
 static BELONGINGS: Mutex<Belongings> =
     Mutex::new(Belongings { descriptors: BTreeSet::new(), mappings: BTreeMap::new() });
 
-/// How many forks lie between this process and the one that registered the handlers.
+/// Number of forks between the process that registered the handlers and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// While this thread forks: nobody changes the belongings.
+    /// Held while this thread forks, so that no other thread changes the belongings.
     static FORKING: RefCell<Option<MutexGuard<'static, Belongings>>> = const { RefCell::new(None) };
 }
 
@@ -40,12 +40,12 @@ fn belongings() -> MutexGuard<'static, Belongings> {
     BELONGINGS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// In which process something was opened.
+/// Identifies the process in which an object was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkGuard(u32);
 
 impl ForkGuard {
-    /// Here. Forks are seen from now on.
+    /// A guard for this process. Registers the fork handlers on the first call.
     pub fn here() -> Result<Self> {
         static READY: OnceLock<Result<OwnedFd>> = OnceLock::new();
         match READY.get_or_init(register) {
@@ -54,7 +54,7 @@ impl ForkGuard {
         }
     }
 
-    /// Whether that was a parent of this process.
+    /// Whether the guard was created in an ancestor of this process.
     #[inline]
     pub fn is_elsewhere(self) -> bool {
         FORKS.load(Ordering::Relaxed) != self.0
@@ -67,7 +67,7 @@ impl ForkGuard {
     }
 }
 
-/// The descriptor that stands for all of them in a child; set before the handlers are.
+/// The descriptor of /dev/null that replaces all others in a child; set before the handlers are registered.
 static VOID: OnceLock<RawFd> = OnceLock::new();
 
 fn register() -> Result<OwnedFd> {
@@ -83,7 +83,7 @@ fn register() -> Result<OwnedFd> {
 }
 
 extern "C" fn before() {
-    // Late in a thread's end there is no place for the lock any more: such a child keeps what it inherits.
+    // While a thread exits, its thread-local lock may be gone: such a child keeps what it inherits.
     let _ = FORKING.try_with(|forking| forking.replace(Some(belongings())));
 }
 
@@ -96,14 +96,15 @@ extern "C" fn in_child() {
     let held = FORKING.try_with(RefCell::take).ok().flatten();
     let (Some(held), Some(void)) = (held, VOID.get()) else { return };
     for descriptor in &held.descriptors {
-        // SAFETY: it is ours, and stays open, as something that reaches nobody. dup3(2) may be called here.
+        // SAFETY: the descriptor is ours and stays open, but no longer reaches a peer. dup3(2) is
+        // async-signal-safe.
         unsafe { libc::dup3(*void, *descriptor, libc::O_CLOEXEC) };
     }
     for (&at, &(len, open)) in &held.mappings {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let at = at as *mut libc::c_void;
-        // SAFETY: the range is mapped by a segment, of which the child has the only thread; what refers to it are atomics,
-        // for which zero is a value. Both are mere system calls.
+        // SAFETY: the range is mapped by a segment, and the child has a single thread; references into the
+        // range are to atomics, for which zero is a valid value. Both calls are plain system calls.
         unsafe {
             libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0);
             libc::mprotect(at, open, libc::PROT_READ | libc::PROT_WRITE);
@@ -111,7 +112,7 @@ extern "C" fn in_child() {
     }
 }
 
-/// A descriptor of a device: no use to a forked child.
+/// A descriptor of a device, which a forked child cannot use.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);
 
@@ -131,24 +132,24 @@ impl AsFd for Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        // Before it is closed: afterwards the number may be somebody else's.
+        // Before the descriptor is closed: afterwards another one may have this number.
         belongings().descriptors.remove(&self.0.as_raw_fd());
     }
 }
 
-/// Shared memory is mapped at `at` from now on; none of it may be accessed yet.
+/// Registers shared memory that was mapped at `at`; none of it may be accessed yet.
 pub fn mapped(at: *mut u8, len: usize) {
     belongings().mappings.insert(at.addr(), (len, 0));
 }
 
-/// So many bytes of what is mapped at `at` may be accessed.
+/// Records that the first `open` bytes of the mapping at `at` may be accessed.
 pub fn grown(at: *mut u8, open: usize) {
     if let Some(mapping) = belongings().mappings.get_mut(&at.addr()) {
         mapping.1 = open;
     }
 }
 
-/// It is being unmapped, by `unmap`.
+/// Removes the mapping at `at` and unmaps it by `unmap`.
 pub fn unmapped(at: *mut u8, unmap: impl FnOnce()) {
     let mut belongings = belongings();
     belongings.mappings.remove(&at.addr());

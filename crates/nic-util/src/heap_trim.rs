@@ -1,86 +1,88 @@
-//! Heap trim: how much memory the objects of a device take, and giving it back to the system.
+//! Heap trim: counts the memory of a device's objects and returns freed memory to the system.
 //!
-//! Objects take their rings and their state from malloc(3). glibc returns freed memory to the system only at the end of a heap:
-//! one small block above it keeps everything below resident, and once something large was freed, glibc keeps tens of megabytes
-//! at the end, too. After 8,192 queue pairs that were 450 MB, after eight of the largest of rails 80 MB. So when half of much
-//! memory was freed, the device's thread waits until no more is freed and then calls malloc_trim(3). It does so once more if
-//! freeing had only paused.
+//! Rings and state of objects come from malloc(3). glibc returns freed memory to the system only at the end
+//! of a heap: one small block above it keeps everything below resident, and once something large was freed,
+//! glibc keeps tens of megabytes at the end, too. After 8,192 queue pairs that were 450 MB, after eight of
+//! the largest of rails 80 MB. So when at least half of a large amount was freed (an *ebb*), the device's
+//! thread waits until freeing stops and then calls malloc_trim(3). It does so once more if freeing had only
+//! paused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use host::{Span, Time};
 
-/// Less than that, in bytes, is not worth the look, which takes milliseconds.
+/// Least amount in bytes that is worth a trim, which takes milliseconds.
 const MUCH: usize = 4 << 20;
-/// An ebb is over when for so long nothing has gone.
+/// An ebb ends when nothing was freed for this long.
 const CALM: Span = Span::from_ms(10);
-/// What goes sooner than that after an ebb belongs to it: whoever closes a crowd was held up, and what is left of it may be too
-/// little to make an ebb of its own.
+/// Objects that are freed within this time after an ebb belong to it: the program may have been interrupted
+/// while it closed many objects, and the rest may be too small for another ebb.
 const PAUSE: Span = Span::from_ms(500);
-/// An ebb that does not end is given back from time to time.
+/// During an ebb that does not end, memory is returned at this interval.
 const PATIENCE: Span = Span::from_secs(1);
 
-/// What a memory region takes, in bytes, with its place in tables.
+/// Approximate size of a memory region in bytes, with its table entries.
 pub const REGION: usize = 256;
 
-/// What a queue pair takes, or another queue, of so many entries, in bytes, about: the least ones were measured with 8 KiB, those
-/// of default size with 55 KiB.
+/// Approximate size in bytes of a queue pair or another queue with `entries` entries: 8 KiB were measured for
+/// the smallest, 55 KiB for the default size.
 pub fn queue(entries: u32) -> usize {
     4096 + entries as usize * 256
 }
 
-/// What the objects of a device take, in bytes.
+/// Memory that the objects of a device use, in bytes.
 #[derive(Debug, Default)]
 pub struct HeapTrim {
     now: AtomicUsize,
-    /// The most since the last ebb.
+    /// The maximum since the last ebb.
     high: AtomicUsize,
-    /// How many objects have ever gone.
+    /// Number of objects freed so far.
     gone: AtomicUsize,
-    /// How often much has gone.
+    /// Number of ebbs so far.
     ebbs: AtomicUsize,
     watch: Mutex<Watch>,
 }
 
-/// What the device's thread knows.
+/// State of the device's thread.
 #[derive(Debug, Default)]
 struct Watch {
-    /// Ebbs whose memory has been given back.
+    /// Number of ebbs after which memory was returned.
     settled: usize,
-    /// The ebb that goes on.
+    /// The ebb in progress.
     seen: Option<Seen>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// How much had gone when it was looked at last, and since when it is so much.
+    /// Number of objects freed at the last check, and the time since which it has not changed.
     gone: usize,
     at: Time,
-    /// When to give back in any case.
+    /// When to return memory at the latest.
     latest: Time,
-    /// Whether all that had gone has been given back.
+    /// Whether the memory of all freed objects was returned.
     is_given: bool,
 }
 
-/// What the device's thread is to do.
+/// The next step of the device's thread.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
     Nothing,
-    /// Look again at this time.
+    /// Check again at this time.
     Wait(Time),
-    /// Give back, and look again at this time.
+    /// Return memory, and check again at this time.
     GiveBack(Time),
 }
 
 impl HeapTrim {
-    /// Counts another one, of so many bytes.
+    /// Counts a new object of `bytes` bytes.
     pub fn rise(&self, bytes: usize) {
         let now = self.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
         self.high.fetch_max(now, Ordering::AcqRel);
     }
 
-    /// One less, of so many bytes; whether that makes an ebb, which the device's thread is to be woken for.
+    /// Counts a freed object of `bytes` bytes; returns whether this starts an ebb, for which the caller wakes
+    /// the device's thread.
     pub fn fall(&self, bytes: usize) -> bool {
         let now = self.now.fetch_sub(bytes, Ordering::AcqRel) - bytes;
         self.gone.fetch_add(1, Ordering::AcqRel);
@@ -94,13 +96,14 @@ impl HeapTrim {
         is_ebb
     }
 
-    /// Something else of a crowd's has gone; the device's thread is to be woken.
+    /// Starts an ebb for other memory that was freed; the caller wakes the device's thread.
     pub fn ebb(&self) {
         self.gone.fetch_add(1, Ordering::AcqRel);
         self.ebbs.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// On the device's thread: gives free memory back to the system when an ebb is over. When to call again.
+    /// Returns free memory to the system when an ebb has ended; called by the device's thread. Returns when
+    /// to call it again.
     pub fn give_back(&self, now: Time) -> Option<Time> {
         match self.turn(now) {
             Turn::Nothing => None,
@@ -146,15 +149,15 @@ impl HeapTrim {
 
 #[cfg(target_env = "gnu")]
 fn trim() {
-    // SAFETY: it looks at free memory only, under the allocator's own locks. Test: `crowds` of the siege.
+    // SAFETY: it accesses free memory only, under the allocator's own locks. Test: `crowds` of the siege.
     unsafe { libc::malloc_trim(0) };
-    // It passes over the end of a thread's heap, and may have joined megabytes to it just now. Freeing something large, which
-    // is too small for a mapping of its own, has glibc look there.
-    // SAFETY: allocated here, and nobody's. Test: as above.
+    // malloc_trim does not trim the end of a thread's heap, and may have merged megabytes into it just now.
+    // Freeing a large block, too small for a mapping of its own, makes glibc trim that end.
+    // SAFETY: allocated here and not used elsewhere. Test: as above.
     unsafe { libc::free(std::hint::black_box(libc::malloc(96 << 10))) };
 }
 
-/// Other C libraries give back by themselves, or not at all.
+/// Other C libraries return memory on their own, or not at all.
 #[cfg(not(target_env = "gnu"))]
 fn trim() {}
 
@@ -176,7 +179,8 @@ mod tests {
         assert_eq!((ebbs(PIECES - 1), ebbs(PIECES), ebbs(PIECES * 16)), (0, 1, 5));
     }
 
-    /// Goal: a few that are large count as many that are small do. Method: one that takes as much as makes an ebb.
+    /// Goal: a few large objects count as much as many small ones. Method: one object of the size that starts
+    /// an ebb.
     #[test]
     fn one_large_queue_ebbs_and_one_small_does_not() {
         let ebbs = |bytes: usize| {
@@ -187,8 +191,8 @@ mod tests {
         assert_eq!((ebbs(queue(1)), ebbs(REGION), ebbs(queue(1 << 15))), (false, false, true));
     }
 
-    /// Goal: what goes behind the half is given back as well. Method: a crowd of which one goes in each millisecond after the
-    /// half; memory is given back once, 10 ms after the last.
+    /// Goal: memory freed after the first half is returned as well. Method: after the half, one object is
+    /// freed per millisecond; memory is returned once, 10 ms after the last.
     #[test]
     fn memory_is_given_back_when_the_last_has_gone() {
         let tide = HeapTrim::default();
@@ -208,8 +212,8 @@ mod tests {
         assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
     }
 
-    /// Goal: a crowd that pauses on its way out is given back to the last. Method: half of it goes, is given back, and after
-    /// a pause the rest goes, which would make no ebb by itself.
+    /// Goal: if freeing pauses, memory is still returned completely. Method: half is freed and returned;
+    /// after a pause the rest is freed, which is too little for an ebb.
     #[test]
     fn what_goes_after_a_pause_is_given_back() {
         let tide = HeapTrim::default();
@@ -226,7 +230,7 @@ mod tests {
         assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
     }
 
-    /// Where queue pairs go without end, what has gone is given back all the same, once in a second.
+    /// While queue pairs are freed without end, memory is still returned, once per second.
     #[test]
     fn an_ebb_without_an_end_is_given_back_from_time_to_time() {
         let tide = HeapTrim::default();

@@ -1,16 +1,16 @@
-//! What the NICs in software share. What only one of them uses is in its own crate, lock-free parts
-//! excepted.
+//! Parts that several software NICs share. Code that only one of them uses is in that NIC's crate, except
+//! lock-free parts.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `events` | queues of events that programs sleep on |
-//! | `floor` | what the machine itself can do, for a benchmark to stand beside |
-//! | `fork` | the fork guard: what a forked child inherits of a device is useless to it |
-//! | `heap_trim` | how much memory the objects of a device take, and giving it back |
+//! | `events` | event queues that programs sleep on |
+//! | `floor` | measures what the machine itself can do, as a bound for benchmarks |
+//! | `fork` | the fork guard: a forked child cannot use a device that it inherits |
+//! | `heap_trim` | counts the memory of a device's objects and returns freed memory |
 //! | `limits` | limits of the system, and the errors that name them |
-//! | `sg_list` | lists of memory that one request names, and copies between them and other memory |
+//! | `sg_list` | scatter-gather lists of a request, and copies from and to them |
 //! | `sync` | lock-free parts, each with a loom model |
-//! | `thread` | a device's thread: its start and end, and what it sleeps on |
+//! | `thread` | a device's thread: its start and end, and the descriptors it sleeps on |
 //! | `lab` | fork(2) for the siege (feature `lab` only) |
 //!
 //! Functions on a data path are marked `#[inline]`: they are called from other crates.

@@ -1,13 +1,13 @@
-//! Data path: placement. Lists of memory that one request names, and copies between them and other memory.
+//! Data path: placement. Scatter-gather lists of a request, and copies between them and contiguous memory.
 //!
-//! What the protection tables allowed becomes entries of a list here. Bytes are copied into them such that another thread that
-//! sees the last byte sees all, and memory that the program has unmapped makes the copy an error.
+//! A list holds the pieces that the protection tables allowed. Another thread that sees the last byte of a
+//! copied piece sees all of its bytes, and memory that the program has unmapped makes the copy an error.
 
 use std::mem::MaybeUninit;
 
 pub use uaccess::{Fault, copy_last_byte_last};
 
-/// SGEs in a work request, at most.
+/// Maximum number of SGEs in a work request.
 pub const SGE_MAX: usize = 16;
 
 /// Local memory of one request: up to [`SGE_MAX`] entries that the protection table allowed.
@@ -31,7 +31,7 @@ impl SgList {
         Self { list: [const { MaybeUninit::uninit() }; SGE_MAX], count: 0, total: 0 }
     }
 
-    /// Appends a piece; nothing happens beyond the maximum, which posting has checked.
+    /// Appends a piece. Ignores pieces beyond the maximum, which posting has checked.
     #[inline]
     pub fn push(&mut self, at: *mut u8, len: u64) {
         if self.count < SGE_MAX && len > 0 {
@@ -41,20 +41,20 @@ impl SgList {
         }
     }
 
-    /// Bytes of all entries.
+    /// Total number of bytes.
     #[inline]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The entries, as system calls take them.
+    /// The entries in the form that system calls need.
     #[inline]
     pub fn as_slice(&self) -> &[libc::iovec] {
         // SAFETY: the first `count` entries are written. Test: scatter_and_gather_cut_alike.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
     }
 
-    /// The entries of the bytes `from..from+len`.
+    /// The entries for the bytes `from..from+len`.
     #[inline]
     pub fn part(&self, mut from: u64, mut len: u64) -> Self {
         let mut part = Self::new();
@@ -70,13 +70,14 @@ impl SgList {
     }
 }
 
-/// Copies all entries, in order, to other memory.
+/// Copies all entries, in order, to contiguous memory.
 ///
 /// # Safety
-/// `dst` has room for [`SgList::total`] bytes; as [`copy_last_byte_last`], neither side need be mapped.
+/// `dst` has room for [`SgList::total`] bytes; as with [`copy_last_byte_last`], neither side needs to be
+/// mapped.
 ///
 /// # Errors
-/// Which side could not be accessed.
+/// The side that could not be accessed.
 #[inline]
 pub unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault> {
     for piece in src.as_slice() {
@@ -87,13 +88,13 @@ pub unsafe fn gather(src: &SgList, mut dst: *mut u8) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies other memory, in order, to all entries.
+/// Copies contiguous memory to all entries, in order.
 ///
 /// # Safety
-/// `src` has [`SgList::total`] bytes; as [`copy_last_byte_last`], neither side need be mapped.
+/// `src` has [`SgList::total`] bytes; as with [`copy_last_byte_last`], neither side needs to be mapped.
 ///
 /// # Errors
-/// Which side could not be accessed.
+/// The side that could not be accessed.
 #[inline]
 pub unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
     for piece in dst.as_slice() {
@@ -104,7 +105,7 @@ pub unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether all entries may be read at this moment, or written: to find out which side of a failed system call it was.
+/// Whether all entries may be read now, or written: to find the side that made a system call fail.
 #[cold]
 pub fn is_present(list: &SgList, writes: bool) -> bool {
     let is_there = |piece: &libc::iovec| uaccess::check(piece.iov_base.cast(), piece.iov_len, writes).is_ok();

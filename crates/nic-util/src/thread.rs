@@ -1,4 +1,4 @@
-//! A device's thread: what it sleeps on, and its start and end.
+//! A device's thread: its start and end, and the descriptors on which it sleeps.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::sync::unpoisoned;
 /// The shortest sleep of epoll_wait(2).
 const EPOLL_STEP: Span = Span::from_ms(1);
 
-/// What the thread sleeps on: descriptors that it watches, each under a token, and being woken. It may outlive its device.
+/// Descriptors that the thread watches, each with a token, and its wake-up. It may outlive its device.
 pub struct Ear {
     epoll: Fd,
     kick: Fd,
@@ -26,13 +26,13 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// The token of having been woken, which no descriptor has.
+    /// The token of the wake-up; no other descriptor has it.
     const KICK: u64 = 0;
 
-    /// One that watches nothing yet.
+    /// Watches no descriptor yet.
     ///
     /// # Errors
-    /// When descriptors have run out.
+    /// If descriptors have run out.
     pub fn new() -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
@@ -47,46 +47,46 @@ impl Ear {
         })
     }
 
-    /// A number that no other call has given; never 0.
+    /// A number that no other call has returned; never 0.
     pub fn fresh_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes the thread look at everything.
+    /// Wakes the thread, which then checks everything.
     pub fn wake(&self) {
-        // A full counter means that it is awake already.
+        // A full counter means that the thread is awake already.
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 
-    /// Tells the thread to end.
+    /// Makes the thread end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread should end.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Has the thread told of a descriptor.
+    /// Adds a descriptor to the thread's epoll set.
     pub fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
     }
 
-    /// Has it told of something else, of a descriptor that it watches.
+    /// Changes the flags of a watched descriptor.
     pub fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
         epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
     }
 
     /// Stops watching a descriptor, if it is watched.
     pub fn unwatch(&self, fd: BorrowedFd<'_>) {
-        // It may be unwatched already, by the other of two reasons.
+        // The other of two callers may have removed it already.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Sleeps until something happens, or for this long. What happened: tokens and flags; whether anything has, or somebody has
-    /// woken it.
+    /// Sleeps until an event, at most for `pause`. Stores tokens and flags of descriptors in `events`;
+    /// returns whether anything happened, a wake-up included.
     pub fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) -> bool {
         events.clear();
         let exact = |pause: Span| {
@@ -94,7 +94,7 @@ impl Ear {
             Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
         };
         let timeout = match pause {
-            // epoll_wait(2) counts whole milliseconds, and more where it is not a whole number of them.
+            // epoll_wait(2) counts whole milliseconds and rounds up.
             Some(pause) if pause > Span::ZERO && pause < EPOLL_STEP => {
                 let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
                 let _ = poll(&mut epoll, Some(&exact(pause)));
@@ -102,13 +102,13 @@ impl Ear {
             }
             pause => pause.map(exact),
         };
-        // Interrupted by a signal, the thread just looks around.
+        // If a signal interrupts it, the thread just checks everything.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
         let any = !events.is_empty();
         events.retain(|event| {
             let is_kick = event.data.u64() == Self::KICK;
             if is_kick {
-                // Empty already: another round has seen it.
+                // If it is empty, an earlier call has read it.
                 let _ = rustix::io::read(&self.kick, &mut [0; 8]);
             }
             !is_kick
@@ -117,7 +117,7 @@ impl Ear {
     }
 }
 
-/// The thread itself, as its device holds it.
+/// The thread as its device holds it.
 #[derive(Default)]
 pub struct Thread {
     task: Mutex<Option<Task>>,
@@ -125,10 +125,11 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Has the host run `body` as this thread, under a name.
+    /// Starts `body` as the device's thread under this name.
     pub fn start(&self, host: &Host, name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<()> {
         let body = || {
-            // It copies to and from the program's memory, and has the signal mask of a thread of the program.
+            // It copies to and from the program's memory, and inherits the signal mask of a thread of the
+            // program.
             let _ = uaccess::unblock();
             body();
         };
@@ -136,12 +137,12 @@ impl Thread {
         Ok(())
     }
 
-    /// The caller is it.
+    /// Records that the calling thread is the device's thread.
     pub fn is_me(&self) {
         self.id.get_or_init(|| std::thread::current().id());
     }
 
-    /// Ends it; returns when it has ended, unless it is the caller.
+    /// Ends the thread and waits for its end, unless the thread itself is the caller.
     pub fn stop(&self, ear: &Ear) {
         ear.stop();
         let task = unpoisoned(&self.task).take();

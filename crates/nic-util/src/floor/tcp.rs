@@ -10,38 +10,38 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// Calls that find nothing between two questions whether to give up; each is a system call.
+/// Calls without data between two calls of `give_up`; each is a system call.
 const CALLS_PER_QUESTION: u64 = 1 << 10;
-/// Calls that find nothing before each further one is preceded by a yield, for two processes on one core.
+/// Calls without data before each further one is preceded by a yield, for two processes on one core.
 const CALLS_BEFORE_YIELD: u64 = 1 << 8;
-/// Between two questions of who sleeps.
+/// Interval of `give_up` calls while sleeping.
 const SLEEP: Duration = Duration::from_millis(200);
 
-/// How long the answer to a nonce may take.
+/// Timeout for the answer to a nonce.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Connections that have not said theirs yet; the oldest goes for one more.
+/// Maximum number of connections that have not sent their nonce; beyond it the oldest is closed.
 const UNHEARD_MAX: usize = 64;
 
-/// What the two ends of a floor share and nobody else: what the one that connects says first, and what it is answered, which
-/// nobody can tell who has only heard the first.
+/// The secrets of the two ends of a floor: the first is sent by the connecting end, the second is the answer.
+/// A process that has only seen the first cannot answer.
 pub type Nonces = [[u8; 16]; 2];
 
-/// New ones, for the two ends of one floor.
+/// Random nonces for the two ends of a floor.
 ///
 /// # Errors
-/// The system's, where it has no random numbers.
+/// The system's error, if it has no random numbers.
 pub fn nonces() -> io::Result<Nonces> {
     Ok([host::random()?, host::random()?])
 }
 
-/// Who has connected, and has not said the whole nonce.
+/// A connection that has not sent the whole nonce.
 struct Newcomer {
     socket: TcpStream,
     said: Vec<u8>,
 }
 
 impl Newcomer {
-    /// Hears what has come, of a nonce's length at most; false if that is the end.
+    /// Reads the received bytes, up to a nonce's length; false at the end of the stream.
     fn hear(&mut self) -> bool {
         let mut bytes = [0; 16];
         let room = bytes.len() - self.said.len();
@@ -56,7 +56,7 @@ impl Newcomer {
     }
 }
 
-/// One end of a plain TCP connection, without Nagle's delay. It spins unless told to sleep.
+/// One end of a plain TCP connection, without Nagle's delay. It spins unless set to sleep.
 #[derive(Debug)]
 pub struct Tcp {
     socket: TcpStream,
@@ -64,11 +64,12 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// The next connection of whoever knows the first of `nonces`: any process of the host may connect in between, and is
-    /// sent away. `buffers` is the size of the socket's buffers in bytes; 0 leaves it to the kernel.
+    /// Accepts the next connection whose peer knows the first of `nonces`. Any other process of the host may
+    /// connect in between and is rejected. `buffers` is the size of the socket's buffers in bytes; 0 leaves
+    /// it to the kernel.
     ///
     /// # Errors
-    /// The system's; `TimedOut` when `give_up` says so before the right one comes.
+    /// The system's error; `TimedOut` if `give_up` returns true before the right peer connects.
     pub fn accept(
         listener: &TcpListener,
         nonces: &Nonces,
@@ -76,7 +77,7 @@ impl Tcp {
         give_up: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        // Whoever says nothing keeps nobody waiting: the others are heard meanwhile.
+        // Connections that send nothing do not block the others, which are read meanwhile.
         let mut unheard: Vec<Newcomer> = Vec::new();
         loop {
             match listener.accept() {
@@ -104,10 +105,11 @@ impl Tcp {
         }
     }
 
-    /// A connection to `addr`, from `own` if that is given, where somebody listens who knows both `nonces`.
+    /// Connects to `addr`, from `own` if given; the listener must know both `nonces`.
     ///
     /// # Errors
-    /// The system's; `PermissionDenied` when who answers does not know them, `TimedOut` when nobody answers in ten seconds.
+    /// The system's error; `PermissionDenied` if the listener does not know them, `TimedOut` if it does not
+    /// answer in ten seconds.
     pub fn connect(
         addr: SocketAddr,
         own: Option<IpAddr>,
@@ -141,17 +143,17 @@ impl Tcp {
         socket.set_read_timeout(Some(SLEEP))?;
         socket.set_write_timeout(Some(SLEEP))?;
         if buffers > 0 {
-            // The kernel takes what it allows, net.core.wmem_max and rmem_max at most, without a word.
+            // The kernel silently limits these to net.core.wmem_max and rmem_max.
             set_socket_send_buffer_size(&socket, buffers)?;
             set_socket_recv_buffer_size(&socket, buffers)?;
         }
         Ok(Self { socket, sleeps: false })
     }
 
-    /// Whether calls that find nothing sleep in the kernel, or return and are made again.
+    /// Sets whether calls without data sleep in the kernel, or return and are repeated.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn set_sleeping(&mut self, sleeps: bool) -> io::Result<()> {
         self.socket.set_nonblocking(!sleeps)?;
         self.sleeps = sleeps;
@@ -161,15 +163,15 @@ impl Tcp {
     /// Sizes of the send and the receive buffer in bytes, as the kernel counts them.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn buffers(&self) -> io::Result<[usize; 2]> {
         Ok([socket_send_buffer_size(&self.socket)?, socket_recv_buffer_size(&self.socket)?])
     }
 
-    /// Sends all of `bytes`, at most `chunk` of them in a call.
+    /// Sends all of `bytes`, at most `chunk` of them per call.
     ///
     /// # Errors
-    /// The system's; `TimedOut` when `give_up`, which is asked now and then, says so.
+    /// The system's error; `TimedOut` if `give_up`, which is called from time to time, returns true.
     pub fn send(&self, bytes: &[u8], chunk: usize, give_up: &dyn Fn() -> bool) -> io::Result<()> {
         let (mut sent, mut idle) = (0, Idle::default());
         while sent < bytes.len() {
@@ -185,10 +187,10 @@ impl Tcp {
         Ok(())
     }
 
-    /// Receives as many bytes as there is room for, at most `chunk` of them in a call.
+    /// Fills `bytes`, with at most `chunk` bytes per call.
     ///
     /// # Errors
-    /// As [`send`](Self::send); `UnexpectedEof` when the other end is gone.
+    /// As [`send`](Self::send); `UnexpectedEof` if the other end has closed the connection.
     pub fn receive(&self, bytes: &mut [u8], chunk: usize, give_up: &dyn Fn() -> bool) -> io::Result<()> {
         let (mut got, mut idle) = (0, Idle::default());
         while got < bytes.len() {
@@ -205,7 +207,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Sends all of `out` and receives all of `into` at the same time, in turns; for both ends at once.
+    /// Sends all of `out` and fills `into`, alternating; both ends may do this at the same time.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -243,12 +245,12 @@ impl Tcp {
     }
 }
 
-/// Calls in a row that found nothing.
+/// Number of consecutive calls without data.
 #[derive(Default)]
 struct Idle(u64);
 
 impl Idle {
-    /// After an error: nothing if the call is to be made again.
+    /// Handles an error of a call: `Ok` if the call should be repeated.
     fn after(&mut self, why: io::Error, sleeps: bool, give_up: &dyn Fn() -> bool) -> io::Result<()> {
         if !is_nothing(&why) {
             return Err(why);
@@ -295,8 +297,9 @@ mod tests {
         })
     }
 
-    /// Goal: whoever else connects in between, and says nothing, too little, something else or what it may have heard before, is
-    /// not taken for the peer, and keeps it from nothing. Method: they come first; the right one is answered.
+    /// Goal: other processes that connect first and send nothing, too little, something else or something
+    /// they may have seen before are not mistaken for the peer, and do not block it. Method: they connect
+    /// first; the peer is still answered.
     #[test]
     fn strangers_who_connect_first_are_not_the_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -321,8 +324,8 @@ mod tests {
         drop(strangers);
     }
 
-    /// Goal: whoever else listens at the address and does not know the second nonce is not the peer. Method: one repeats what it
-    /// hears.
+    /// Goal: a listener at the address that does not know the second nonce is not mistaken for the peer.
+    /// Method: it echoes the bytes that it reads.
     #[test]
     fn a_stranger_who_answers_is_not_the_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -362,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Both send more than fits the buffers: only who receives meanwhile gets on.
+    /// Both send more than the buffers hold: an end makes progress only if it receives meanwhile.
     #[test]
     fn both_directions_at_once_do_not_lock_each_other() {
         let (near, far) = pair(1 << 16);

@@ -1,45 +1,47 @@
-//! [`AdaptiveFence`]: the fence between publishing and looking for sleepers.
+//! [`AdaptiveFence`]: the fence between publishing and checking for waiters.
 //!
-//! A producer that publishes and then looks for sleepers needs a full fence between the two, and so does a waiter that announces
-//! its sleep and then looks for what was published. Most queues are polled, and hardly anybody ever sleeps on them. So producers
-//! use a light fence, and each waiter passes [`fence::heavy`] for all of them. After 16 sleeps on a queue its producers switch
-//! to a full fence, and waiters need no heavy one any more.
+//! A producer that publishes and then checks for waiters needs a full fence between the two, and so does a
+//! waiter that announces its sleep and then checks what was published. Most queues are polled, and rarely
+//! does a thread sleep on them. So producers use a light fence, and each waiter passes [`fence::heavy`] for
+//! all producers. After 16 sleeps on a queue its producers switch to a full fence, and waiters no longer need a
+//! heavy one.
 
 use super::atomics::*;
 use super::fence;
 
-/// Publishers are to pass a full fence before they look for whom to tell.
+/// Producers must pass a full fence before they check for waiters.
 const WANTED: u32 = 1;
-/// All of them know: a heavy fence was passed since.
+/// All producers use the full fence: a heavy fence has completed since `WANTED` was set.
 const KNOWN: u32 = 2;
-/// Above those: how often somebody was to be told.
+/// The bits above the flags count the waiters so far.
 const ONE: u32 = 1 << 8;
-/// So often a heavy fence is passed instead.
+/// Number of waits for which a heavy fence is passed instead.
 const FEW: u32 = 16;
 
-/// In shared memory; all zero is "nobody has ever been there to be told".
+/// In shared memory; all zero means that there was no waiter yet.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AdaptiveFence(AtomicU32);
 
 impl AdaptiveFence {
-    /// One with which somebody was to be told so often.
+    /// A fence on which this many waits have happened.
     #[cfg(all(test, loom))]
     pub fn new(often: u32) -> Self {
         Self(AtomicU32::new(often * ONE))
     }
 
-    /// The publisher, after publishing and before it looks for whom to tell.
+    /// Called by the producer, after publishing and before it checks for waiters.
     #[inline]
     pub fn before_looking(&self) {
-        // Partner: the heavy fences below. Neither this word nor what is looked at next may be looked at before what was published.
+        // Partner: the heavy fences below. Neither this word nor the waiters may be read before the data is
+        // published.
         fence::light();
         if self.0.load(Ordering::Relaxed) & WANTED != 0 {
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Whoever is to be told, after saying so (and a full fence), and before its last look.
+    /// Called by the waiter, after it announced itself (with a full fence) and before its last check.
     pub fn demand(&self) {
         if self.0.load(Ordering::Acquire) & KNOWN != 0 {
             return;
@@ -50,11 +52,12 @@ impl AdaptiveFence {
         }
         self.0.fetch_or(WANTED, Ordering::Relaxed);
         fence::heavy();
-        // Others who are to be told rely on this and on no heavy fence of their own: who publishes from here on heeds.
+        // Other waiters rely on this instead of a heavy fence of their own: from here on every producer uses
+        // the full fence.
         self.0.fetch_or(KNOWN, Ordering::Release);
     }
 
-    /// Forgets who wanted to be told by a predecessor.
+    /// Forgets the waiters of a predecessor.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -84,7 +87,7 @@ mod loom_tests {
             self.bell.ring_after_fence();
         }
 
-        /// The ticket to sleep with, if nothing is published yet.
+        /// Announces a waiter; returns the ticket to sleep with, if nothing is published yet.
         fn look(&self) -> Option<u32> {
             let ticket = self.bell.announce();
             self.heed.demand();
@@ -101,9 +104,9 @@ mod loom_tests {
         }
     }
 
-    /// Goal: nothing that is published is missed by whoever sleeps, be it one of the first or the one that has publishers heed. Method:
-    /// it would sleep for ever; in loom the light fence is a full one, so that this proves the order of steps, and not that the
-    /// processor keeps it.
+    /// Goal: no waiter misses what is published, neither one of the first nor the one that switches producers
+    /// to full fences. Method: it would sleep forever. In loom the light fence is a full one, so that this
+    /// proves the order of steps, and not that the processor keeps it.
     #[test]
     fn loom_a_sleeper_is_heeded() {
         for often in [FEW - 1, FEW] {
@@ -119,8 +122,9 @@ mod loom_tests {
         }
     }
 
-    /// Goal: two sleepers, of whom one finds the word set or being set, either see what is published or are rung for. Method: they look
-    /// and do not sleep, as a model of two that wait for a third has no end; whoever saw nothing has a ticket that has rung.
+    /// Goal: of two waiters, one of which finds the word set or being set, each either sees what is published
+    /// or is notified. Method: they check and do not sleep, as a model of two that wait for a third has no
+    /// end; the ticket of a waiter that saw nothing has been notified.
     #[test]
     fn loom_sleepers_beside_the_first_are_heeded() {
         let mut model = loom::model::Builder::new();
@@ -144,8 +148,8 @@ mod loom_tests {
         });
     }
 
-    /// Goal: the fence of whoever publishes is needed, and the models above would notice if it went. Method: without it the sleeper
-    /// looks for its bell for ever, which loom gives up on.
+    /// Goal: the producer's fence is needed, and the models above would notice if it were removed. Method:
+    /// without it the waiter sleeps forever, which loom reports.
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
     fn loom_without_the_fence_a_sleeper_is_missed() {

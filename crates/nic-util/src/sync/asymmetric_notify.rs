@@ -1,41 +1,42 @@
 //! [`AsymmetricNotify`]: notification for which waiters pay (membarrier(2)), and producers do not.
 //!
-//! A writer that publishes and then looks for sleepers needs a full fence between the two, and so does a sleeper that announces
-//! itself and then looks for what was published. That fence would cost a write more than it may. So the first write says once
-//! that notifications will follow. A sleeper that sees this passes [`fence::heavy`] for both sides, and each notification needs
-//! a light fence only.
+//! A writer that publishes and then checks for waiters needs a full fence between the two, and so does a
+//! waiter that announces itself and then checks what was published. That fence would be too expensive for a
+//! write. So before its first write, the writer announces once that notifications will follow. A waiter that
+//! sees this passes [`fence::heavy`] for both sides, and each notification needs a light fence only.
 
 use super::atomics::*;
 use super::fence;
 
-/// Beside a bell, in shared memory; all zero is "nobody rings so".
+/// In shared memory, next to a bell; all zero means that no writer notifies this way.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AsymmetricNotify(AtomicU32);
 
 impl AsymmetricNotify {
-    /// One that nobody has used.
+    /// An unused one.
     #[cfg(all(test, loom))]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// The writer, once before its first ring. The fence stands between this store and the look for sleepers: a sleeper that
-    /// still read 0 in [`AsymmetricNotify::settle`] had announced itself before, and is seen.
+    /// Called by the writer, once before its first notification. The fence separates this store from the
+    /// check for waiters: a waiter that still read 0 in [`AsymmetricNotify::settle`] has announced itself
+    /// before, and the writer sees it.
     #[cold]
     pub fn introduce(&self) {
         self.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The sleeper, after its announcement (which ends with a full fence) and before its last look.
+    /// Called by the waiter, after its announcement (which ends with a full fence) and before its last check.
     pub fn settle(&self) {
         if self.0.load(Ordering::Relaxed) != 0 {
             fence::heavy();
         }
     }
 
-    /// Forgets who rang a predecessor's bell.
+    /// Forgets the writer of a predecessor.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -48,8 +49,9 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
 
-    /// Goal: neither the first nor a later ring is lost. Method: the sleeper would wait for ever; in loom the light fence is a
-    /// full one, so that this proves the order of steps, and not that the processor keeps it.
+    /// Goal: neither the first nor a later notification is lost. Method: the waiter would sleep forever. In
+    /// loom the light fence is a full one, so that this proves the order of steps, and not that the processor
+    /// keeps it.
     #[test]
     fn loom_no_knock_is_lost() {
         loom::model(|| {
@@ -73,8 +75,8 @@ mod loom_tests {
         });
     }
 
-    /// A first knock with no fence but `introduce`'s own, beside a sleeper that goes on only if it saw the knock: that it would
-    /// pass a heavy fence then, which no loom knows, and find the word.
+    /// A first notification with no fence but `introduce`'s own, against a waiter. If the waiter sees the
+    /// announcement, it does not sleep: outside of loom it would pass a heavy fence then and find the word.
     fn first_knock(introduce: fn(&AsymmetricNotify)) {
         loom::model(move || {
             let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
@@ -96,14 +98,15 @@ mod loom_tests {
         });
     }
 
-    /// Goal: a sleeper that has not seen the knock is seen by the writer. Method: as above, without a fence for the ring.
+    /// Goal: the writer sees a waiter that has not seen its announcement. Method: as above, without a fence
+    /// for the notification.
     #[test]
     fn loom_a_sleeper_sees_the_knock_or_is_seen() {
         first_knock(AsymmetricNotify::introduce);
     }
 
-    /// Goal: the fence of `introduce` is needed, and the model above would notice if it went. Method: without it the sleeper looks
-    /// for its bell for ever, which loom gives up on.
+    /// Goal: the fence of `introduce` is needed, and the model above would notice if it were removed. Method:
+    /// without it the waiter sleeps forever, which loom reports.
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
     fn loom_without_the_fence_a_sleeper_is_missed() {

@@ -1,47 +1,51 @@
-//! A lock whose holder does the work of those who find it taken: nobody waits for a turn that another could take.
+//! Combining lock: the holder also does the work of threads that find the lock taken, so that they need not
+//! wait.
 //!
-//! Whoever has work publishes it, then calls [`CombiningLock::request`]. Either it gets the lock and works, or the holder sees the
-//! request after letting go. A full fence stands between publishing the request and trying the lock, and between letting
-//! the lock go and looking for requests, so that at least one of the two sees the other.
+//! A thread with work publishes it, then calls [`CombiningLock::request`]. Either it gets the lock and does
+//! the work, or the holder sees the request after unlocking. A full fence separates publishing the request
+//! from trying the lock, and unlocking from checking for requests, so that at least one of the two sees the
+//! other.
 
 use super::Spin;
 use super::atomics::*;
 
-/// A value that is worked on by one thread at a time.
+/// A value that one thread at a time works on.
 pub struct CombiningLock<T> {
     value: Spin<T>,
     wanted: AtomicBool,
 }
 
 impl<T> CombiningLock<T> {
-    /// One that nobody works on yet.
+    /// Creates the lock, unlocked and without a request.
     pub fn new(value: T) -> Self {
         Self { value: Spin::new(value), wanted: AtomicBool::new(false) }
     }
 
-    /// Has `work` done after this call began: now, or by whoever holds the value. Publish what is to be worked on first.
+    /// Has `work` done after this call began: by this thread now, or by the holder. Publish the work first.
     #[inline]
     pub fn request(&self, work: impl FnMut(&mut T)) {
-        // An exchange, not a store: who takes a request back must see what every requester before the last one published.
+        // An exchange, not a store: the thread that clears the request must see what every earlier requester
+        // published.
         self.wanted.swap(true, Ordering::AcqRel);
-        // Pairs with the fence behind each letting go: the attempt to lock must not move before the request.
+        // Pairs with the fence after each unlock: the attempt to lock must not move before the request.
         fence(Ordering::SeqCst);
         self.settle(work);
     }
 
-    /// Does `body` if nobody holds the value, and `work` if somebody asked for it meanwhile.
+    /// Calls `body` if the lock is free, then `work` if another thread requested it meanwhile. `None` if the
+    /// lock is taken.
     #[inline]
     pub fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> Option<R> {
         let mut held = self.value.try_lock()?;
         let result = body(&mut held);
         drop(held);
-        // Pairs with the fence of `request`: the look for requests must not move before letting go.
+        // Pairs with the fence of `request`: the check for requests must not move before the unlock.
         fence(Ordering::SeqCst);
         self.settle(work);
         Some(result)
     }
 
-    /// Does `body` when it is this thread's turn, and `work` if somebody asked for it meanwhile.
+    /// Waits for the lock, calls `body`, then `work` if another thread requested it meanwhile.
     #[inline]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> R {
         let mut held = self.value.lock();
@@ -57,12 +61,13 @@ impl<T> CombiningLock<T> {
     fn settle(&self, mut work: impl FnMut(&mut T)) {
         while self.wanted.load(Ordering::Relaxed) {
             let Some(mut held) = self.value.try_lock() else { return };
-            // Taken back by an exchange, so that everything published before any request that this covers is seen.
+            // Cleared by an exchange, so that everything published before any request that this covers is
+            // seen.
             if self.wanted.swap(false, Ordering::AcqRel) {
                 work(&mut held);
             }
             drop(held);
-            // As in `try_with`: for the next turn of this loop.
+            // As in `try_with`: for the next iteration.
             fence(Ordering::SeqCst);
         }
     }
@@ -73,8 +78,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Goal: no request is lost and no two threads work at once. Method: each publishes numbers and requests; the sum of
-    /// what was worked off must come out.
+    /// Goal: no request is lost, and only one thread works at a time. Method: each thread publishes numbers
+    /// and requests; the sum of all that was processed must match.
     #[test]
     fn every_request_is_served() {
         let shared = Arc::new((CombiningLock::new(0_u64), AtomicU64::new(0)));
@@ -101,8 +106,8 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Goal: what is published before a request is worked off by the time all calls have returned, whoever held the value
-    /// when. Method: a request against a holder that came for something else.
+    /// Goal: work published before a request is done when all calls have returned, whichever thread held the
+    /// lock. Method: a request against a holder that took the lock for something else.
     #[test]
     fn loom_requests_are_not_lost() {
         loom::model(|| {
@@ -118,7 +123,7 @@ mod loom_tests {
         });
     }
 
-    /// Goal: the same for two requests at once.
+    /// Goal: as above, for two concurrent requests.
     #[test]
     fn loom_two_requests_are_both_served() {
         loom::model(|| {

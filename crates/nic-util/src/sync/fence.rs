@@ -2,8 +2,8 @@
 //!
 //! Two parties that each write one word and then read the other's need a full fence on both sides. Here the
 //! frequent side pays a compiler fence only, and the rare side makes every running thread of every registered
-//! process pass a full fence (membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED). Where a process may not do
-//! that, both sides of all its connections use full fences.
+//! process pass a full fence (membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED). Where a process is not allowed
+//! to do that, both sides of all its connections use full fences.
 
 use super::atomics::*;
 
@@ -25,11 +25,11 @@ mod state {
         })
     }
 
-    /// Set once a process on the other side cannot take part.
+    /// Set once a process of the other side cannot take part.
     pub(super) static FULL: AtomicBool = AtomicBool::new(false);
 }
 
-/// Prepares this process for [`heavy`]; whether the light fence can be light.
+/// Prepares this process for [`heavy`]; returns whether light fences can be light.
 #[cfg(not(loom))]
 pub fn register() -> bool {
     let registered = state::registered();
@@ -39,20 +39,20 @@ pub fn register() -> bool {
     registered
 }
 
-/// From now on light fences are full ones: some peer cannot issue or receive heavy ones.
+/// Makes light fences full from now on: some peer cannot issue or receive heavy ones.
 #[cfg(not(loom))]
 pub fn require_full() {
     state::FULL.store(true, Ordering::SeqCst);
 }
 
-/// Whether light fences have to be full. Whether for the sake of a peer is known when it has been greeted.
+/// Whether light fences must be full. A peer's need for that is known once it has been greeted.
 #[cfg(not(loom))]
 #[inline]
 pub fn must_be_full() -> bool {
     state::FULL.load(Ordering::Relaxed)
 }
 
-/// The frequent side: between its write and its read.
+/// The fence of the frequent side, between its write and its read.
 #[inline]
 pub fn light() {
     #[cfg(not(loom))]
@@ -65,13 +65,13 @@ pub fn light() {
     fence(Ordering::SeqCst);
 }
 
-/// The rare side: between its write and its read.
+/// The fence of the rare side, between its write and its read.
 pub fn heavy() {
     fence(Ordering::SeqCst);
     #[cfg(not(loom))]
     if state::registered() {
         use rustix::thread::{MembarrierCommand, membarrier};
-        // Registered, so it cannot fail; were it to, the full fence above is what is left.
+        // Registered, so it cannot fail; if it did, the full fence above would remain.
         let _ = membarrier(MembarrierCommand::GlobalExpedited);
     }
 }

@@ -1,48 +1,51 @@
-//! [`Busy`]: how an initiator tells that it is inside somebody's memory, and how the owner waits until it is out.
+//! [`Busy`]: an initiator marks that it accesses another process's memory, and the owner waits until it has
+//! finished.
 //!
-//! The initiator sets the word, looks whether the access is (still) allowed, copies, clears the word. The owner
-//! takes the right away, then waits until the word is clear. Either the initiator sees that the right is gone
-//! or the owner sees the initiator inside. Whose words the owner has to look at is on a [`roll`](super::reader_registry).
+//! The initiator sets the word, checks whether the access is (still) allowed, copies, and clears the word.
+//! The owner revokes the right, then waits until the word is clear. Either the initiator sees that the right
+//! is revoked, or the owner sees the initiator's word. A [reader registry](super::reader_registry) holds the
+//! initiators that the owner has to check.
 
 use super::atomics::*;
 use super::fence;
 use super::reader_registry::ReaderMark;
 use super::ready::Ready;
 
-/// One initiator's word; lies in shared memory, all zero is "outside".
+/// The word of one initiator, in shared memory; all zero means that it accesses nothing.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Busy {
-    /// 1 while its owner may be inside.
+    /// 1 while the initiator may access the memory.
     pub inside: AtomicU32,
-    /// Whether its owner is on the roll.
+    /// Whether the initiator is in the owner's registry.
     pub mark: ReaderMark,
 }
 
 impl Busy {
-    /// Enters, under this number on the owner's roll; look at the right after this.
+    /// Starts an access, as number `member` of the owner's registry; check the right after this.
     #[inline]
     pub fn enter(&self, roll: &Ready, member: usize) {
         self.inside.store(1, Ordering::Relaxed);
-        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark nor the right may be
-        // looked at before the word is set.
+        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark
+        // nor the right may be read before the word is set.
         fence::light();
         self.mark.sign(|| roll.add(member));
     }
 
-    /// Leaves, after the last access.
+    /// Ends an access, after its last copy.
     #[inline]
     pub fn leave(&self) {
         self.inside.store(0, Ordering::Release);
     }
 
-    /// The owner's view, after it took the right away and passed [`fence::heavy`].
+    /// Whether the initiator may access memory; for the owner, after it revoked the right and passed
+    /// [`fence::heavy`].
     #[inline]
     pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Acquire) != 0
     }
 
-    /// Forgets a predecessor.
+    /// Resets the word of a predecessor.
     #[cfg(not(loom))]
     pub fn reset(&self) {
         self.mark.erase();
@@ -57,7 +60,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
 
-    /// A region: whether it may be used, and its memory, a loom cell, which reports any access that is not ordered.
+    /// A region: whether it may be used, and its memory, a loom cell, which reports any access that is not
+    /// ordered.
     struct Region(Word, loom::cell::UnsafeCell<u32>);
 
     struct World {
@@ -88,7 +92,7 @@ mod loom_tests {
             self.busy.leave();
         }
 
-        /// The owner's side, to the end: nobody accesses the region any more.
+        /// The owner's side, until no initiator accesses the region any more.
         fn revoke(&self, region: usize) {
             let Region(right, memory) = &self.regions[region];
             right.store(0, Ordering::Relaxed);
@@ -105,13 +109,14 @@ mod loom_tests {
                 true
             };
             assert_eq!(self.suspects.each(round, out), Ok(()));
-            // SAFETY: nobody may be inside any more.
+            // SAFETY: no initiator accesses it any more.
             memory.with_mut(|p| unsafe { *p += 1 });
         }
     }
 
-    /// Goal: no access after the owner has finished waiting, also when it waits a second time, having taken the name off its
-    /// roll the first time. Method: an initiator uses the second region twice while the owner takes both away.
+    /// Goal: no access happens after the owner has finished waiting, even if it waits again after the first
+    /// wait has removed the initiator from its registry. Method: an initiator uses the second region twice
+    /// while the owner revokes both.
     #[test]
     fn loom_nobody_is_inside_after_the_wait() {
         loom::model(|| {
@@ -129,10 +134,12 @@ mod loom_tests {
         });
     }
 
-    /// Goal: the same for two owners' threads at a time, of which one finds the name on the roll.
+    /// Goal: as above, for two concurrent threads of the owner, only one of which finds the number in
+    /// the registry.
     #[test]
     fn loom_two_that_wait_wait_for_the_same() {
-        // Two that wait for a third have no end of ways to take turns at it: loom gives up with one preemption more.
+        // Two threads that wait for a third can take turns without end: with one preemption more, loom gives
+        // up.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {

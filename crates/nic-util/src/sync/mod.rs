@@ -1,5 +1,5 @@
-//! The lock-free parts, small and separate, each checked with loom (`RUSTFLAGS="--cfg loom"`). Some serve one NIC only: they
-//! are here because models are built without anything else, and one crate suffices for that.
+//! Lock-free parts, small and separate, each checked with loom (`RUSTFLAGS="--cfg loom"`). Some serve one NIC
+//! only: they are here because models are built without anything else, and one crate is enough for that.
 
 pub mod adaptive_fence;
 pub mod asymmetric_notify;
@@ -14,7 +14,8 @@ pub mod shared_queue;
 
 pub use host::Spin;
 
-/// Locks a mutex that nobody leaves half-way through a change, so that what a panic elsewhere has poisoned is whole.
+/// Locks a mutex and ignores poisoning: no thread leaves its value half-changed, so that it is consistent
+/// after a panic elsewhere.
 #[cfg(not(loom))]
 #[inline]
 pub fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,23 +1,26 @@
-//! Reader registry: which readers may be inside, so that the owner of memory does not have to ask all of them.
+//! Reader registry: the readers that may be inside, so that the owner of memory does not have to check all
+//! readers.
 //!
-//! A reader that enters for the first time since the owner last waited adds its number to the registry. A [`ReaderMark`] says
-//! that the number is there, so that entering again costs one load. The registry is any set of numbers in which adding and
-//! taking synchronise. An owner that waits takes the numbers out, resets their marks, and waits for these readers.
-//! [`GracePeriods`] holds the numbers that were taken out and have not been seen outside since: two owners that wait at the same
-//! time wait for the same readers, and one that gives up leaves them to the next.
+//! A reader that enters for the first time since the owner last waited adds its number to the registry. A
+//! [`ReaderMark`] records that the number was added, so that entering again costs one load. The registry is
+//! any set of numbers whose insertions and removals synchronise. An owner that waits removes the numbers,
+//! resets their marks, and waits for these readers. [`GracePeriods`] holds the numbers that were removed and
+//! have not been seen outside since: two owners that wait at the same time wait for the same readers, and one
+//! that gives up leaves them to the next.
 
 use super::Spin;
 use super::atomics::*;
 use super::fence::light;
 use host::{Biased, BiasedGuard};
 
-/// Whether somebody stands on the roll; all zero is "no".
+/// Whether a reader's number is in the registry; all zero means no.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct ReaderMark(AtomicU32);
 
 impl ReaderMark {
-    /// Has `put` put its number on the roll unless it stands there. Between saying that it is inside and looking at the right.
+    /// Calls `put`, which adds the reader's number to the registry, unless it is a member. The reader calls this
+    /// after it has marked itself inside and before it checks the right.
     #[inline]
     pub fn sign(&self, put: impl FnOnce()) {
         if self.0.load(Ordering::Relaxed) == 0 {
@@ -29,35 +32,37 @@ impl ReaderMark {
     fn sign_first(&self, put: impl FnOnce()) {
         self.0.store(1, Ordering::Relaxed);
         put();
-        // Partner: the fence in `GracePeriods::begin`. The right may not be looked at before the name is there: an owner that
-        // did not find it has taken the right away before, and we see that.
+        // Partner: the fence in `GracePeriods::begin`. The right may not be read before the number is in the
+        // registry: an owner that did not find it had revoked the right before, and this reader sees that.
         fence(Ordering::SeqCst);
     }
 
-    /// The owner takes it back, with the number that it found on the roll.
+    /// Resets the mark; called by the owner for each number that it removed from the registry.
     #[inline]
     pub fn erase(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// Numbers that were taken off a roll, until they have been seen outside.
+/// Numbers removed from a registry that have not been seen outside since.
 #[derive(Debug, Default)]
 pub struct GracePeriods(Spin<List>);
 
 #[derive(Debug, Default)]
 struct List {
     round: u64,
-    /// Each number once, in order, with the last round that found it on the roll.
+    /// Each number once, sorted, with the last round that found it in the registry.
     members: Vec<(usize, u64)>,
 }
 
 impl GracePeriods {
-    /// After the right was taken away: takes the numbers off the roll one by one (`taken`), and has `erase` take their marks
-    /// back; numbers of nobody, for which it says false, are dropped. The round, for [`GracePeriods::each`] once
-    /// [`super::fence::heavy`] is passed.
+    /// Begins a round, after the right was revoked: removes the numbers from the registry one by one
+    /// (`taken`) and has `erase` reset their marks. Drops stale numbers, for which `erase` returns false.
+    /// Returns the round for [`GracePeriods::each`], which the caller may use once it has passed
+    /// [`super::fence::heavy`].
     pub fn begin(&self, taken: impl Iterator<Item = usize>, mut erase: impl FnMut(usize) -> bool) -> u64 {
-        // Partner: the fence in `ReaderMark::sign_first`. The roll may not be looked at before the right is away.
+        // Partner: the fence in `ReaderMark::sign_first`. The registry may not be read before the right is
+        // revoked.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
         list.round += 1;
@@ -71,8 +76,8 @@ impl GracePeriods {
         round
     }
 
-    /// Asks `is_out`, which may wait, for each that may have been inside when the round began. Who stays inside stays here; an
-    /// error is one of them.
+    /// Calls `is_out`, which may wait, for each reader that may have been inside when the round began.
+    /// Readers that stay inside remain listed; the error is such a reader's number.
     pub fn each(&self, round: u64, mut is_out: impl FnMut(usize) -> bool) -> Result<(), usize> {
         let (mut below, mut result) = (usize::MAX, Ok(()));
         while let Some(member) = self.last(below, round) {
@@ -86,14 +91,16 @@ impl GracePeriods {
         result
     }
 
-    /// The last number below that was found by this round or before. Whom a later one found has been outside since.
+    /// The largest number less than `below` that this round or an earlier one found. Readers that a later
+    /// round found have been outside since.
     fn last(&self, below: usize, round: u64) -> Option<usize> {
         let list = self.0.lock();
         let end = list.members.partition_point(|entry| entry.0 < below);
         list.members[..end].iter().rev().find(|entry| entry.1 <= round).map(|entry| entry.0)
     }
 
-    /// A round has seen it outside. If a later one has found it on the roll again, it is for that one to look.
+    /// Removes a reader that a round has seen outside. If a later round found it in the registry again, that
+    /// round has to check it.
     fn clear(&self, member: usize, round: u64) {
         let mut list = self.0.lock();
         if let Ok(at) = list.members.binary_search_by_key(&member, |entry| entry.0)
@@ -104,7 +111,8 @@ impl GracePeriods {
     }
 }
 
-/// A lock under which threads of this process touch registered memory: who passes it finds them outside.
+/// A lock that threads of this process hold while they access registered memory: once `pass` has returned,
+/// they are outside.
 #[derive(Debug, Default)]
 pub struct Workplace<T> {
     lock: Biased<T>,
@@ -112,29 +120,30 @@ pub struct Workplace<T> {
 }
 
 impl<T> Workplace<T> {
-    /// Takes the lock to touch registered memory, as in [`ReaderMark::sign`]; look at the right after this.
+    /// Takes the lock to access registered memory; for `put` see [`ReaderMark::sign`]. Check the right after
+    /// this.
     #[inline]
     pub fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
-        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The lock says that we are inside, and that
-        // has to stand before the mark and the right are looked at.
+        // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The held lock
+        // marks this thread as inside, which must be visible before it reads the mark and the right.
         light();
         self.mark.sign(put);
         guard
     }
 
-    /// Takes the lock for anything else.
+    /// Takes the lock for any other purpose.
     #[inline]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         self.lock.lock()
     }
 
-    /// Waits until whoever is inside now has left, after [`super::fence::heavy`].
+    /// Waits, after [`super::fence::heavy`], until the thread that is inside now has left.
     pub fn pass(&self) {
         self.lock.pass();
     }
 
-    /// See [`ReaderMark::erase`].
+    /// Resets the mark, see [`ReaderMark::erase`].
     pub fn erase(&self) {
         self.mark.erase();
     }
@@ -145,7 +154,8 @@ mod tests {
     use super::super::ready::Ready;
     use super::*;
 
-    /// Goal: who waits is told of those who have been there, once; who stays inside is met again, and nobody else.
+    /// Goal: a waiting owner checks each reader of the last round once; only readers that stay inside are
+    /// checked again.
     #[test]
     fn each_is_asked_who_was_there_since_the_last_time() {
         let (roll, suspects) = (Ready::new(), GracePeriods::default());
@@ -172,7 +182,8 @@ mod tests {
         assert_eq!(wait(&[]), (vec![], Ok(())));
     }
 
-    /// Goal: who was found by a later round is left to that one. Method: two rounds, of which the later one begins first to look.
+    /// Goal: a reader that a later round found is left to that round. Method: two rounds; the later one
+    /// begins before the first checks.
     #[test]
     fn a_round_clears_nobody_whom_a_later_one_found() {
         let (roll, suspects, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
@@ -200,7 +211,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use std::collections::BTreeSet;
 
-    /// Memory to which a right can be taken away, and a lock under which it is touched.
+    /// Memory with a right that can be revoked, and a lock under which it is accessed.
     struct Place {
         right: AtomicBool,
         memory: UnsafeCell<u32>,
@@ -210,7 +221,7 @@ mod loom_tests {
         suspects: GracePeriods,
     }
 
-    // SAFETY: what the models look into.
+    // SAFETY: the models check the accesses.
     unsafe impl Sync for Place {}
 
     impl Place {
@@ -225,7 +236,7 @@ mod loom_tests {
             })
         }
 
-        /// Touches the memory if there is a right to.
+        /// Accesses the memory if the right is still there.
         fn touch(&self) {
             let held = self.lock.lock();
             self.mark.sign(|| {
@@ -237,7 +248,7 @@ mod loom_tests {
             drop(held);
         }
 
-        /// Waits until nobody touches it by a right from before.
+        /// Waits until no thread accesses the memory by a right from before.
         fn pass(&self) {
             let taken = std::iter::from_fn(|| self.roll.lock().pop_first());
             let erase = |_| {
@@ -252,7 +263,7 @@ mod loom_tests {
             assert!(self.suspects.each(round, pass).is_ok());
         }
 
-        /// Takes the right away; the memory is the owner's then.
+        /// Revokes the right; afterwards the owner alone uses the memory.
         fn retire(&self) {
             self.right.store(false, Ordering::Relaxed);
             self.pass();
@@ -260,8 +271,9 @@ mod loom_tests {
         }
     }
 
-    /// Goal: where a lock says who is inside, nobody touches memory that was taken back, and no heavy fence is needed. Method: one who
-    /// touches it twice against the owner; loom objects to accesses at the same time.
+    /// Goal: where a held lock marks a reader as inside, no reader accesses memory after it was revoked, and
+    /// no heavy fence is needed. Method: a reader accesses it twice while the owner revokes it; loom reports
+    /// concurrent accesses.
     #[test]
     fn loom_who_is_in_a_lock_is_waited_for() {
         loom::model(|| {
@@ -276,8 +288,8 @@ mod loom_tests {
         });
     }
 
-    /// Goal: the same where the name is taken off the roll and put there again. Method: one who stands there already touches it while the
-    /// owner waits for something else before.
+    /// Goal: as above, for a number that is removed from the registry and added again. Method: a registered
+    /// reader accesses the memory while the owner first waits for another reason.
     #[test]
     fn loom_who_signs_again_is_waited_for() {
         loom::model(|| {

@@ -1,11 +1,11 @@
-//! [`Ready`]: a set of numbers that many may add to and one empties, in shared memory.
+//! [`Ready`]: a set of numbers in shared memory, with many producers and one consumer.
 //!
-//! A completion queue with many queue pairs learns from it which of them have something, without looking at
-//! all. Two levels: a summary bit for each word of 64 members.
+//! A completion queue with many queue pairs reads from it which queue pairs have events, so that it need not
+//! poll all. Two levels: a summary bit for each word of 64 members.
 
 use super::atomics::*;
 
-/// How many members there can be. Models have two words of them, since each atomic costs the checker.
+/// Maximum number of members. Models have two words, since each atomic adds to the checker's cost.
 pub const MEMBERS: usize = if cfg!(loom) { 128 } else { 8192 };
 const WORDS: usize = MEMBERS / 64;
 const SUMMARIES: usize = WORDS.div_ceil(64);
@@ -27,7 +27,7 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// An empty set, in memory of this process alone.
+    /// An empty set, in memory of this process.
     pub fn new() -> Self {
         Self {
             summary: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -35,7 +35,7 @@ impl Ready {
         }
     }
 
-    /// Adds a member, after publishing what it is ready with.
+    /// Adds a member, after publishing its event.
     #[inline]
     pub fn add(&self, member: usize) {
         let word = member / 64 % WORDS;
@@ -49,7 +49,8 @@ impl Ready {
         self.summary.iter().any(|s| s.load(Ordering::Relaxed) != 0)
     }
 
-    /// Removes all members and gives them one by one: what is done with one may add it again, and it does not come twice.
+    /// Removes all members and returns them one by one. The caller may add a member again meanwhile; this
+    /// call does not return it twice.
     #[inline]
     pub fn taken(&self) -> impl Iterator<Item = usize> {
         (0..SUMMARIES).filter(|i| self.summary[*i].load(Ordering::Relaxed) != 0).flat_map(move |i| {
@@ -61,14 +62,14 @@ impl Ready {
         })
     }
 
-    /// Removes all members and hands them to `each`.
+    /// Removes all members and passes them to `each`.
     #[inline]
     pub fn take(&self, each: impl FnMut(usize)) {
         self.taken().for_each(each);
     }
 }
 
-/// The places of a word's set bits.
+/// The positions of a word's set bits.
 #[inline]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -105,8 +106,9 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Goal: a member that is added while the set is taken is handed out then or later, once, and what was published before
-    /// it was added is seen. Method: members of two words are added while the set is taken; a last take must find the rest.
+    /// Goal: a member that is added while the set is emptied is returned once, then or later, together with
+    /// what was published before. Method: members of two words are added while the set is emptied; a last
+    /// `take` must find the rest.
     #[test]
     fn loom_no_member_is_lost() {
         loom::model(|| {
@@ -135,7 +137,7 @@ mod loom_tests {
         });
     }
 
-    /// Goal: the same for two members of one word, of which the second finds the summary set already.
+    /// Goal: as above, for two members of one word, where the second finds the summary bit set.
     #[test]
     fn loom_two_members_of_a_word_are_both_found() {
         loom::model(|| {

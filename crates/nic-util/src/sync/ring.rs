@@ -1,7 +1,8 @@
-//! Lap marks: how a slot of a ring says that it is filled, without a shared index.
+//! Lap marks: mark a ring slot as filled without a shared index.
 //!
-//! A slot's first word holds the lap in which it was filled (1 for the first) in its upper half, so that one
-//! cache line carries both the news and the content. A producer that dies half-way has published nothing.
+//! The upper half of a slot's first word holds the lap in which it was filled (1 for the first), so that one
+//! cache line carries both the notification and the content. A producer that dies half-way has published
+//! nothing.
 
 use super::atomics::*;
 
@@ -11,7 +12,7 @@ pub fn lap(index: u64, shift: u32) -> u32 {
     ((index >> shift) as u32).wrapping_add(1)
 }
 
-/// Publishes a slot: everything written before is visible to whoever sees the mark. `low` travels with it.
+/// Publishes a slot: a reader that sees the mark sees everything written before. `low` is stored with it.
 #[inline]
 pub fn publish(word: &AtomicU64, lap: u32, low: u32) {
     word.store(u64::from(lap) << 32 | u64::from(low), Ordering::Release);
@@ -48,7 +49,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Goal: content is complete when the mark is seen, and a slot is not refilled before it was read.
+    /// Goal: the content is complete when the mark is seen, and a slot is not refilled before it was read.
     #[test]
     fn loom_content_comes_with_the_mark() {
         loom::model(|| {

@@ -1,20 +1,21 @@
-//! The queue behind a shared receive queue: one process posts, several claim, any of them may die at any step.
+//! The queue of a shared receive queue: one process posts, several claim, any of them may die at any step.
 //!
 //! An entry is one word: lap, claimant (0 for none) and the number of the receive. Claiming is one
-//! compare-and-swap on the entry, so a claimant that dies has either claimed (and its name is in the entry) or not.
+//! compare-and-swap on the entry, so that a process that dies has either claimed it (and the entry holds its
+//! number) or not.
 
 use super::atomics::*;
 
 const LAP_SHIFT: u32 = 32;
 const CLAIMANT_SHIFT: u32 = 16;
 
-/// An entry's content.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     lap: u32,
-    /// Who took it; 0 while nobody has.
+    /// The number of the claimant; 0 if not claimed.
     pub claimant: u16,
-    /// The receive that it stands for.
+    /// The number of the receive.
     pub receive: u16,
 }
 
@@ -36,8 +37,8 @@ impl Entry {
     }
 }
 
-/// Fills the entry for position `index`; returns who claimed what the entry stood for in the lap before.
-/// The caller makes sure that it was claimed: no more are posted than the ring has entries.
+/// Fills the entry for position `index` and returns its content of the lap before, with the claimant. The
+/// caller makes sure that it was claimed: it posts no more receives than the ring has entries.
 #[inline]
 pub fn post(entry: &AtomicU64, index: u64, shift: u32, receive: u16) -> Option<Entry> {
     let old = Entry::unpack(entry.load(Ordering::Acquire));
@@ -46,8 +47,8 @@ pub fn post(entry: &AtomicU64, index: u64, shift: u32, receive: u16) -> Option<E
     (old.lap != 0).then_some(old)
 }
 
-/// Takes the first entry that nobody has taken; `entry_at` gives the entry of a position. `None` when there
-/// is none.
+/// Claims the first unclaimed entry and returns its receive; `entry_at` returns the entry of a position.
+/// `None` if there is none.
 #[inline]
 pub fn claim<'a>(
     head: &AtomicU64,
@@ -55,8 +56,8 @@ pub fn claim<'a>(
     entry_at: impl Fn(u64) -> &'a AtomicU64,
     claimant: u16,
 ) -> Option<u16> {
-    // Every turn without a claim passes an entry that somebody has claimed. Beyond a lap or two, words change that should not:
-    // whoever asks again later finds out.
+    // Each iteration without a claim passes a claimed entry. After more than a lap or two, words change that
+    // should not: a later call will detect that.
     for _ in 0..(2_u64 << shift) + 64 {
         let index = head.load(Ordering::Acquire);
         let word = entry_at(index);
@@ -77,7 +78,7 @@ pub fn claim<'a>(
                     Ordering::Relaxed,
                 )
                 .is_ok();
-        // Claimed, by whomever: help the head past it, as its claimant may be dead.
+        // Claimed, by this process or another: advance the head past it, as its claimant may be dead.
         let _ = head.compare_exchange(index, index.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
         if mine {
             return Some(entry.receive);
@@ -86,7 +87,7 @@ pub fn claim<'a>(
     None
 }
 
-/// What an entry says now, if anything.
+/// The current content of an entry, if it was ever filled.
 #[inline]
 pub fn look(entry: &AtomicU64) -> Option<Entry> {
     let entry = Entry::unpack(entry.load(Ordering::Acquire));

@@ -1,4 +1,5 @@
-//! Children: this test binary once more, in a role that an environment variable names. They speak in lines.
+//! Child processes: this test binary again, in a role that an environment variable names. They communicate in
+//! lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,10 +13,10 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use super::PATIENCE;
 
 const ROLE: &str = "NICETY_TEST_ROLE";
-/// Sets the child's lines off from what the test harness prints.
+/// Separates the child's lines from the output of the test harness.
 const MARK: &str = "@ ";
 
-/// The child's side: what a test named `child_entry` does. Nothing, unless it is run as a child.
+/// Runs a role, in a child: the body of a test named `child_entry`. Does nothing in the parent.
 pub(crate) fn enter(roles: &[(&str, fn())]) {
     let Ok(role) = std::env::var(ROLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a death signal");
@@ -24,26 +25,26 @@ pub(crate) fn enter(roles: &[(&str, fn())]) {
     std::process::exit(0);
 }
 
-/// In a child: tells the parent.
+/// In a child: sends a line to the parent.
 pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("a parent that listens");
 }
 
-/// In a child: the parent's next line; `None` at its end.
+/// In a child: the parent's next line; `None` at the end of input.
 pub(crate) fn hear() -> Option<String> {
     let mut line = String::new();
     let n = std::io::stdin().lock().read_line(&mut line).expect("a parent that speaks");
     (n > 0).then(|| line.trim_end().to_string())
 }
 
-/// A child; killed and reaped when dropped.
+/// A child process; killed and reaped when dropped.
 pub(crate) struct Child {
     process: Process,
     stdin: ChildStdin,
     lines: Receiver<String>,
     reaped: bool,
-    /// Ends with the child's output.
+    /// Reads the child's output until it ends.
     reader: Option<JoinHandle<()>>,
 }
 
@@ -99,18 +100,18 @@ impl Child {
         Ok(Self { process, stdin, lines, reaped: false, reader: Some(reader) })
     }
 
-    /// Its number.
+    /// The process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.process.id() as i32).expect("a process number")
     }
 
-    /// Says a line to it.
+    /// Sends a line to the child.
     #[track_caller]
     pub(crate) fn tell(&mut self, line: impl std::fmt::Display) {
         writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).expect("a child that listens");
     }
 
-    /// Its next line.
+    /// The child's next line.
     #[track_caller]
     pub(crate) fn heard(&self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
@@ -120,12 +121,12 @@ impl Child {
         }
     }
 
-    /// Its next line, if it says one within `limit`.
+    /// The child's next line, if it arrives within `limit`.
     pub(crate) fn heard_within(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
-    /// Says a line and hears the answer.
+    /// Sends a line and returns the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, line: impl std::fmt::Display) -> String {
         self.tell(line);
@@ -138,7 +139,7 @@ impl Child {
         kill_process(self.pid(), signal).expect("a process to signal");
     }
 
-    /// Stops it; returns when it stands still.
+    /// Stops the process and returns when it has stopped.
     #[track_caller]
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
@@ -149,13 +150,13 @@ impl Child {
         });
     }
 
-    /// Lets it go on.
+    /// Continues a stopped process.
     #[track_caller]
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Kills and reaps it: the instant at which it was gone.
+    /// Kills and reaps the process; returns the time at which it was gone.
     #[track_caller]
     pub(crate) fn kill(&mut self) -> Instant {
         self.process.kill().expect("killed");
@@ -165,7 +166,7 @@ impl Child {
         Instant::now()
     }
 
-    /// Waits for its own good end.
+    /// Waits until the child exits with success.
     #[track_caller]
     pub(crate) fn end(mut self) {
         let process = &mut self.process;

@@ -1,4 +1,4 @@
-//! One end of a connection: a device with a queue pair and memory of both kinds.
+//! A connection endpoint: a device with a queue pair and memory of both kinds.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,30 +11,30 @@ use verbs::{
 
 use super::PATIENCE;
 
-/// Bytes before and after each region that nobody may touch.
+/// Guard bytes before and after each region, which must not change.
 pub(crate) const MARGIN: usize = 4096;
-/// What they hold.
+/// The value of the guard bytes.
 const CANARY: u8 = 0xc5;
-/// Room for the storms.
+/// Capacities that are enough for the stress tests.
 pub(crate) const CAP: QpCap =
     QpCap { max_send_wr: 256, max_recv_wr: 256, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 };
 
-/// The deadline of every wait.
+/// The deadline of every wait, [`PATIENCE`] from now.
 pub(crate) fn deadline() -> Option<Time> {
     within(PATIENCE)
 }
 
-/// A deadline.
+/// A deadline `limit` from now.
 pub(crate) fn within(limit: Duration) -> Option<Time> {
     host::real::host().after(Span::from_ms(limit.as_millis() as u64))
 }
 
-/// An address on this host.
+/// The loopback address with this port.
 pub(crate) fn at(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Where the peer's regions are.
+/// Addresses and keys of the peer's regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// Host memory.
@@ -55,13 +55,13 @@ impl Remote {
         Self { host: place(0), nic: place(2) }
     }
 
-    /// By kind.
+    /// The region of this memory kind.
     pub(crate) fn of(&self, kind: MemoryKind) -> RemoteAddr {
         if kind == MemoryKind::Nic { self.nic } else { self.host }
     }
 }
 
-/// One end.
+/// A connection endpoint.
 pub(crate) struct End {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
@@ -72,13 +72,13 @@ pub(crate) struct End {
     pub(crate) host: Mr,
     pub(crate) nic: Mr,
     pub(crate) peer: Remote,
-    /// What the peer is told; its own regions unless changed.
+    /// The regions that the peer is given; its own unless changed.
     pub(crate) shown: Remote,
     buffers: [Buf; 2],
 }
 
 impl End {
-    /// An end on a device with regions of `len` bytes, between canaries.
+    /// Creates an endpoint on a device with regions of `len` bytes, between guard bytes.
     #[track_caller]
     pub(crate) fn on(device: &Device, len: usize) -> Self {
         let pd = device.alloc_pd().expect("a domain");
@@ -86,7 +86,7 @@ impl End {
         Self::with(device, pd, queue(), queue(), len)
     }
 
-    /// An end with these completion queues.
+    /// Creates an endpoint with these completion queues.
     #[track_caller]
     pub(crate) fn with(device: &Device, pd: Pd, send_cq: Cq, recv_cq: Cq, len: usize) -> Self {
         let qp = pd.create_qp(&QpInit::new(&send_cq).recv_cq(&recv_cq).cap(CAP)).expect("a queue pair");
@@ -105,12 +105,12 @@ impl End {
         Self { device: device.clone(), pd, send_cq, recv_cq, qp, cm, host, nic, peer, shown, buffers }
     }
 
-    /// A region by kind.
+    /// The region of this memory kind.
     pub(crate) fn region(&self, kind: MemoryKind) -> &Mr {
         if kind == MemoryKind::Nic { &self.nic } else { &self.host }
     }
 
-    /// What the peer needs to know.
+    /// Connection parameters that carry the regions in their private data.
     pub(crate) fn param(&self) -> ConnParam {
         ConnParam::with_private_data(self.shown.pack())
     }
@@ -121,7 +121,7 @@ impl End {
         self.cm.listen(at(0), 64).expect("a listener")
     }
 
-    /// The next event that is not the end of an earlier queue pair.
+    /// The next event, except that an earlier queue pair was disconnected.
     fn event(&self) -> verbs::Result<CmEvent> {
         loop {
             match self.cm.get_event(deadline()) {
@@ -141,7 +141,7 @@ impl End {
         }
     }
 
-    /// Replaces the queue pair by a fresh one.
+    /// Replaces the queue pair by a new one.
     #[track_caller]
     pub(crate) fn renew(&mut self) {
         self.qp = self.pd.create_qp(self.qp.init()).expect("another queue pair");
@@ -162,17 +162,17 @@ impl End {
         }
     }
 
-    /// Remembers what the peer says of itself.
+    /// Stores the peer's regions from its connection request.
     pub(crate) fn meet(&mut self, request: &ConnectRequest) {
         self.peer = Remote::unpack(&request.private_data);
     }
 
-    /// The same, of a peer that accepted.
+    /// Stores the peer's regions from the private data of its acceptance.
     pub(crate) fn learn(&mut self, private_data: &[u8]) {
         self.peer = Remote::unpack(private_data);
     }
 
-    /// Waits for the peer's departure.
+    /// Waits until the peer has disconnected.
     #[track_caller]
     pub(crate) fn disconnected(&self) {
         match self.event() {
@@ -181,7 +181,7 @@ impl End {
         }
     }
 
-    /// Posts a send request on the local memory `kind`, `offset`, `len`.
+    /// Posts a send request on `len` bytes at `offset` of the local region of `kind`.
     #[track_caller]
     pub(crate) fn post(&self, wr_id: u64, op: SendOp, kind: MemoryKind, offset: u64, len: u32) {
         let sge = [self.region(kind).sge(offset, len)];
@@ -200,7 +200,7 @@ impl End {
         self.send_cq.wait(deadline()).expect("a send completion")
     }
 
-    /// The next completion of the send queue, which must be a success of this request.
+    /// The next completion of the send queue, which must be a success of `wr_id`.
     #[track_caller]
     pub(crate) fn sent_ok(&self, wr_id: u64) -> Wc {
         let wc = self.sent();
@@ -214,7 +214,7 @@ impl End {
         self.recv_cq.wait(deadline()).expect("a receive completion")
     }
 
-    /// Everything outside the regions is as it was.
+    /// Checks that the guard bytes are unchanged.
     #[track_caller]
     pub(crate) fn check_canaries(&self) {
         for buf in &self.buffers {

@@ -1,4 +1,4 @@
-//! What the tests of several NICs share: children that are the test binary again, connected ends, network namespaces.
+//! Test support that several NICs share: child processes, connected endpoints, network namespaces.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod child;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 pub(crate) use host::Rng;
 
-/// How long anything may take before a test fails.
+/// How long any wait may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tests that count descriptors or stop processes run one at a time.
+/// Serialises tests that count descriptors or stop processes.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static GATE: Mutex<()> = Mutex::new(());
     GATE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Looks until `look` has something; fails with `what` after [`PATIENCE`].
+/// Calls `look` until it returns something; fails with `what` after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -33,7 +33,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A number that differs if any byte does, with all but certainty (FNV-1a over words).
+/// A checksum that detects any changed byte almost certainly (FNV-1a over words).
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let word = |c: &[u8]| c.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |h, c| (h ^ word(c)).wrapping_mul(0x0000_0100_0000_01b3))

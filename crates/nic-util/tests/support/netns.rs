@@ -1,7 +1,7 @@
 //! Two network namespaces, joined by a pair of virtual Ethernet devices.
 //!
-//! They have no names: the kernel removes them with the last thread, socket or descriptor that holds them, however the process
-//! ends. So there is nothing to clean up, and nothing to sweep.
+//! They have no names: the kernel removes them with the last thread, socket or descriptor that holds them,
+//! however the process ends. So nothing needs to be cleaned up.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ pub(crate) struct Space {
     pub(crate) link: &'static str,
 }
 
-/// Two of them that reach each other.
+/// Two connected namespaces.
 pub(crate) struct Spaces {
     /// The first.
     pub(crate) a: Space,
@@ -31,7 +31,7 @@ pub(crate) struct Spaces {
 impl Space {
     fn new(last: u8, link: &'static str) -> Result<Self, String> {
         let make = || {
-            // SAFETY: it concerns the network of this thread alone, which ends here; no descriptor is unshared.
+            // SAFETY: it changes the network of this thread only, which ends here; no descriptor is unshared.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
                 .map_err(|e| format!("unshare(CLONE_NEWNET): {e}"))?;
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -41,12 +41,12 @@ impl Space {
         Ok(Self { file, ip: IpAddr::from(Ipv4Addr::new(10, 77, 0, last)), link })
     }
 
-    /// One without a link, in which abstract names of sockets are its own.
+    /// A namespace without a link, in which abstract socket names are its own.
     pub(crate) fn alone() -> Result<Self, String> {
         Self::new(1, "")
     }
 
-    /// Does something in a thread that is in this namespace. Threads that it starts are there as well.
+    /// Runs `body` in a thread of this namespace. Threads that it starts are in the namespace as well.
     pub(crate) fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         let run = || {
             move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
@@ -56,12 +56,12 @@ impl Space {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
     }
 
-    /// Runs `ip` in it.
+    /// Runs `ip` in the namespace.
     pub(crate) fn ip(&self, line: &str) -> Result<(), String> {
         self.tool("ip", line)
     }
 
-    /// Runs a program of iproute2 in it.
+    /// Runs a program of iproute2 in the namespace.
     pub(crate) fn tool(&self, program: &str, line: &str) -> Result<(), String> {
         let run = || Command::new(program).args(line.split(' ')).output();
         let output = self.within(run).map_err(|e| format!("cannot run {program} (Debian: iproute2): {e}"))?;
@@ -84,7 +84,7 @@ impl Spaces {
         Ok(Self { a, b })
     }
 
-    /// Joins them by a second link. It has its own network: see [`Spaces::rails`].
+    /// Adds a second link between the namespaces. It has a separate network: see [`Spaces::rails`].
     pub(crate) fn join_again(&self, mtu: u32) -> Result<(), String> {
         let other = format!("/proc/{}/fd/{}", std::process::id(), self.b.file.as_raw_fd());
         self.a.ip(&format!("link add nic-c mtu {mtu} type veth peer name nic-d mtu {mtu} netns {other}"))?;
@@ -96,13 +96,14 @@ impl Spaces {
         Ok(())
     }
 
-    /// The ends of both links: their device and address, first in `a`, then in `b`.
+    /// The ends of both links, as device and address, first in `a`, then in `b`.
     pub(crate) fn rails(&self) -> [[(&'static str, IpAddr); 2]; 2] {
         let second = |link, last| (link, IpAddr::from(Ipv4Addr::new(10, 78, 0, last)));
         [[(self.a.link, self.a.ip), (self.b.link, self.b.ip)], [second("nic-c", 1), second("nic-d", 2)]]
     }
 
-    /// The same, or nothing where that is not permitted, which is said aloud once; in CI it must be.
+    /// Creates the namespaces, or returns `None` where that is not permitted and prints so once; in CI it
+    /// must be permitted.
     pub(crate) fn try_new(mtu: u32) -> Option<Self> {
         static SAID: Once = Once::new();
         match Self::new(mtu) {
