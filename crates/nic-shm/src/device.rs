@@ -1,4 +1,4 @@
-//! Opening a device, and what it makes: domains, queues, queue pairs, channels.
+//! Opens a device and creates its objects: domains, queues, queue pairs, channels.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sync::fence;
 
-/// How a shared-memory device is set up.
+/// Configuration of a shared-memory device.
 #[derive(Clone, Debug, Default)]
 pub struct ShmConfig {
-    /// How private memory of other processes is reached.
+    /// How private memory of other processes is accessed.
     pub copy: CopyPath,
-    /// Bytes of NIC memory that can be allocated. If not given, half of the machine's memory, or less where the limits of
-    /// this process leave no room for that. Memory is taken from the machine only as it is allocated.
+    /// Bytes of NIC memory that can be allocated. Default: half of the machine's memory, or less if the
+    /// limits of this process require it. Memory is committed only as it is allocated.
     pub dm_size: Option<Bytes>,
 }
 
 /// Opens the shared-memory device.
 ///
 /// # Errors
-/// [`Error::System`] when shared memory, descriptors or a thread cannot be had.
+/// [`Error::System`] if shared memory, descriptors or a thread cannot be created.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     let birth = ForkGuard::here()?;
     uaccess::prepare();
@@ -62,8 +62,8 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     Ok(verbs::Device::new(Arc::new(ShmDevice(device))))
 }
 
-/// Of writes into host memory of another process, the kernel copies the last byte by itself (`place`); that stores stay in
-/// order is the x86's.
+/// For writes into host memory of another process, the kernel copies the last byte in a separate step
+/// (`place`); x86 keeps stores in order.
 const HOST_ORDER: WriteOrder =
     if cfg!(target_arch = "x86_64") { WriteOrder::LastByteLast } else { WriteOrder::None };
 
@@ -107,7 +107,8 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
     }
 }
 
-/// The rights that a region of all memory may have: peers' only where the kernel copies, be it within this process.
+/// The rights that a region of all memory may have: remote access only if the kernel can copy, even within
+/// this process.
 fn implicit_rights() -> Option<Access> {
     let word = 0x6e69_6365_7479_u64;
     let copies = place::probe(own_pid(), (&raw const word).addr() as u64, word).is_ok();
@@ -117,7 +118,7 @@ fn implicit_rights() -> Option<Access> {
 /// The opened device.
 struct ShmDevice(Arc<Inner>);
 
-/// What is behind a device of this kind.
+/// The internal device of an API handle.
 #[cfg(test)]
 pub(crate) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
     let shm: Arc<ShmDevice> = own(device.ops().clone(), "the device")?;
@@ -175,7 +176,7 @@ impl DeviceOps for ShmDevice {
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.0.shared.birth.check().ok()?;
-        // Peers fill queues and take receives without a word; whoever asks finds out.
+        // Peers fill queues and consume receives without notification; the check is made here.
         self.0.look_at_watched();
         self.0.settle_condemned();
         self.0.shared.events.pop(|| {})
@@ -224,13 +225,13 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that a device's segment takes of the machine's memory.
+    /// Bytes of memory that a device's segment uses.
     fn committed(device: &Inner) -> u64 {
         rustix::fs::fstat(&device.shared.memory.segment).expect("a file").st_blocks as u64 * 512
     }
 
-    /// Goal: a queue pair that has gone leaves no memory in its device, however late its peer notices. Method: a peer whose
-    /// thread has ended, so that its own destroying is the first that it does about it.
+    /// Goal: a destroyed queue pair leaves no memory in its device, however late its peer notices. Method:
+    /// the NIC thread of the peer has ended, so that the peer first reacts when it is destroyed itself.
     #[test]
     fn a_peer_that_goes_later_takes_no_memory_of_the_one_that_went() {
         let (near, far) = crate::lies::connected();

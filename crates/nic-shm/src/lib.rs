@@ -1,36 +1,38 @@
-//! The shared-memory NIC: between processes of one user on one host, and within a process.
+//! The shared-memory NIC: connects processes of one user on one host, and queue pairs within a process.
 //!
-//! The initiator's processor is the DMA engine. Protection tables, queue pairs and rings of a device lie in a
-//! segment that its peers map, so a post places the data, consumes the peer's receive and writes its completion
-//! without the peer's processor. A peer that is killed at any instruction has either published or not.
+//! The initiator's processor is the DMA engine. A device keeps its protection tables, queue pairs and rings
+//! in a segment that its peers map. So a post places the data, consumes the peer's receive and writes its
+//! completion without the peer's processor. A peer that is killed at any instruction has either published a
+//! message or not.
 //!
-//! A message takes this way: `send::sending` (post) → `send::engine` → `memory::table` (of both sides) → `send::transfer`,
-//! `copy::place` (the copy) → `send::delivery` (completion in the peer's ring) → `polling`, `receive::receiving`,
-//! `receive::arrival` (poll).
+//! Path of a message: `send::sending` (post) → `send::engine` → `memory::table` (of both sides) →
+//! `send::transfer`, `copy::place` (the copy) → `send::delivery` (completion in the peer's ring) → `polling`,
+//! `receive::receiving`, `receive::arrival` (poll).
 //!
-//! Each row uses those above it; files form no circle (`cargo xtask tidy` checks that).
+//! Each row of the table uses only rows above it; there are no cycles between files (`cargo xtask tidy`
+//! checks that).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `copy` | copies and atomics on user memory; which way into private memory, and why |
-//! | `wake` | doorbells, and what the NIC thread sleeps on |
-//! | `memory` | what lies where in shared memory, mapping it, which parts and numbers are taken; the protection tables, the region used last, turns at atomics |
-//! | `protocol` | the messages of the connection protocol, their sockets, and the names of those; random numbers |
-//! | `peer` | the other side: its device, its queue pair, who waits there |
-//! | `shared` | what all objects of a device share |
-//! | `queues` | channels, completion queues and shared receive queues, as queue pairs know them |
-//! | `connection` | what both halves of a queue pair need |
+//! | `copy` | copies and atomics on user memory; how private memory of another process is reached |
+//! | `wake` | doorbells, and the descriptors that the NIC thread sleeps on |
+//! | `memory` | layout and mapping of shared memory, allocation of its parts and numbers; protection tables, translation cache, lock for atomics |
+//! | `protocol` | the messages of the connection protocol, their sockets and socket names; random numbers |
+//! | `peer` | the other side: its device, its queue pair, notifying its waiters |
+//! | `shared` | state that all objects of a device share |
+//! | `queues` | channels, completion queues and shared receive queues, as far as queue pairs use them |
+//! | `connection` | state that both halves of a queue pair need |
 //! | `send` | the sending half |
-//! | `receive` | the receiving half; what the owner does for a peer that may not copy |
+//! | `receive` | the receiving half; copies that the owner makes for a peer that may not copy |
 //! | `qp` | a queue pair: a connection and its halves |
-//! | `polling` | who polls a completion queue, and which queue pairs for |
-//! | `objects`, `visits`, `inner` | the device: its objects by number, waiting for whoever is inside |
-//! | `connect` | connection management: connections by number and their state machine, addresses, requests, the program's calls |
-//! | `api` | the other objects that programs hold |
+//! | `polling` | polling a completion queue, and the queue pairs that it polls |
+//! | `objects`, `visits`, `inner` | the device: its objects by number, grace periods for memory accesses |
+//! | `connect` | connection management: connections by number and their state machine, addresses, requests, API calls |
+//! | `api` | the other API objects |
 //! | `nic` | the NIC thread |
 //! | `device` | opening a device |
-//! | `fuzzing` | what the fuzz targets call (test builds only) |
-//! | `lab`, `protocol::twist` | what the siege lies with (feature `lab` only) |
+//! | `fuzzing` | entry points of the fuzz targets (test builds only) |
+//! | `lab`, `protocol::twist` | fault injection for the siege (feature `lab` only) |
 
 mod api;
 mod connect;

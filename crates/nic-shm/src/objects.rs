@@ -1,4 +1,5 @@
-//! A device's queue pairs and completion queues by number, with those queue pairs that were destroyed while their peer was inside.
+//! A device's queue pairs and completion queues by number, including queue pairs that were destroyed during
+//! an access by their peer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -14,7 +15,8 @@ use nic_util::sync::unpoisoned;
 pub(crate) struct Objects {
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
     pub(crate) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
-    /// A stopped peer may wake up inside: rings and number stay taken until it has left or died.
+    /// A stopped peer may continue its access later: rings and number stay allocated until the peer has left
+    /// or died.
     pub(crate) departed: Mutex<Vec<Arc<QpInner>>>,
 }
 
@@ -32,7 +34,8 @@ impl Objects {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// A queue pair has been destroyed; its peer is outside, or else is waited for.
+    /// Removes a destroyed queue pair; if its peer still accesses memory (`is_out` is false), it is kept
+    /// until the peer has left.
     pub(crate) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
         if is_out {
             turn::free_of(&device.table.map, qp.index());
@@ -48,17 +51,18 @@ impl Objects {
         }
     }
 
-    /// The queue pair that has a number, be it one that was destroyed while its peer was inside.
+    /// The queue pair with a number, also if it was destroyed during an access by its peer.
     pub(crate) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
         self.qp(index).or_else(|| unpoisoned(&self.departed).iter().find(|qp| qp.index() == index).cloned())
     }
 
-    /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
+    /// Whether a live peer accesses memory by queue pair `index`, which may have been destroyed.
     pub(crate) fn is_inside_by(&self, index: usize) -> bool {
         self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
     }
 
-    /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.
+    /// Frees destroyed queue pairs whose peer was inside, once it has left or died. Returns whether there are
+    /// more.
     pub(crate) fn see_off_departed(&self, device: &Shared) -> bool {
         let mut departed = unpoisoned(&self.departed);
         let gone: Vec<_> = departed.extract_if(.., |qp| !qp.peer_is_inside()).collect();
@@ -86,7 +90,7 @@ impl Objects {
         self.cqs.read().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// A completion queue is gone: what is forgotten is what a weak handle keeps of its memory.
+    /// Removes a destroyed completion queue, so that no weak handle keeps its memory.
     pub(crate) fn remove_cq(&self, index: usize) {
         self.cqs.write().unwrap_or_else(PoisonError::into_inner).remove(&index);
     }

@@ -1,4 +1,4 @@
-//! What all objects of a device share; none of them is known here.
+//! State that all objects of a device share; it knows none of these objects.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::ready::Ready;
 use nic_util::sync::{Spin, unpoisoned};
 
-/// What the device is called.
+/// The name of the device.
 pub(crate) const NAME: &str = "shm";
 
-/// What all objects of a device share.
+/// State that all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) birth: ForkGuard,
@@ -31,9 +31,9 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) table: Arc<Table>,
     pub(crate) header: Ref<Header>,
-    /// A random number that the device was born with.
+    /// A random number, chosen when the device was opened.
     pub(crate) token: u64,
-    /// That of the process.
+    /// The random number of the process.
     pub(crate) process: &'static u64,
     pub(crate) peers: Peers,
     pub(crate) indices: Spin<Indices>,
@@ -42,14 +42,14 @@ pub(crate) struct Shared {
     pub(crate) events: Events<AsyncEvent>,
     condemned: Condemned,
     pub(crate) tide: HeapTrim,
-    /// Queue pairs whose send requests this process has carried out since it last waited for them, and completion queues that it
-    /// has polled; see [`nic_util::sync::reader_registry`].
+    /// Registries of queue pairs whose send requests this process has carried out, and of completion queues
+    /// that it has polled, since it last waited for them; see [`nic_util::sync::reader_registry`].
     pub(crate) posters: Ready,
     pub(crate) pollers: Ready,
     pub(crate) reactor: Reactor,
 }
 
-/// What is to fail, found out where it cannot be done at once.
+/// Objects that must fail, found by code that cannot fail them itself.
 #[derive(Default)]
 struct Condemned {
     any: AtomicBool,
@@ -92,10 +92,10 @@ impl Shared {
         })
     }
 
-    /// A key for region `index` that differs from its last.
+    /// A key for region `index` that differs from the region's last key.
     pub(crate) fn fresh_key(&self, index: usize) -> u32 {
-        // An odd factor permutes the 65,536 values, so that none comes back before all have been used; the
-        // start is random. Key 0 is nobody's.
+        // An odd factor permutes the 65,536 values, so that none is reused before all have been used; the
+        // start is random. Key 0 is never valid.
         let low = loop {
             let count = self.keys.fetch_add(1, Ordering::Relaxed);
             let low = count.wrapping_mul(40_503) as u32 & 0xffff;
@@ -106,51 +106,53 @@ impl Shared {
         (index as u32) << 16 | low
     }
 
-    /// A number for a registration that no other has.
+    /// A stamp for a registration, never used before.
     pub(crate) fn fresh_stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A queue pair's number may be used again.
+    /// Frees a queue pair's number.
     pub(crate) fn give_qp(&self, index: usize) {
         let mut indices = self.indices.lock();
         if let Some(page) = indices.qp.give(index) {
-            // Under the lock: from then on somebody may make a queue pair there.
+            // Under the lock: from then on another thread may create a queue pair there.
             self.memory.segment.release(page, PAGE);
         }
     }
 
-    /// An object has gone that took so much of malloc(3).
+    /// Counts a freed object of `bytes` bytes, and wakes the NIC thread if memory can be returned to the
+    /// system.
     pub(crate) fn fall(&self, bytes: usize) {
         if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
             self.reactor.wake();
         }
     }
 
-    /// Room of a crowd has been given back: the thread is to see whether the system can have it.
+    /// Reports that a large block was freed: the NIC thread checks whether its memory can be returned to the
+    /// system.
     pub(crate) fn ebb(&self) {
         self.tide.ebb();
         self.reactor.wake();
     }
 
-    /// Tells the program of something that no call has asked for.
+    /// Queues an asynchronous event for the program.
     pub(crate) fn async_event(&self, event: AsyncEvent) {
         self.events.push(event);
     }
 
-    /// Has the NIC thread look at a queue pair of this device.
+    /// Makes the NIC thread check a queue pair of this device.
     pub(crate) fn look_at(&self, index: usize) {
         self.header.kicked.add(index);
         self.reactor.wake();
     }
 
-    /// A queue pair is to fail.
+    /// Marks a queue pair to be failed.
     pub(crate) fn condemn(&self, index: usize) {
         unpoisoned(&self.condemned.qps).push(index);
         self.say_condemned();
     }
 
-    /// All queue pairs that use an overrun completion queue are to fail.
+    /// Marks all queue pairs that use an overrun completion queue to be failed.
     pub(crate) fn condemn_users_of(&self, cq: usize) {
         unpoisoned(&self.condemned.cqs).push(cq);
         self.say_condemned();
@@ -161,13 +163,13 @@ impl Shared {
         self.reactor.wake();
     }
 
-    /// Whether anything is to fail.
+    /// Whether any object is marked to be failed.
     #[inline]
     pub(crate) fn has_condemned(&self) -> bool {
         self.condemned.any.load(Ordering::Relaxed)
     }
 
-    /// Overrun completion queues, and queue pairs, that are to fail since the last call.
+    /// Overrun completion queues, and queue pairs, that were marked to be failed since the last call.
     pub(crate) fn take_condemned(&self) -> (Vec<usize>, Vec<usize>) {
         if !self.condemned.any.swap(false, Ordering::AcqRel) {
             return Default::default();

@@ -1,4 +1,4 @@
-//! Which parts of a range are taken: first fit over an ordered map, for set-up paths only.
+//! Allocator for ranges of the segment: first fit over an ordered map, for set-up paths only.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// All of `base..end` free; `what` names it in errors.
+    /// Creates a heap in which all of `base..end` is free; `what` names it in errors.
     pub(crate) fn new(what: &'static str, base: u64, end: u64) -> Self {
         Self { free: BTreeMap::from([(base, end - base)]), what, total: end - base }
     }
 
-    /// Takes `len` bytes (a multiple of `align`, which is a power of two).
+    /// Allocates `len` bytes, a multiple of `align`, which is a power of two.
     pub(crate) fn take(&mut self, len: u64, align: u64) -> Result<u64> {
         let found = self.free.iter().find_map(|(&at, &size)| {
             let start = at.next_multiple_of(align);
@@ -36,7 +36,7 @@ impl Heap {
         Ok(start)
     }
 
-    /// Gives back what `take` gave; the free range that it is part of now.
+    /// Frees a range that `take` returned; returns the merged free range that contains it.
     pub(crate) fn give(&mut self, offset: u64, len: u64) -> (u64, u64) {
         let (mut at, mut size) = (offset, len);
         if let Some((&before, &its)) = self.free.range(..offset).next_back()
@@ -57,7 +57,7 @@ impl Heap {
         self.free.values().copied().max().unwrap_or(0)
     }
 
-    /// Bytes in all, taken or not.
+    /// Total number of bytes, allocated or free.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }

@@ -1,7 +1,8 @@
-//! What lies where in a device's segment, and the words that processes share.
+//! Layout of a device's segment, and the words that processes share.
 //!
-//! Everything here consists of atomics: any bytes are valid, and all zero is a fresh object. A connected peer can
-//! write all of it, this side's protection table included: it is a process of the same user, and trusted as such.
+//! Everything here consists of atomics: any bytes are valid, and all zero is a new object. A connected peer
+//! can write all of it, including this side's protection table: it is a process of the same user, and trusted
+//! as such.
 //!
 //! ```text
 //! 0          header
@@ -23,7 +24,7 @@ use nic_util::sync::asymmetric_notify::AsymmetricNotify;
 use nic_util::sync::guard::Busy;
 use nic_util::sync::ready::{MEMBERS, Ready};
 
-/// Changes with every change of this file.
+/// Must change with every change of this file.
 pub(crate) const VERSION: u32 = 8;
 
 pub(crate) const MR_MAX: usize = 65_536;
@@ -43,29 +44,30 @@ pub(crate) const HEAP_BASE: u64 = 32 << 20;
 /// NIC memory, up to the end of the segment.
 pub(crate) const DM_BASE: u64 = 1 << 30;
 
-/// Marks types that may be laid over shared memory.
+/// Marks types that may be mapped onto shared memory.
 ///
 /// # Safety
 /// The type is `repr(C)` and consists of atomics (or of types that do), so that every bit pattern is valid and
 /// shared references to it are sound whatever other processes do.
 pub(crate) unsafe trait Shared {}
 
-/// What the owner says of itself; the peer checks it before anything else.
+/// Identifies the owner; the peer checks it before anything else.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     pub(crate) version: AtomicU32,
-    /// A random number that the device was born with.
+    /// A random number, chosen when the device was opened.
     pub(crate) token: AtomicU64,
-    /// Who is in the middle of an atomic on private memory: its queue pair here + 1 in the lower half, and in the upper how
-    /// often it was there; 0 for nobody.
+    /// The holder of the lock for atomics on private memory: its queue pair here + 1 in the lower half, the
+    /// number of its acquisitions in the upper half; 0 if free.
     pub(crate) atomic_holder: Line<AtomicU64>,
-    /// Queue pairs here that the NIC thread is to look at; written before it is woken.
+    /// Queue pairs here that the NIC thread must check; written before it is woken.
     pub(crate) kicked: Ready,
-    /// Queue pairs here whose peers wait for a receive of a shared queue.
+    /// Queue pairs here whose peers wait for a receive of a shared receive queue.
     pub(crate) rnr: Ready,
     /// Completion queues here that have an event for their channels.
     pub(crate) reporting: Ready,
-    /// Queue pairs here whose peers were inside since this device last waited for them; see [`nic_util::sync::reader_registry`].
+    /// Registry of queue pairs here whose peers accessed memory since this device last waited for them; see
+    /// [`nic_util::sync::reader_registry`].
     pub(crate) visited: Ready,
 }
 
@@ -73,24 +75,24 @@ pub(crate) struct Header {
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct MrEntry {
-    /// The key; 0 while free. Everything else is written before it and not changed while it stands.
+    /// The key; 0 while free. All other fields are written before the key and not changed while it is valid.
     pub(crate) key: AtomicU32,
     pub(crate) access: AtomicU32,
     pub(crate) pd: AtomicU32,
-    /// Of [`kind`].
+    /// A number of [`kind`].
     pub(crate) kind: AtomicU32,
-    /// The address of the first byte as work requests give it.
+    /// The address of the first byte, as work requests use it.
     pub(crate) addr: AtomicU64,
     pub(crate) len: AtomicU64,
-    /// The address of the first byte in the owner's process; in the segment for NIC memory.
+    /// The address of the first byte in the owner's process; for NIC memory, the offset in the segment.
     pub(crate) place: AtomicU64,
-    /// The number of this registration, which no other ever had; 0 while the key is not valid.
+    /// A number that only this registration has; 0 while the key is not valid.
     pub(crate) stamp: AtomicU64,
 }
 
-/// What a region is of.
+/// The kind of memory of a region.
 pub(crate) mod kind {
-    /// A range of the owner's private memory.
+    /// NIC memory of the owner.
     pub(crate) const HOST: u32 = 0;
     /// NIC memory of the owner's.
     pub(crate) const NIC: u32 = 1;
@@ -98,7 +100,7 @@ pub(crate) mod kind {
     pub(crate) const ALL: u32 = 2;
 }
 
-/// A queue pair's shared part.
+/// The shared part of a queue pair.
 #[repr(C, align(64))]
 pub(crate) struct QpShared {
     /// Generation in the upper half, [`verbs::QpState`] as a number in the lower.
@@ -112,22 +114,23 @@ pub(crate) struct QpShared {
     pub(crate) comp_shift: AtomicU32,
     pub(crate) recv_ring: AtomicU64,
     pub(crate) comp_ring: AtomicU64,
-    /// The pause before a message that found no receive is tried again, in nanoseconds.
+    /// The pause before a message that found no receive is retried, in nanoseconds.
     pub(crate) rnr_pause: AtomicU32,
-    /// The peer's: inside this device's memory.
+    /// Written by the peer: whether it accesses this device's memory.
     pub(crate) peer: Line<PeerWords>,
-    /// Set by a peer that waits for a receive (or for room among the completions); cleared by the owner.
+    /// Set by a peer that waits for a receive (or for room in the completion ring); cleared by the owner.
     pub(crate) rnr: Line<AtomicU32>,
-    /// How many completions the owner has taken from the ring.
+    /// Number of completions that the owner has consumed from the ring.
     pub(crate) taken: AtomicU64,
-    /// Set to the generation by the peer, before it fails this queue pair because of a request to memory that it may not access.
+    /// Set to the generation by the peer before it fails this queue pair because a request lacked access
+    /// rights.
     pub(crate) access_error: AtomicU32,
-    /// The peer's request for a copy by this device's own thread.
+    /// A copy that the peer requests from this device's NIC thread.
     pub(crate) service: Line<ServiceWords>,
 }
 
 impl QpShared {
-    /// Forgets what a predecessor left; from here on the place belongs to this generation.
+    /// Resets the state of a predecessor; from here on the entry belongs to this generation.
     pub(crate) fn renew(&self, generation: u32) {
         self.taken.store(0, Ordering::Relaxed);
         self.access_error.store(0, Ordering::Relaxed);
@@ -140,35 +143,36 @@ impl QpShared {
     }
 }
 
-/// What only the peer writes, once per operation.
+/// Words that only the peer writes, once per operation.
 #[repr(C)]
 pub(crate) struct PeerWords {
     pub(crate) busy: Busy,
 }
 
-/// A copy asked of the owner of private memory, where the kernel lets nobody else do it.
+/// A copy that the peer requests from the owner of private memory, where the kernel does not allow the peer
+/// to copy.
 #[repr(C)]
 pub(crate) struct ServiceWords {
-    /// See `service`: a number that the asker raises by 1 to ask and the owner by 1 to answer.
+    /// See `service`: the requester increments it to request, the owner increments it to answer.
     pub(crate) turn: AtomicU32,
-    /// Of [`ask`].
+    /// A number of [`ask`].
     pub(crate) kind: AtomicU32,
     pub(crate) len: AtomicU64,
-    /// The address in the owner's process, checked by the owner against `key`.
+    /// The address in the owner's process, which the owner checks against `key`.
     pub(crate) place: AtomicU64,
     pub(crate) key: AtomicU32,
-    /// 0 done, 1 refused.
+    /// 0: done; 1: refused.
     pub(crate) refused: AtomicU32,
     pub(crate) operand: [AtomicU64; 2],
-    /// Where the bytes cross, in the owner's segment; 0 until the owner has made one.
+    /// The bounce buffer's offset in the owner's segment; 0 until the owner has allocated one.
     pub(crate) bounce: AtomicU64,
 }
 
-/// A cache line (two, as processors fetch pairs) of its own.
+/// A separate cache line (two, as processors fetch pairs).
 #[repr(C, align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// The words of a posted receive, in a ring or in a shared queue's store.
+/// The words of a posted receive, in a ring or in the store of a shared receive queue.
 pub(crate) mod recv {
     use super::{AtomicU64, Ordering};
     use nic_util::sg_list::SGE_MAX;
@@ -181,41 +185,41 @@ pub(crate) mod recv {
     /// The SGEs: address, then length in the upper half and key in the lower.
     pub(crate) const SGES: usize = 2;
 
-    /// The SGEs that a receive says it has, as far as there is room for them in its slot.
+    /// Number of SGEs of a receive, limited to the size of its slot.
     #[inline]
     pub(crate) fn sges(slot: &[AtomicU64]) -> usize {
         let said = (slot[MARK].load(Ordering::Relaxed) & 0xffff) as usize;
         said.min(SGE_MAX).min((slot.len() - SGES) / 2)
     }
 
-    /// The bytes that a receive with up to `sges` SGEs takes.
+    /// Size in bytes of a receive with up to `sges` SGEs.
     pub(crate) const fn stride(sges: u32) -> u64 {
         ((SGES as u64 + 2 * sges as u64) * 8).next_multiple_of(64)
     }
 }
 
-/// The words of the completion of a receive, written by the peer.
+/// The words of a receive completion, which the peer writes.
 pub(crate) mod comp {
     use verbs::WcStatus;
 
-    /// Lap mark; below it opcode, status, flags and the number of bytes that it carries itself.
+    /// Lap mark; in the lower half opcode, status, flags and the number of inline bytes.
     pub(crate) const MARK: usize = 0;
     /// Length in the upper half, immediate data or key in the lower.
     pub(crate) const LEN_IMM: usize = 1;
-    /// The receive in its shared queue's store.
+    /// The number of the receive in its shared receive queue's store.
     pub(crate) const RECEIVE: usize = 2;
-    /// Bytes that it carries itself.
+    /// Inline data.
     pub(crate) const BYTES: usize = 4;
     pub(crate) const STRIDE: u64 = 128;
     pub(crate) const INLINE_MAX: usize = STRIDE as usize - BYTES * 8;
 
-    /// Flags: it has immediate data; a key was invalidated; its receiver wants to be woken; it carries the message itself.
+    /// Flags: immediate data is present; a key was invalidated; solicited event; the message is inline.
     pub(crate) const IMM: u32 = 1;
     pub(crate) const INVALIDATE: u32 = 2;
     pub(crate) const SOLICITED: u32 = 4;
     pub(crate) const CARRIED: u32 = 8;
 
-    /// A status as a number.
+    /// The number of a status.
     pub(crate) fn number_of(status: WcStatus) -> u32 {
         match status {
             WcStatus::Success => 0,
@@ -225,7 +229,7 @@ pub(crate) mod comp {
         }
     }
 
-    /// The status behind a number.
+    /// The status with a number.
     pub(crate) fn status_of(number: u32) -> WcStatus {
         match number {
             0 => WcStatus::Success,
@@ -236,40 +240,41 @@ pub(crate) mod comp {
     }
 }
 
-/// What a peer asks for, in [`ServiceWords`].
+/// The kinds of requests in [`ServiceWords`].
 pub(crate) mod ask {
     pub(crate) const READ: u32 = 0;
     pub(crate) const WRITE: u32 = 1;
     pub(crate) const COMPARE_SWAP: u32 = 2;
     pub(crate) const FETCH_ADD: u32 = 3;
-    /// Into a receive.
+    /// Write into a receive.
     pub(crate) const DELIVER: u32 = 4;
     pub(crate) const MAKE_BOUNCE: u32 = 5;
-    /// The bytes that a bounce buffer has.
+    /// Size of a bounce buffer in bytes.
     pub(crate) const BOUNCE: u64 = 64 << 10;
 }
 
-/// A completion queue's shared part.
+/// The shared part of a completion queue.
 #[repr(C, align(64))]
 pub(crate) struct CqShared {
     pub(crate) bell: Bell,
-    /// How whoever completes looks at the bell, `armed` and `many`.
+    /// The fence that producers of completions use before they read the bell, `armed` and `many`.
     pub(crate) heed: AdaptiveFence,
     /// 0 not armed, 1 for solicited completions, 2 for any.
     pub(crate) armed: AtomicU32,
     /// Completion channel + 1; 0 without one.
     pub(crate) channel: AtomicU32,
-    /// Events for the channel that the owner has not fetched yet.
+    /// Channel events that the owner has not fetched yet.
     pub(crate) events: AtomicU32,
-    /// Whether `ready` is used: there are too many queue pairs to look at each.
+    /// Whether producers use `ready`, as there are too many queue pairs to poll each.
     pub(crate) many: AtomicU32,
-    /// Whether peers ring the bell after writes.
+    /// Whether peers notify the bell after RDMA writes.
     pub(crate) knock: AsymmetricNotify,
     pub(crate) ready: Ready,
 }
 
 impl CqShared {
-    /// After publishing here: whether somebody is to be told, who sleeps, has armed the queue, or cannot look at all queue pairs.
+    /// Whether a producer that has just published must notify: a thread sleeps, the queue is armed, or its
+    /// poller relies on `ready`.
     #[inline]
     pub(crate) fn has_listeners(&self) -> bool {
         self.heed.before_looking();
@@ -278,26 +283,27 @@ impl CqShared {
     }
 }
 
-/// A completion channel's shared part.
+/// The shared part of a completion channel.
 #[repr(C, align(64))]
 pub(crate) struct ChannelShared {
     pub(crate) bell: Bell,
 }
 
-/// A shared receive queue's shared part.
+/// The shared part of a shared receive queue.
 #[repr(C, align(64))]
 pub(crate) struct SrqShared {
     pub(crate) pd: AtomicU32,
     pub(crate) shift: AtomicU32,
     pub(crate) stride: AtomicU32,
-    /// The ring of entries and the store of receives.
+    /// Offsets of the ring of entries and of the store of receives.
     pub(crate) ring: AtomicU64,
     pub(crate) store: AtomicU64,
     pub(crate) head: Line<AtomicU64>,
     pub(crate) tail: AtomicU64,
-    /// Event wanted when fewer are left; 0 disarmed.
+    /// An event is raised when fewer receives are left; 0 if disarmed.
     pub(crate) limit: AtomicU32,
-    /// Set by a peer that waits for a receive, after it has named its queue pair in the header; cleared by the owner.
+    /// Set by a peer that waits for a receive, after it has entered its queue pair in the header; cleared by
+    /// the owner.
     pub(crate) rnr: AtomicU32,
 }
 
@@ -325,39 +331,39 @@ const _: () = {
 const QP_STRIDE: u64 = 1024;
 const SRQ_STRIDE: u64 = 512;
 
-/// Where region `i`'s entry lies.
+/// The offset of region `i`'s entry.
 pub(crate) const fn mr_at(i: usize) -> u64 {
     MR_BASE + (i * size_of::<MrEntry>()) as u64
 }
 
-/// Where queue pair `i`'s shared part lies.
+/// The offset of queue pair `i`'s shared part.
 pub(crate) const fn qp_at(i: usize) -> u64 {
     QP_BASE + i as u64 * QP_STRIDE
 }
 
-/// Where completion queue `i`'s shared part lies.
+/// The offset of completion queue `i`'s shared part.
 pub(crate) const fn cq_at(i: usize) -> u64 {
     CQ_BASE + i as u64 * CQ_STRIDE
 }
 
-/// Where shared receive queue `i`'s shared part lies.
+/// The offset of shared receive queue `i`'s shared part.
 pub(crate) const fn srq_at(i: usize) -> u64 {
     SRQ_BASE + i as u64 * SRQ_STRIDE
 }
 
-/// Where completion channel `i`'s shared part lies.
+/// The offset of completion channel `i`'s shared part.
 pub(crate) const fn channel_at(i: usize) -> u64 {
     CHANNEL_BASE + i as u64 * 128
 }
 
-/// The state of a queue pair as its status word holds it.
+/// The states of a queue pair in its status word.
 pub(crate) mod state {
     pub(crate) const INIT: u32 = 1;
     pub(crate) const RTR: u32 = 2;
     pub(crate) const RTS: u32 = 3;
     pub(crate) const ERROR: u32 = 4;
 
-    /// The status word.
+    /// Packs a status word.
     pub(crate) const fn word(generation: u32, state: u32) -> u64 {
         (generation as u64) << 32 | state as u64
     }

@@ -1,4 +1,4 @@
-//! What lies where in shared memory, mapping it, which parts and numbers are taken, and the protection tables.
+//! Layout and mapping of shared memory, allocation of its parts and numbers, and the protection tables.
 
 pub(crate) mod heap;
 pub(crate) mod layout;

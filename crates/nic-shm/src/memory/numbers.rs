@@ -1,11 +1,12 @@
-//! Numbers of a device's objects, by which its tables in shared memory are indexed: the one given back last comes first.
+//! Allocates the numbers of a device's objects, which index its tables in shared memory: the last one freed
+//! is reused first.
 
 use verbs::{Error, Result, provider};
 
 use crate::memory::layout::{QP_MAX, qp_at};
 use crate::memory::parts::PAGE;
 
-/// Numbers of one kind of object.
+/// The numbers of one kind of object.
 #[derive(Default)]
 pub(crate) struct Numbers {
     next: usize,
@@ -29,26 +30,26 @@ impl Numbers {
     }
 }
 
-/// Places of queue pairs in the shared table, each with a generation, the pages on which their shared parts lie, and the numbers by
-/// which programs know them.
+/// Allocates the entries of queue pairs in the shared table, each with a generation, and their public
+/// numbers; tracks the pages that hold the entries.
 pub(crate) struct QpNumbers {
     places: Numbers,
-    /// By which programs know queue pairs.
+    /// The public numbers of queue pairs.
     pub(crate) numbers: provider::Numbers,
-    /// Of each place, the queue pair that has it, or had it last.
+    /// For each entry, the queue pair that uses it or used it last.
     owners: Vec<QpNumber>,
-    /// How many queue pairs have their shared part on each page.
+    /// Number of queue pairs with an entry on each page.
     on_page: Vec<u32>,
 }
 
-/// What a queue pair is known by.
+/// The numbers that identify a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QpNumber {
-    /// Its place in the shared table.
+    /// The index in the shared table.
     pub(crate) index: usize,
-    /// How often that has been given.
+    /// Number of times that this index was allocated.
     pub(crate) generation: u32,
-    /// By which programs know it.
+    /// The public number.
     pub(crate) num: u32,
 }
 
@@ -60,11 +61,12 @@ impl Default for QpNumbers {
 }
 
 impl QpNumbers {
-    /// A place, and the numbers of the queue pair that has it now.
+    /// Allocates an entry and the numbers of its queue pair.
     pub(crate) fn take(&mut self) -> Result<QpNumber> {
         let index = self.places.take("queue pairs", QP_MAX)?;
         let num = self.numbers.take().inspect_err(|_| self.places.give(index))?;
-        // By place in one piece: what lived on between the queue pairs' own would keep their pages from going back.
+        // One table for all entries: allocations that live between those of queue pairs would keep heap pages
+        // from being returned.
         if self.owners.len() <= index {
             self.owners.resize(index + 1, QpNumber::default());
             self.on_page.resize(page_of(index) + 1, 0);
@@ -75,7 +77,7 @@ impl QpNumbers {
         Ok(self.owners[index])
     }
 
-    /// The place may be used again. Where the page begins that no queue pair needs any more, if there is one.
+    /// Frees an entry. Returns the offset of its page if no queue pair uses the page any more.
     pub(crate) fn give(&mut self, index: usize) -> Option<u64> {
         self.numbers.give(self.owners[index].num);
         self.places.give(index);
@@ -85,12 +87,12 @@ impl QpNumbers {
     }
 }
 
-/// The page of the table on which a queue pair's shared part lies.
+/// The page of the table that holds a queue pair's entry.
 fn page_of(index: usize) -> usize {
     ((qp_at(index) - qp_at(0)) / PAGE) as usize
 }
 
-/// Numbers of every kind of object.
+/// The numbers of all kinds of objects.
 #[derive(Default)]
 pub(crate) struct Indices {
     pub(crate) qp: QpNumbers,

@@ -1,4 +1,4 @@
-//! The parts of a device's segment that are handed out, rings and NIC memory; each is given back when dropped.
+//! Allocation of rings and NIC memory from a device's segment; each part is freed when dropped.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use nic_util::sync::unpoisoned;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// A device's segment, and which parts of it are taken.
+/// A device's segment and its allocators.
 pub(crate) struct Memory {
     pub(crate) segment: Segment,
     birth: ForkGuard,
@@ -21,7 +21,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Of a segment with so many bytes of NIC memory.
+    /// Manages a segment with `dm_size` bytes of NIC memory.
     pub(crate) fn new(segment: Segment, birth: ForkGuard, dm_size: u64) -> Self {
         Self {
             segment,
@@ -31,20 +31,21 @@ impl Memory {
         }
     }
 
-    /// Room for a ring, committed and zeroed.
+    /// Allocates a ring, committed and zeroed.
     pub(crate) fn take_ring(self: &Arc<Self>, len: u64) -> Result<Ring> {
         let len = len.next_multiple_of(64);
         let at = unpoisoned(&self.rings).take(len, 64)?;
         let ring = Ring { memory: self.clone(), at, len };
         self.segment.commit(at, len)?;
         if let Some(bytes) = self.segment.map.bytes(at, len) {
-            // SAFETY: the range is ours alone until its place is published. Test: all that makes queue pairs.
+            // SAFETY: the range is ours alone until its offset is published. Test: all that creates queue
+            // pairs.
             unsafe { std::ptr::write_bytes(bytes, 0, len as usize) };
         }
         Ok(ring)
     }
 
-    /// NIC memory, for the program.
+    /// Allocates NIC memory for the program.
     pub(crate) fn take_dm(self: &Arc<Self>, len: usize) -> Result<Buf> {
         if len == 0 {
             return Err(Error::Invalid("NIC memory needs at least one byte".into()));
@@ -59,12 +60,12 @@ impl Memory {
         self.segment.commit(at, rounded)?;
         let base = self.segment.map.bytes(at, rounded).and_then(std::ptr::NonNull::new);
         let base = base.ok_or_else(|| Error::Invalid("NIC memory outside the segment".into()))?;
-        // SAFETY: the piece keeps the segment mapped; nobody makes references into it. Test: group `memory` of the
-        // conformance suite.
+        // SAFETY: the piece keeps the segment mapped, and nobody makes references into it. Test: group
+        // `memory` of the conformance suite.
         Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Nic, at, piece) })
     }
 
-    /// Whether NIC memory lies here.
+    /// Whether a buffer is NIC memory of this device.
     pub(crate) fn owns(&self, buf: &Buf) -> bool {
         self.segment
             .map
@@ -73,7 +74,7 @@ impl Memory {
     }
 }
 
-/// A piece of the segment's heap.
+/// An allocated part of the segment's heap.
 pub(crate) struct Ring {
     memory: Arc<Memory>,
     pub(crate) at: u64,
@@ -87,7 +88,8 @@ impl Drop for Ring {
         }
         let mut rings = unpoisoned(&self.memory.rings);
         let (at, len) = rings.give(self.at, self.len);
-        // Pages that hold nothing else any more; under the lock, as somebody may take them from then on.
+        // Releases pages that hold nothing else; under the lock, as another thread may allocate them from
+        // then on.
         let from = at.next_multiple_of(PAGE).max(self.at / PAGE * PAGE);
         let to = ((at + len) / PAGE * PAGE).min((self.at + self.len).next_multiple_of(PAGE));
         if from < to {
@@ -96,7 +98,7 @@ impl Drop for Ring {
     }
 }
 
-/// A piece of NIC memory, given back with its last handle.
+/// An allocated part of NIC memory, freed with its last handle.
 struct DmPiece {
     memory: Arc<Memory>,
     at: u64,

@@ -1,7 +1,8 @@
-//! [`Reserve`]: addresses for a part of a file, which may be accessed as far as they have been used.
+//! [`Reserve`]: a reserved address range for a part of a file, which becomes accessible as it is used.
 //!
-//! A segment is much larger than what is used of it. Pages that nobody may access cost nothing and are in nobody's way: a core dump
-//! and a leak checker read everything that may be read, and reading a hole of a shared file fills it with memory.
+//! A segment is much larger than its used part. Inaccessible pages cost nothing and disturb nothing: a core
+//! dump and a leak checker read everything that is readable, and reading a hole of a shared file allocates
+//! memory for it.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -15,36 +16,36 @@ use verbs::{Error, Result};
 use nic_util::fork;
 use nic_util::sync::unpoisoned;
 
-/// By how much the accessible part grows, at least: a system call for each.
+/// The accessible part grows by at least this much, with one system call each time.
 const STEP: u64 = 1 << 20;
 
-/// Whether a core dump has what is accessible.
+/// Whether core dumps include the accessible part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dump {
-    /// The program's own data.
+    /// Include: the program's own data.
     Yes,
-    /// A peer's memory, and what only this library uses.
+    /// Exclude: a peer's memory, and memory that only this library uses.
     No,
 }
 
-/// Addresses for a part of a file. They stay what they are until this is dropped.
+/// A reserved address range for a part of a file. Addresses stay valid until this is dropped.
 pub(crate) struct Reserve {
     base: NonNull<u8>,
     len: u64,
-    /// Bytes from the beginning that may be accessed.
+    /// Number of accessible bytes, from the beginning.
     open: AtomicU64,
     growing: Mutex<()>,
     dump: Dump,
 }
 
-// SAFETY: addresses of shared memory, which is accessed through atomics and raw copies only, from any thread. Test: the conformance
-// suite.
+// SAFETY: shared memory, which is accessed through atomics and raw copies only, from any thread. Test: the
+// conformance suite.
 unsafe impl Send for Reserve {}
 // SAFETY: as above.
 unsafe impl Sync for Reserve {}
 
 impl Reserve {
-    /// Addresses for `len` bytes of a file from `offset` on, of which the first `open` bytes may be accessed.
+    /// Reserves addresses for `len` bytes of a file from `offset` on, the first `open` bytes accessible.
     pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: u64, open: u64, dump: Dump) -> Result<Self> {
         let size = usize::try_from(len)
             .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
@@ -77,12 +78,13 @@ impl Reserve {
         self.base.as_ptr()
     }
 
-    /// Bytes that are reserved.
+    /// Number of reserved bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The bytes from one offset to another, accessible; `None` if they are not inside.
+    /// Makes the bytes from one offset to another accessible and returns their address; `None` if they are
+    /// outside.
     #[inline]
     pub(crate) fn bytes(&self, from: u64, end: u64) -> Option<*mut u8> {
         if end > self.open.load(Ordering::Acquire) {
@@ -92,7 +94,7 @@ impl Reserve {
         Some(unsafe { self.base.as_ptr().add(from as usize) })
     }
 
-    /// Makes everything up to `end` accessible; `None` where that is outside, or the kernel refuses.
+    /// Makes everything up to `end` accessible; `None` if that is outside, or the kernel refuses.
     #[cold]
     fn grow(&self, end: u64) -> Option<()> {
         if end > self.len {
@@ -118,9 +120,10 @@ impl Reserve {
         self.base.as_ptr().wrapping_add(offset as usize).cast()
     }
 
-    /// Says whether core dumps have a part.
+    /// Sets whether core dumps include a part.
     fn advise(&self, from: u64, to: u64, advice: Advice) {
-        // SAFETY: a part of this mapping; no content changes. Where the kernel refuses, core dumps are larger or smaller.
+        // SAFETY: a part of this mapping; no content changes. If the kernel refuses, core dumps are larger or
+        // smaller.
         let _ = unsafe { madvise(self.at(from), (to - from) as usize, advice) };
     }
 }
@@ -128,7 +131,7 @@ impl Reserve {
 impl Drop for Reserve {
     fn drop(&mut self) {
         fork::unmapped(self.base.as_ptr(), || {
-            // SAFETY: mapped by `new`, and nobody who uses it is left.
+            // SAFETY: mapped by `new`, and nobody uses it any more.
             let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len as usize) };
         });
     }
@@ -142,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The lines of /proc/self/smaps about the mappings of a range: rights, and whether core dumps have them.
+    /// The mappings of a range from /proc/self/smaps: length, rights, and whether core dumps include them.
     fn mappings(reserve: &Reserve) -> Vec<(u64, String, bool)> {
         let (first, end) = (reserve.base().addr(), reserve.base().addr() + reserve.len() as usize);
         let text = std::fs::read_to_string("/proc/self/smaps").expect("it is there");
@@ -166,7 +169,8 @@ mod tests {
         found
     }
 
-    /// Goal: what is asked for may be accessed and dumped, the rest neither. Method: the kernel's own list, as the range is used.
+    /// Goal: used parts are accessible and dumped, the rest is neither. Method: the kernel's own list, as the
+    /// range is used.
     #[test]
     fn what_is_used_is_accessible_and_nothing_else() {
         let file = memfd_create("reserve", MemfdFlags::CLOEXEC).expect("a file");

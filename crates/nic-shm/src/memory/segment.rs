@@ -1,12 +1,13 @@
-//! A device's segment: an anonymous file in memory, mapped by its owner and by every connected peer.
+//! A device's segment: an anonymous memory file, mapped by its owner and by every connected peer.
 //!
-//! The owner reserves addresses for all of it. A peer does for the tables and the rings, and for NIC memory only as far as it has used
-//! any: otherwise a process with many peers would run out of addresses, as each of them may have half of the machine's memory. What was
-//! mapped stays where it is. Either may access what has been used ([`Reserve`]).
+//! The owner reserves addresses for all of it. A peer reserves addresses for the tables and the rings, and
+//! for NIC memory only as far as it has used any: otherwise a process with many peers would run out of
+//! addresses, as each peer may have half of the machine's memory. Mapped parts keep their addresses. Only
+//! used parts are accessible, on both sides ([`Reserve`]).
 //!
-//! It has no name, so nothing of it outlives its last process; its mode is 0600, and it reaches other processes
-//! over a connection whose two ends are of one user. Its size is sealed, so that no peer can cut it short
-//! under us.
+//! The file has no name, so that nothing of it outlives its last process. Its mode is 0600, and it reaches
+//! other processes over a connection whose two ends belong to one user. Its size is sealed, so that no peer
+//! can truncate it while it is mapped.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -27,22 +28,22 @@ use nic_util::sync::unpoisoned;
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
-/// A segment's size, at most: several of them must fit into an address space of 47 bits.
+/// Maximum size of a segment: several must fit into an address space of 47 bits.
 pub(crate) const SEGMENT_MAX: u64 = 1 << 43;
-/// NIC memory that a device has at least, where limits leave room for less than was hoped for.
+/// Minimum NIC memory of a device, where limits leave room for less than the default.
 const DM_LEAST: u64 = 1 << 20;
 
-/// How large files of this process may be.
+/// The limit on file sizes of this process.
 fn file_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// The type of file systems of huge pages, as statfs(2) says it.
+/// The file system type of huge pages, as statfs(2) returns it.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// A mapped segment, one's own or a peer's.
+/// A mapped segment, of this device or of a peer.
 pub(crate) struct Map {
-    /// The tables, which may be accessed from the beginning, and the rings.
+    /// The tables, accessible from the beginning, and the rings.
     low: Reserve,
     /// NIC memory, which begins at [`DM_BASE`].
     high: High,
@@ -53,16 +54,17 @@ enum High {
     Peers(Rest),
 }
 
-/// NIC memory of a peer for which addresses are reserved together, at least.
+/// Minimum size of a mapping of a peer's NIC memory.
 const REST_LEAST: u64 = 64 << 20;
 
-/// A peer's NIC memory, mapped as far as it has been used. When that does not reach, a mapping is added that begins at the
-/// same place and is at least twice as long; those before it stay, as there are pointers into them.
+/// A peer's NIC memory, mapped as far as it has been used. When a mapping is too short, another one is added
+/// that begins at the same offset and is at least twice as long; earlier mappings stay, as there are pointers
+/// into them.
 struct Rest {
     file: Fd,
-    /// Bytes of NIC memory in the file, for ever.
+    /// Bytes of NIC memory in the file, which never change.
     len: u64,
-    /// The longest mapping, which is the last of all.
+    /// The last and longest mapping.
     current: AtomicPtr<Reserve>,
     #[expect(
         clippy::vec_box,
@@ -76,10 +78,11 @@ impl Rest {
         Self { file: file.into(), len, current: AtomicPtr::default(), all: Mutex::default() }
     }
 
-    /// The bytes from one offset in NIC memory to another.
+    /// The address of the bytes from one offset in NIC memory to another.
     #[inline]
     fn bytes(&self, from: u64, end: u64) -> Option<*mut u8> {
-        // SAFETY: null, or a mapping that stays as long as this. Test: a_peer_maps_as_much_nic_memory_as_it_uses.
+        // SAFETY: null, or a mapping that lives as long as this. Test:
+        // a_peer_maps_as_much_nic_memory_as_it_uses.
         match unsafe { self.current.load(Ordering::Acquire).as_ref() }
             .and_then(|current| current.bytes(from, end))
         {
@@ -88,7 +91,7 @@ impl Rest {
         }
     }
 
-    /// Maps more; `None` where the segment ends before, or this process may map no more.
+    /// Maps more; `None` if the segment ends before `end`, or this process may map no more.
     #[cold]
     fn add(&self, end: u64) -> Option<&Reserve> {
         if end > self.len {
@@ -107,7 +110,7 @@ impl Rest {
 }
 
 impl Map {
-    /// All of an own segment.
+    /// Maps all of a segment of this device.
     fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
         assert!(len > DM_BASE, "a segment holds its tables and some NIC memory");
         let low = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
@@ -115,7 +118,7 @@ impl Map {
         Ok(Arc::new(Self { low, high: High::Own(high) }))
     }
 
-    /// The shared object at `offset`, if it lies inside and is aligned.
+    /// The shared object at `offset`, if it is inside the segment and aligned.
     #[inline]
     pub(crate) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
         let at = self.bytes(offset, size_of::<T>() as u64)?.cast::<T>();
@@ -123,16 +126,16 @@ impl Map {
         at.is_aligned().then(|| unsafe { &*at })
     }
 
-    /// The protection table's entry of a region: there is one for every 16-bit number.
+    /// A region's entry of the protection table: there is one for every 16-bit number.
     #[inline]
     pub(crate) fn region(&self, index: u16) -> &MrEntry {
         const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
-        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping may be accessed (`Map::of` and `map_peer`), aligned;
-        // valid for any bytes (`Shared`).
+        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`Map::of` and
+        // `map_peer`), aligned; valid for any bytes (`Shared`).
         unsafe { &*self.low.base().add(mr_at(index.into()) as usize).cast() }
     }
 
-    /// `len` bytes at `offset`, if they lie inside.
+    /// The address of `len` bytes at `offset`, if they are inside the segment.
     #[inline]
     pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
@@ -176,7 +179,7 @@ impl<T: Shared> std::ops::Deref for Ref<T> {
     }
 }
 
-/// An array of shared slots of a fixed stride, a power of two of them: a ring or a store.
+/// A shared array with a power of two of slots of a fixed stride: a ring or a store.
 pub(crate) struct Slots {
     base: NonNull<u8>,
     stride: usize,
@@ -201,7 +204,7 @@ impl Slots {
         Ok(Self { base, stride: stride as usize, shift, _map: map.clone() })
     }
 
-    /// How many bits number the slots: log2 of their number.
+    /// log2 of the number of slots.
     #[inline]
     pub(crate) fn shift(&self) -> u32 {
         self.shift
@@ -211,7 +214,7 @@ impl Slots {
     #[inline]
     pub(crate) fn slot(&self, index: u64) -> &[AtomicU64] {
         let i = (index & ((1 << self.shift) - 1)) as usize;
-        // SAFETY: slot i lies inside (checked by `new`), aligned to 8, atomics only; the map lives with us.
+        // SAFETY: slot i is inside (checked by `new`), aligned to 8, atomics only; the map lives with us.
         unsafe {
             let at = self.base.as_ptr().add(i * self.stride).cast();
             std::slice::from_raw_parts(at, self.stride / 8)
@@ -219,20 +222,20 @@ impl Slots {
     }
 }
 
-/// One's own segment: the mapping and the file to hand to peers.
+/// A segment of this device: the mapping, and the file to send to peers.
 pub(crate) struct Segment {
     pub(crate) map: Arc<Map>,
     file: Fd,
 }
 
 impl Segment {
-    /// A segment of `len` bytes, none of which is committed yet.
+    /// Creates a segment of `len` bytes, none of them committed yet.
     pub(crate) fn create(len: u64) -> Result<Self> {
         let refused = |e: rustix::io::Errno| Error::system("cannot create a device's shared memory", e);
         let file =
             memfd_create("nicety-shm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
         fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(refused)?;
-        // Growing a file beyond the limit is answered by a signal that ends the process.
+        // Growing a file beyond the limit raises a signal that ends the process.
         if let Some(limit) = file_limit().filter(|limit| *limit < len) {
             let what = format!("cannot create a device's shared memory of {len} bytes");
             let why = format!("the size of files is limited to {limit} bytes; raise that with ulimit -f");
@@ -243,12 +246,13 @@ impl Segment {
         Ok(Self { map: Map::of(file.as_fd(), len)?, file: file.into() })
     }
 
-    /// Which file it is.
+    /// The identity of the file.
     pub(crate) fn id(&self) -> Result<FileId> {
         identify(&self.file)
     }
 
-    /// A segment with so much NIC memory, or with less of it where this process may not have or map so large a file.
+    /// Creates a segment with `dm_size` bytes of NIC memory, or fewer if this process may not create or map
+    /// such a large file.
     pub(crate) fn create_within_limits(dm_size: u64) -> Result<(Self, u64)> {
         let mut size = dm_size;
         loop {
@@ -259,17 +263,17 @@ impl Segment {
         }
     }
 
-    /// Commits a range, so that touching it cannot fail later.
+    /// Commits a range, so that accessing it cannot fail later.
     pub(crate) fn commit(&self, offset: u64, len: u64) -> Result<()> {
         fallocate(&self.file, FallocateFlags::empty(), offset, len).map_err(|e| {
             Error::system(format!("no memory for {len} bytes of shared memory; free some or ask for less"), e)
         })
     }
 
-    /// Gives a range back; it reads as zero afterwards.
+    /// Releases a range; it reads as zero afterwards.
     pub(crate) fn release(&self, offset: u64, len: u64) {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // A range that cannot be given back stays committed until the device goes.
+        // If this fails, the range stays committed until the device is closed.
         let _ = fallocate(&self.file, punch, offset, len);
     }
 }
@@ -280,17 +284,17 @@ impl AsFd for Segment {
     }
 }
 
-/// Which file a segment is: no two segments of a host have the same, and nobody can choose it.
+/// The identity of a segment's file: unique on a host, and no process can choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(u64, u64);
 
-/// Whether a descriptor is memory that cannot be cut short under us. Asks nobody but the kernel: where a file belongs to a
-/// process's own file system, any other question may wait for that process.
+/// Whether a descriptor is memory that cannot be truncated. Asks the kernel only: if a file belongs to a
+/// process's own (FUSE) file system, any other query may block on that process.
 pub(crate) fn is_sealed_memory(file: impl AsFd) -> bool {
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
-/// Which file a peer's segment is.
+/// The identity of a peer's segment.
 pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
     if !is_sealed_memory(file) {
         return Err(Error::Invalid("the peer's segment is no memory file of sealed size".into()));
@@ -299,10 +303,10 @@ pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
     Ok(FileId(stat.st_dev, stat.st_ino))
 }
 
-/// Maps a peer's segment, after making sure that it is what it must be.
+/// Maps a peer's segment, after checking that it is valid.
 pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
-    // First of all, and before any question that could block.
+    // First, before any query that could block.
     identify(&file)?;
     let stat = fstat(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
@@ -310,7 +314,7 @@ pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     }
     let fs = fstatfs(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     if fs.f_type as u64 == HUGETLBFS_MAGIC {
-        // Touching it could fail for want of huge pages, which kills.
+        // Accessing it could fail for lack of huge pages, which kills the process.
         return Err(bad("consists of huge pages"));
     }
     let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
@@ -349,8 +353,8 @@ mod tests {
         assert!(map_peer(file).is_err());
     }
 
-    /// Goal: a peer takes addresses for the NIC memory that it uses, and what it has mapped stays. Method: pointers to places
-    /// that lie ever farther in a segment of which hardly anything is used.
+    /// Goal: a peer reserves addresses only for the NIC memory that it uses, and its mappings stay. Method:
+    /// pointers to increasing offsets in a segment with hardly any used memory.
     #[test]
     fn a_peer_maps_as_much_nic_memory_as_it_uses() {
         let size: u64 = 64 << 30;

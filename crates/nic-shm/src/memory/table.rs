@@ -1,9 +1,11 @@
-//! Data path: placement checks. Protection tables, a peer's or one's own, and who may use an entry.
+//! Data path: placement checks. Protection tables, of a peer or of this process, and the access checks on
+//! their entries.
 //!
-//! A peer's table lies in its segment and may say anything: what it says of NIC memory is held against the mapping, and what
-//! it says of private memory becomes a pointer nowhere, as the kernel or the owner reaches that. The table of a device of
-//! this process becomes pointers; peers may write it as well, so it is held against what was registered, of which each
-//! device keeps a private record. What peers may do there is to invalidate.
+//! A peer's table is in the peer's segment and may contain anything. Its entries for NIC memory are checked
+//! against the mapping. Its entries for private memory never become pointers here, as the kernel or the owner
+//! accesses that memory. Entries of a device of this process do become pointers; peers can write that table
+//! as well, so it is checked against a private record of the registrations. The only change that peers may
+//! make there is to invalidate a key.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +17,20 @@ use crate::memory::layout::{MR_MAX, MrEntry, kind};
 use crate::memory::segment::{FileId, Map};
 use nic_util::sync::unpoisoned;
 
-/// Where checked memory lies.
+/// The location of checked memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Location {
     /// In the segment, at this offset.
     Nic(u64),
     /// In the owner's private memory, at this address.
     Private(u64),
-    /// At this address in a region of all memory: whether anything is mapped there, only the kernel knows.
+    /// At this address in a region that covers all memory: only the kernel knows whether anything is mapped
+    /// there.
     Anywhere(u64),
 }
 
 impl Location {
-    /// The address, of private memory.
+    /// The address, for private memory.
     #[inline]
     pub(crate) fn private(self) -> Option<u64> {
         match self {
@@ -37,23 +40,23 @@ impl Location {
     }
 }
 
-/// Entries of the private record that are made together.
+/// Entries of the private record that are allocated together.
 const CHUNK: usize = 256;
 
-/// What was registered: the same entries as in the segment, where no peer can write.
+/// The registrations: the same entries as in the segment, where no peer can write them.
 type Record = [OnceLock<Box<[MrEntry; CHUNK]>>; MR_MAX / CHUNK];
 
 /// A protection table.
 pub(crate) struct Table {
     pub(crate) map: Arc<Map>,
-    /// Of a device of this process only.
+    /// Only for a device of this process.
     record: Option<Box<Record>>,
 }
 
 /// The tables of this process's devices, by their segments.
 static OWN: Mutex<BTreeMap<FileId, Weak<Table>>> = Mutex::new(BTreeMap::new());
 
-/// The table of the device of this process that has this segment, if there is one.
+/// The table of the device of this process with this segment, if there is one.
 pub(crate) fn of_this_process(segment: FileId) -> Option<Arc<Table>> {
     unpoisoned(&OWN).get(&segment).and_then(Weak::upgrade)
 }
@@ -74,12 +77,13 @@ impl Table {
         Arc::new(Self { map, record: None })
     }
 
-    /// Whether it is of a device of this process, so that private memory in it is at hand.
+    /// Whether the table belongs to a device of this process, so that its private memory can be accessed
+    /// directly.
     pub(crate) fn is_own(&self) -> bool {
         self.record.is_some()
     }
 
-    /// Enters a region: the record first, then what peers see, the key last of all.
+    /// Adds a region: to the record first, then to the entry that peers see; the key last.
     pub(crate) fn enter(&self, key: u32, region: &Region) {
         let index = (key >> 16) as u16;
         let chunk = self.record.as_ref().map(|r| &r[usize::from(index) / CHUNK]);
@@ -96,7 +100,7 @@ impl Table {
         }
     }
 
-    /// Makes a region's key unusable, for peers and for this process.
+    /// Removes a region's key, for peers and for this process.
     pub(crate) fn strike(&self, key: u32) {
         let index = (key >> 16) as u16;
         for entry in [self.map.region(index)].into_iter().chain(self.recorded(index)) {
@@ -105,7 +109,7 @@ impl Table {
         }
     }
 
-    /// Looks a range up; `None` if key, domain, rights or bounds do not allow it.
+    /// Returns the location of a range; `None` if key, domain, rights or bounds do not allow the access.
     #[inline]
     pub(crate) fn check(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<Location> {
         let (_, entry) = self.entries(key)?;
@@ -126,7 +130,8 @@ impl Table {
         })
     }
 
-    /// A range of registered memory of this process, for the device whose table it is.
+    /// Returns the address of a range of registered memory of this process, for the device that owns the
+    /// table.
     #[inline]
     pub(crate) fn own_memory(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         match self.check(key, pd, need, addr, len)? {
@@ -135,7 +140,8 @@ impl Table {
         }
     }
 
-    /// What stands for a key: what peers see and may invalidate, and the entry that counts, which may be the same.
+    /// The two entries of a key: the one that peers see and may invalidate, and the authoritative one, which
+    /// may be the same.
     #[inline]
     fn entries(&self, key: u32) -> Option<(&MrEntry, &MrEntry)> {
         // Key 0 marks a free entry.
@@ -159,7 +165,7 @@ impl Table {
         Some(&chunk[usize::from(index) % CHUNK])
     }
 
-    /// Makes a key unusable, as a send with invalidate does; false if it was not valid in that domain.
+    /// Invalidates a key, as a send with invalidate does; false if it was not valid in that domain.
     pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
         self.entries(key).is_some_and(|(shown, entry)| {
             entry.pd.load(Ordering::Relaxed) == pd
@@ -168,7 +174,7 @@ impl Table {
         })
     }
 
-    /// All of the region that `key` stands for, if this process reaches all of it by a pointer.
+    /// The whole region of a key, if this process can access all of it by a pointer.
     pub(crate) fn whole(&self, key: u32) -> Option<Whole<'_>> {
         let (shown, entry) = self.entries(key)?;
         let stamp = shown.stamp.load(Ordering::Acquire);
@@ -180,7 +186,7 @@ impl Table {
             kind::HOST if self.is_own() => place as *mut u8,
             _ => return None,
         };
-        // The stamps stood throughout, or what was read belongs to two registrations.
+        // The stamps did not change meanwhile; otherwise the values may belong to two registrations.
         let stamps = [&shown.stamp, &entry.stamp];
         let stood = stamp != 0 && stamps.iter().all(|s| s.load(Ordering::Acquire) == stamp);
         let still = stood && shown.key.load(Ordering::Acquire) == key;
@@ -188,11 +194,11 @@ impl Table {
     }
 }
 
-/// A region to be entered.
+/// A region to register.
 pub(crate) struct Region {
     pub(crate) access: Access,
     pub(crate) pd: u32,
-    /// Of [`kind`].
+    /// A number of [`kind`].
     pub(crate) kind: u32,
     pub(crate) addr: u64,
     pub(crate) len: u64,
@@ -200,7 +206,7 @@ pub(crate) struct Region {
     pub(crate) stamp: u64,
 }
 
-/// A region as one look at the table found it: `len` bytes at `base`, for as long as both stamps stand.
+/// A snapshot of a region: `len` bytes at `base`, valid as long as both stamps are unchanged.
 pub(crate) struct Whole<'t> {
     pub(crate) stamps: [&'t AtomicU64; 2],
     pub(crate) stamp: u64,

@@ -1,8 +1,9 @@
-//! Data path: translation cache. The last region that a queue pair used, so that the next message to it needs one
-//! look at the protection table instead of seven.
+//! Data path: translation cache. Remembers the last region that a queue pair used, so that the next message
+//! to it needs one check instead of seven table lookups.
 //!
-//! An entry of the table does not change while its stamp stands, and a stamp never comes back. A peer's table may lie: only
-//! regions are remembered all of which is mapped, so that no later word of the peer's makes them larger.
+//! A table entry does not change while its stamp is set, and a stamp is never reused. A peer's table may
+//! contain anything: the cache holds only regions that are completely mapped, so that no later change by the
+//! peer makes them larger.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use verbs::Access;
 
 use crate::memory::table::Table;
 
-/// One remembered region, of memory that this process can reach by a pointer.
+/// A cached region of memory that this process can access by a pointer.
 pub(crate) struct Tlb {
     key: u32,
     access: Access,
@@ -20,14 +21,14 @@ pub(crate) struct Tlb {
     addr: u64,
     len: u64,
     base: NonNull<u8>,
-    /// Where the stamp must stand: in the table that peers see, and in the record that they do not.
+    /// The stamps in the table that peers see and in the private record; both must equal `stamp`.
     stamps: [NonNull<AtomicU64>; 2],
-    /// Keeps the stamps, and NIC memory, mapped.
+    /// Keeps the stamps and NIC memory mapped.
     _table: Option<Arc<Table>>,
 }
 
-// SAFETY: pointers into a table that `_table` keeps (or into private memory that the stamp vouches for), used under
-// the send lock of one queue pair at a time. Test: the conformance suite, group `threads`.
+// SAFETY: pointers into a table that `_table` keeps (or into private memory that is valid while the stamp is
+// set), used under the send lock of one queue pair at a time. Test: the conformance suite, group `threads`.
 unsafe impl Send for Tlb {}
 
 impl Default for Tlb {
@@ -46,10 +47,11 @@ impl Default for Tlb {
 }
 
 impl Tlb {
-    /// Where `len` bytes at `addr` lie, if they are in the remembered region, it still stands, and `need` is allowed.
+    /// Returns the address of `len` bytes at `addr`, if they are in the cached region, it is still
+    /// registered, and `need` is allowed.
     #[inline]
     pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
-        // Key 0 is nobody's, so that an empty cache is never asked further.
+        // Key 0 is never valid, so that an empty cache stops here.
         if key != self.key || key == 0 {
             return None;
         }
@@ -58,12 +60,13 @@ impl Tlb {
         let offset = addr.wrapping_sub(self.addr);
         let allowed = shown == self.stamp && recorded == self.stamp && self.access.contains(need);
         let inside = offset <= self.len && len <= self.len - offset;
-        // SAFETY: offset <= len of the region, which is mapped as long as its stamp stands and we are inside.
+        // SAFETY: offset <= len of the region, which is mapped as long as its stamp is set and we are inside.
         // Test: a_region_that_claims_everything_reaches_nothing_outside.
         (allowed && inside).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
     }
 
-    /// Remembers the region of `key`, if all of it is mapped. Call while inside, after the table allowed an access.
+    /// Caches the region of `key`, if all of it is mapped. Call while marked inside, after the table allowed
+    /// an access.
     pub(crate) fn learn(&mut self, table: &Arc<Table>, key: u32) {
         let whole = table.whole(key);
         *self = match whole.and_then(|w| Some((NonNull::new(w.base)?, w))) {
@@ -93,7 +96,7 @@ mod tests {
     const PD: u32 = 3;
     const INDICES: u64 = 4;
 
-    /// Numbers that look random.
+    /// A pseudo-random number generator.
     struct Dice(u64);
 
     impl Dice {
@@ -104,7 +107,7 @@ mod tests {
             self.0 % end
         }
 
-        /// Few, so that each comes back soon.
+        /// One of a few keys, so that each is reused soon.
         fn key(&mut self) -> u32 {
             ((self.below(INDICES) << 16) + 1 + self.below(2)) as u32
         }
@@ -114,10 +117,10 @@ mod tests {
         }
     }
 
-    /// What stands for a key by the plain rule: rights, first address, length, and where it lies.
+    /// The reference model: for each index its key, rights, first address, length, and memory.
     type Plain = [Option<(u32, Access, u64, u64, *mut u8)>; INDICES as usize];
 
-    /// Where a range lies, if somebody has registered it so.
+    /// The address of a range according to the reference model.
     fn plain_find(plain: &Plain, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         let (its, access, first, size, base) = plain[(key >> 16) as usize]?;
         let offset = addr.checked_sub(first)?;
@@ -126,9 +129,9 @@ mod tests {
         fits.then(|| base.wrapping_add(offset as usize))
     }
 
-    /// Goal: what is remembered is what is registered, whatever was registered, deregistered, invalidated and lied about since; and
-    /// what was just learned is found. Method: operations at random on a few keys that come back all the time, with other rights
-    /// and ranges, against a plain list.
+    /// Goal: the cache returns only registered memory, whatever was registered, deregistered, invalidated or
+    /// forged since; and a region that was just cached is found. Method: random operations on a few keys that
+    /// are reused all the time, with different rights and ranges, against a reference model.
     #[test]
     fn the_cache_never_says_other_than_what_is_registered() {
         let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");

@@ -1,9 +1,10 @@
-//! Turns at atomics on the private memory of a device's process: its users pass one by one, whichever way they reach the
-//! memory. A word in the device's header says who has the turn.
+//! Lock for atomics on the private memory of a device's process: its users take turns, whichever way they
+//! access the memory. A word in the device's header names the holder.
 //!
-//! Whoever has it is inside ([`crate::memory::layout::PeerWords`]) before, and leaves after. So a holder that is not inside has lost
-//! its turn or never had it: it died, its queue pair is gone, or the word is a lie. The owner's NIC thread clears the word
-//! then; whoever waits for long asks it to look.
+//! A holder marks itself inside ([`crate::memory::layout::PeerWords`]) before it takes the lock, and outside
+//! after it has released it. So a holder that is not inside has lost the lock or never had it: it died, its
+//! queue pair was destroyed, or the word is forged. The owner's NIC thread then clears the word; a waiter
+//! that waits too long wakes that thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,17 +12,18 @@ use crate::memory::layout::Header;
 use crate::memory::segment::Map;
 use nic_util::sync::fence;
 
-/// The turn, given back when dropped.
+/// The held lock, released when dropped.
 pub(crate) struct Turn<'m> {
     word: &'m AtomicU64,
     mine: u64,
 }
 
 impl<'m> Turn<'m> {
-    /// For the user that comes over queue pair `index` of the device, for the `count`th time; `None` if somebody else has it for long.
+    /// Takes the lock for queue pair `index` of the device, for the `count`th time; `None` if it stays taken
+    /// for long.
     pub(crate) fn take(map: &'m Map, index: usize, count: u32) -> Option<Self> {
         let word = holder(map)?;
-        // The count tells two turns of one holder apart, for whoever clears the word.
+        // The count distinguishes two acquisitions by one holder, for the thread that clears the word.
         let mine = u64::from(count) << 32 | (index as u64 + 1);
         (0..1000)
             .any(|_| {
@@ -37,7 +39,7 @@ impl<'m> Turn<'m> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Taken away, if it was held to be dead.
+        // This fails if the lock was taken away because the holder seemed dead.
         let _ = self.word.compare_exchange(self.mine, 0, Ordering::Release, Ordering::Relaxed);
     }
 }
@@ -46,20 +48,21 @@ fn holder(map: &Map) -> Option<&AtomicU64> {
     map.get::<Header>(0).map(|header| &header.atomic_holder.0)
 }
 
-/// Takes the turn from a holder that is not inside (any more), as `is_inside` says of a queue pair's number. `seen` is who had it
-/// at the last look. On the NIC thread, as the other user of queue pairs' turns there, [`crate::receive::serving`]. Whether to look again
-/// soon.
+/// Takes the lock away from a holder that is not inside (any more), according to `is_inside`, which gets a
+/// queue pair's number. `seen` is the holder at the last check. Runs on the NIC thread, where
+/// [`crate::receive::serving`] also takes the lock for queue pairs. Returns whether to check again soon.
 pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
     let Some(word) = holder(map) else { return false };
     let held = word.load(Ordering::Acquire);
-    // Most are gone by the next look.
+    // Most holders have released the lock by the next check.
     let stays = seen.swap(held, Ordering::Relaxed) == held;
     if held == 0 || !stays {
         return held != 0;
     }
     let index = (held as u32 as usize).wrapping_sub(1);
     if !is_inside(index) {
-        // Who enters from now on takes another turn than this; who entered before is seen now.
+        // A peer that enters from now on uses another count; one that entered before is visible after the
+        // fence.
         fence::heavy();
         if !is_inside(index) {
             let _ = word.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
@@ -68,7 +71,8 @@ pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> 
     true
 }
 
-/// The peer of a queue pair is inside nothing any more: a turn that it had died with it.
+/// Releases the lock if the peer of a queue pair held it: the peer is not inside any more, so it died with
+/// the lock held.
 pub(crate) fn free_of(map: &Map, index: usize) {
     if let Some(word) = holder(map) {
         let its = |held: u64| (held as u32 as usize == index + 1).then_some(0);
