@@ -1,4 +1,4 @@
-//! The device: its objects and connections, and what concerns several of them.
+//! The device: its objects and connections, and operations that concern several of them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,16 +15,17 @@ use crate::visits::Visits;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
-/// What peers bring about without a word: whoever asks for asynchronous events looks at these.
+/// Objects that peers change without notification; polling for asynchronous events checks them.
 #[derive(Default)]
 struct Watched {
-    /// Completion queues that may be overrun, as more may be outstanding than they hold; until the program lets go of them.
+    /// Completion queues that may overrun, as more requests may be outstanding than they hold; kept until the
+    /// program destroys them.
     cqs: Watch<Arc<Polling>>,
     /// Shared receive queues with a limit.
     srqs: Watch<Weak<SharedReceives>>,
 }
 
-/// Objects by their index, in order: few, and each call for an event looks at all.
+/// Objects by index, sorted: few, as each poll for an event checks all of them.
 struct Watch<H>(Vec<(usize, H)>);
 
 impl<H> Default for Watch<H> {
@@ -38,7 +39,7 @@ impl<H> Watch<H> {
         self.0.binary_search_by_key(&index, |(index, _)| *index)
     }
 
-    /// Adds one, in the place of whichever had its index before.
+    /// Adds an object; it replaces an earlier one with this index.
     fn add(&mut self, index: usize, one: H) {
         match self.find(index) {
             Ok(at) => self.0[at] = (index, one),
@@ -46,24 +47,24 @@ impl<H> Watch<H> {
         }
     }
 
-    /// Takes one out, if it is there.
+    /// Removes an object, if present.
     fn take(&mut self, index: usize) -> Option<H> {
         self.find(index).ok().map(|at| self.0.remove(at).1)
     }
 }
 
-/// A device that is open.
+/// An open device.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) objects: Objects,
     pub(crate) registry: Registry,
     visits: Visits,
     watched: Mutex<Watched>,
-    /// Held while peers are woken that wait for shared receives.
+    /// Held while peers that wait for shared receives are notified.
     feeding: Spin<()>,
-    /// Held while it is looked which completion queues report.
+    /// Held while the device checks which completion queues report events.
     pub(crate) hearing: Spin<()>,
-    /// Who had the turn at atomics at the last look.
+    /// The holder of the lock for atomics at the last check.
     turn_seen: AtomicU64,
     pds: AtomicU32,
     pub(crate) thread: Thread,
@@ -85,29 +86,29 @@ impl Inner {
         }
     }
 
-    /// A number for a protection domain.
+    /// Allocates the number of a protection domain.
     pub(crate) fn take_pd(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A completion queue may be overrun from now on.
+    /// Adds a completion queue to those that are checked for overrun.
     pub(crate) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
         unpoisoned(&self.watched).cqs.add(cq.completions.index, cq.clone());
     }
 
-    /// The program lets go of a completion queue: nobody is to hear of its overrun.
+    /// Forgets a destroyed completion queue: no overrun is reported any more.
     pub(crate) fn forget_cq(&self, index: usize) {
-        // Dropped when the lock is free again.
+        // Dropped after the lock is released.
         let _watched = unpoisoned(&self.watched).cqs.take(index);
         self.objects.remove_cq(index);
     }
 
-    /// A shared receive queue has a limit from now on.
+    /// Adds a shared receive queue with a limit to those that are checked.
     pub(crate) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
         unpoisoned(&self.watched).srqs.add(srq.index, Arc::downgrade(srq));
     }
 
-    /// Looks at what peers may have brought about.
+    /// Checks the objects that peers may have changed.
     pub(crate) fn look_at_watched(&self) {
         let mut watched = unpoisoned(&self.watched);
         watched.cqs.0.iter().for_each(|(_, cq)| cq.look_for_overrun());
@@ -117,7 +118,7 @@ impl Inner {
         });
     }
 
-    /// Deals with what was condemned; holding no lock.
+    /// Fails all objects that were marked for it; the caller holds no lock.
     pub(crate) fn settle_condemned(&self) {
         let (cqs, qps) = self.shared.take_condemned();
         if !cqs.is_empty() {
@@ -125,7 +126,7 @@ impl Inner {
                 |completions: &crate::queues::completions::Completions| cqs.contains(&completions.index);
             for qp in self.objects.live_qps() {
                 if hit(&qp.sending.completions) || hit(&qp.receiving.completions) {
-                    // Its completions are lost: the peer must not go on as if nothing had happened.
+                    // Its completions are lost, so the peer must be disconnected.
                     self.registry.part(&self.shared, &qp, true);
                     qp.fail();
                 }
@@ -138,10 +139,11 @@ impl Inner {
         }
     }
 
-    /// Wakes peers that wait for a receive of a shared queue, those that have said so.
+    /// Notifies peers that have announced that they wait for a receive of a shared receive queue.
     #[cold]
     pub(crate) fn answer_rnr(&self, srq: &SharedReceives) {
-        // One at a time: who waits for another queue is out of the set for a moment.
+        // One thread at a time: queue pairs that wait for another queue are removed from the set for a
+        // moment.
         let _feeding = self.feeding.lock();
         if !srq.take_rnr() {
             return;
@@ -156,24 +158,25 @@ impl Inner {
         }
     }
 
-    /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
-    /// number of the queue pair that would not end otherwise.
+    /// Waits until no thread and no peer is in the middle of an operation that began before the call. The
+    /// error is the number of the queue pair whose operation does not end.
     pub(crate) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
         self.visits.quiesce(&self.shared, &self.objects, call, patience)
     }
 
-    /// After a key was invalidated: waits until peers that saw it valid have left.
+    /// Waits, after a key was invalidated, until peers that saw it valid have finished their accesses.
     pub(crate) fn wait_for_peers_outside(&self) {
         self.visits.wait_for_peers_outside(&self.shared, &self.objects);
     }
 
-    /// Takes the turn at atomics from who cannot give it back. Whether to look again soon.
+    /// Takes the lock for atomics away from a holder that cannot release it. Returns whether to check again
+    /// soon.
     pub(crate) fn look_at_turn(&self) -> bool {
         let is_inside = |index| self.objects.is_inside_by(index);
         turn::look_at(&self.shared.table.map, &self.turn_seen, is_inside)
     }
 
-    /// Ends the thread; returns when it has ended, unless it is the caller.
+    /// Ends the thread and waits for its end, unless the thread itself is the caller.
     pub(crate) fn stop(&self) {
         self.thread.stop(&self.shared.reactor.ear);
     }

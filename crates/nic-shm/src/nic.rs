@@ -1,8 +1,10 @@
-//! The NIC thread: sleeps until a socket or a peer wants something; carries on what nobody polls for.
+//! The NIC thread: sleeps until a socket or a peer needs it, and makes progress on work that no program
+//! thread polls for.
 //!
-//! It answers the connection protocol, notices peers that die (their sockets close), retries requests that wait,
-//! copies for peers that may not copy themselves, and fails queue pairs whose peers failed. Kicks say which queue pair is
-//! meant, so that its work does not grow with their number. Never on the path of a message between running processes.
+//! It handles the connection protocol, detects dead peers (their sockets close), retries waiting requests,
+//! copies for peers that may not copy themselves, and fails queue pairs whose peers failed. A kick names its
+//! queue pair, so that the work does not grow with the number of queue pairs. It is never on the path of a
+//! message between running processes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -18,11 +20,11 @@ use crate::send::sending::By;
 use crate::shared::Shared;
 use crate::wake::reactor::Happening;
 
-/// Looks again after this while something waits that may not announce itself.
+/// Interval of checks while a queue pair waits for something that may come without notification.
 const RETRY: Span = Span::from_ms(1);
-/// Looks this often whether a peer has left that was inside when its connection ended.
+/// Interval of checks whether a peer that was inside when its connection ended has left.
 const DEPARTURE: Span = Span::from_ms(20);
-/// Looks at all queue pairs this often at most, when peers ring without naming one.
+/// Shortest interval of checks of all queue pairs, when peers ring the doorbell without naming one.
 const LOOK_AT_ALL: Span = Span::from_ms(100);
 
 /// Starts a device's thread.
@@ -54,22 +56,22 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
     }
 }
 
-/// What the thread goes on with from one round to the next.
+/// The thread's work that remains from one round to the next.
 #[derive(Default)]
 struct Agenda {
-    /// Queue pairs that wait for something that may not announce itself.
+    /// Queue pairs that wait for something that may come without notification.
     waiting: BTreeSet<usize>,
-    /// A peer has rung since the last round.
+    /// A peer has rung the doorbell since the last round.
     is_rung: bool,
-    /// When to look at all queue pairs, and when that was done last.
+    /// When to check all queue pairs next, and when that was done last.
     all_at: Option<Time>,
     saw_all: Time,
 }
 
 impl Agenda {
-    /// Looks at the queue pairs that somebody has named since the last round, and at those that wait for something that may not
-    /// announce itself; when to do so again without being asked. What it takes does not grow with the queue pairs that nobody
-    /// named.
+    /// Checks the queue pairs that were kicked since the last round, and those that wait for something that
+    /// may come without notification. Returns when to run the next round. The cost does not grow with the
+    /// number of queue pairs that nobody kicked.
     fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
         device.settle_condemned();
         let (shared, objects) = (&device.shared, &device.objects);
@@ -81,7 +83,7 @@ impl Agenda {
                 self.waiting.insert(index);
             });
         } else if rung && self.all_at.is_none() {
-            // A round before has dealt with it, or a peer that is wrong took back what another said.
+            // An earlier round has handled it, or a faulty peer removed the kick of another one.
             self.all_at = Some(self.saw_all + LOOK_AT_ALL);
         }
         if self.all_at.is_some_and(|at| at <= now) {
@@ -100,7 +102,7 @@ impl Agenda {
     }
 }
 
-/// Looks at a queue pair; whether it has to be looked at again.
+/// Checks a queue pair; returns whether it must be checked again.
 fn is_waiting(qp: &QpInner) -> bool {
     let connection = &qp.connection;
     if connection.state() != state::ERROR {
@@ -114,7 +116,7 @@ fn is_waiting(qp: &QpInner) -> bool {
     if connection.peer_is_inside() {
         return true;
     }
-    // What the peer has left can be flushed now.
+    // Receives that the peer left unconsumed can be flushed now.
     qp.receiving.completions.alarm(connection.index);
     qp.report_last_receive();
     false
@@ -127,8 +129,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a kick costs the NIC thread what it says, however many queue pairs there are. Method: a device whose thread
-    /// has ended, so that the rounds are ours; queue pairs that fail in secret show who was looked at.
+    /// Goal: a kick costs the NIC thread work for the named queue pairs only. Method: a device whose thread
+    /// has ended, so that the test runs the rounds; queue pairs that fail without notification show which
+    /// ones were checked.
     #[test]
     fn a_round_looks_at_those_who_were_named() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
@@ -154,8 +157,8 @@ mod tests {
         assert_eq!(looked_at(&mut agenda), [0; 0], "nobody was named");
         [7, 64, 99, 7].iter().for_each(|&index| inner.shared.look_at(index));
         assert_eq!(looked_at(&mut agenda), [7, 64, 99]);
-        // Who rings without naming anybody, as when a third has taken the name back, is heard all the same, a while after
-        // the last look at all: the clock begins with the process.
+        // A ring that names no queue pair, as when a third process has removed the name, is still handled,
+        // some time after the last check of all: the clock starts with the process.
         let later = || (inner.shared.host.now() > Time::ZERO + LOOK_AT_ALL).then_some(());
         inner
             .shared
@@ -166,8 +169,9 @@ mod tests {
         assert_eq!(looked_at(&mut agenda).len(), 100);
         drop(qps);
     }
-    /// Goal: this thread gives back what a crowd leaves. Method: a crowd comes and goes; the thread, which has ended, so that
-    /// the rounds are ours, looks again until it has dealt with it.
+    /// Goal: the NIC thread returns the memory of many freed objects. Method: many queue pairs are created
+    /// and destroyed; the test runs the rounds instead of the thread, which has ended, until the memory is
+    /// returned.
     #[test]
     fn rounds_go_on_until_the_memory_of_a_crowd_is_given_back() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");

@@ -1,6 +1,8 @@
-//! Waiting for whoever is inside, after a right was taken away: peers, and threads of this process.
+//! Grace periods: after a right was revoked, waits for peers and threads of this process that may still use
+//! it.
 //!
-//! It takes as long as there are queue pairs and queues that were used since the last time, however many there are.
+//! The cost grows with the number of queue pairs and queues used since the last wait, not with the number
+//! that exist.
 
 use std::sync::Arc;
 
@@ -12,11 +14,11 @@ use crate::shared::Shared;
 use nic_util::sync::fence;
 use nic_util::sync::reader_registry::GracePeriods;
 
-/// How long a poll waits for peers that are inside when it finds that a region was invalidated.
+/// How long a poll that finds an invalidated region waits for peers that are inside.
 const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 
-/// Who was inside: peers, threads that carried requests out, and threads that polled. Their rolls are in the header, where peers
-/// find it, and in [`Shared`].
+/// Readers that may be inside: peers, threads that carried out requests, and threads that polled. Their
+/// registries are in the header, where peers can write, and in [`Shared`].
 #[derive(Default)]
 pub(crate) struct Visits {
     peers: GracePeriods,
@@ -25,8 +27,8 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
-    /// number of the queue pair that would not end otherwise.
+    /// Waits until no thread and no peer is in the middle of an operation that began before the call. The
+    /// error is the number of the queue pair whose operation does not end.
     pub(crate) fn quiesce(
         &self,
         device: &Shared,
@@ -40,7 +42,8 @@ impl Visits {
         let erase_cq = |index| objects.cq(index).map(|cq| cq.erase()).is_some();
         let polling = self.polling.begin(device.pollers.taken(), erase_cq);
         fence::heavy();
-        // Our own threads work under these locks, which all let go of in the end; in what is gone there are none.
+        // Threads of this process work under these locks and will release them; destroyed objects have no
+        // such threads.
         let pass_qp = |index| objects.qp(index).map(|qp| qp.sending.pass()).is_none_or(|()| true);
         let pass_cq = |index| objects.cq(index).map(|cq| cq.pass()).is_none_or(|()| true);
         let _ = self.posting.each(posting, pass_qp);
@@ -48,11 +51,12 @@ impl Visits {
         self.wait_for_peers(device, objects, call, patience, peers)
     }
 
-    /// After a key was invalidated: waits until peers that saw it valid have left.
+    /// Waits, after a key was invalidated, until peers that saw it valid have finished their accesses.
     pub(crate) fn wait_for_peers_outside(&self, device: &Shared, objects: &Objects) {
         let round = self.begin_with_peers(device, objects);
         fence::heavy();
-        // A peer that is stopped inside was there before the invalidation; it cannot be waited for.
+        // A peer that was stopped during an access began it before the invalidation; waiting for it is
+        // limited.
         let _ = self.wait_for_peers(device, objects, "send with invalidate", INVALIDATION_PATIENCE, round);
     }
 
@@ -95,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: deregistering costs those who were inside, however many queue pairs and queues there are. Method: queue pairs whose
-    /// words and locks say "inside" without their having come in: who looks at them, waits for ever.
+    /// Goal: deregistration waits for queue pairs that were used, not for all that exist. Method: queue pairs
+    /// whose words and locks say "inside", but which are in no registry: a check of them would wait forever.
     #[test]
     fn deregistering_asks_nobody_who_was_not_there() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
@@ -114,7 +118,7 @@ mod tests {
         drop(qps);
     }
 
-    /// Goal: memory stays while a peer is in the middle of an access to it, also when the queue pair is gone by which it came.
+    /// Goal: memory stays registered during a peer's access, even if the access's queue pair was destroyed.
     #[test]
     fn deregistering_waits_for_peers_of_queue_pairs_that_are_gone() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");

@@ -1,8 +1,8 @@
-//! The connection manager, as programs hold it: channels of events, listeners, and the calls that start things; `conns` carries
-//! them on.
+//! The API's connection manager: event channels, listeners, and the calls that start connections; `conns`
+//! continues them.
 //!
-//! A listener is a socket with an abstract name, which the kernel removes with its process: nothing is left in a
-//! file system, unless another user has taken the name (`names`).
+//! A listener is a socket with an abstract name, which the kernel removes with its process: nothing remains
+//! in a file system, unless another user has taken the name (`names`).
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -23,10 +23,10 @@ use crate::protocol::socket::{check_local, ip_of};
 use crate::protocol::wire::Message;
 use crate::qp::QpInner;
 
-/// The API's hold on a listener.
+/// The API handle of a listener.
 struct ListenerHandle {
     held: Arc<Held>,
-    /// Events need their channel.
+    /// Keeps the event channel.
     _events: Arc<CmEvents>,
 }
 
@@ -42,7 +42,7 @@ impl Drop for ListenerHandle {
     }
 }
 
-/// The channel behind what a program gives.
+/// The event channel of an API handle.
 pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmEvents>> {
     let any: &dyn std::any::Any = cm;
     let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
@@ -52,7 +52,7 @@ pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmE
     Ok(handle.events.clone())
 }
 
-/// The queue pair behind the API's, if it is not yet connected.
+/// The queue pair of an API handle, if it is not connected yet.
 pub(crate) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     if handle.qp.connection.state() != state::INIT {
@@ -61,7 +61,7 @@ pub(crate) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc
     Ok(handle.qp.clone())
 }
 
-/// The API's hold on an event channel.
+/// The API handle of an event channel.
 pub(crate) struct CmHandle {
     device: Arc<Inner>,
     events: Arc<CmEvents>,
@@ -76,8 +76,8 @@ impl CmHandle {
         Box::new(ListenerHandle { held, _events: self.events.clone() })
     }
 
-    /// Asks the process that listens at `addr` to connect; the connection comes from port `from`, or from any. Returns none where
-    /// nobody could be asked, which an event reports.
+    /// Sends a connect request to the process that listens at `addr`; the connection comes from port `from`,
+    /// or from any. Returns `None` if no listener could be reached, which an event reports.
     fn ask(
         &self,
         from: Option<u16>,

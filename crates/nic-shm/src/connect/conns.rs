@@ -25,14 +25,14 @@ use crate::qp::QpInner;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
-/// How long somebody who has connected to a listener may take to say what it wants.
+/// How long a new connection may take to send its request.
 const HELLO_PATIENCE: Span = Span::from_secs(5);
-/// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
+/// Number of connections accepted at a time, so that a flood of them does not block the thread's other work.
 const ACCEPTS: usize = 64;
-/// With descriptors or memory used up, listeners rest so long.
+/// How long listeners pause after descriptors or memory have run out.
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
-/// A socket has something to read, or has ended. On the NIC thread.
+/// Handles a socket that is readable or has ended. Runs on the NIC thread.
 pub(crate) fn on_socket(device: &Arc<Inner>, id: u64) {
     let registry = &device.registry;
     if let Some(conn) = registry.conn(id) {
@@ -49,28 +49,29 @@ fn on_place(device: &Arc<Inner>, place: &Arc<Place>) {
     for _ in 0..ACCEPTS {
         match accept_with(&place.socket, flags) {
             Ok(socket) => hear_out(device, socket.into(), place),
-            // The second when it has been shut down.
+            // EINVAL after the socket was shut down.
             Err(Errno::AGAIN | Errno::INVAL) => return,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                // Whoever has said nothing holds what others need. If there is nobody, whoever waits can wait on.
+                // Connections without a request hold descriptors that others need. If there are none, new
+                // connections stay in the backlog.
                 match device.registry.oldest_silent(place.id, true) {
                     Some(silent) => device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut),
                     None => return rest(device, place),
                 }
             }
-            // Of the one connection, which is gone already (accept(2)).
+            // An error of this one connection, which has already ended (accept(2)).
             Err(_) => {}
         }
     }
 }
 
-/// Lets nobody in for a while; asking again at once would only keep the thread busy.
+/// Pauses accepting; trying again immediately would only keep the thread busy.
 fn rest(device: &Inner, place: &Place) {
     device.shared.reactor.rewatch(place.socket.as_fd(), place.id, false);
     *unpoisoned(&device.registry.rest_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
 }
 
-/// Listeners that rest go on when it is time; when that will be.
+/// Resumes paused listeners when it is time; returns when that will be.
 pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
     let mut rest_until = unpoisoned(&device.registry.rest_until);
     let until = (*rest_until)?;
@@ -84,9 +85,9 @@ pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
     None
 }
 
-/// Waits for what a new connection wants.
+/// Waits for the request of a new connection.
 fn hear_out(device: &Arc<Inner>, socket: Fd, place: &Arc<Place>) {
-    // Another user's process: the closed socket says so.
+    // If it is another user's process, it sees that the socket is closed.
     let Some(pid) = same_user(&socket) else { return };
     if let Some(silent) = device.registry.oldest_silent(place.id, false) {
         device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut);
@@ -128,9 +129,9 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
     }
 }
 
-/// Ends a connection in the making for want of something, and tells both sides of what.
+/// Ends a connection that is being set up because a resource has run out, and reports that to both sides.
 pub(crate) fn refuse(device: &Arc<Inner>, conn: &Arc<Conn>, shortage: Shortage) {
-    // A peer that is gone needs no answer.
+    // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
     device.registry.on_end(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
 }
@@ -171,7 +172,7 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
             disconnected(&qp, &cm);
         }
         (Phase::AwaitReady { qp, cm, .. }, Message::Disconnect) => {
-            // Ready and gone again before anybody looked: both events, in order.
+            // Ready and disconnected before this thread ran: both events, in order.
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             disconnected(&qp, &cm);
@@ -236,7 +237,7 @@ fn on_reply(
     }
     *unpoisoned(&conn.phase) = Phase::Up { qp: qp.clone(), cm: cm.clone() };
     if !qp.connection.advance(state::INIT, state::RTS) {
-        // Destroyed or failed by the program while the reply was on its way.
+        // Destroyed or failed by the program while the reply was in flight.
         *unpoisoned(&conn.phase) = Phase::Over;
         return device.registry.drop_conn(&device.shared, conn);
     }
@@ -252,11 +253,11 @@ fn on_reply(
     }
 }
 
-/// Ends set-ups that take too long; when the next one will.
+/// Ends handshakes that have timed out; returns when the next one will.
 pub(crate) fn expire_handshakes(device: &Arc<Inner>, now: Time) -> Option<Time> {
     let (late, next) = device.registry.overdue(now);
     for conn in late {
-        // Unless it has come about in this very moment.
+        // Unless it has just been established.
         let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
             device.registry.on_end(&device.shared, &conn, &CmFailure::TimedOut);

@@ -1,4 +1,4 @@
-//! What the two sides of a connection tell each other, and making of it what a queue pair needs.
+//! The handshake: exchanges hellos and connects a queue pair with the peer's data.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::qp::QpInner;
 use crate::shared::Shared;
 use nic_util::sync::fence;
 
-/// What a side says of itself.
+/// The hello of a queue pair.
 pub(crate) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hello {
     Hello {
         token: device.token,
@@ -59,13 +59,13 @@ pub(crate) fn link(
     qp.connection.connect(PeerQp::new(peer, hello, fds.pop())?)
 }
 
-/// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.
+/// The reason why a connection could not be linked; sent to the peer if memory has run out.
 pub(crate) fn not_linked(conn: &Conn, why: &Error) -> CmFailure {
-    // Of what the system says only this is a want; the rest is what the peer has sent.
+    // Only ENOMEM is a shortage; any other error means that the peer sent invalid data.
     if !matches!(why, Error::System { errno: Some(errno), .. } if *errno == Errno::NOMEM.raw_os_error()) {
         return CmFailure::Protocol(why.to_string());
     }
-    // A peer that is gone needs no answer.
+    // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(Shortage::Memory), &[]);
     CmFailure::Shortage(why.to_string())
 }

@@ -1,8 +1,8 @@
 //! Addresses that programs hold, to listen at or to connect from.
 //!
-//! The socket of a held address listens from the beginning, so that other processes of the user see that the port is taken (`names`).
-//! The NIC thread refuses requests while the program does not listen. A socket that listens cannot connect: connections from the
-//! address have sockets of their own.
+//! The socket of a held address listens from the beginning, so that other processes of the user see that the
+//! port is taken (`names`). The NIC thread refuses requests while the program does not listen. A listening
+//! socket cannot connect, so connections from the address have separate sockets.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -17,14 +17,14 @@ use crate::protocol::names::listen_at;
 use crate::protocol::socket::{check_local, ip_of, new_socket};
 use nic_util::sync::unpoisoned;
 
-/// A place that the NIC thread watches, until this is dropped.
+/// A place that the NIC thread watches until this is dropped.
 pub(crate) struct Held {
     device: Arc<Inner>,
     pub(crate) place: Arc<Place>,
 }
 
 impl Held {
-    /// Takes the port asked for, or a free one, for a program that listens or will decide later.
+    /// Takes the requested port, or a free one, for a program that listens now or may later.
     pub(crate) fn take(device: &Arc<Inner>, addr: SocketAddr, listener: Option<Listener>) -> Result<Self> {
         check_local(addr)?;
         device.shared.birth.check()?;
@@ -60,10 +60,10 @@ impl Drop for Held {
     }
 }
 
-/// The API's hold on an address.
+/// The API handle of an address.
 pub(crate) struct Port {
     held: Arc<Held>,
-    /// The last connection from here.
+    /// The last connection from this address.
     conn: Mutex<Weak<Conn>>,
 }
 
@@ -72,13 +72,13 @@ impl Port {
         Self { held: Arc::new(held), conn: Mutex::default() }
     }
 
-    /// The port behind the API's, if it is this device's.
+    /// The port of an API handle, if it belongs to this device.
     pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.held.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
 
-    /// Checks that no connection from here is in use.
+    /// Checks that no connection from this port is in use.
     fn check_unconnected(&self, conn: &Weak<Conn>) -> Result<()> {
         match conn.upgrade().is_some_and(|conn| !conn.is_over()) {
             true => self.busy("a connection comes from"),
@@ -90,7 +90,7 @@ impl Port {
         Err(Error::Busy { what: "the port", why: format!("{why} {}", self.addr()) })
     }
 
-    /// Hands requests that come here to a listener, until [`Held::stop_listening`].
+    /// Delivers requests at this port to a listener, until [`Held::stop_listening`].
     pub(crate) fn listen(&self, listener: Listener) -> Result<Arc<Held>> {
         self.held.device.shared.birth.check()?;
         let conn = unpoisoned(&self.conn);
@@ -103,7 +103,8 @@ impl Port {
         Ok(self.held.clone())
     }
 
-    /// Lets `connect` make a connection from this port; it returns none where nobody could be reached.
+    /// Lets `connect` create a connection from this port; `connect` returns `None` if no listener could be
+    /// reached.
     pub(crate) fn connect(&self, connect: impl FnOnce(u16) -> Result<Option<Arc<Conn>>>) -> Result<()> {
         let mut conn = unpoisoned(&self.conn);
         self.check_unconnected(&conn)?;

@@ -1,7 +1,7 @@
-//! Connections by number, and the state that each is in: made by whoever connects or accepts, carried on by the NIC thread
+//! Connections by number, with their state: created by connecting or accepting, continued by the NIC thread
 //! ([`crate::connect::conns`]), ended by either.
 //!
-//! One socket per connection stays open: its end tells of the peer's death.
+//! One socket per connection stays open: when it closes, the peer has died.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use nic_util::events::Events;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
-/// How many connections that say nothing may be in the making at once, for one place and for the device; the one that has taken
-/// longest gives way. A peer that means it speaks at once, so those who say nothing cannot keep it out.
+/// Maximum number of connections that have not sent a request, per place and per device; beyond it the oldest
+/// one is closed. A proper peer sends its request immediately, so that silent connections cannot keep it out.
 const SILENT_OF_PLACE: usize = 256;
 const SILENT_MAX: usize = 1024;
 
-/// The events of a channel of the connection manager.
+/// The events of a connection manager channel.
 pub(crate) type CmEvents = Events<CmEvent>;
 
 /// An address with its listening socket, whether or not a program listens there.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
     pub(crate) listener: Mutex<Option<Arc<Listener>>>,
 }
 
-/// A program that listens.
+/// A listening program.
 pub(crate) struct Listener {
     pub(crate) cm: Weak<CmEvents>,
     pub(crate) backlog: usize,
@@ -61,16 +61,16 @@ pub(crate) struct Registry {
     conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
     pub(crate) places: Mutex<BTreeMap<u64, Arc<Place>>>,
     making: Mutex<Making>,
-    /// Descriptors ran out: until then nobody is let in.
+    /// Set when descriptors ran out: no connection is accepted until then.
     pub(crate) rest_until: Mutex<Option<Time>>,
 }
 
-/// Connections in the making, so that none has to be looked for among all.
+/// Connections that are being set up, indexed to avoid a search through all.
 #[derive(Default)]
 struct Making {
-    /// By the time at which they are given up.
+    /// Sorted by the time at which they time out.
     deadlines: BTreeSet<(Time, u64)>,
-    /// Those that have said nothing yet, with their place; a smaller number is an older one.
+    /// Those without a request yet, with their place; a smaller number is older.
     silent: BTreeSet<(u64, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl Registry {
         self.conn(qp.connection.socket.load(Ordering::Acquire)).filter(|conn| conn.is_of(qp))
     }
 
-    /// Connection `id` is in this phase from now on.
+    /// Indexes connection `id` when it enters this phase.
     pub(crate) fn enter(&self, id: u64, phase: &Phase) {
         let mut making = unpoisoned(&self.making);
         making.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
@@ -94,7 +94,7 @@ impl Registry {
         }
     }
 
-    /// Connection `id` was in this phase.
+    /// Removes connection `id` from the index when it leaves this phase.
     pub(crate) fn leave(&self, id: u64, phase: &Phase) {
         let mut making = unpoisoned(&self.making);
         if let Some(deadline) = phase.deadline() {
@@ -105,7 +105,8 @@ impl Registry {
         }
     }
 
-    /// Who has to give way to another one that says nothing yet; with `any`, who is the first that can.
+    /// The connection to close so that another one without a request can be accepted; with `any`, the oldest
+    /// one even below the limits.
     pub(crate) fn oldest_silent(&self, place: u64, any: bool) -> Option<Arc<Conn>> {
         let making = unpoisoned(&self.making);
         let its = || making.silent.range((place, 0)..=(place, u64::MAX)).map(|(_, id)| *id);
@@ -119,7 +120,7 @@ impl Registry {
         self.conn(victim?)
     }
 
-    /// Connections whose time is up, and when the next one's will be.
+    /// Connections that have timed out, and when the next one will.
     pub(crate) fn overdue(&self, now: Time) -> (Vec<Arc<Conn>>, Option<Time>) {
         let mut making = unpoisoned(&self.making);
         let mut late = Vec::new();
@@ -134,7 +135,7 @@ impl Registry {
         (late.into_iter().filter_map(|id| self.conn(id)).collect(), next)
     }
 
-    /// Has the NIC thread look after a socket. The queue pair knows its connection before anybody else does.
+    /// Makes the NIC thread watch a socket. The queue pair gets the connection's number first.
     pub(crate) fn adopt(
         &self,
         device: &Shared,
@@ -158,16 +159,16 @@ impl Registry {
     pub(crate) fn drop_conn(&self, device: &Shared, conn: &Conn) {
         device.reactor.unwatch(conn.socket.as_fd());
         unpoisoned(&self.conns).remove(&conn.id);
-        // The socket itself closes with the last reference; the peer shall know now.
+        // The socket closes with the last reference only; the peer must notice now.
         let _ = rustix::net::shutdown(&conn.socket, rustix::net::Shutdown::Both);
     }
 
-    /// The other end of a connection has gone, or must not go on.
+    /// Ends a connection whose peer has gone or must not continue.
     pub(crate) fn on_end(&self, device: &Shared, conn: &Conn, why: &CmFailure) {
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
         self.leave(conn.id, &phase);
         self.drop_conn(device, conn);
-        // A peer that is only late, or speaks nonsense, may still be inside.
+        // A peer that timed out or sent nonsense may still be inside.
         let gone = *why == CmFailure::PeerGone;
         match phase {
             Phase::AwaitReply { qp, cm, .. } => cm.push(failed(&qp, why.clone())),
@@ -183,14 +184,15 @@ impl Registry {
         }
     }
 
-    /// Tells the peer that the connection is over; the program is told too if it is `told`.
+    /// Disconnects from the peer; `told` is whether the program gets an event.
     pub(crate) fn part(&self, device: &Shared, qp: &Arc<QpInner>, told: bool) {
         let Some(conn) = self.conn_of(qp) else { return };
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
         self.leave(conn.id, &phase);
-        // Before the peer knows: what fails here because the peer has gone is flushed then, and no failure.
+        // Before the peer sees it: requests that fail here because the peer disconnects are then flushed, not
+        // failed.
         qp.fail_as_expected();
-        // If it cannot be told so, the closed socket tells it.
+        // If this cannot be sent, the closed socket notifies the peer.
         let _ = send(&conn.socket, &Message::Disconnect, &[]);
         device.reactor.unwatch(conn.socket.as_fd());
         unpoisoned(&self.conns).remove(&conn.id);
@@ -205,12 +207,12 @@ pub(crate) fn failed(qp: &QpInner, why: CmFailure) -> CmEvent {
     CmEvent::ConnectFailed { qp_num: qp.num(), why }
 }
 
-/// A connection, or one in the making.
+/// A connection, established or being set up.
 pub(crate) struct Conn {
     pub(crate) socket: Fd,
     pub(crate) id: u64,
     pub(crate) pid: i32,
-    /// This end and the other.
+    /// The local and the remote address.
     ends: (SocketAddr, SocketAddr),
     /// The other end's parameters, from its hello.
     said: OnceLock<Said>,
@@ -224,24 +226,24 @@ struct Said {
     rnr_retry: u8,
 }
 
-/// Where a connection stands.
+/// The phase of a connection.
 pub(crate) enum Phase {
-    /// Passive: nothing said yet.
+    /// Passive: no request received yet.
     AwaitRequest { place: Arc<Place>, deadline: Time },
     /// Passive: the program decides.
     Requested { hello: Box<Hello>, fds: Vec<OwnedFd> },
     /// Passive: accepted, not yet confirmed.
     AwaitReady { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
-    /// Active: asked.
+    /// Active: request sent.
     AwaitReply { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
     /// Connected.
     Up { qp: Arc<QpInner>, cm: Arc<CmEvents> },
-    /// Nothing more will happen.
+    /// Final.
     Over,
 }
 
 impl Phase {
-    /// When it is given up.
+    /// When this phase times out.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match self {
             Self::AwaitRequest { deadline, .. }
@@ -251,7 +253,7 @@ impl Phase {
         }
     }
 
-    /// Whose connection it is, once that is known.
+    /// The queue pair of the connection, once that is known.
     fn qp(&self) -> Option<&Arc<QpInner>> {
         match self {
             Self::AwaitReady { qp, .. } | Self::AwaitReply { qp, .. } | Self::Up { qp, .. } => Some(qp),
@@ -261,7 +263,7 @@ impl Phase {
 }
 
 impl Conn {
-    /// What events tell of it.
+    /// The description of the connection in events.
     pub(crate) fn info(&self) -> ConnInfo {
         let (local, peer) = self.ends;
         match self.said.get() {
@@ -275,18 +277,18 @@ impl Conn {
         }
     }
 
-    /// Keeps what events contain of the other end's hello.
+    /// Stores the part of the peer's hello that events contain.
     pub(crate) fn note_hello(&self, hello: &Hello) {
         let Hello { depths, qp_num, rnr_retry, .. } = *hello;
         let _ = self.said.set(Said { depths, qp_num, rnr_retry });
     }
 
-    /// Whether it has ended, or was never made.
+    /// Whether it has ended, or was never established.
     pub(crate) fn is_over(&self) -> bool {
         matches!(*unpoisoned(&self.phase), Phase::Over)
     }
 
-    /// Whether it is this queue pair's.
+    /// Whether it belongs to this queue pair.
     fn is_of(&self, qp: &Arc<QpInner>) -> bool {
         unpoisoned(&self.phase).qp().is_some_and(|its| Arc::ptr_eq(its, qp))
     }

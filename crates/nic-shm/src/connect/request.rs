@@ -16,7 +16,7 @@ use crate::protocol::socket::{is_silent, send};
 use crate::protocol::wire::{Message, PRIVATE_MAX};
 use nic_util::sync::unpoisoned;
 
-/// A connect request's answer.
+/// The API handle by which a program answers a connect request.
 pub(crate) struct RequestHandle {
     pub(crate) device: Arc<Inner>,
     pub(crate) conn: Arc<Conn>,
@@ -29,10 +29,10 @@ impl Drop for RequestHandle {
     }
 }
 
-/// Answers a request by something else than a connection, and closes its socket.
+/// Answers a request without connecting, and closes its socket.
 pub(crate) fn answer(device: &Inner, conn: &Conn, message: &Message) {
     *unpoisoned(&conn.phase) = Phase::Over;
-    // A peer that is gone needs no answer.
+    // A peer that has ended needs no answer.
     let _ = send(&conn.socket, message, &[]);
     device.registry.drop_conn(&device.shared, conn);
 }
@@ -53,7 +53,8 @@ impl RequestHandle {
             not_linked(&self.conn, &why);
             return Err(why);
         }
-        // Before the state changes: whoever destroys the queue pair from then on finds the connection.
+        // Before the state changes: a thread that destroys the queue pair from then on must find the
+        // connection.
         qp.connection.socket.store(self.conn.id, Ordering::Release);
         if !qp.connection.advance(state::INIT, state::RTR) {
             return Err(Error::WrongState { call: "accept", state: state_of(qp.connection.state()) });
@@ -82,7 +83,7 @@ impl RequestOps for RequestHandle {
     }
 
     fn is_alive(&self) -> bool {
-        // The NIC thread may not have seen yet that the other side has gone; the socket says so at once.
+        // The NIC thread may not have noticed yet that the peer has gone; the socket shows it immediately.
         matches!(*unpoisoned(&self.conn.phase), Phase::Requested { .. }) && is_silent(&self.conn.socket)
     }
 

@@ -1,4 +1,4 @@
-//! The connection protocol: its messages, and the sockets and their names that carry them.
+//! The connection protocol: its messages, and the sockets and socket names that carry them.
 
 pub(crate) mod names;
 pub(crate) mod socket;

@@ -1,9 +1,11 @@
-//! Names of listening sockets, by port: an abstract one, or one in the user's folder where another user has taken that.
+//! Names of listening sockets, by port: an abstract name, or one in the user's folder if another user has
+//! taken the abstract one.
 //!
-//! Abstract names belong to a network namespace, reach across mount namespaces, and go with their process. But anybody may take one. A
-//! name in the user's folder ([`host::real::user_folder`]) is open to nobody else. A socket with a name listens at once, also where a
-//! program only holds the port: so other processes can tell whose the name is. Whoever connects tries the usual one, and the other
-//! one where that is not this user's. Both sides check who the other is, whichever name it was.
+//! Abstract names belong to a network namespace, work across mount namespaces, and end with their process.
+//! But any user may take one. A name in the user's folder ([`host::real::user_folder`]) is accessible to this
+//! user only. A named socket listens at once, even if the program only holds the port: so other processes can
+//! check whose name it is. A connecting process tries the abstract name first, and the other one if that is
+//! not this user's. Both sides check the other's user, whichever name was used.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,27 +21,27 @@ use crate::protocol::socket::{new_socket, same_user};
 use crate::protocol::token::{process_token, random};
 use nic_util::fork::Fd;
 
-/// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
+/// The first port for listeners that do not request one (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
-/// Ports of connecting sockets, below those that listeners are given. Their names are others than listeners', so that none is in
-/// the way of a program that asks for its port.
+/// Ports of connecting sockets, below those chosen for listeners. Their names differ from listeners' names,
+/// so that they never block a program that requests such a port.
 const CLIENT_PORTS: std::ops::Range<u16> = 32_768..FIRST_DYNAMIC_PORT;
-/// Ports that a connecting socket tries before it does without one.
+/// Number of ports that a connecting socket tries before it connects without one.
 const CLIENT_TRIES: u32 = 64;
 
-/// Connections that the kernel keeps until the NIC thread takes them.
+/// Connections that the kernel queues until the NIC thread accepts them.
 const BACKLOG: i32 = 4096;
 
-/// What a listening socket is called.
+/// The name of a listening socket.
 pub(crate) struct Name {
     pub(crate) port: u16,
-    /// In the user's folder; it is to be removed.
+    /// The path in the user's folder, which must be removed at the end.
     path: Option<PathBuf>,
 }
 
 impl Name {
-    /// Takes the name away as nobody listens any more. An abstract one goes with its socket.
+    /// Removes the name when its socket stops listening. An abstract name ends with its socket.
     pub(crate) fn remove(&self) {
         if let Some(path) = &self.path {
             let _ = unlink(path);
@@ -47,7 +49,7 @@ impl Name {
     }
 }
 
-/// Has a socket listen at the port asked for, or at a free one.
+/// Makes a socket listen at the requested port, or at a free one.
 pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
     let taken = |why: &str| Error::Address { addr, why: why.into() };
     if addr.port() != 0 {
@@ -61,13 +63,13 @@ pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
     if let Some(name) = first_free(|port| listen_openly(socket, port))? {
         return Ok(name);
     }
-    // So many names are another user's, as this one has no such number of sockets.
+    // All these names belong to another user, as this one has fewer sockets than that.
     let not_ours = |port| if is_ours(port)? { Ok(None) } else { listen_in_folder(socket, port) };
     first_free(not_ours)?.ok_or_else(|| taken("every dynamic port is taken"))
 }
 
-/// The first dynamic port that `take` gets. Processes begin at different ports, and each search after the one before, so that a port
-/// that was closed is not chosen again at once: a program may want to open it again.
+/// Tries dynamic ports until `take` succeeds. Processes start at different ports, and each search continues
+/// after the previous one, so that a closed port is not reused soon: a program may want to open it again.
 fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
@@ -85,7 +87,7 @@ fn cannot(what: &'static str) -> impl Fn(Errno) -> Error {
     move |why| Error::system(what, why)
 }
 
-/// Listens at the abstract name, unless somebody has it, or this user's other name for the port.
+/// Listens at the abstract name, unless it is taken or this user listens at the other name of the port.
 fn listen_openly(socket: &Fd, port: u16) -> Result<Option<Name>> {
     if let Some(path) = path_if_any(port)
         && is_alive(&path)?
@@ -101,8 +103,8 @@ fn listen_openly(socket: &Fd, port: u16) -> Result<Option<Name>> {
     Ok(Some(Name { port, path: None }))
 }
 
-/// Listens at the name in the user's folder, unless another process of this user does. One at a time, so that only names of those
-/// are removed that have ended.
+/// Listens at the name in the user's folder, unless another process of this user does. Under a file lock, so
+/// that only names of processes that have ended are removed.
 fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
     let folder =
         user_folder().map_err(|why| Error::system("another user has the name of the port, and", why))?;
@@ -123,35 +125,35 @@ fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
     Ok(Some(Name { port, path: Some(path) }))
 }
 
-/// Whether somebody listens at a name in the user's folder.
+/// Whether a process listens at a name in the user's folder.
 fn is_alive(path: &Path) -> Result<bool> {
     let socket = new_socket()?;
-    // Full is alive.
+    // A full backlog means that it listens.
     Ok(matches!(connect(&socket, &unix(path)?), Ok(()) | Err(Errno::AGAIN)))
 }
 
-/// Whether the abstract name of a port, which somebody has, is that of a process of this user. Another user's may listen or not, and
-/// take no connection off its queue, so that one more finds no room. A process of ours listens at once and takes what comes.
+/// Whether the taken abstract name of a port belongs to a process of this user. Another user's socket may not
+/// listen, or listen and never accept, until its backlog is full. Our sockets always listen and accept.
 fn is_ours(port: u16) -> Result<bool> {
     let socket = new_socket()?;
     let name = abstract_name("nicety-shm", port)?;
     Ok(connect(&socket, &name).is_ok() && same_user(&socket).is_some())
 }
 
-/// A socket that is connected to a listener of this user.
+/// A socket connected to a listener of this user.
 pub(crate) struct Connected {
     pub(crate) socket: Fd,
-    /// Its own port; 0 if it has none.
+    /// The local port; 0 if it has none.
     pub(crate) port: u16,
-    /// The listener's process; 0 if it is in a PID namespace that this one does not see.
+    /// The pid of the listener; 0 if it is in a PID namespace that this process does not see.
     pub(crate) pid: i32,
 }
 
-/// Connects to the listener of this user at a port, by whichever name it has; otherwise why there is no connection. The connection
-/// comes from port `from`, which the caller holds, or from any.
+/// Connects to this user's listener at a port, by either name; the inner error is the reason why that failed.
+/// The connection comes from port `from`, which the caller holds, or from any port.
 ///
 /// # Errors
-/// A socket that cannot be made.
+/// A socket that cannot be created.
 pub(crate) fn connect_to(
     addr: SocketAddr,
     from: Option<u16>,
@@ -163,7 +165,7 @@ pub(crate) fn connect_to(
     if let Some(path) = path_if_any(addr.port()) {
         match try_name(&unix(&path)?, from)? {
             Ok(found) => return Ok(Ok(found)),
-            // Nobody, or somebody who has ended.
+            // No listener, or a listener that has ended.
             Err(Some(Errno::NOENT | Errno::CONNREFUSED)) => {}
             Err(other) => why = other,
         }
@@ -179,7 +181,7 @@ pub(crate) fn connect_to(
     Ok(Err(CmFailure::Unreachable(addr, why)))
 }
 
-/// Connects to a name; `None` says that it is another user's.
+/// Connects to a name; the inner error `None` means that the listener belongs to another user.
 fn try_name(
     name: &SocketAddrUnix,
     from: Option<u16>,
@@ -195,7 +197,7 @@ fn try_name(
     })
 }
 
-/// Where the name of a port is in the user's folder, if there is a folder.
+/// The path of a port's name in the user's folder, if there is such a folder.
 fn path_if_any(port: u16) -> Option<PathBuf> {
     find_user_folder().map(|folder| path_in(&folder, port))
 }
@@ -208,14 +210,15 @@ fn unix(path: &Path) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(cannot("cannot name a socket"))
 }
 
-/// This user's abstract name for a port of a kind.
+/// This user's abstract name for a port, with a prefix.
 fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
     let uid = rustix::process::geteuid().as_raw();
     SocketAddrUnix::new_abstract_name(format!("{kind}/{uid}/{port}").as_bytes())
         .map_err(cannot("cannot name a socket"))
 }
 
-/// Gives a socket that is about to connect a port of its own, by which the peer can tell its connections apart; 0 if it gets none.
+/// Binds a socket that will connect to a free port, by which the peer can tell connections apart; returns 0
+/// if there is none.
 pub(crate) fn bind_client(socket: &Fd) -> u16 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
@@ -230,15 +233,15 @@ pub(crate) fn bind_client(socket: &Fd) -> u16 {
     (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
 }
 
-/// Gives a socket that is about to connect the port that its program holds. Its name only says the port to the peer; as nobody can
-/// guess it, nobody takes it before.
+/// Binds a socket that will connect to the port that its program holds. The name only reports the port to the
+/// peer; as it cannot be guessed, no other process can take it first.
 fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
     let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
     bind(socket, &name).map_err(cannot("cannot bind a socket"))?;
     Ok(port)
 }
 
-/// The port of the other end of a socket; 0 if it has none.
+/// The port of the peer's socket; 0 if it has none.
 pub(crate) fn peer_port(socket: &Fd) -> u16 {
     let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
     let port = named.as_ref().and_then(|addr| {
@@ -264,14 +267,15 @@ mod tests {
         connect_to(at(port), None).expect("a socket").is_ok()
     }
 
-    /// A port that no other test has.
+    /// A port that no other test uses.
     fn port() -> u16 {
         use std::sync::atomic::AtomicU16;
         static NEXT: AtomicU16 = AtomicU16::new(0);
         20_000 + (std::process::id() % 1000) as u16 * 10 + NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Goal: whoever connects is in nobody's way who listens. Method: the port of a connecting socket is listened on.
+    /// Goal: a connecting socket blocks no listener. Method: a listener takes the port of a connecting
+    /// socket.
     #[test]
     fn the_port_of_a_client_can_be_listened_on() {
         let (client, listener) = (socket(), socket());
@@ -280,8 +284,8 @@ mod tests {
         assert_eq!(listen_at(&listener, at(port)).expect("free").port, port);
     }
 
-    /// Goal: a connection says the port that its program holds, though a listening socket has the port's name. Method: two connections,
-    /// whose listeners ask for the port of the other end.
+    /// Goal: a connection reports the port that its program holds, although a listening socket has that
+    /// port's name. Method: two connections, whose listeners query the port of the peer.
     #[test]
     fn a_connection_from_a_held_port_says_that_port() {
         let (listener, holder) = (socket(), socket());
@@ -303,8 +307,9 @@ mod tests {
         assert_ne!(any(), any());
     }
 
-    /// Goal: a name that somebody else has taken keeps nobody from its port, however often it is asked for. Method: sockets that have the
-    /// name and do not listen, or listen and have no room, as none of ours does.
+    /// Goal: if another user has taken a port's name, this user can still listen there, any number of times.
+    /// Method: sockets that have the name and do not listen, or listen with a full backlog, as our sockets
+    /// never do.
     #[test]
     fn a_port_whose_name_has_no_room_is_listened_at_again_and_again() {
         let (squatter, port) = (socket(), port());
@@ -320,8 +325,9 @@ mod tests {
         }
     }
 
-    /// Goal: of such a port, which has two names, this user's processes know one owner at a time. Method: one listens, a second one tries,
-    /// the first ends as if it was killed, and the other name becomes free meanwhile.
+    /// Goal: such a port, which has two names, has one owner at a time among this user's processes. Method:
+    /// one listens, a second one tries, the first ends as if it was killed, and the abstract name becomes
+    /// free meanwhile.
     #[test]
     fn a_port_whose_name_others_have_is_listened_at_and_found() {
         let (squatter, port) = (socket(), port());
@@ -332,11 +338,11 @@ mod tests {
         assert!(is_found(port));
         let again = listen_at(&socket(), at(port));
         assert!(matches!(again, Err(Error::Address { .. })), "one process of ours has it");
-        // Nor does the usual name give it away, once it is free.
+        // The port stays taken when its abstract name becomes free.
         drop(squatter);
         assert!(matches!(listen_at(&socket(), at(port)), Err(Error::Address { .. })));
         assert!(is_found(port));
-        // One that was killed leaves its name, which is in nobody's way.
+        // A killed listener leaves its name behind, which blocks nobody.
         drop(listener);
         assert!(!is_found(port));
         let next = socket();

@@ -1,4 +1,4 @@
-//! The sockets that connections are made over: Unix seqpacket sockets, whose names are in `protocol::names`.
+//! The Unix seqpacket sockets of the connection protocol; for their names see `protocol::names`.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,15 +17,15 @@ use crate::protocol::wire::{Message, PACKET_MAX};
 use crate::wake::doorbell::is_button;
 use nic_util::fork::Fd;
 
-/// A packet and what came with it.
+/// A packet with its descriptors.
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Descriptors were lost on the way in: this process may not have more.
+    /// Descriptors were lost because this process has reached its limit.
     pub(crate) is_cut: bool,
 }
 
-/// A socket that neither blocks nor survives exec.
+/// Creates a socket that is non-blocking and close-on-exec.
 pub(crate) fn new_socket() -> Result<Fd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(Fd::from).map_err(|e| {
@@ -33,12 +33,12 @@ pub(crate) fn new_socket() -> Result<Fd> {
     })
 }
 
-/// The address that is meant, by an unspecified one, too.
+/// The IP address; loopback for an unspecified one.
 pub(crate) fn ip_of(addr: SocketAddr) -> IpAddr {
     if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() }
 }
 
-/// Shared memory reaches this host only.
+/// Checks that an address is local: shared memory reaches this host only.
 pub(crate) fn check_local(addr: SocketAddr) -> Result<()> {
     let ip = addr.ip();
     if ip.is_loopback() || ip.is_unspecified() {
@@ -49,29 +49,32 @@ pub(crate) fn check_local(addr: SocketAddr) -> Result<()> {
     Err(Error::Address { addr, why })
 }
 
-/// The peer's process, if it runs as the same user; 0 if it is in a PID namespace that this one does not see.
+/// The pid of the peer, if it runs as the same user; 0 if it is in a PID namespace that this process does not
+/// see.
 pub(crate) fn same_user(socket: &Fd) -> Option<i32> {
     let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
-    // Not by rustix, whose type has no place for the 0.
+    // Not by rustix, whose type cannot represent pid 0.
     let peer = option(socket, libc::SO_PEERCRED, nobody)?;
     (peer.uid == rustix::process::geteuid().as_raw()).then_some(peer.pid)
 }
 
-/// A handle of the peer's process, whichever PID namespace it is in; readable once the process has ended. Older kernels give it by
-/// number only (Linux 6.5 for the socket's option).
+/// A pidfd of the peer, whichever PID namespace it is in; readable once the process has ended. Kernels before
+/// Linux 6.5 lack SO_PEERPIDFD; there it is opened by pid.
 pub(crate) fn life_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
-        // SAFETY: the kernel has just made it for us. Test: a_peer_that_dies_inside_after_we_left_frees_the_turn.
+        // SAFETY: the kernel has just created it for us. Test:
+        // a_peer_that_dies_inside_after_we_left_frees_the_turn.
         return Some(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// An option of the socket layer.
+/// Reads an option of the socket layer.
 fn option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` has `len` bytes, and its two types, numbers only, are valid for any. Test: all that connects.
+    // SAFETY: `value` has `len` bytes, and both its types consist of numbers, so that any bytes are valid.
+    // Test: all that connects.
     let done = unsafe {
         let at = (&raw mut value).cast::<libc::c_void>();
         libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, name, at, &raw mut len)
@@ -93,7 +96,7 @@ pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
     sendmsg(socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
 }
 
-/// Whether nothing waits to be read: no packet, and not the end.
+/// Whether nothing can be read: no packet, and not the end of the stream.
 pub(crate) fn is_silent(socket: &Fd) -> bool {
     matches!(
         recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
@@ -101,9 +104,10 @@ pub(crate) fn is_silent(socket: &Fd) -> bool {
     )
 }
 
-/// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end.
+/// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end of the stream.
 pub(crate) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
-    // A peer that ended with something unread leaves a reset, which the kernel tells once, and before what the peer had sent.
+    // If a peer ends with unread data, the kernel reports a reset, once, before the packets that the peer had
+    // sent.
     match receive_now(socket) {
         Err(Errno::CONNRESET) => receive_now(socket),
         other => other,
@@ -139,12 +143,12 @@ fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
     Ok(Some(Packet { bytes: packet, fds: known, is_cut: flags.contains(ReturnFlags::CTRUNC) }))
 }
 
-/// Closes descriptors of unknown kinds, in a thread of its own: closing can take as long as whoever sent them likes, be it a
-/// socket that lingers or a file of the sender's own file system.
+/// Closes descriptors of unknown kinds in a separate thread: the sender determines how long closing takes,
+/// for example for a socket that lingers or a file of the sender's own (FUSE) file system.
 fn dispose(strange: Vec<OwnedFd>) {
     let strange = ManuallyDrop::new(strange);
     let close = move || drop(ManuallyDrop::into_inner(strange));
-    // Without a thread they stay open: better than to wait for a stranger.
+    // If no thread can be started, they stay open rather than block this one.
     let _ = std::thread::Builder::new().name("nicety-close".into()).spawn(close);
 }
 
@@ -160,7 +164,8 @@ mod tests {
         (a.into(), b.into())
     }
 
-    /// Goal: nothing that a peer said is lost with it. Method: it ends with and without something that it has not read.
+    /// Goal: packets that a peer sent before its end are not lost. Method: the peer ends with and without
+    /// unread data.
     #[test]
     fn what_was_said_before_a_reset_is_heard() {
         for unread in [false, true] {

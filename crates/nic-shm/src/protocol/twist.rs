@@ -1,20 +1,21 @@
-//! The lie that hellos of this process tell (feature `lab`, never in what ships); `lab` knows which there are.
+//! Fault injection into hello packets of this process (feature `lab`, never in released builds); `lab` lists
+//! the faults.
 
 use std::sync::Mutex;
 
 use nic_util::sync::unpoisoned;
 
-/// The place that stands for the packet's length.
+/// The offset that stands for the packet's length.
 pub(crate) const LENGTH: u64 = u64::MAX;
 
-/// Where, how many bytes, and what they say.
+/// Offset, width in bytes, and forged value.
 static LIE: Mutex<Option<(u64, u8, u64)>> = Mutex::new(None);
 
 pub(crate) fn set(lie: Option<(u64, u8, u64)>) {
     *unpoisoned(&LIE) = lie;
 }
 
-/// Applies the lie to a packet that is a hello.
+/// Applies the fault to a packet that is a hello.
 pub(crate) fn apply(packet: &mut Vec<u8>) {
     let is_hello = packet.get(6).is_some_and(|kind| matches!(kind, 1 | 2));
     let Some((offset, width, value)) = unpoisoned(&LIE).filter(|_| is_hello) else { return };

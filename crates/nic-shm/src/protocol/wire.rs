@@ -1,13 +1,13 @@
 //! The messages of the connection protocol, one packet each on a Unix seqpacket socket.
 //!
-//! A packet is parsed once, completely, before anything is done with it. Descriptors travel beside `Request`
-//! and `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
+//! A packet is parsed once, completely, before it is used. Descriptors are sent along with `Request` and
+//! `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
 
 use verbs::{Depths, RNR_RETRY_FOREVER};
 
-/// Private data in a packet, at most.
+/// Maximum size of private data in a packet.
 pub(crate) const PRIVATE_MAX: usize = 512;
-/// A packet's size, at most.
+/// Maximum size of a packet.
 pub(crate) const PACKET_MAX: usize = HELLO_LEN + 8 + PRIVATE_MAX;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"nSHM");
@@ -15,12 +15,12 @@ const VERSION: u16 = 2;
 const HEAD_LEN: usize = 8;
 const HELLO_LEN: usize = 40;
 
-/// What a side says of its queue pair.
+/// One side's description of its queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The device's random number.
+    /// The device's random token.
     pub(crate) token: u64,
-    /// The process's random number, which also stands at `probe_addr` in its private memory.
+    /// The process's random token, which is also stored at `probe_addr` in its private memory.
     pub(crate) process: u64,
     pub(crate) probe_addr: u64,
     pub(crate) qp_index: u32,
@@ -28,9 +28,9 @@ pub(crate) struct Hello {
     pub(crate) qp_num: u32,
     /// Whether expedited memory barriers reach the process.
     pub(crate) barriers: bool,
-    /// Reads and atomics that its program serves, and will have outstanding.
+    /// Number of reads and atomics that the program serves, and that it will have outstanding.
     pub(crate) depths: Depths,
-    /// The limit of retries for messages that find no receive here, at most [`RNR_RETRY_FOREVER`].
+    /// The retry limit for messages that find no receive here, at most [`RNR_RETRY_FOREVER`].
     pub(crate) rnr_retry: u8,
     pub(crate) private_data: Vec<u8>,
 }
@@ -38,33 +38,33 @@ pub(crate) struct Hello {
 /// A message of the connection protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// From the active side: wants to connect.
+    /// From the active side: requests a connection.
     Request(Hello),
     /// From the passive side: accepts.
     Reply(Hello),
-    /// From the active side: has understood the reply.
+    /// From the active side: has processed the reply.
     Ready,
-    /// From the passive side: declines, with private data.
+    /// From the passive side: rejects, with private data.
     Reject(Vec<u8>),
-    /// From the passive side: the address is held, and nobody listens there.
+    /// From the passive side: the port is held, but nobody listens there.
     Nobody,
-    /// From either side: it is over.
+    /// From either side: the connection has ended.
     Disconnect,
-    /// From either side, instead of connecting: it has not enough of something.
+    /// From either side, instead of connecting: a resource has run out.
     Refuse(Shortage),
 }
 
-/// What a side has not enough of.
+/// The resource that a side lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// Descriptors: those of the other side's did not fit.
+    /// Descriptors: the other side's descriptors could not be received.
     Descriptors,
     /// Memory or address space: the other side's segment could not be mapped.
     Memory,
 }
 
 impl Shortage {
-    /// What it means to a program, on the side that has it or on the other one.
+    /// The explanation for a program, on the side that lacks the resource or on the other one.
     pub(crate) fn explain(self, whose: &str) -> String {
         match self {
             Self::Descriptors => {
@@ -79,7 +79,7 @@ impl Shortage {
     }
 }
 
-/// Why a packet is no message.
+/// Why a packet is not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Magic,
@@ -100,7 +100,7 @@ impl std::fmt::Display for Malformed {
 }
 
 impl Message {
-    /// The message as a packet.
+    /// Encodes the message as a packet.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let (kind, hello, private): (u8, Option<&Hello>, &[u8]) = match self {
             Self::Request(h) => (1, Some(h), &h.private_data),
@@ -131,7 +131,7 @@ impl Message {
         out
     }
 
-    /// The message in a packet.
+    /// Decodes a packet.
     pub(crate) fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         let (head, body) = packet.split_at_checked(HEAD_LEN).ok_or(Malformed::Magic)?;
         if head[..4] != MAGIC.to_le_bytes() {

@@ -1,8 +1,9 @@
-//! Doorbells: what makes a descriptor of another process readable, so that a thread wakes that sleeps in poll(2) or epoll(7).
+//! Doorbells: make a descriptor of another process readable, to wake a thread that sleeps in poll(2) or
+//! epoll(7).
 //!
-//! Each is a pair of connected Unix sockets; peers hold duplicates of one end. An event counter would be cheaper by half a
-//! microsecond, but whether writing to it blocks is decided by a flag that whoever holds a duplicate can change. Sending
-//! with MSG_DONTWAIT never blocks, whoever made the socket.
+//! Each is a pair of connected Unix sockets; peers hold duplicates of one end. An eventfd would be cheaper by
+//! half a microsecond, but a flag that any holder of a duplicate can change decides whether writing to it
+//! blocks. Sending with MSG_DONTWAIT never blocks, whichever process created the socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,25 +15,25 @@ use verbs::{Error, Result};
 
 use nic_util::fork::Fd;
 
-/// A doorbell of one's own.
+/// A doorbell of this process: the end that it polls, and the end that peers ring.
 pub(crate) struct Doorbell {
     ear: Fd,
     button: Fd,
 }
 
-/// What was found at a doorbell.
+/// The state of a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
-    /// Somebody has rung since the last look.
+    /// Rung since the last call.
     Yes,
-    /// Nobody has.
+    /// Not rung.
     No,
-    /// Somebody has cut the wire: it says "rung" for ever.
+    /// A peer has shut down the socket: it stays readable forever.
     Broken,
 }
 
 impl Doorbell {
-    /// A silent one.
+    /// Creates a doorbell that is not rung.
     pub(crate) fn new() -> Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ear, button) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -40,19 +41,19 @@ impl Doorbell {
         Ok(Self { ear: ear.into(), button: button.into() })
     }
 
-    /// Readable once rung.
+    /// The end that becomes readable when rung.
     pub(crate) fn ear(&self) -> BorrowedFd<'_> {
         self.ear.as_fd()
     }
 
-    /// For peers to [`ring`].
+    /// The end that peers [`ring`].
     pub(crate) fn button(&self) -> BorrowedFd<'_> {
         self.button.as_fd()
     }
 
-    /// Silent again; whether it was rung. Look for what is the matter after this.
+    /// Resets the doorbell; returns whether it was rung. Check for work after this.
     pub(crate) fn take(&self) -> Rung {
-        // A sender's buffer holds a few hundred rings, so that one look takes them all.
+        // A socket buffer holds a few hundred rings, so that one call reads all of them.
         let mut rings = [0; 4096];
         match recv(&self.ear, &mut rings, RecvFlags::DONTWAIT) {
             Ok((0, _)) => Rung::Broken,
@@ -63,13 +64,13 @@ impl Doorbell {
     }
 }
 
-/// Rings; never blocks, whatever the descriptor is.
+/// Rings a doorbell; never blocks, whatever the descriptor is.
 pub(crate) fn ring(button: BorrowedFd<'_>) {
-    // Full means rung already; broken, that nobody listens any more.
+    // A full buffer means that it is rung already; an error, that nobody polls it any more.
     let _ = send(button, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Whether a descriptor that a peer sent can be a doorbell's button. Asks nobody but the kernel.
+/// Whether a descriptor that a peer sent can be a doorbell. Asks the kernel only.
 pub(crate) fn is_button(fd: &OwnedFd) -> bool {
     sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
 }
@@ -78,8 +79,9 @@ pub(crate) fn is_button(fd: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: ringing a bell that nobody answers neither blocks nor is forgotten, though its button lost its flags. Method: the
-    /// flag that makes writing block is taken away, as any holder can, and it is rung far beyond what it holds.
+    /// Goal: ringing a doorbell that nobody polls neither blocks nor is lost, although its descriptor lost
+    /// its flags. Method: O_NONBLOCK is cleared, as any holder can, and it is rung far more often than its
+    /// buffer holds.
     #[test]
     fn ringing_never_blocks() {
         let bell = Doorbell::new().expect("a doorbell");

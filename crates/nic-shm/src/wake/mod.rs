@@ -1,4 +1,4 @@
-//! What threads sleep on, and what wakes them.
+//! Descriptors that threads sleep on, and what wakes them.
 
 pub(crate) mod doorbell;
 pub(crate) mod reactor;

@@ -1,4 +1,5 @@
-//! What the NIC thread sleeps on: sockets of connections, a doorbell for peers, and being woken.
+//! Event sources of the NIC thread: sockets of connections, a doorbell for peers, and wake-ups by this
+//! process.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +13,19 @@ use nic_util::thread::Ear;
 /// The token of the doorbell, which no socket has.
 const DOORBELL: u64 = u64::MAX;
 
-/// Something that the thread was woken for.
+/// An event that woke the thread.
 pub(crate) enum Happening {
-    /// A peer has rung.
+    /// A peer has rung the doorbell.
     Rung,
-    /// There is something at the socket of this number.
+    /// The socket with this number is readable or has ended.
     Socket(u64),
 }
 
-/// The thread's ear.
+/// The thread's event sources.
 pub(crate) struct Reactor {
     pub(crate) ear: Ear,
     doorbell: Doorbell,
-    /// The doorbell is broken: the thread looks again and again instead.
+    /// The doorbell is broken: the thread polls at intervals instead.
     deaf: AtomicBool,
 }
 
@@ -36,22 +37,22 @@ impl Reactor {
         Ok(Self { ear, doorbell, deaf: AtomicBool::new(false) })
     }
 
-    /// Makes the thread look at what it was told, and at the time.
+    /// Wakes the thread, which checks its work and the time.
     pub(crate) fn wake(&self) {
         self.ear.wake();
     }
 
-    /// What a peer rings to wake the thread.
+    /// The descriptor that a peer rings to wake the thread.
     pub(crate) fn button(&self) -> BorrowedFd<'_> {
         self.doorbell.button()
     }
 
-    /// Whether peers cannot be heard any more.
+    /// Whether the doorbell is broken, so that peers cannot wake the thread any more.
     pub(crate) fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::Acquire)
     }
 
-    /// A number for a socket to be watched.
+    /// A number for a socket that will be watched.
     pub(crate) fn fresh_id(&self) -> u64 {
         self.ear.fresh_id()
     }
@@ -63,10 +64,10 @@ impl Reactor {
             .map_err(|e| Error::system("cannot watch a connection's socket", e))
     }
 
-    /// Is told of a listener, or for a while not.
+    /// Enables or disables events of a listening socket.
     pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, id: u64, told: bool) {
         let flags = if told { EventFlags::IN } else { EventFlags::empty() };
-        // It fails only for a socket that is not watched, and that is being closed then.
+        // This fails only for a socket that is not watched, which is being closed then.
         let _ = self.ear.rewatch(fd, id, flags);
     }
 
@@ -74,12 +75,13 @@ impl Reactor {
         self.ear.unwatch(fd);
     }
 
-    /// What an event says.
+    /// Decodes an event.
     pub(crate) fn meaning(&self, event: &Event) -> Happening {
         match event.data.u64() {
             DOORBELL => {
                 if self.doorbell.take() == Rung::Broken {
-                    // A peer has cut the wire that it shares with others; it would wake us without end.
+                    // A peer has shut down the socket that it shares with others; it would wake this thread
+                    // without end.
                     self.unwatch(self.doorbell.ear());
                     self.deaf.store(true, Ordering::Release);
                 }
