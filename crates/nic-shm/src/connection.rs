@@ -1,6 +1,8 @@
-//! Data path: the connection. What both halves of a queue pair need, and are lent: who it is, its state word, and its peer.
+//! Data path: the connection. State that both halves of a queue pair use: its identity, its status word, and
+//! its peer.
 //!
-//! State and generation are one word in shared memory, which the peer may change: it fails this queue pair with its own.
+//! State and generation are one word in shared memory, which the peer may change: when its queue pair fails,
+//! it fails this one, too.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -14,14 +16,14 @@ use crate::memory::segment::Ref;
 use crate::peer::queue_pair::PeerQp;
 use crate::shared::Shared;
 
-/// Nothing has failed.
+/// No failure.
 const FINE: u32 = 0;
-/// It is to fail, which is not yet dealt with.
+/// Marked to be failed, not handled yet.
 const CONDEMNED: u32 = 1;
-/// It has failed.
+/// Failed.
 const FAILED: u32 = 2;
 
-/// The program has set no limit of retries.
+/// The program has not set a retry limit.
 const UNSET: u8 = u8::MAX;
 
 /// A queue pair's connection.
@@ -30,32 +32,33 @@ pub(crate) struct Connection {
     pub(crate) index: usize,
     pub(crate) generation: u32,
     pub(crate) num: u32,
-    /// The number that completions give.
+    /// The number that completions report.
     pub(crate) known_as: u32,
     pub(crate) pd: u32,
-    /// What peers see of the queue pair.
+    /// The part of the queue pair that peers see.
     pub(crate) words: Ref<QpShared>,
-    /// The status word while all is well.
+    /// The status word in state RTS.
     ready: u64,
-    /// The furthest state that this side has come to.
+    /// The furthest state that this side has reached.
     reached: AtomicU32,
     link: OnceLock<PeerQp>,
-    /// The number of its socket, also when that is closed; 0 before there was one.
+    /// The number of its socket, even after that is closed; 0 before it has one.
     pub(crate) socket: AtomicU64,
-    /// The peer process is gone: it is inside nothing any more.
+    /// The peer process has ended: it accesses nothing any more.
     peer_dead: AtomicBool,
-    /// The peer has said that it is over: its queue pair is in the error state, or gone, and is not touched any more.
+    /// The peer has disconnected: its queue pair is in the error state, or destroyed, and must not be
+    /// accessed any more.
     peer_parted: AtomicBool,
     /// [`FINE`], [`CONDEMNED`] or [`FAILED`].
     failure: AtomicU32,
-    /// Failing is no event for the program: it has asked for that, or the peer has.
+    /// A failure raises no event, as the program or the peer has requested it.
     expected: AtomicBool,
-    /// The program's limit of retries, or [`UNSET`].
+    /// The program's retry limit, or [`UNSET`].
     rnr_retry: AtomicU8,
 }
 
 impl Connection {
-    /// Of the queue pair with this number, which lies in `words`; not connected.
+    /// Creates the connection of the queue pair with this number and shared part; not connected.
     pub(crate) fn new(
         device: &Arc<Shared>,
         number: QpNumber,
@@ -84,27 +87,27 @@ impl Connection {
         }
     }
 
-    /// The peer's end, once there is one.
+    /// The peer's queue pair, once connected.
     #[inline]
     pub(crate) fn link(&self) -> Option<&PeerQp> {
         self.link.get()
     }
 
-    /// This is the peer's end.
+    /// Sets the peer's queue pair.
     pub(crate) fn connect(&self, link: PeerQp) -> Result<()> {
         self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))?;
         self.apply_rnr_retry();
         Ok(())
     }
 
-    /// Sets the limit of retries for messages that find no receive; it replaces the peer's.
+    /// Sets the retry limit for messages that find no receive; it replaces the peer's limit.
     pub(crate) fn set_rnr_retry(&self, retries: u8) {
         self.rnr_retry.store(retries, Ordering::Relaxed);
         self.apply_rnr_retry();
     }
 
     fn apply_rnr_retry(&self) {
-        // Of two threads that connect and set the limit, the later one sees both.
+        // If one thread connects and another one sets the limit, the later of the two sees both.
         fence(Ordering::SeqCst);
         let retries = self.rnr_retry.load(Ordering::Relaxed);
         if let Some(link) = self.link().filter(|_| retries != UNSET) {
@@ -112,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Sets the pause before messages of the peer that find no receive are tried again.
+    /// Sets the pause before the peer retries messages that find no receive.
     pub(crate) fn set_rnr_pause(&self, pause: Span) {
         self.words.rnr_pause.store(pause.as_ns() as u32, Ordering::Relaxed);
     }
@@ -123,14 +126,14 @@ impl Connection {
         self.words.status.load(Ordering::Acquire) == self.ready
     }
 
-    /// The state's number; see [`state`].
+    /// The number of the state; see [`state`].
     #[inline]
     pub(crate) fn state(&self) -> u32 {
-        // Looked at first: what it says, the word has said before.
+        // Read first: the status word has had this state before.
         let reached = self.reached.load(Ordering::Acquire);
         let word = self.words.status.load(Ordering::Acquire);
-        // The place belongs to a successor once this queue pair is destroyed. Peers may fail it, and confirm; they may not
-        // take it back to where it was before.
+        // The entry belongs to a successor once this queue pair is destroyed. Peers may fail it and confirm
+        // the connection; they may not move it back to an earlier state.
         let (generation, state) = ((word >> 32) as u32, word as u32);
         let stands = generation == self.generation && state >= reached;
         if stands && state <= state::ERROR { state } else { state::ERROR }
@@ -139,7 +142,7 @@ impl Connection {
     /// Moves from one state to another; false if it was not in the first.
     pub(crate) fn advance(&self, from: u32, to: u32) -> bool {
         if to == state::ERROR {
-            // Before the word says so; see `is_failed_by_peer`.
+            // Before the status word changes; see `is_failed_by_peer`.
             self.reached.fetch_max(to, Ordering::Release);
         }
         let word = |s| state::word(self.generation, s);
@@ -151,15 +154,15 @@ impl Connection {
         done
     }
 
-    /// Whether it was the peer that failed this queue pair. Its own has failed then, and may be gone: looking there would take
-    /// memory for it again.
+    /// Whether the peer failed this queue pair. The peer's own has then failed and may be destroyed:
+    /// accessing it would allocate its memory again.
     fn is_failed_by_peer(&self) -> bool {
         let word = self.words.status.load(Ordering::Acquire);
         word == state::word(self.generation, state::ERROR)
             && self.reached.load(Ordering::Acquire) < state::ERROR
     }
 
-    /// A range of this process's memory that was registered in the queue pair's domain.
+    /// The address of a range of this process's memory that is registered in the queue pair's domain.
     #[inline]
     pub(crate) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         self.device.table.own_memory(key, self.pd, need, addr, len)
@@ -172,7 +175,7 @@ impl Connection {
             && !self.link().is_some_and(|link| link.peer.is_gone())
     }
 
-    /// Wakes a peer that waits for something here.
+    /// Notifies a peer that waits for a receive or for room in the completion ring.
     #[inline]
     pub(crate) fn answer_rnr(&self) {
         let rnr = &self.words.rnr.0;
@@ -182,64 +185,64 @@ impl Connection {
         }
     }
 
-    /// Has the peer's NIC thread look at its queue pair, if there is a peer.
+    /// Makes the peer's NIC thread check its queue pair, if there is a peer.
     pub(crate) fn kick(&self) {
         if let Some(link) = self.link() {
             link.kick();
         }
     }
 
-    /// Whether the peer has failed this queue pair because of a request of its to memory that it may not access.
+    /// Whether the peer has failed this queue pair because one of its requests lacked access rights.
     pub(crate) fn has_access_error(&self) -> bool {
         self.words.access_error.load(Ordering::Acquire) == self.generation
     }
 
-    /// From now on failing is no event for the program.
+    /// From now on a failure raises no event.
     pub(crate) fn expect_failure(&self) {
         self.expected.store(true, Ordering::Release);
     }
 
-    /// Whether failing is no event for the program.
+    /// Whether a failure raises no event.
     pub(crate) fn expects_failure(&self) -> bool {
         self.expected.load(Ordering::Acquire)
     }
 
-    /// The peer's process takes no part any more; if it is `gone`, it is inside nothing.
+    /// Records that the peer's process takes no part any more; if `gone`, it has ended and accesses nothing.
     pub(crate) fn bury_peer(&self, gone: bool) {
         self.peer_dead.store(gone, Ordering::Release);
         self.expect_failure();
     }
 
-    /// The peer has said that it is over.
+    /// Records that the peer has disconnected.
     pub(crate) fn peer_parts(&self) {
         self.expect_failure();
         self.peer_parted.store(true, Ordering::Release);
     }
 
-    /// The queue pair is to fail, found out where it cannot be done at once.
+    /// Marks the queue pair to be failed, for code that cannot fail it itself.
     pub(crate) fn condemn(&self) {
         if self.failure.compare_exchange(FINE, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.device.condemn(self.index);
         }
     }
 
-    /// Whether it is to fail, or has.
+    /// Whether it is marked to be failed, or has failed.
     #[inline]
     pub(crate) fn is_failing(&self) -> bool {
         self.failure.load(Ordering::Relaxed) != FINE
     }
 
-    /// Whether it is to fail, and has not.
+    /// Whether it is marked to be failed, and has not failed yet.
     pub(crate) fn is_condemned(&self) -> bool {
         self.failure.load(Ordering::Acquire) == CONDEMNED
     }
 
-    /// Whether its failing has been dealt with.
+    /// Whether its failure has been handled.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.load(Ordering::Acquire) == FAILED
     }
 
-    /// Both ends go to the error state; whether this is the first time.
+    /// Moves both ends to the error state; returns whether this is the first time.
     pub(crate) fn fail(&self) -> bool {
         if self.is_failed_by_peer() {
             self.peer_parted.store(true, Ordering::Release);
@@ -255,7 +258,7 @@ impl Connection {
     }
 }
 
-/// The state behind a number of [`state`].
+/// The state with a number of [`state`].
 pub(crate) fn state_of(number: u32) -> QpState {
     match number {
         state::INIT => QpState::Init,
@@ -273,8 +276,8 @@ mod tests {
     use super::*;
     use crate::lies::idle;
 
-    /// Goal: a peer may confirm and fail this queue pair, and nothing else, whatever it writes. Method: it writes every state, of
-    /// this generation and of the next, after each state that this side came to.
+    /// Goal: a peer may confirm and fail this queue pair, and do nothing else, whatever it writes. Method: it
+    /// writes every state, of this generation and of the next, after each state that this side reached.
     #[test]
     fn a_peer_takes_no_queue_pair_back() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq));

@@ -1,10 +1,10 @@
-//! Atomics: on mapped memory by the processor, on another process's private memory one at a time.
+//! Atomics: on mapped memory by the processor, on another process's private memory under a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::copy::place::{self, Direction, Fault, SgList, Side};
 
-/// An atomic on another process's private memory; the caller has its turn ([`crate::memory::turn`]).
+/// An atomic on another process's private memory; the caller holds the lock ([`crate::memory::turn`]).
 pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
     let mut word = 0_u64;
     let (mut local, mut remote) = (SgList::new(), SgList::new());
@@ -20,9 +20,9 @@ pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault>
     Ok(old)
 }
 
-/// Puts an atomic's result into the local memory: 8 bytes fetched.
+/// Stores an atomic's old value in the local memory; returns the 8 bytes fetched.
 pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
-    // SAFETY: the local memory has 8 bytes in all (checked).
+    // SAFETY: the local memory has 8 bytes in total (checked).
     let stored: Result<(), Side> = unsafe { place::scatter((&raw const old).cast(), local) };
     stored.map(|()| 8).map_err(|_| Fault::Local)
 }
@@ -30,14 +30,14 @@ pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
 /// An atomic operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Atomic {
-    /// Compare, swap.
+    /// Compare and swap.
     CompareSwap(u64, u64),
     /// Add.
     FetchAdd(u64),
 }
 
 impl Atomic {
-    /// Carries it out; the old value.
+    /// Carries out the operation; returns the old value.
     pub(crate) fn apply(self, word: &AtomicU64) -> u64 {
         match self {
             Self::CompareSwap(compare, swap) => word
@@ -47,7 +47,8 @@ impl Atomic {
         }
     }
 
-    /// Carries it out on memory of this process that its program may have unmapped; the old value.
+    /// Carries out the operation on memory of this process that its program may have unmapped; returns the
+    /// old value.
     ///
     /// # Safety
     /// As [`uaccess::fetch_add`]; aligned.

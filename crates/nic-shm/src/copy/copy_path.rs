@@ -1,14 +1,14 @@
-//! Which way into other processes' private memory, and how that was decided.
+//! Choice of the way to copy to and from other processes' private memory, with its reason.
 
 use std::path::Path;
 
 use crate::copy::place;
 use crate::protocol::token::process_token;
 
-/// How private memory of other processes is reached.
+/// How private memory of other processes is accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyPath {
-    /// Directly within a process, by the kernel where it lets us, else by the owner; probed for each peer.
+    /// Directly within a process, by the kernel where allowed, else by the owner; probed for each peer.
     #[default]
     Auto,
     /// By process_vm_readv/writev(2): a single copy.
@@ -20,7 +20,7 @@ pub enum CopyPath {
 /// The decision for one device.
 pub(crate) struct CopyState {
     wanted: CopyPath,
-    /// Why the kernel's way is not open, as far as known before any peer is.
+    /// Why the kernel does not allow copies, as far as known before there is a peer.
     obstacle: Option<String>,
 }
 
@@ -30,17 +30,17 @@ impl CopyState {
         Self { wanted, obstacle }
     }
 
-    /// Whether the configuration asks for one way even where memory is at hand, within a process.
+    /// Whether the configuration forces one way, even within a process.
     pub(crate) fn is_forced(&self) -> bool {
         self.wanted != CopyPath::Auto
     }
 
-    /// Whether the kernel's way is open to a peer, by asking.
+    /// Whether the kernel allows copies to a peer, according to a probe.
     pub(crate) fn probe(&self, ask: impl FnOnce() -> std::io::Result<()>) -> bool {
         self.wanted != CopyPath::Service && ask().is_ok()
     }
 
-    /// The decision in a sentence.
+    /// The decision as a sentence.
     pub(crate) fn describe(&self) -> String {
         match (self.wanted, &self.obstacle) {
             (CopyPath::Service, _) => {
@@ -56,14 +56,14 @@ impl CopyState {
     }
 }
 
-/// The path that a device will try first, and why; for `nicety doctor`.
+/// The path that a device will try first, and the reason; for `nicety doctor`.
 pub fn copy_path() -> (CopyPath, String) {
     let state = CopyState::new(CopyPath::Auto);
     let path = if state.obstacle.is_none() { CopyPath::Kernel } else { CopyPath::Service };
     (path, state.describe())
 }
 
-/// Lets peers of the same user copy where Yama would forbid it; what stands in the way after that.
+/// Allows peers of the same user to copy where Yama would forbid it; returns the remaining obstacle.
 fn prepare() -> Option<String> {
     let token = match process_token() {
         Ok(token) => token,
@@ -75,8 +75,9 @@ fn prepare() -> Option<String> {
     }
     match yama_scope() {
         Some(1) => {
-            // SAFETY: prctl with these arguments changes who may trace us and touches no memory. Yama scope 1 would
-            // otherwise allow parents only; scope "any" still means processes of the same user.
+            // SAFETY: prctl with these arguments changes which processes may trace this one and touches no
+            // memory. Yama scope 1 would otherwise allow parents only; "any" still means processes of the
+            // same user.
             let done = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
             (done != 0).then(|| "kernel.yama.ptrace_scope is 1 and cannot be lifted for this process".into())
         }
@@ -87,7 +88,7 @@ fn prepare() -> Option<String> {
     }
 }
 
-/// Whether the kernel's Yama module restricts process_vm access, as the number in its file; `None` without Yama.
+/// The number in the Yama module's file that restricts process_vm access; `None` without Yama.
 fn yama_scope() -> Option<u8> {
     let file = Path::new("/proc/sys/kernel/yama/ptrace_scope");
     host::bounded::kernel_text(file).ok()?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! Copies and atomics on user memory, and which way into private memory.
+//! Copies and atomics on user memory, and the choice of the way to private memory.
 
 pub(crate) mod atomic;
 pub(crate) mod copy_path;

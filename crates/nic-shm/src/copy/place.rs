@@ -1,23 +1,24 @@
-//! Data path: placement. From the engine, to the peer's memory.
+//! Data path: placement. Copies from the engine to the peer's memory.
 //!
-//! Three ways into the other side's memory: mapped (NIC memory, or the same process), across processes by
-//! process_vm_readv/writev(2), or asking the owner (module `service`) where the kernel forbids that.
+//! There are three ways to access the other side's memory: mapped (NIC memory, or the same process), across
+//! processes by process_vm_readv/writev(2), or through the owner (module `service`) where the kernel forbids
+//! that.
 
 use nic_util::sg_list::is_present;
 pub(crate) use nic_util::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
 
-/// Why a copy did not happen.
+/// Why a copy failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The initiator's own memory is registered but not mapped any more, or not writable.
     Local,
-    /// So is the peer's.
+    /// The same for the peer's memory.
     Access,
-    /// The other process is gone.
+    /// The other process has ended.
     Gone,
 }
 
-/// Which way bytes go, seen from here.
+/// The direction of a copy, seen from this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From local memory to the other process.
@@ -47,7 +48,7 @@ pub(crate) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) 
             n if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => {
                 return Err(Fault::Gone);
             }
-            // The kernel does not say which side it was.
+            // The kernel does not report which side failed.
             _ if !is_present(local, way == Direction::In) => return Err(Fault::Local),
             _ => return Err(Fault::Access),
         }
@@ -58,7 +59,7 @@ pub(crate) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) 
 /// Copies between local memory and memory of the peer that this process has mapped.
 ///
 /// # Safety
-/// `at` has room for all entries; as [`copy_last_byte_last`], neither side need be mapped.
+/// `at` has room for all entries; as with [`copy_last_byte_last`], neither side needs to be mapped.
 #[inline]
 pub(crate) unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) -> Result<(), Fault> {
     // SAFETY: the caller's contract.
@@ -74,9 +75,9 @@ pub(crate) unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) ->
     })
 }
 
-/// The entries, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string
-/// moves, whose stores may become visible in any order but not before those of an earlier one (Intel SDM vol. 3, 9.2.4),
-/// so that whoever sees the last byte sees all.
+/// Splits off the last outgoing byte as a separate entry, which the kernel then copies separately. It copies
+/// with string moves, whose stores may become visible in any order, but not before those of an earlier one
+/// (Intel SDM vol. 3, 9.2.4). So a process that sees the last byte sees all.
 fn last_byte_apart(list: &[libc::iovec], way: Direction) -> Split {
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let mut split = Split { list: [nothing; SGE_MAX + 1], count: list.len() };
@@ -94,7 +95,7 @@ fn last_byte_apart(list: &[libc::iovec], way: Direction) -> Split {
     split
 }
 
-/// Entries of which one may have been cut in two.
+/// A list of entries, one of them possibly split.
 struct Split {
     list: [libc::iovec; SGE_MAX + 1],
     count: usize,
@@ -106,12 +107,12 @@ impl Split {
     }
 }
 
-/// This process, for what it does to its own memory by way of the kernel.
+/// The pid of this process, for accesses to its own memory by the kernel.
 pub(crate) fn own_pid() -> i32 {
     std::process::id() as i32
 }
 
-/// Whether this process may read another's memory: what it reads at `addr` must be `expected`.
+/// Checks that this process may read another's memory: it must read `expected` at `addr`.
 pub(crate) fn probe(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
     let mut word = 0_u64;
     let (mut local, mut remote) = (SgList::new(), SgList::new());

@@ -1,5 +1,5 @@
-//! Data path: announcing. Tells those who wait on a completion queue, in this process or the peer's, that something was published
-//! there: who sleeps on its bell, and who has armed it and sleeps on its channel.
+//! Data path: notification. After a completion was published to a completion queue of this process or the
+//! peer, wakes threads that sleep on its bell, and raises an event on its channel if it is armed.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -8,12 +8,13 @@ use crate::memory::layout::{ChannelShared, CqShared};
 use crate::wake::doorbell::ring;
 use nic_util::sync::ready::Ready;
 
-/// A queue is armed for solicited completions...
+/// Armed for solicited completions.
 pub(crate) const ARMED_SOLICITED: u32 = 1;
-/// ...or for any.
+/// Armed for any completion.
 pub(crate) const ARMED_ANY: u32 = 2;
 
-/// After publishing and a full fence: wakes who sleeps on a completion queue, raises an event if it is armed.
+/// Wakes waiters of a completion queue and raises an event if it is armed; call after publishing and a full
+/// fence.
 #[inline]
 pub(crate) fn announce(
     cq: &CqShared,
@@ -35,7 +36,7 @@ pub(crate) fn announce(
     }
 }
 
-/// Wakes who sleeps on a channel.
+/// Wakes threads that sleep on a channel.
 pub(crate) fn raise(channel: &ChannelShared, fd: BorrowedFd<'_>) {
     ring(fd);
     channel.bell.ring();

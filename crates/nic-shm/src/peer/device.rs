@@ -1,4 +1,4 @@
-//! Peer devices: mapping one, how its private memory is reached, waking its NIC thread.
+//! Peer devices: mapping them, choosing how to access their private memory, waking their NIC threads.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,12 +19,12 @@ use nic_util::fork::Fd;
 use nic_util::sync::ready::Ready;
 use nic_util::sync::unpoisoned;
 
-/// How private memory of the peer is reached.
+/// How this process accesses private memory of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// It is this very process.
+    /// Directly: it is this process.
     Direct {
-        /// Its number.
+        /// The process id.
         pid: i32,
     },
     /// By process_vm_readv/writev(2).
@@ -32,7 +32,7 @@ pub(crate) enum Reach {
         /// The peer's process.
         pid: i32,
     },
-    /// Its own NIC thread copies.
+    /// Through its NIC thread, which copies.
     Service,
 }
 
@@ -40,30 +40,31 @@ pub(crate) enum Reach {
 pub(crate) struct Peer {
     pub(crate) table: Arc<Table>,
     pub(crate) reach: Reach,
-    /// Its process, as the kernel says; 0 if it is in a PID namespace that this one does not see.
+    /// The peer's pid according to the kernel; 0 if it is in a PID namespace that this process does not see.
     pid: i32,
-    /// Who is meant by a kick, who is inside, and what else its queue pairs and queues are named in.
+    /// The peer's header: kicks, the reader registry, and other sets of its queue pairs and queues.
     pub(crate) header: Ref<Header>,
-    /// A handle of its process, where the kernel gives one: tells whether it lives.
+    /// A pidfd of the peer's process, where the kernel provides one: tells whether the process has ended.
     life: Option<Fd>,
     /// Wakes its NIC thread.
     kick: Fd,
 }
 
 impl Peer {
-    /// Who is inside, for the peer to find; see [`crate::memory::layout::Header`].
+    /// The registry in which this side marks accesses to the peer's memory; see
+    /// [`crate::memory::layout::Header`].
     #[inline]
     pub(crate) fn roll(&self) -> &Ready {
         &self.header.visited
     }
 
-    /// Wakes the peer's NIC thread, which then looks at its queue pair `index`.
+    /// Wakes the peer's NIC thread, which then checks its queue pair `index`.
     pub(crate) fn kick(&self, index: usize) {
         self.header.kicked.add(index);
         ring(self.kick.as_fd());
     }
 
-    /// Whether its process is known to have ended, and so is inside nothing any more.
+    /// Whether its process is known to have ended, and so accesses nothing any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.life.as_ref().is_some_and(|life| {
             let mut look = [PollFd::new(life, PollFlags::IN)];
@@ -80,12 +81,13 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// None yet; how their private memory is to be reached is decided.
+    /// No peers yet; `copy` is the configured way to access their private memory.
     pub(crate) fn new(copy: CopyState) -> Self {
         Self { copy, mapped: Mutex::default() }
     }
 
-    /// The device that said hello, mapped once for all its connections. `life` fetches a handle of its process.
+    /// The device that sent a hello, mapped once for all its connections. `life` opens a pidfd of its
+    /// process.
     pub(crate) fn get(
         &self,
         hello: &Hello,
@@ -129,7 +131,8 @@ impl Peers {
         if is_own && !self.copy.is_forced() {
             return Reach::Direct { pid };
         }
-        // A number of another PID namespace means nothing here; whether this one means the peer, the word decides.
+        // A pid of another PID namespace means nothing here; the probe decides whether this one is the
+        // peer's.
         let reads = || place::probe(pid, hello.probe_addr, hello.process);
         if pid > 0 && self.copy.probe(reads) { Reach::Kernel { pid } } else { Reach::Service }
     }

@@ -1,4 +1,4 @@
-//! The other side of a connection: its device, its queue pair, and who waits there.
+//! The other side of a connection: its device, its queue pair, and notifying its waiters.
 
 pub(crate) mod announce;
 pub(crate) mod device;

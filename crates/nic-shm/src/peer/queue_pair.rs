@@ -1,5 +1,5 @@
-//! Data path: the peer's end. The peer's queue pair of a connection as this side uses it, mapped: its state word, its rings and
-//! where this side stands in them, its queues.
+//! Data path: the peer's queue pair as this side uses it, mapped: its status word, its queues, its rings and
+//! this side's position in them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,26 +24,27 @@ use nic_util::sync::ring;
 pub(crate) struct PeerQp {
     pub(crate) peer: Arc<Peer>,
     pub(crate) qp: Ref<QpShared>,
-    /// Its index in the peer's device.
+    /// The index in the peer's device.
     pub(crate) index: usize,
     generation: u32,
     pub(crate) pd: u32,
-    /// Where it takes receives from: its own ring...
+    /// The source of its receives: its own ring...
     pub(crate) recvs: Option<Slots>,
-    /// ...or a shared queue.
+    /// ...or a shared receive queue.
     pub(crate) srq: Option<SrqLink>,
     pub(crate) comps: Slots,
     pub(crate) cq: Ref<CqShared>,
-    /// The index of that queue in the peer's device.
+    /// The completion queue's index in the peer's device.
     cq_index: usize,
     channel: Option<(Ref<ChannelShared>, Fd)>,
-    /// The limit of retries for a message that finds no receive.
+    /// The retry limit for a message that finds no receive.
     pub(crate) rnr_retry: AtomicU8,
-    /// The status word of the peer's queue pair while all is well.
+    /// The status word of the peer's queue pair in state RTS.
     ready: u64,
-    /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
+    /// Number of messages delivered to its rings, which is the position of the next one; advanced under the
+    /// send lock.
     delivered: AtomicU64,
-    /// It is said that this side rings, and light fences are enough for that.
+    /// This side has announced its notifications, and a light fence is enough for each.
     knocks: AtomicBool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct SrqLink {
 }
 
 impl PeerQp {
-    /// The queue pair that said hello, every offset of which is checked here once.
+    /// The queue pair that sent a hello. This checks all its offsets once.
     pub(crate) fn new(peer: Arc<Peer>, hello: &Hello, channel: Option<OwnedFd>) -> Result<Self> {
         let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
         let map = &peer.table.map;
@@ -106,18 +107,19 @@ impl PeerQp {
         })
     }
 
-    /// How long a message may wait for a receive; `None` without limit.
+    /// How long a message may wait for a receive; `None` without a limit.
     pub(crate) fn patience(&self) -> Option<Span> {
         let retries = self.rnr_retry.load(Ordering::Relaxed);
         let pause = Span::from_ns(self.qp.rnr_pause.load(Ordering::Relaxed).into()).min(RNR_PAUSE_MAX);
         (retries < RNR_RETRY_FOREVER).then(|| pause * retries.into())
     }
 
-    /// Wakes who sleeps on the queue that the peer's receives complete to, after stores in the peer's memory.
+    /// Wakes threads that sleep on the peer's receive completion queue, after stores to the peer's memory.
     #[inline]
     pub(crate) fn ring(&self) {
         if self.knocks.load(Ordering::Acquire) {
-            // Partner: the heavy fence in `AsymmetricNotify::settle`. The look for sleepers must not move before the stores.
+            // Partner: the heavy fence in `AsymmetricNotify::settle`. The check for waiters must not move
+            // before the stores.
             compiler_fence(Ordering::SeqCst);
         } else {
             self.knock();
@@ -125,15 +127,17 @@ impl PeerQp {
         self.cq.bell.ring_after_fence();
     }
 
-    /// Says that this side rings, and passes a full fence. Once; with a peer that passes no heavy fences, each time.
+    /// Announces notifications, with a full fence. Done once; with a peer that passes no heavy fences, each
+    /// time.
     #[cold]
     fn knock(&self) {
         self.cq.knock.introduce();
-        // Another thread that sees this may do without.
+        // Another thread that sees this may skip it.
         self.knocks.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
     }
 
-    /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.
+    /// Marks this side as inside the peer's memory, until dropped. Check afterwards whether the access is
+    /// allowed.
     #[inline]
     pub(crate) fn enter(&self) -> Inside<'_> {
         let busy = &self.qp.peer.0.busy;
@@ -141,19 +145,19 @@ impl PeerQp {
         Inside(busy)
     }
 
-    /// Where the next message goes.
+    /// The position of the next message.
     #[inline]
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// A message is there; under the send lock.
+    /// Counts a delivered message; under the send lock.
     #[inline]
     pub(crate) fn count_delivery(&self) {
         self.delivered.store(self.delivered() + 1, Ordering::Relaxed);
     }
 
-    /// The peer's next receive, if it is there and of a queue of its own; nothing is claimed.
+    /// The peer's next posted receive, if it has its own receive ring; claims nothing.
     #[inline]
     pub(crate) fn waiting_receive(&self) -> Option<&[AtomicU64]> {
         let (recvs, next) = (self.recvs.as_ref()?, self.delivered());
@@ -161,7 +165,7 @@ impl PeerQp {
         ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
     }
 
-    /// Whether so many receives of a queue of its own wait, or a quarter of those that it holds.
+    /// Whether its own receive ring has `count` posted receives, or at least a quarter of its capacity.
     pub(crate) fn has_receives(&self, count: u64) -> bool {
         self.recvs.as_ref().is_some_and(|recvs| {
             let last = self.delivered() + count.min(1 << recvs.shift() >> 2).max(1) - 1;
@@ -169,8 +173,8 @@ impl PeerQp {
         })
     }
 
-    /// Begins to fetch the receive that the next message will find: when one was sent, as the peer may have posted many, and
-    /// when one came, as the peer posts a receive for the answer before it asks.
+    /// Prefetches the receive for the next message: after sending a message, as the peer may have posted
+    /// many, and after receiving one, as the peer posts a receive for the answer before it sends the request.
     #[inline]
     pub(crate) fn fetch_next_receive(&self) {
         if let Some(recvs) = &self.recvs {
@@ -178,13 +182,13 @@ impl PeerQp {
         }
     }
 
-    /// Has the peer's NIC thread look at its queue pair.
+    /// Makes the peer's NIC thread check its queue pair.
     pub(crate) fn kick(&self) {
         self.peer.kick(self.index);
     }
 
-    /// After publishing to its queue and a full fence: tells its poller which queue pair has something, if that cannot look at all,
-    /// and who sleeps there, or has armed it.
+    /// Notifies the poller of the peer's queue, after publishing and a full fence: marks the queue pair as
+    /// ready if the poller does not poll all, wakes waiters and raises an event.
     #[cold]
     pub(crate) fn announce(&self, solicited: bool) {
         if self.cq.many.load(Ordering::Relaxed) != 0 {
@@ -194,7 +198,7 @@ impl PeerQp {
         announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
     }
 
-    /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.
+    /// Records that this side waits for a receive of a shared receive queue, so that posting one notifies it.
     pub(crate) fn name_rnr(&self) {
         if let Some(srq) = &self.srq {
             self.peer.header.rnr.add(self.index);
@@ -202,17 +206,18 @@ impl PeerQp {
         }
     }
 
-    /// The peer may send from now on, before it has read our confirmation.
+    /// Allows the peer to send, before it has read our confirmation.
     pub(crate) fn confirm(&self) {
         let _ = self.advance(state::RTR, state::RTS);
     }
 
-    /// The peer's queue pair is about to fail because of a request of this side to memory that it may not access.
+    /// Records that the peer's queue pair is about to fail because a request of this side lacked access
+    /// rights.
     pub(crate) fn note_access_error(&self) {
         self.qp.access_error.store(self.generation, Ordering::Release);
     }
 
-    /// The peer's queue pair is in the error state from now on.
+    /// Moves the peer's queue pair to the error state.
     pub(crate) fn fail(&self) {
         for from in [state::RTS, state::RTR] {
             if self.advance(from, state::ERROR) {
@@ -227,13 +232,14 @@ impl PeerQp {
         status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`crate::memory::layout::PeerWords`]).
+    /// Whether the peer's queue pair is (still) fully connected. Call only while inside
+    /// ([`crate::memory::layout::PeerWords`]).
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.qp.status.load(Ordering::Acquire) == self.ready
     }
 
-    /// Whether it accepts operations at all: also while the peer waits for our confirmation.
+    /// Whether it accepts operations: also while the peer waits for our confirmation.
     #[inline]
     pub(crate) fn accepts(&self) -> bool {
         let word = self.qp.status.load(Ordering::Acquire);
@@ -241,7 +247,7 @@ impl PeerQp {
     }
 }
 
-/// Inside the peer's memory, until dropped.
+/// Marks this side as inside the peer's memory, until dropped.
 pub(crate) struct Inside<'a>(&'a Busy);
 
 impl Drop for Inside<'_> {

@@ -1,5 +1,5 @@
-//! Data path: messages. Finds the peer's next receive, puts a message there, and publishes its completion, by which the receive is
-//! consumed.
+//! Data path: messages. Finds the peer's next receive, copies a message to it, and publishes its completion,
+//! which consumes the receive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::peer::queue_pair::PeerQp;
 use crate::send::transfer::{Stop, Transfer};
 use nic_util::sync::{ring, shared_queue};
 
-/// What a completion tells the receiver.
+/// The content of a receive completion.
 pub(crate) struct News {
     opcode: WcOpcode,
     status: WcStatus,
@@ -28,34 +28,34 @@ impl News {
         Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
     }
 
-    /// With immediate data.
+    /// Adds immediate data.
     #[inline]
     pub(crate) fn imm(self, imm: u32) -> Self {
         Self { imm: Some(imm), ..self }
     }
 
-    /// With a key of the receiver's that it invalidates.
+    /// Adds a key of the receiver that the message invalidates.
     #[inline]
     pub(crate) fn invalidate(self, key: u32) -> Self {
         Self { invalidate: Some(key), ..self }
     }
 }
 
-/// What delivering keeps while a message waits.
+/// State of a message that waits for a receive.
 #[derive(Default)]
 pub(crate) struct Delivery {
-    /// A receive claimed from the peer's shared queue, for the message that is waiting.
+    /// A receive claimed from the peer's shared receive queue for the waiting message.
     claimed: Option<u16>,
-    /// When it gives up on a peer without receives; `None` while not waiting for one.
+    /// When the message fails without a receive (RNR); `None` while not waiting for one.
     rnr_deadline: Option<Time>,
     /// A message waits for a receive.
     pub(crate) is_waiting: bool,
-    /// Whoever posts a receive is to tell the NIC thread: nobody else looks again by himself.
+    /// Posting a receive must notify the NIC thread: no thread polls.
     pub(crate) wants_to_be_told: bool,
 }
 
 impl Delivery {
-    /// The peer's next receive: its slot's words. Waits if there is none.
+    /// The slot of the peer's next receive. Fails with `Stop::Wait` if there is none.
     #[inline]
     pub(crate) fn next_receive<'l>(
         &mut self,
@@ -67,7 +67,7 @@ impl Delivery {
             self.rnr_deadline = None;
             return Ok(slot);
         }
-        // Said once: whoever posts after that sees it and wakes us.
+        // Set once: a thread that posts afterwards sees it and wakes us.
         if self.wants_to_be_told && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
             link.name_rnr();
             nic_util::sync::fence::heavy();
@@ -106,7 +106,8 @@ impl Delivery {
         self.claimed.map(|receive| srq.store.slot(receive.into()))
     }
 
-    /// Whether no receive of a shared queue can be used because the peer's completions that nobody has polled leave no room.
+    /// Whether no receive of a shared receive queue can be used because unpolled completions fill the peer's
+    /// completion ring.
     fn is_crowded_out(&self, link: &PeerQp) -> bool {
         let taken = link.qp.taken.load(Ordering::Acquire);
         link.srq.is_some() && link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0
@@ -136,10 +137,10 @@ impl Delivery {
                 self.publish(link, &news, carried.then_some(local.total() as u32));
                 Ok(())
             }
-            // Not the receiver's affair, whose receive stays as it is.
+            // An error of this side only: the receive stays posted.
             Err(Stop::Fail(own @ (WcStatus::RetryExcErr | WcStatus::LocProtErr))) => Err(Stop::Fail(own)),
             Err(stop) => {
-                // What the receiver learns is its own side of the failure.
+                // The receiver's completion reports its own side of the failure.
                 let (own, theirs) = match stop {
                     Stop::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
                     Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
@@ -152,8 +153,8 @@ impl Delivery {
         }
     }
 
-    /// Publishes a completion at the peer and consumes the receive that it is about. It carries so many bytes, which are there
-    /// already, if it `carried` the message.
+    /// Publishes a completion at the peer and consumes its receive. If the message is inline, `carried` is
+    /// its number of bytes, which are already in the slot.
     pub(crate) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<u32>) {
         let slot = link.comps.slot(link.delivered());
         let bytes = carried.unwrap_or(0);
@@ -170,8 +171,8 @@ impl Delivery {
     }
 }
 
-/// Publishes the completion of a message of `len` bytes, which it carries itself, into a receive of the peer's own queue. False if
-/// the bytes could not be read: nothing has happened then.
+/// Publishes the completion of a message of `len` inline bytes for a receive of the peer's own ring. Returns
+/// false if the source could not be read; then nothing has happened.
 ///
 /// # Safety
 /// `src` must have `len` bytes, which are at most [`comp::INLINE_MAX`].
@@ -196,7 +197,7 @@ pub(crate) unsafe fn publish_plain(
     true
 }
 
-/// Marks the slot of the next message as filled, and tells whom it concerns.
+/// Marks the slot of the next message as filled and notifies the peer.
 #[inline]
 fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     ring::publish(&slot[comp::MARK], ring::lap(link.delivered(), link.comps.shift()), low);
@@ -207,7 +208,7 @@ fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     }
 }
 
-/// Puts a message where the receive wants it, or into the completion, which then carries it: whether it does.
+/// Copies a message to its receive, or inline into the completion; returns whether it is inline.
 #[inline]
 fn fill_receive(
     transfer: &mut Transfer,
@@ -235,14 +236,14 @@ fn fill_receive(
         }
         let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
         let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
-        // A piece that was copied before the request had to wait is not copied twice.
+        // A piece that was copied before the request had to wait is not copied again.
         if !carried && !transfer.asking.is_behind(done) {
             transfer.deliver(link, &local.part(done, len), place, key, done)?;
         }
         done += len;
     }
     transfer.asking.finish();
-    // The peer may change its receive between two looks, and then the message is not all there.
+    // The peer may change its receive between the two reads; then the message is incomplete.
     if done < total {
         return Err(Stop::Fail(WcStatus::RemInvReqErr));
     }

@@ -1,5 +1,5 @@
-//! Data path: NIC engine. Carries out send requests in the initiator's own thread: from the post, through both protection tables,
-//! to the peer's memory.
+//! Data path: NIC engine. Carries out send requests in the thread of the initiator: from the post, through
+//! both protection tables, to the peer's memory.
 
 use verbs::{Access, Data, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -12,15 +12,15 @@ use crate::peer::queue_pair::PeerQp;
 use crate::send::delivery::{Delivery, News};
 use crate::send::transfer::{Stop, Transfer};
 
-/// What became of a request.
+/// The result of executing a request.
 pub(crate) enum Outcome {
-    /// It is over: how, and the bytes that it fetched.
+    /// Completed, with its status and the number of bytes fetched.
     Done(WcStatus, u32),
-    /// It must wait for the peer; ask again.
+    /// It must wait for the peer; retry later.
     Wait,
 }
 
-/// What carrying out one queue pair's requests keeps from one to the next.
+/// State of a queue pair's engine between requests.
 #[derive(Default)]
 pub(crate) struct Engine {
     /// The local region used last.
@@ -30,7 +30,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Carries out a request, or as much as can be done now.
+    /// Carries out a request, as far as possible now.
     #[inline]
     pub(crate) fn execute(&mut self, connection: &Connection, wr: &SendWr<'_>) -> Outcome {
         let Some(link) = connection.link() else { return Outcome::Done(WcStatus::WrFlushErr, 0) };
@@ -93,8 +93,8 @@ impl Engine {
         Ok(0)
     }
 
-    /// Collects the local memory of a request; false if the protection table does not allow all of it.
-    /// Into a place of the caller's, as the list is too long to be moved for every message.
+    /// Collects the local memory of a request in `list`; false if the protection table does not allow all of
+    /// it. The caller provides the list, as it is too long to be moved for every message.
     #[inline]
     fn collect(&mut self, connection: &Connection, data: &Data<'_>, need: Access, list: &mut SgList) -> bool {
         match data {
@@ -122,7 +122,7 @@ impl Engine {
         true
     }
 
-    /// Forgets what was under way; the queue pair has failed.
+    /// Drops the request in progress; the queue pair has failed.
     pub(crate) fn abandon(&mut self) {
         self.transfer.asking.finish();
     }

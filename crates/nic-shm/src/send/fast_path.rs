@@ -1,6 +1,6 @@
-//! Data path: the fast path. An RDMA write of one SGE between remembered regions, and a small send of one SGE into a
-//! waiting receive: the requests that latency and message rate depend on most. Everything else, and every doubt, is for the
-//! engine, which alone reports errors.
+//! Data path: the fast path. An RDMA write of one SGE between cached regions, and a small send of one SGE
+//! into a posted receive: the requests that matter most for latency and message rate. All other requests, and
+//! all errors, go to the engine, which alone reports errors.
 
 use std::sync::atomic::Ordering;
 
@@ -13,13 +13,14 @@ use crate::peer::queue_pair::PeerQp;
 use crate::send::delivery::publish_plain;
 use crate::send::engine::Engine;
 
-/// Whether a request may be one for [`carry_out`].
+/// Whether a request is a candidate for [`carry_out`].
 #[inline]
 pub(crate) fn may_take(wr: &SendWr<'_>) -> bool {
     matches!(wr.op, SendOp::Write(_) | SendOp::Send | SendOp::SendImm(_))
 }
 
-/// Carries out the request, if it is one of those; false if nothing has happened. Under the send lock, with nothing in front.
+/// Carries out the request if the fast path can; false if nothing has happened. Called under the send lock,
+/// with no request waiting.
 #[inline]
 pub(crate) fn carry_out(
     engine: &mut Engine,
@@ -39,8 +40,8 @@ pub(crate) fn carry_out(
     let Some(dst) = engine.transfer.far.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len) else {
         return false;
     };
-    // SAFETY: both caches vouch for registered memory of this length, the far one as long as we are inside, the
-    // near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
+    // SAFETY: both caches guarantee registered memory of this length, the far one as long as we are inside,
+    // the near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
     if unsafe { place::copy_last_byte_last(dst, src, len as usize) }.is_err() {
         return false;
     }
@@ -50,8 +51,8 @@ pub(crate) fn carry_out(
     true
 }
 
-/// Delivers a message that its completion can carry into a waiting receive of the peer's own queue whose first
-/// SGE holds it; false if nothing has happened.
+/// Delivers an inline message into a posted receive of the peer's own ring whose first SGE holds it; false if
+/// nothing has happened.
 #[inline]
 fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
     let Some(receive) = link.waiting_receive() else { return false };
@@ -66,12 +67,12 @@ fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
         return false;
     }
     let imm = if let SendOp::SendImm(imm) = wr.op { Some(imm) } else { None };
-    // SAFETY: the near cache vouches for the source, or it is inline; the length was held against INLINE_MAX. Test: `traffic` of the
-    // conformance suite.
+    // SAFETY: the near cache guarantees the source, or it is inline; the length was checked against
+    // INLINE_MAX. Test: `traffic` of the conformance suite.
     unsafe { publish_plain(link, src, len as u32, imm, wr.flags.contains(SendFlags::SOLICITED)) }
 }
 
-/// The request's local data, if it is one non-empty SGE of allowed size.
+/// The request's local data, if it is one non-empty piece of allowed size.
 #[inline]
 fn sole_sge(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
     match wr.data {

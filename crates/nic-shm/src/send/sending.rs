@@ -1,5 +1,5 @@
-//! Data path: sending. The sending half of a queue pair: from the post to the completion, by the fast path or the engine, and the
-//! requests that wait for the peer.
+//! Data path: sending. The sending half of a queue pair: from the post to the completion, by the fast path or
+//! the engine, with the requests that wait for the peer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,50 +20,51 @@ use nic_util::sync::reader_registry::Workplace;
 pub(crate) struct Sending {
     queue: Workplace<Queue>,
     pub(crate) completions: Arc<Completions>,
-    /// Its place among those that complete there.
+    /// Its slot in the completion queue.
     seat: OnceLock<usize>,
-    /// Requests that it holds, of so many SGEs or bytes of inline data each.
+    /// Capacity in requests, and the limits of SGEs and inline bytes of each.
     max_wr: u32,
     max_sge: u32,
     max_inline: u32,
     signal_all: bool,
-    /// The number that completions of its requests give.
+    /// The number that completions of its requests report.
     num: u32,
     /// Whether requests are pending.
     stalled: AtomicBool,
-    /// Requests whose places have been given back.
+    /// Number of requests whose queue entries have been freed.
     reclaimed: AtomicU64,
 }
 
-/// Who carries on with requests that wait.
+/// The thread that makes progress on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// A thread of the program's that polls, and is likely to do so again.
+    /// A thread of the program that polls, and is likely to poll again.
     Poller,
     /// The NIC thread.
     Thread,
 }
 
-/// How often who polls looks for the one receive that a message waits for: each look takes a line away from whoever posts.
+/// How often a poller checks for the receive that a message waits for: each check takes the cache line away
+/// from the thread that posts receives.
 const LOOK_PERIOD: Span = Span::from_us(1);
-/// He looks at once when so many receives are there.
+/// A poller retries immediately when this many receives are posted.
 const MANY_RECEIVES: u64 = 32;
-/// Of whoever has polled within this it is expected that he will again: nobody is to wake the NIC thread meanwhile.
+/// A poller seen within this time counts as active; posting a receive then does not wake the NIC thread.
 const ATTENDED: Span = Span::from_us(100);
 
-/// What posting works on, under the send lock.
+/// The send queue's state under the send lock.
 #[derive(Default)]
 pub(crate) struct Queue {
     posted: u64,
     /// Requests that wait for the peer, in order.
     pending: VecDeque<Pending>,
     engine: Engine,
-    /// When somebody polled last while requests waited, and looked for a receive.
+    /// Time of the last poll while requests waited, and of the last check for a receive.
     polled: Option<Time>,
     looked: Option<Time>,
 }
 
-/// A send request that must wait, with everything of it that the caller may reuse.
+/// A waiting send request, with copies of everything that the caller may reuse.
 struct Pending {
     wr_id: u64,
     op: SendOp,
@@ -94,8 +95,9 @@ impl Queue {
         self.pending.push_back(Pending::of(wr));
     }
 
-    /// Whether to try again now. What waits for a receive is tried by whoever polls when there are many or a while has passed, so that
-    /// the two sides do not take a line from each other for each message; and only while nobody polls is the peer to tell of a receive.
+    /// Whether to retry now. A poller retries a message that waits for a receive when many are posted or some
+    /// time has passed, so that the two sides do not contend for a cache line on each message. The peer has
+    /// to notify only while no thread polls.
     fn is_to_be_tried(&mut self, link: &PeerQp, by: By, now: Time) -> bool {
         let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
         let delivery = &mut self.engine.delivery;
@@ -111,7 +113,7 @@ impl Queue {
         true
     }
 
-    /// The first that waits, and how many are done with it.
+    /// Removes the first waiting request; also returns the number of requests posted up to it.
     fn pop(&mut self) -> Option<(Pending, u64)> {
         let first = self.pending.pop_front()?;
         Some((first, self.posted - self.pending.len() as u64))
@@ -134,12 +136,12 @@ impl Sending {
         }
     }
 
-    /// Requests that it holds.
+    /// Capacity in requests.
     pub(crate) fn depth(&self) -> u32 {
         self.max_wr
     }
 
-    /// Its place among those that complete where it does.
+    /// Its slot in the completion queue.
     pub(crate) fn seat(&self) -> Option<usize> {
         self.seat.get().copied()
     }
@@ -153,18 +155,18 @@ impl Sending {
         let _ = self.seat.set(seat);
     }
 
-    /// Takes the send lock, to carry requests out: deregistering waits until it is free again.
+    /// Takes the send lock to carry out requests; deregistration waits until it is released.
     #[inline]
     pub(crate) fn enter(&self, connection: &Connection) -> BiasedGuard<'_, Queue> {
         self.queue.enter(|| connection.device.posters.add(connection.index))
     }
 
-    /// Takes the send lock for anything else.
+    /// Takes the send lock for any other purpose.
     pub(crate) fn lock(&self) -> BiasedGuard<'_, Queue> {
         self.queue.lock()
     }
 
-    /// Waits until whoever carries requests out now has ended.
+    /// Waits until the thread that carries out requests now has finished.
     pub(crate) fn pass(&self) {
         self.queue.pass();
     }
@@ -174,7 +176,7 @@ impl Sending {
         self.queue.erase();
     }
 
-    /// Posts a request; whether the queue pair is to fail by it.
+    /// Posts a request; returns whether the queue pair must be failed.
     #[inline]
     pub(crate) fn post(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<bool> {
         if self.post_fast(connection, wr) {
@@ -183,7 +185,7 @@ impl Sending {
         self.post_any(connection, wr)
     }
 
-    /// Posts what the fast path takes; false if nothing has happened.
+    /// Posts a request by the fast path; false if nothing has happened.
     #[inline]
     fn post_fast(&self, connection: &Connection, wr: &SendWr<'_>) -> bool {
         if !fast_path::may_take(wr) {
@@ -214,7 +216,7 @@ impl Sending {
             return self.post_unready(connection, &mut queue, wr, status);
         }
         if queue.pending.is_empty() {
-            // If it has to wait, the NIC thread is woken, and sees whether somebody polls.
+            // If it has to wait, the NIC thread is woken and checks whether a thread polls.
             queue.engine.delivery.wants_to_be_told = false;
             match queue.engine.execute(connection, wr) {
                 Outcome::Done(status, bytes) => {
@@ -263,19 +265,20 @@ impl Sending {
         }
     }
 
-    /// Whether no further request has room.
+    /// Whether the queue is full.
     #[inline]
     fn is_full(&self, queue: &Queue) -> bool {
         queue.posted - self.reclaimed.load(Ordering::Acquire) >= self.max_wr.into()
     }
 
-    /// Requests up to this one need their places no more.
+    /// Frees the queue entries of requests up to this one.
     #[inline]
     pub(crate) fn reclaim(&self, upto: u64) {
         self.reclaimed.fetch_max(upto, Ordering::Release);
     }
 
-    /// Counts a request that was over at once and reports it; whether the queue pair fails with it.
+    /// Counts a request that completed immediately and reports it; returns whether the queue pair must be
+    /// failed.
     #[inline]
     fn complete(
         &self,
@@ -291,7 +294,7 @@ impl Sending {
         !unsignalled && self.report(connection, wr, queue.posted, status, bytes)
     }
 
-    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    /// Reports a completed request unless it is unsignaled; returns whether the queue pair must be failed.
     fn report(
         &self,
         connection: &Connection,
@@ -317,7 +320,7 @@ impl Sending {
             if status == WcStatus::RemAccessErr {
                 connection.link().into_iter().for_each(PeerQp::note_access_error);
             }
-            // Under the lock of the send queue still, so that nobody carries out what stands behind it.
+            // Still under the send lock, so that no thread carries out later requests.
             connection.advance(state::RTS, state::ERROR);
             true
         }
@@ -335,7 +338,7 @@ impl Sending {
         self.stalled.load(Ordering::Acquire)
     }
 
-    /// Carries on with requests that wait. Whether the queue pair is to fail by it.
+    /// Retries waiting requests. Returns whether the queue pair must be failed.
     pub(crate) fn progress(&self, connection: &Connection, by: By) -> bool {
         if !self.is_stalled() {
             return false;
@@ -364,7 +367,7 @@ impl Sending {
         failed
     }
 
-    /// Flushes everything that waits; the queue pair has failed.
+    /// Flushes all waiting requests; the queue pair has failed.
     pub(crate) fn flush(&self, connection: &Connection) {
         let mut queue = self.lock();
         while let Some((first, upto)) = queue.pop() {
@@ -383,8 +386,8 @@ mod tests {
     use crate::fuzzing::link_to_process;
     use crate::lies::idle;
 
-    /// Goal: requests that wait keep their places, and are flushed in order. Method: ten sends to a peer that has eight receives
-    /// and posts no more.
+    /// Goal: waiting requests keep their queue entries, and are flushed in order. Method: ten sends to a peer
+    /// that has eight receives and posts no more.
     #[test]
     fn what_waits_keeps_its_place_and_its_order() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));

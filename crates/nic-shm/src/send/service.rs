@@ -1,9 +1,9 @@
-//! The copy path for private memory where the kernel forbids process_vm_readv/writev(2): the owner's NIC thread
-//! copies, in chunks through a bounce buffer in its segment. Two copies instead of one, and the owner must be
-//! running; chosen by a probe at connection time, and said so in the device's notes.
+//! The copy path for private memory where the kernel forbids process_vm_readv/writev(2): the owner's NIC
+//! thread copies, in chunks through a bounce buffer in its segment. This takes two copies instead of one, and
+//! the owner must be running. A probe at connection time chooses it, and the device's notes report it.
 //!
-//! Here is who asks; the owner is in [`crate::receive::serving`]. One request at a time per queue pair. The asker fills the words and makes
-//! `turn` odd; the owner makes it even.
+//! This is the requester's side; the owner's side is [`crate::receive::serving`]. One request at a time per
+//! queue pair. The requester fills the words and makes `turn` odd; the owner makes it even.
 
 use std::sync::atomic::Ordering;
 
@@ -12,29 +12,29 @@ use crate::copy::place::{self, Direction, Fault, SgList};
 use crate::memory::layout::{ServiceWords, ask};
 use crate::peer::queue_pair::PeerQp;
 
-/// What one queue pair asks of its peer's NIC thread.
+/// Requests of one queue pair to its peer's NIC thread.
 #[derive(Default)]
 pub(crate) struct Asking {
-    /// A copy that the thread is carrying out.
+    /// The copy in progress.
     job: Option<Job>,
-    /// How often it was asked.
+    /// Number of requests so far.
     asks: u32,
 }
 
-/// A copy under way.
+/// A copy in progress.
 #[derive(Default)]
 struct Job {
-    /// Where in the message the piece begins that is being copied.
+    /// Offset in the message of the piece that is being copied.
     from: u64,
-    /// Bytes of the piece that have arrived.
+    /// Number of bytes of the piece that have been copied.
     done: u64,
-    /// Bytes asked for, if a request is out.
+    /// Number of bytes requested, if a request is outstanding.
     asked: Option<u64>,
-    /// Where in the message everything before has been copied.
+    /// Everything before this offset in the message has been copied.
     behind: u64,
 }
 
-/// What is asked for.
+/// A request to the owner.
 struct Ask {
     kind: u32,
     at: u64,
@@ -49,12 +49,12 @@ impl Asking {
         self.job.as_ref().is_some_and(|job| job.behind > from)
     }
 
-    /// The request is over, or given up.
+    /// Forgets the copy: the request has completed or failed.
     pub(crate) fn finish(&mut self) {
         self.job = None;
     }
 
-    /// An RDMA copy; `None` while it is under way.
+    /// Makes an RDMA copy; `None` while it is in progress.
     pub(crate) fn copy(
         &mut self,
         link: &PeerQp,
@@ -69,7 +69,7 @@ impl Asking {
         Some(result)
     }
 
-    /// The piece of a message that begins at `from`; `None` while it is under way.
+    /// Copies the piece of a message that begins at `from`; `None` while it is in progress.
     pub(crate) fn deliver(
         &mut self,
         link: &PeerQp,
@@ -90,7 +90,7 @@ impl Asking {
         Some(result)
     }
 
-    /// An atomic; `None` while it is under way, else the old value.
+    /// Carries out an atomic; `None` while it is in progress, else the old value.
     pub(crate) fn atomic(
         &mut self,
         link: &PeerQp,
@@ -141,7 +141,7 @@ impl Asking {
             job.done += len;
             job.asked = None;
         }
-        // Not "equal": a peer can shorten its receive meanwhile.
+        // Not `==`: a peer can shorten its receive meanwhile.
         if job.done >= local.total() {
             return Some(Ok(()));
         }
@@ -156,7 +156,7 @@ impl Asking {
             let Some(buffer) = link.peer.table.map.bytes(bounce, len) else {
                 return Some(Err(Fault::Access));
             };
-            // SAFETY: as above, the other way.
+            // SAFETY: as above, in the other direction.
             let copied = unsafe { place::move_mapped(&local.part(job.done, len), buffer, Direction::Out) };
             if let Err(fault) = copied {
                 return Some(Err(fault));
@@ -181,7 +181,7 @@ impl Asking {
     }
 }
 
-/// The answer to what was asked, if it is there.
+/// The answer to the outstanding request, if it has arrived.
 fn answer(words: &ServiceWords) -> Option<Result<(), Fault>> {
     if !words.turn.load(Ordering::Acquire).is_multiple_of(2) {
         return None;

@@ -1,5 +1,5 @@
-//! Data path: the peer's memory. Copies between local memory and memory that the peer's protection table allows: mapped, by the
-//! kernel, or by asking the owner.
+//! Data path: the peer's memory. Copies between local memory and memory that the peer's protection table
+//! allows: mapped, by the kernel, or through the owner.
 
 use std::sync::atomic::AtomicU64;
 
@@ -14,7 +14,7 @@ use crate::peer::device::Reach;
 use crate::peer::queue_pair::PeerQp;
 use crate::send::service::Asking;
 
-/// Why a request cannot go on now.
+/// Why a request cannot continue now.
 pub(crate) enum Stop {
     Wait,
     Fail(WcStatus),
@@ -30,14 +30,14 @@ impl From<Fault> for Stop {
     }
 }
 
-/// What one queue pair's access to its peer's memory keeps from one request to the next.
+/// State of one queue pair's accesses to its peer's memory, kept between requests.
 #[derive(Default)]
 pub(crate) struct Transfer {
     /// The remote region used last.
     pub(crate) far: Tlb,
-    /// What the owner was asked for.
+    /// The copy that the owner was asked to make.
     pub(crate) asking: Asking,
-    /// Turns taken at the peer's memory.
+    /// Number of acquisitions of the peer's lock for atomics.
     turns: u32,
 }
 
@@ -68,7 +68,7 @@ impl Transfer {
         self.copy(link, local, place, remote.rkey, way)
     }
 
-    /// Copies between local memory and a checked place of the peer.
+    /// Copies between local memory and a checked location of the peer.
     fn copy(
         &mut self,
         link: &PeerQp,
@@ -78,8 +78,9 @@ impl Transfer {
         way: Direction,
     ) -> Result<(), Stop> {
         if let Some(at) = mapped(link, place, local.total()) {
-            // SAFETY: both sides were checked against protection tables, whose entries remain until this side has left
-            // ([`crate::peer::queue_pair::Inside`]; the send lock for its own). Test: the conformance suite; `violations` in it.
+            // SAFETY: both sides were checked against protection tables, whose entries remain until this side
+            // has left ([`crate::peer::queue_pair::Inside`]; the send lock for its own). Test: the
+            // conformance suite; `violations` in it.
             return Ok(unsafe { place::move_mapped(local, at, way) }?);
         }
         match (place, link.peer.reach) {
@@ -100,7 +101,7 @@ impl Transfer {
         }
     }
 
-    /// Copies a part of a message, which begins at `from`, to a checked place of a receive.
+    /// Copies a part of a message, which begins at `from`, to a checked location of a receive.
     pub(crate) fn deliver(
         &mut self,
         link: &PeerQp,
@@ -122,7 +123,7 @@ impl Transfer {
         })
     }
 
-    /// Carries out an atomic: 8 bytes fetched.
+    /// Carries out an atomic; returns the 8 bytes fetched.
     pub(crate) fn atomic(
         &mut self,
         link: &PeerQp,
@@ -164,7 +165,8 @@ impl Transfer {
         Ok(store_old(local, old)?)
     }
 
-    /// The right to an atomic on private memory of the peer. Where somebody has it for long, the peer shall look at who that is.
+    /// Takes the lock for atomics on the peer's private memory. If it stays taken for long, kicks the peer,
+    /// which checks the holder.
     fn take_turn<'l>(&mut self, link: &'l PeerQp) -> Result<Turn<'l>, Stop> {
         self.turns = self.turns.wrapping_add(1);
         Turn::take(&link.peer.table.map, link.index, self.turns).ok_or_else(|| {
@@ -174,12 +176,12 @@ impl Transfer {
     }
 }
 
-/// A pointer to a checked place of the peer, where there is one.
+/// A pointer to a checked location of the peer, if this process has it mapped.
 #[inline]
 fn mapped(link: &PeerQp, place: Location, len: u64) -> Option<*mut u8> {
     match (place, link.peer.reach) {
         (Location::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
-        // Of this process, and so held against what was registered (`table`).
+        // In this process, and so checked against the private record (`table`).
         (Location::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
         _ => None,
     }
