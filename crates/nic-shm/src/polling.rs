@@ -1,8 +1,8 @@
-//! Data path: polling. A completion queue as its poller knows it: the queue pairs that complete there, each looked at in its turn.
+//! Data path: polling. A completion queue as its poller uses it: polls its queue pairs in turn.
 //!
-//! Completions of send requests come from this process's own posting threads, through a ring under a lock.
-//! Completions of receives are written by peers, each into the ring of its queue pair, so that a peer which
-//! dies in the middle has published nothing and hinders nobody. Polling looks at both.
+//! This process's own posting threads write completions of send requests to a local ring under a lock. Peers
+//! write completions of receives, each to the ring of its queue pair, so that a peer which dies half-way has
+//! published nothing and blocks nobody. A poll reads both.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,40 +17,43 @@ use crate::send::sending::By;
 use crate::shared::Shared;
 use nic_util::sync::reader_registry::Workplace;
 
-/// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
+/// Number of queue pairs that a poll checks one by one; if there are more, peers mark those with completions.
 const FEW: usize = 8;
 
-/// What polling works on.
+/// The poller's state, under the poll lock.
 #[derive(Default)]
 pub(crate) struct PollSide {
-    /// Queue pairs whose send requests complete here, by seat.
+    /// Queue pairs whose send requests complete here, by slot.
     senders: Vec<Option<Arc<QpInner>>>,
-    /// Seats that nobody has.
+    /// Free slots.
     free: Vec<usize>,
-    /// Queue pairs whose receives complete here, by their index.
+    /// Queue pairs whose receives complete here, sorted by index.
     receivers: Vec<Arc<QpInner>>,
-    /// Where the next look begins, so that each gets its turn.
+    /// Where the next poll begins, so that each queue pair gets its turn.
     turn: usize,
-    /// Only with many: the same queue pairs, each at its index.
+    /// Only with many queue pairs: the same ones, each at its index.
     places: Vec<Option<Arc<QpInner>>>,
-    /// Only with many: the indices of queue pairs that reported something and may have more, each once. Not the queue pairs:
-    /// counting references to them would wait for a line of each, one after the other.
+    /// Only with many queue pairs: indices of those that were marked and may have more completions, each
+    /// once. Indices, not references: counting references would miss a cache line for each, one after the
+    /// other.
     due: VecDeque<usize>,
-    /// Only with many: who had a completion last. It is looked at also before it has said that it has another: what is in use is
-    /// likely to be used again, and what it says is two more lines from the peer's core.
+    /// Only with many queue pairs: the last one with a completion. It is polled even before it is marked
+    /// again: it is likely to have another completion soon, and reading its mark costs two more cache lines
+    /// from the peer's core.
     recent: Option<usize>,
-    /// Only with many: completions of receives that have been counted when they were reported, and not polled.
+    /// Only with many queue pairs: number of receive completions that were counted when marked, and not
+    /// polled.
     arrived: usize,
 }
 
 impl PollSide {
-    /// A queue pair among many has reported something.
+    /// Handles the mark of a queue pair, one among many.
     fn report(&mut self, index: usize) {
         let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
         let new = qp.receiving.count_arrivals();
         self.arrived += new;
         if new == 0 && !qp.connection.is_failing() {
-            // Taken before it was said.
+            // Polled before it was marked.
             return;
         }
         let is_due = &qp.receiving.is_due;
@@ -60,7 +63,7 @@ impl PollSide {
         }
     }
 
-    /// From now on peers say which queue pairs have something; one of them has come now.
+    /// Adds a queue pair once peers mark those with completions.
     fn grow(&mut self, qp: &Arc<QpInner>) {
         if self.places.len() <= qp.index() {
             self.places.resize(qp.index() + 1, None);
@@ -69,7 +72,7 @@ impl PollSide {
         self.report(qp.index());
     }
 
-    /// Takes completions of receives, of each in its turn.
+    /// Polls completions of receives, from each queue pair in turn.
     #[inline]
     fn poll_few(&mut self, wcs: &mut [Wc]) -> usize {
         if let [only] = &self.receivers[..] {
@@ -80,7 +83,7 @@ impl PollSide {
         for (step, qp) in first.iter().chain(later).enumerate() {
             got += qp.poll_receives(&mut wcs[got..]);
             if got == wcs.len() {
-                // It may have more: the next look begins there.
+                // It may have more: the next poll begins with it.
                 self.turn = if step < first.len() { turn + step } else { step - first.len() };
                 return got;
             }
@@ -89,7 +92,7 @@ impl PollSide {
         got
     }
 
-    /// Takes completions of receives, of those that have reported some.
+    /// Polls completions of receives, from queue pairs that were marked.
     fn poll_due(&mut self, wcs: &mut [Wc]) -> usize {
         let Self { due, places, arrived, recent, .. } = self;
         let mut got = 0;
@@ -109,7 +112,8 @@ impl PollSide {
                 *recent = Some(index);
             }
             if n > 0 && (left > 0 || qp.connection.is_failing()) {
-                // It has more, or something to flush; others get their turn first. What comes later is reported.
+                // It has more, or receives to flush; others get their turn first. Later completions are
+                // marked.
                 due.push_back(index);
             } else {
                 qp.receiving.is_due.store(false, Ordering::Relaxed);
@@ -119,11 +123,11 @@ impl PollSide {
     }
 }
 
-/// Who polls a completion queue, and whom for.
+/// A completion queue with the queue pairs that it polls.
 pub(crate) struct Polling {
     pub(crate) completions: Arc<Completions>,
     side: Workplace<PollSide>,
-    /// There are too many queue pairs to look at each: peers say which ones have something. Once so, always so.
+    /// There are too many queue pairs to poll each: peers mark those with completions. Never reset.
     has_many: AtomicBool,
 }
 
@@ -133,8 +137,8 @@ impl Polling {
         Self { completions, side: Workplace::default(), has_many: AtomicBool::new(false) }
     }
 
-    /// Takes a queue pair's sending half in, which has a seat here from now on; whether the queue can overrun by that, and could not
-    /// before.
+    /// Adds a queue pair's sending half, which gets a slot here; returns whether this makes an overrun
+    /// possible that was not possible before.
     pub(crate) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.want(qp.sending.depth());
         let mut side = self.side.lock();
@@ -148,7 +152,7 @@ impl Polling {
         can_overrun
     }
 
-    /// Takes a queue pair's receiving half in; says the same.
+    /// Adds a queue pair's receiving half; returns the same as `attach_sender`.
     pub(crate) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.want(qp.receiving.depth());
         let mut side = self.side.lock();
@@ -162,7 +166,8 @@ impl Polling {
             let words = &self.completions.words;
             words.many.store(1, Ordering::SeqCst);
             words.heed.demand();
-            // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
+            // Peers publish first and read `many` afterwards; this finds completions of peers that read it
+            // too early.
             nic_util::sync::fence::heavy();
             let all = side.receivers.clone();
             all.iter().for_each(|qp| side.grow(qp));
@@ -170,7 +175,7 @@ impl Polling {
         can_overrun
     }
 
-    /// Forgets a queue pair's sending half and its completions.
+    /// Removes a queue pair's sending half and its completions.
     pub(crate) fn detach_sender(&self, qp: &QpInner) {
         self.completions.unwant(qp.sending.depth());
         let mut side = self.side.lock();
@@ -181,7 +186,7 @@ impl Polling {
         }
     }
 
-    /// Forgets a queue pair's receiving half and its completions.
+    /// Removes a queue pair's receiving half and its completions.
     pub(crate) fn detach_receiver(&self, qp: &QpInner) {
         self.completions.unwant(qp.receiving.depth());
         let mut side = self.side.lock();
@@ -197,7 +202,8 @@ impl Polling {
         side.arrived -= qp.receiving.counted_arrivals();
     }
 
-    /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.
+    /// Polls completions: of send requests first, then of receives; returns both numbers. Fails if the queue
+    /// has overrun.
     #[inline]
     pub(crate) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         if self.completions.is_unusual() {
@@ -247,7 +253,7 @@ impl Polling {
         Ok((sends, receives))
     }
 
-    /// Among many: hears who has reported something.
+    /// With many queue pairs: reads the marks.
     #[inline]
     fn hear_reports(&self, side: &mut PollSide) {
         let ready = &self.completions.words.ready;
@@ -256,7 +262,7 @@ impl Polling {
         }
     }
 
-    /// Whether more completions wait than the queue has entries.
+    /// Whether more completions are queued than the queue has entries.
     #[inline]
     fn is_overrun(&self, side: &PollSide) -> bool {
         self.completions.may_overrun() && self.has_too_many(side)
@@ -266,21 +272,22 @@ impl Polling {
         self.completions.is_overrun_with(self.received(side))
     }
 
-    /// Completions of receives that wait.
+    /// Number of queued receive completions.
     fn received(&self, side: &PollSide) -> usize {
-        // Among many, those that have something have said so; otherwise they are looked at.
+        // Among many, those with completions were marked; few are checked one by one.
         let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
         side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>()
     }
 
-    /// Gives the queue another size, if no more completions wait; whether it can overrun by that.
+    /// Resizes the queue unless it holds more completions than that; returns whether this makes an overrun
+    /// possible.
     pub(crate) fn resize(&self, cqe: u32) -> Option<bool> {
         let side = self.side.lock();
         let receives = side.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
         self.completions.resize(cqe, receives)
     }
 
-    /// Finds an overrun that nobody has polled for.
+    /// Checks for an overrun that no poll has found.
     pub(crate) fn look_for_overrun(&self) {
         let mut side = self.side.lock();
         self.hear_reports(&mut side);
@@ -296,7 +303,7 @@ impl Polling {
         let stalled = &self.completions.stalled;
         for seat in stalled.taken() {
             let sender = self.side.lock().senders.get(seat).cloned().flatten();
-            // It reports failures, which takes the lock.
+            // Without the lock, which reporting a failure takes.
             sender.iter().for_each(|qp| qp.progress(By::Poller));
             if sender.is_some_and(|qp| qp.sending.is_stalled()) {
                 self.completions.stalls(seat);
@@ -304,7 +311,7 @@ impl Polling {
         }
     }
 
-    /// Waits until whoever polls now has ended.
+    /// Waits until the thread that polls now has finished.
     pub(crate) fn pass(&self) {
         self.side.pass();
     }

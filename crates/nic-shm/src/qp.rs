@@ -1,4 +1,4 @@
-//! Data path: posting. A queue pair: a connection, and two halves to which it is lent.
+//! Data path: posting. A queue pair: a connection, and two halves that use it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 
-/// What a queue pair is made of.
+/// The parameters for creating a queue pair.
 pub(crate) struct Making {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
@@ -36,11 +36,11 @@ pub(crate) struct QpInner {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
     serving: Serving,
-    /// Memory that the peer uses, until it is outside for good.
+    /// Memory that the peer accesses, until it can do so no more.
     pub(crate) rings: Spin<Vec<Ring>>,
-    /// Entries of its queues.
+    /// Number of entries of its queues.
     entries: u32,
-    /// That its last shared receive is completed has been reported, or is not to be.
+    /// Whether `LastWqeReached` has been raised, or must not be.
     has_reported_last: AtomicBool,
 }
 
@@ -67,19 +67,19 @@ impl QpInner {
         })
     }
 
-    /// Its number among the device's.
+    /// The index in the device's table.
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.connection.index
     }
 
-    /// The number by which programs know it.
+    /// The public number.
     #[inline]
     pub(crate) fn num(&self) -> u32 {
         self.connection.num
     }
 
-    /// Posts a request.
+    /// Posts a send request.
     #[inline]
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         if self.sending.post(&self.connection, wr)? {
@@ -88,20 +88,20 @@ impl QpInner {
         Ok(())
     }
 
-    /// Carries on with requests that wait.
+    /// Retries waiting requests.
     pub(crate) fn progress(&self, by: By) {
         if self.sending.progress(&self.connection, by) {
             self.fail();
         }
     }
 
-    /// Takes completions of receives, in order; under the poll lock.
+    /// Polls completions of receives, in order; under the poll lock.
     #[inline]
     pub(crate) fn poll_receives(&self, wcs: &mut [Wc]) -> usize {
         self.receiving.poll(&self.connection, wcs)
     }
 
-    /// Carries out what the peer has asked of this device's thread; whether to look again soon.
+    /// Carries out the peer's request to this device's NIC thread; returns whether to check again soon.
     pub(crate) fn serve_peer(&self) -> bool {
         self.serving.serve(&self.connection, &self.rings, || self.sending.enter(&self.connection))
     }
@@ -111,7 +111,8 @@ impl QpInner {
         self.connection.peer_is_inside()
     }
 
-    /// Fails: both ends go to the error state, everything that waits is flushed, everybody is woken. Holding no lock.
+    /// Fails the queue pair: moves both ends to the error state, flushes waiting requests, wakes all waiters.
+    /// Call without holding a lock.
     pub(crate) fn fail(&self) {
         let connection = &self.connection;
         let first = connection.fail();
@@ -128,7 +129,8 @@ impl QpInner {
         }
     }
 
-    /// Reports that all shared receives which its peer has taken can be polled. It has failed, and its peer is outside.
+    /// Reports that all shared receives which its peer has claimed can be polled: it has failed, and its peer
+    /// is outside.
     pub(crate) fn report_last_receive(&self) {
         let device = &self.connection.device;
         if self.receiving.srq.is_some() && !self.has_reported_last.swap(true, Ordering::AcqRel) {
@@ -136,18 +138,19 @@ impl QpInner {
         }
     }
 
-    /// The program destroys it: nothing is reported of it any more.
+    /// Suppresses further events; the program is destroying the queue pair.
     pub(crate) fn silence(&self) {
         self.has_reported_last.store(true, Ordering::Release);
     }
 
-    /// Fails, which is no news for the program.
+    /// Fails the queue pair without an event for the program.
     pub(crate) fn fail_as_expected(&self) {
         self.connection.expect_failure();
         self.fail();
     }
 
-    /// The peer takes no part any more; if it is `gone`, it is inside nothing.
+    /// Fails the queue pair because the peer takes no part any more; if `gone`, it has ended and accesses
+    /// nothing.
     pub(crate) fn bury_peer(&self, gone: bool) {
         self.connection.bury_peer(gone);
         if gone {

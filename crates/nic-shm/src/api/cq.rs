@@ -1,4 +1,4 @@
-//! Completion queues and completion channels, as programs hold them.
+//! API handles of completion queues and completion channels.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::queues::completions::Completions;
 use crate::shared::Shared;
 use crate::wake::doorbell::{Rung, ring};
 
-/// A program's hold on a completion queue.
+/// The API handle of a completion queue.
 pub(crate) struct CqHandle {
     device: Arc<Inner>,
-    /// The device's, held here as well: every poll looks at it.
+    /// The same as the device's, stored here as well because every poll reads it.
     shared: Arc<Shared>,
     pub(crate) polling: Arc<Polling>,
 }
@@ -84,13 +84,13 @@ impl CqOps for CqHandle {
 impl Drop for CqHandle {
     fn drop(&mut self) {
         if !self.device.shared.birth.is_elsewhere() {
-            // Before its number is given back: whoever has that next is another.
+            // Before its number is freed: the next owner of the number is another queue.
             self.device.forget_cq(self.completions().index);
         }
     }
 }
 
-/// A program's hold on a completion channel.
+/// The API handle of a completion channel.
 pub(crate) struct ChannelHandle {
     device: Arc<Inner>,
     channel: Arc<Channel>,
@@ -101,7 +101,8 @@ impl ChannelHandle {
         Ok(Self { device: device.clone(), channel: Arc::new(Channel::new(&device.shared)?) })
     }
 
-    /// Fetches an event of one of these queues; whoever else has one is named, and this channel rung, again.
+    /// Fetches an event of one of these queues. Other queues with events are marked again, and this channel's
+    /// doorbell is rung again.
     fn take_event_of(&self, cqs: impl Iterator<Item = Arc<Polling>>) -> Option<u32> {
         let mut found = None;
         for cq in cqs {
@@ -113,7 +114,7 @@ impl ChannelHandle {
             if cq.has_event() {
                 self.device.shared.header.reporting.add(cq.index);
                 if is_mine {
-                    // All rings were taken back, of one event of maybe several.
+                    // All rings were consumed, but possibly only one of several events.
                     ring(self.channel.doorbell.button());
                 }
             }
@@ -132,12 +133,12 @@ impl CompChannelOps for ChannelHandle {
         if self.channel.doorbell.take() == Rung::No {
             return None;
         }
-        // One at a time: what is not this channel's is out of the set for a moment.
+        // One thread at a time: marks of other channels' queues are removed from the set for a moment.
         let _hearing = self.device.hearing.lock();
         let (objects, reporting) = (&self.device.objects, &self.device.shared.header.reporting);
         let mut found = self.take_event_of(reporting.taken().filter_map(|index| objects.cq(index)));
         if found.is_none() {
-            // Whoever rang is wrong about its name, or another has taken that back.
+            // The peer that rang has set a wrong mark, or another one has removed it.
             found = self.take_event_of(objects.live_cqs().into_iter());
         }
         found
@@ -156,8 +157,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: fetching an event costs the queues that have one, however many there are; no event is lost if a name is. Method:
-    /// queues that have events in secret are found when nobody has said a name, and not before.
+    /// Goal: fetching an event costs as much as there are queues with events, not queues; no event is lost if
+    /// a mark is. Method: queues that have events without a mark are found when no mark is set, and not
+    /// before.
     #[test]
     fn a_channel_asks_those_who_have_reported() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }
 
-    /// Goal: nothing stays of a queue that has been dropped: a weak handle keeps the memory. Method: the device's list is as long
+    /// Goal: a dropped queue leaves no memory, as a weak handle would. Method: the device's list is as long
     /// as before.
     #[test]
     fn a_dropped_queue_leaves_nothing_behind() {

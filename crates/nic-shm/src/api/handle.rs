@@ -1,4 +1,4 @@
-//! Queue pairs, as programs hold them: making them, posting to them, and letting go.
+//! API handles of queue pairs: creating them, posting to them, and destroying them.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::inner::Inner;
 use crate::memory::layout::state;
 use crate::qp::{Making, QpInner};
 
-/// How long failing and destroying wait for a peer that is inside; after that its number and rings are seen off when it has left.
+/// How long failing and destroying wait for a peer that is inside; after that, number and rings are freed
+/// when the peer has left.
 pub(crate) const PATIENCE: Span = Span::from_ms(100);
 
-/// A program's hold on a queue pair: dropping it destroys.
+/// The API handle of a queue pair: dropping it destroys the queue pair.
 pub(crate) struct QpHandle {
     pub(crate) qp: Arc<QpInner>,
     pub(crate) device: Arc<Inner>,
@@ -51,13 +52,13 @@ impl QpHandle {
         Ok(Self { device: device.clone(), qp, send_cq, recv_cq })
     }
 
-    /// Ends the connection, be it in the making; the program is told if it is `told`.
+    /// Ends the connection, established or being set up; `told` is whether the program gets an event.
     fn end(&self, told: bool) {
         self.device.registry.part(&self.device.shared, &self.qp, told);
         self.qp.fail_as_expected();
     }
 
-    /// Waits until the peer is not in the middle of an operation on this side's memory; whether it is not.
+    /// Waits until the peer accesses no memory of this side; false if it still does after [`PATIENCE`].
     fn await_peer(&self) -> bool {
         let (host, out) = (&self.device.shared.host, || (!self.qp.peer_is_inside()).then_some(()));
         host.poll("the peer's last access", host.after(PATIENCE), out).is_some()
@@ -65,7 +66,7 @@ impl QpHandle {
 }
 
 impl Drop for QpHandle {
-    /// Destroys: the peer is told, nothing of this queue pair is left anywhere.
+    /// Destroys the queue pair: disconnects from the peer, and removes all that refers to it.
     fn drop(&mut self) {
         let (shared, qp) = (&self.device.shared, &self.qp);
         if shared.birth.is_elsewhere() {
@@ -73,7 +74,7 @@ impl Drop for QpHandle {
         }
         qp.silence();
         self.end(false);
-        // A connection that came about between the two is over as well.
+        // Ends a connection that was established between the two calls.
         self.device.registry.part(shared, qp, false);
         let is_out = self.await_peer();
         self.send_cq.polling.detach_sender(qp);
@@ -139,7 +140,7 @@ impl QpOps for QpHandle {
             && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
     }
 
-    /// What the program gives its memory for next, no copy of the peer's may change any more.
+    /// Afterwards no access of the peer changes memory that the program reuses.
     fn to_error(&self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.end(true);

@@ -1,4 +1,4 @@
-//! The objects that programs hold, beside those of connection management.
+//! API handles, except those of connection management.
 
 pub(crate) mod cq;
 pub(crate) mod handle;

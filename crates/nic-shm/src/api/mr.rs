@@ -1,8 +1,8 @@
-//! Memory regions: registering and deregistering, of buffers and of all memory.
+//! Memory regions: registration and deregistration of buffers and of all memory.
 //!
-//! What is mapped in a region of all memory is not known when it is made, and changes: so peers' accesses to it go through the
-//! kernel always, also within a process and in the owner's own thread, and an address where nothing is mapped makes a request
-//! fail and nobody fault.
+//! What a region of all memory covers is not known when it is registered, and changes. So accesses of peers
+//! to it always go through the kernel, even within a process and in the owner's NIC thread: an unmapped
+//! address makes a request fail instead of raising a fault.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::memory::layout::{MR_MAX, kind};
 use crate::memory::table::Region;
 use nic_util::heap_trim::REGION;
 
-/// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
+/// How long deregistration waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);
 
 /// An entry of the protection table.
@@ -27,7 +27,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Enters a region; key and stamp are given here.
+    /// Adds a region with a new key and stamp.
     fn new(
         device: &Arc<Inner>,
         pd: u32,
@@ -42,7 +42,8 @@ impl Entry {
         Ok(Self { device: device.clone(), index, key, live: true })
     }
 
-    /// Takes the key away and waits until nobody uses it any more; the number of the queue pair whose peer does.
+    /// Removes the key and waits until no peer uses it any more; the error is the number of the queue pair
+    /// whose peer still does.
     fn retire(&mut self, call: &'static str) -> Result<(), u32> {
         if std::mem::take(&mut self.live) {
             self.device.shared.table.strike(self.key);
@@ -53,7 +54,7 @@ impl Entry {
     }
 }
 
-/// Why a region cannot go: the number of the queue pair whose peer is inside.
+/// The error for a region that is still in use: the peer of queue pair `qp_num` is inside.
 fn busy(qp_num: u32) -> Error {
     let why = format!("the peer of queue pair {qp_num} is stopped in the middle of an access");
     Error::Busy { what: "the memory region", why }
@@ -83,7 +84,7 @@ impl ShmMr {
     fn retire(&mut self) -> Result<()> {
         self.entry.device.shared.birth.check()?;
         self.entry.retire("Mr::dereg").map_err(|qp_num| {
-            // The peer may wake up and go on copying: the memory must stay what it is.
+            // The stopped peer may continue its copy later: the memory must stay allocated.
             std::mem::forget(self.buf.owner());
             busy(qp_num)
         })
@@ -110,7 +111,7 @@ impl MrOps for ShmMr {
 
 impl Drop for ShmMr {
     fn drop(&mut self) {
-        // Its error is for those who ask by `dereg`; the memory is safe either way.
+        // The error is reported by `dereg` only; the memory is safe either way.
         let _ = self.retire();
         self.entry.device.shared.fall(REGION);
     }
@@ -150,7 +151,7 @@ impl MrOps for AllMemory {
 
 impl Drop for AllMemory {
     fn drop(&mut self) {
-        // Its error is for those who ask by `dereg`.
+        // The error is reported by `dereg` only.
         let _ = self.retire();
     }
 }

@@ -1,4 +1,4 @@
-//! Shared receive queues, as programs hold them.
+//! API handles of shared receive queues.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use verbs::{RecvWr, Result, SrqInit};
 use crate::inner::Inner;
 use crate::queues::receives::SharedReceives;
 
-/// A program's hold on a shared receive queue.
+/// The API handle of a shared receive queue.
 pub(crate) struct SrqHandle {
     device: Arc<Inner>,
     pub(crate) receives: Arc<SharedReceives>,
@@ -60,8 +60,9 @@ mod tests {
     use super::*;
     use crate::api::handle::QpHandle;
 
-    /// Goal: a post wakes those who wait for a receive of this queue, and costs what they are, however many queue pairs there
-    /// are. Method: queue pairs of two shared queues whose peers wait in secret; some have said so.
+    /// Goal: posting a receive notifies the peers that wait for a receive of this queue; the cost does not
+    /// depend on the number of queue pairs. Method: the peers of queue pairs of two shared receive queues
+    /// wait, but only some have announced it.
     #[test]
     fn a_post_wakes_those_who_have_said_that_they_found_no_receive() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");

@@ -1,4 +1,4 @@
-//! Completion channels: a doorbell, which peers hold the button of.
+//! Completion channels: a doorbell that peers can ring.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ impl Channel {
         Ok(Self { device: device.clone(), index, doorbell, words })
     }
 
-    /// What [`crate::peer::announce::announce`] needs of it.
+    /// The waiters of this channel, for [`crate::peer::announce::announce`].
     #[inline]
     pub(crate) fn sleepers(&self) -> (&ChannelShared, BorrowedFd<'_>) {
         (&self.words, self.doorbell.button())
     }
 
-    /// Wakes who sleeps on it.
+    /// Wakes threads that sleep on the channel.
     pub(crate) fn raise(&self) {
         raise(&self.words, self.doorbell.button());
     }

@@ -1,5 +1,5 @@
-//! Data path: completion. A completion queue as the queue pairs know it that complete there: the completions of send requests,
-//! and telling whoever waits. Who polls it is [`crate::polling`]'s.
+//! Data path: completion. A completion queue as its queue pairs use it: completions of send requests, and
+//! notifying waiters. Polling is in [`crate::polling`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::shared::Shared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::ready::Ready;
 
-/// The completion of a send request, with where it was posted.
+/// The completion of a send request, with its queue position.
 #[derive(Clone, Copy)]
 pub(crate) struct SendDone {
     pub(crate) wr_id: u64,
-    /// How many requests of its queue are done with it.
+    /// Number of requests of the send queue up to and including this one.
     pub(crate) upto: u64,
-    /// The queue pair's place among those attached to the queue, and the number by which programs know it.
+    /// The slot of the queue pair in this completion queue, and its public number.
     pub(crate) seat: u32,
     pub(crate) qp_num: u32,
-    /// Bytes fetched.
+    /// Number of bytes fetched.
     pub(crate) byte_len: u32,
     pub(crate) status: WcStatus,
     pub(crate) opcode: WcOpcode,
 }
 
 impl SendDone {
-    /// What the program is told.
+    /// The completion as the program gets it.
     #[inline]
     pub(crate) fn wc(&self) -> Wc {
         let &Self { wr_id, qp_num, byte_len, status, opcode, .. } = self;
@@ -44,20 +44,21 @@ impl SendDone {
 pub(crate) struct Completions {
     device: Arc<Shared>,
     pub(crate) index: usize,
-    /// Its size, which the program may change.
+    /// Size in entries, which the program may change.
     cqe: AtomicU32,
     pub(crate) words: Ref<CqShared>,
     pub(crate) channel: Option<Arc<Channel>>,
     local: Biased<VecDeque<SendDone>>,
     local_len: AtomicUsize,
-    /// Events that the program has asked for and not got: however many a peer announces, there are no more.
+    /// Number of events that the program has requested and not received: a peer cannot announce more.
     owed: AtomicU64,
-    /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
+    /// Maximum number of outstanding completions; if it exceeds `cqe`, an overrun is possible.
     demand: AtomicU32,
     dead: AtomicBool,
-    /// It is dead, may overrun, or has queue pairs that wait or too many of them: looks take the long way.
+    /// It is dead, may overrun, has many queue pairs, or some with waiting requests: polls take the slow
+    /// path.
     unusual: AtomicBool,
-    /// Queue pairs with send requests that wait, by seat; they are driven by whoever polls.
+    /// Queue pairs with waiting send requests, by slot; pollers retry these requests.
     pub(crate) stalled: Ready,
 }
 
@@ -71,7 +72,7 @@ impl Completions {
         words.heed.reset();
         words.knock.reset();
         words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
-        // Its entries are counted with the queue pairs that make room for them.
+        // Its entries are counted by the queue pairs that use them.
         device.tide.rise(queue(0));
         Ok(Self {
             device: device.clone(),
@@ -89,22 +90,24 @@ impl Completions {
         })
     }
 
-    /// So many more may be outstanding; whether the queue can overrun by that, and could not before.
+    /// Adds `depth` outstanding completions; returns whether this makes an overrun possible that was not
+    /// possible before.
     pub(crate) fn want(&self, depth: u32) -> bool {
         let before = self.demand.fetch_add(depth, Ordering::Relaxed);
         self.becomes_unusual();
         before <= self.cqe() && before + depth > self.cqe()
     }
 
-    /// Its size in entries.
+    /// Size in entries.
     #[inline]
     pub(crate) fn cqe(&self) -> u32 {
         self.cqe.load(Ordering::Relaxed)
     }
 
-    /// Gives it another size, if no more than that wait, with so many receives among them; whether the queue can overrun by that.
+    /// Resizes the queue unless it holds more completions, including `receives` of receives; returns whether
+    /// an overrun is possible.
     pub(crate) fn resize(&self, cqe: u32, receives: usize) -> Option<bool> {
-        // Who completes a request looks at the size under the lock, too.
+        // A thread that completes a request also reads the size under this lock.
         let local = self.local.lock();
         if local.len() + receives > cqe as usize {
             return None;
@@ -116,13 +119,13 @@ impl Completions {
         Some(self.may_overrun())
     }
 
-    /// So many less may be outstanding.
+    /// Subtracts `depth` outstanding completions.
     pub(crate) fn unwant(&self, depth: u32) {
         self.demand.fetch_sub(depth, Ordering::Relaxed);
     }
 
-    /// Makes room for every send request's completion that may come, so that completing never allocates; more than the entries
-    /// is an overrun.
+    /// Reserves memory for the completions of all send requests, so that completing never allocates; more
+    /// than the queue's entries is an overrun.
     pub(crate) fn make_room(&self) {
         let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe()) as usize;
         let mut local = self.local.lock();
@@ -130,7 +133,7 @@ impl Completions {
         local.reserve(more);
     }
 
-    /// The completion of a send request of this process.
+    /// Adds the completion of a send request of this process.
     #[inline]
     pub(crate) fn push(&self, done: SendDone, solicited: bool) {
         let mut local = self.local.lock();
@@ -147,7 +150,7 @@ impl Completions {
         }
     }
 
-    /// Takes completions of send requests, in order; `on_each` learns of which they are.
+    /// Polls completions of send requests, in order; calls `on_each` for each.
     #[inline]
     pub(crate) fn take(&self, wcs: &mut [Wc], mut on_each: impl FnMut(&SendDone)) -> usize {
         if self.local_len.load(Ordering::Acquire) == 0 {
@@ -164,23 +167,23 @@ impl Completions {
         count
     }
 
-    /// Whether successful completions of one queue pair wait.
+    /// Whether successful completions of one queue pair are queued.
     pub(crate) fn has_completed(&self, seat: usize) -> bool {
         let is_meant = |done: &SendDone| done.seat as usize == seat && done.status == WcStatus::Success;
         self.local_len.load(Ordering::Acquire) > 0 && self.local.lock().iter().any(is_meant)
     }
 
-    /// Forgets the completions of one queue pair.
+    /// Removes the completions of one queue pair.
     pub(crate) fn forget(&self, seat: usize) {
         let mut local = self.local.lock();
         local.retain(|done| done.seat as usize != seat);
         self.local_len.store(local.len(), Ordering::Release);
     }
 
-    /// Tells sleepers and the channel that something was published here by this process.
+    /// Notifies waiters and the channel that this process has published something here.
     pub(crate) fn notify(&self, solicited: bool) {
-        // Pairs with the fences of the bell's sleeper and of `arm`: the looks at both must not move before what was
-        // published.
+        // Pairs with the fences of the bell's waiter and of `arm`: the checks of both must not move before
+        // what was published.
         fence(Ordering::SeqCst);
         self.announce(solicited);
     }
@@ -191,23 +194,24 @@ impl Completions {
         announce(&self.words, &self.device.header.reporting, self.index, channel, solicited);
     }
 
-    /// Wakes everybody: something changed that is no single completion.
+    /// Wakes all waiters after a change that is not a single completion.
     pub(crate) fn alarm(&self, qp_index: usize) {
         self.words.ready.add(qp_index);
         self.notify(true);
     }
 
-    /// An event is wanted for the next completion, or for the next solicited one.
+    /// Requests an event for the next completion, or for the next solicited one.
     pub(crate) fn arm(&self, solicited_only: bool) {
         self.owed.fetch_add(1, Ordering::AcqRel);
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.words.armed.fetch_max(kind, Ordering::SeqCst);
-        // Pairs with the fences of `notify` and of whoever completes: the next poll must not move before the arming.
+        // Pairs with the fences of `notify` and of completing threads: the next poll must not move before the
+        // arming.
         fence(Ordering::SeqCst);
         self.words.heed.demand();
     }
 
-    /// An event, armed or not: an arming may have died with a peer.
+    /// Raises an event, armed or not: a peer may have died after it had reset the arming.
     pub(crate) fn force_event(&self) {
         if let Some(channel) = &self.channel {
             self.owed.fetch_add(1, Ordering::AcqRel);
@@ -217,7 +221,7 @@ impl Completions {
         }
     }
 
-    /// Whether there is an event to fetch.
+    /// Whether an event can be fetched.
     pub(crate) fn has_event(&self) -> bool {
         self.words.events.load(Ordering::Acquire) > 0 && self.owed.load(Ordering::Acquire) > 0
     }
@@ -236,18 +240,19 @@ impl Completions {
         wake
     }
 
-    /// Whether more may be outstanding than there are entries.
+    /// Whether more completions may be outstanding than there are entries.
     #[inline]
     pub(crate) fn may_overrun(&self) -> bool {
         self.demand.load(Ordering::Relaxed) > self.cqe()
     }
 
-    /// Whether so many completions of receives are too many beside those of send requests (IBA 11.6.3.1).
+    /// Whether this many receive completions, with the queued ones of send requests, exceed the size (IBA
+    /// 11.6.3.1).
     pub(crate) fn is_overrun_with(&self, receives: usize) -> bool {
         self.local_len.load(Ordering::Acquire) + receives > self.cqe() as usize
     }
 
-    /// It has overrun: its users are to fail, and the program hears of it.
+    /// Handles an overrun: marks the users of the queue to be failed, and raises an event.
     #[cold]
     pub(crate) fn overrun(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
@@ -258,27 +263,28 @@ impl Completions {
         }
     }
 
-    /// A queue pair's send requests wait: whoever polls takes it out when it finds that nothing waits.
+    /// Records that a queue pair's send requests wait; a poller removes it when none waits any more.
     pub(crate) fn stalls(&self, seat: usize) {
         self.stalled.add(seat);
         self.becomes_unusual();
     }
 
-    /// From now on looks take the long way, until one finds that they need not.
+    /// Makes polls take the slow path, until one finds that this is not needed.
     pub(crate) fn becomes_unusual(&self) {
         self.unusual.store(true, Ordering::Release);
     }
 
-    /// Whether looks are to take the long way.
+    /// Whether polls must take the slow path.
     #[inline]
     pub(crate) fn is_unusual(&self) -> bool {
         self.unusual.load(Ordering::Acquire)
     }
 
-    /// A look has taken the long way; the next one need not, if nothing is unusual but whether there are `many` queue pairs.
+    /// Called after the slow path: the next poll takes the fast path, if nothing is unusual, `many` queue
+    /// pairs included.
     pub(crate) fn settle_into_usual(&self, many: bool) {
         let unusual = || many || self.is_dead() || self.may_overrun() || self.stalled.any();
-        // Taken back by an exchange, and then looked at again: whoever says so has made it so before.
+        // Reset by an exchange, then checked again: a thread sets it only after the condition itself.
         if !unusual() && self.unusual.swap(false, Ordering::AcqRel) && unusual() {
             self.becomes_unusual();
         }

@@ -1,4 +1,4 @@
-//! Completion queues, their channels, and shared receive queues, as queue pairs know them.
+//! Completion queues, their channels, and shared receive queues, as far as queue pairs use them.
 
 pub(crate) mod channel;
 pub(crate) mod completions;

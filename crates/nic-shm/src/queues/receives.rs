@@ -1,4 +1,4 @@
-//! Receives that peers of several queue pairs claim: a shared receive queue, as its queue pairs know it.
+//! Receives that peers of several queue pairs claim: a shared receive queue as its queue pairs use it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 use nic_util::sync::shared_queue;
 
-/// What posting works on.
+/// The poster's state, under the lock.
 struct PostSide {
-    /// Places in the store that no receive occupies.
+    /// Free slots of the store.
     free: Vec<u16>,
-    /// For each place of the store, the receive that occupies it.
+    /// The receive in each slot of the store.
     occupants: Vec<Option<Occupant>>,
     posted: u64,
 }
@@ -26,20 +26,20 @@ struct PostSide {
 /// A receive between its posting and its completion.
 #[derive(Clone, Copy)]
 struct Occupant {
-    /// Its position in the ring.
+    /// The position in the ring.
     position: u64,
-    /// Who claimed it, once the ring's entry has been reused; the entry says it until then.
+    /// The claimant, once the ring's entry has been reused; until then the entry holds it.
     claimant: Option<u16>,
 }
 
-/// A receive that somebody has claimed.
+/// A claimed receive.
 pub(crate) struct Claimed<'q> {
     side: SpinGuard<'q, PostSide>,
     receive: u16,
 }
 
 impl Claimed<'_> {
-    /// Its place in the store is free again: its completion has been taken.
+    /// Frees its slot in the store, after its completion was polled.
     pub(crate) fn give_back(mut self) {
         self.side.occupants[self.receive as usize] = None;
         self.side.free.push(self.receive);
@@ -97,7 +97,7 @@ impl SharedReceives {
         })
     }
 
-    /// Posts a receive; whether some peer waits for one.
+    /// Posts a receive; returns whether a peer waits for one.
     pub(crate) fn post(&self, wr: &RecvWr<'_>) -> Result<bool> {
         check_sges(wr, self.max_sge)?;
         let mut side = self.side.lock();
@@ -122,19 +122,20 @@ impl SharedReceives {
         Ok(self.shared.rnr.load(Ordering::Relaxed) != 0)
     }
 
-    /// The posted receive at place `receive` of the store.
+    /// The posted receive in slot `receive` of the store.
     pub(crate) fn receive(&self, receive: u16) -> &[AtomicU64] {
         self.store.slot(receive.into())
     }
 
-    /// The receive at a place of the store, if `claimant` has claimed it; nobody posts while it is held.
+    /// The receive in a slot of the store, if `claimant` has claimed it. Posting is locked out while the
+    /// result is held.
     pub(crate) fn claimed(&self, receive: u16, claimant: u16) -> Option<Claimed<'_>> {
         let side = self.side.lock();
         let occupant = side.occupants.get(receive as usize).copied().flatten()?;
         (self.claimant(&occupant) == Some(claimant)).then_some(Claimed { side, receive })
     }
 
-    /// Gives back what `claimant` has claimed and nobody completes.
+    /// Frees a receive that `claimant` has claimed and will not complete.
     pub(crate) fn give_back(&self, receive: u16, claimant: u16) {
         if let Some(claimed) = self.claimed(receive, claimant) {
             claimed.give_back();
@@ -145,7 +146,7 @@ impl SharedReceives {
         occupant.claimant.or_else(|| self.entry(occupant.position).map(|e| e.claimant))
     }
 
-    /// Receives that `claimant` has claimed and that have not been given back.
+    /// Receives that `claimant` has claimed and that have not been freed.
     pub(crate) fn claims_of(&self, claimant: u16) -> Vec<u16> {
         let side = self.side.lock();
         let claimed = |o: &Occupant| self.claimant(o) == Some(claimant);
@@ -160,22 +161,22 @@ impl SharedReceives {
         shared_queue::look(&self.ring.slot(position)[0])
     }
 
-    /// Whether some peer has said that it waits, since the last call.
+    /// Whether a peer has announced that it waits, since the last call.
     pub(crate) fn take_rnr(&self) -> bool {
         self.shared.rnr.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// The limit below which there will be an event; 0 for none.
+    /// The limit below which an event is raised; 0 for none.
     pub(crate) fn limit(&self) -> u32 {
         self.shared.limit.load(Ordering::Acquire)
     }
 
-    /// The limit event is wanted once fewer receives are left.
+    /// Requests the limit event for when fewer receives are left.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.shared.limit.store(limit, Ordering::Release);
     }
 
-    /// Raises the limit event if it is due; called when completions are taken.
+    /// Raises the limit event if the limit is reached; called when completions are polled.
     pub(crate) fn check_limit(&self) {
         let limit = u64::from(self.shared.limit.load(Ordering::Relaxed));
         if limit == 0 {
@@ -188,10 +189,10 @@ impl SharedReceives {
     }
 }
 
-/// Writes a receive's words, except the first; `fits` has been checked.
+/// Writes a receive's words, except the first; the caller has checked the number of SGEs.
 #[inline]
 pub(crate) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
-    // Most have one: without a loop.
+    // The common case of one SGE, without a loop.
     if let ([_, wr_id, addr, length_key, ..], [sge]) = (slot, wr.sges) {
         wr_id.store(wr.wr_id, Ordering::Relaxed);
         addr.store(sge.addr, Ordering::Relaxed);
@@ -205,7 +206,7 @@ pub(crate) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
     }
 }
 
-/// Refuses a receive of too many SGEs.
+/// Checks the number of SGEs of a receive.
 #[inline]
 pub(crate) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
     Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, max.into())

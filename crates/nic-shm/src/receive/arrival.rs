@@ -1,5 +1,5 @@
-//! Data path: completion at the receiver. What a peer's engine published in a queue pair's ring, and moving what a completion
-//! carries to where its receive wants it. From the ring, to the poll.
+//! Data path: completion at the receiver. Decodes a completion that a peer published in a queue pair's ring,
+//! and copies inline data from it to the memory of its receive, during a poll.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use crate::connection::Connection;
 use crate::copy::place;
 use crate::memory::layout::{comp, recv};
 
-/// The completion in a slot, whose mark says `low`, of a receive. What the peer wrote there is read once and held against the
-/// receive; if it cannot be, the queue pair is to fail.
+/// Decodes the completion of `receive` in a slot whose mark holds `low`. Reads the peer's words once and
+/// checks them against the receive; if they do not match, the queue pair is marked to be failed.
 #[inline]
 pub(crate) fn complete(
     connection: &Connection,
@@ -37,13 +37,13 @@ pub(crate) fn complete(
     }
 }
 
-/// The bytes that a completion carries.
+/// The inline data of a completion.
 #[inline]
 fn carried(slot: &[AtomicU64]) -> *const u8 {
     slot[comp::BYTES].as_ptr().cast()
 }
 
-/// Where the bytes of a plain message go that its completion carries: into the first SGE of its receive, if that holds all of them.
+/// The destination of a plain inline message: the first SGE of its receive, if that holds all bytes.
 #[inline]
 fn place_of(connection: &Connection, slot: &[AtomicU64], len: u32, receive: &[AtomicU64]) -> Option<*mut u8> {
     let [_, _, addr, length_key, ..] = receive else { return None };
@@ -58,7 +58,7 @@ fn place_of(connection: &Connection, slot: &[AtomicU64], len: u32, receive: &[At
     connection.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, len.into())
 }
 
-/// Any completion, as [`complete`].
+/// Decodes any completion, see [`complete`].
 #[inline(never)]
 fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[AtomicU64]) -> Wc {
     let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
@@ -76,7 +76,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
     };
     let arrived = match carried {
         Some(len) => len == byte_len && unload(connection, slot, receive, len.into()),
-        // A program reads as many bytes of its receive as it is told.
+        // A program reads as many bytes of its receive as its completion reports.
         None => is_write || wc.status != WcStatus::Success || u64::from(byte_len) <= room(receive),
     };
     if !arrived {
@@ -86,7 +86,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
     wc
 }
 
-/// Moves what a completion carries to where its receive wants it; false if that memory is gone.
+/// Copies inline data of a completion to the memory of its receive; false if that memory is not accessible.
 #[inline]
 fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
     let mut left = len.min(comp::INLINE_MAX as u64);
@@ -104,8 +104,8 @@ fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], le
         let Some(dst) = connection.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, n) else {
             return false;
         };
-        // SAFETY: checked memory, kept by the poll lock that deregistering takes; the slot has `left` bytes. Test: `traffic`
-        // of the conformance suite.
+        // SAFETY: checked memory, kept by the poll lock that deregistration waits for; the slot has `left`
+        // bytes. Test: `traffic` of the conformance suite.
         if unsafe { place::copy_last_byte_last(dst, src, n as usize) }.is_err() {
             return false;
         }
@@ -115,7 +115,7 @@ fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], le
     left == 0
 }
 
-/// The bytes that a receive has room for.
+/// The capacity of a receive in bytes.
 fn room(receive: &[AtomicU64]) -> u64 {
     let sges = receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive));
     sges.map(|words| words[1].load(Ordering::Relaxed) >> 32).sum()

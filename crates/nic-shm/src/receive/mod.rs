@@ -1,4 +1,4 @@
-//! The receiving half of a queue pair, and what the owner does for a peer that may not copy.
+//! The receiving half of a queue pair, and copies that the owner makes for a peer that may not copy.
 
 pub(crate) mod arrival;
 pub(crate) mod receiving;

@@ -1,5 +1,5 @@
-//! Data path: receiving. The receiving half of a queue pair: receives that are posted, the ring in which the peer completes them, and
-//! who polls it.
+//! Data path: receiving. The receiving half of a queue pair: posted receives, the ring in which the peer
+//! completes them, and polling it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,35 +16,37 @@ use crate::queues::receives::{Claimed, SharedReceives, check_sges, fill};
 use crate::receive::arrival;
 use nic_util::sync::ring;
 
-/// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
+/// Capacity of the completion ring of a queue pair with a shared receive queue; if it is full, the peer must
+/// wait.
 const SRQ_COMPS: u32 = 64;
 
 /// The receiving half of a queue pair.
 pub(crate) struct Receiving {
-    /// Completions, written by the peer.
+    /// The completion ring, which the peer writes.
     comps: Slots,
-    /// Receives of its own...
+    /// Its own receive ring...
     recvs: Option<Slots>,
-    /// ...or of a shared queue.
+    /// ...or a shared receive queue.
     pub(crate) srq: Option<Arc<SharedReceives>>,
     pub(crate) completions: Arc<Completions>,
-    /// Receives that it holds, of so many SGEs each.
+    /// Capacity in receives, and the limit of SGEs of each.
     max_wr: u32,
     max_sge: u32,
     /// Held while a receive is posted.
     post: Biased<()>,
     /// Receives posted so far.
     posted: AtomicU64,
-    /// Completions taken so far; advanced under the poll lock.
+    /// Number of completions polled so far; advanced under the poll lock.
     taken: AtomicU64,
-    /// Up to which position completions have been counted; under the poll lock, as the next.
+    /// Position up to which completions have been counted; under the poll lock, as the next field.
     counted: AtomicU64,
-    /// It is among those that the poller looks at.
+    /// Whether it is in the poller's list of queue pairs to poll.
     pub(crate) is_due: AtomicBool,
 }
 
 impl Receiving {
-    /// For a queue pair that is not connected; with its rings, completions first, which have to last as long as peers use them.
+    /// Creates the half of an unconnected queue pair, and its rings, the completion ring first; they must
+    /// live as long as peers use them.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         cap: &QpCap,
@@ -78,7 +80,7 @@ impl Receiving {
         Ok((half, rings))
     }
 
-    /// Tells peers where the rings and queues are.
+    /// Publishes the offsets of rings and queues for the peer.
     pub(crate) fn describe(&self, words: &QpShared, rings: &[Ring]) {
         let shift = self.comps.shift();
         words.recv_cq.store(self.completions.index as u32, Ordering::Relaxed);
@@ -90,7 +92,7 @@ impl Receiving {
         words.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
     }
 
-    /// Completions that may be outstanding.
+    /// Maximum number of outstanding completions.
     pub(crate) fn depth(&self) -> u32 {
         if self.srq.is_some() { SRQ_COMPS } else { self.max_wr }
     }
@@ -110,7 +112,7 @@ impl Receiving {
         }
         let (slot, shift) = (recvs.slot(posted), recvs.shift());
         fill(slot, wr);
-        // Before the peer can see it: what it answers is about a receive that was posted.
+        // Before the peer can see it: the peer completes only receives that were posted.
         self.posted.store(posted + 1, Ordering::Release);
         ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
         drop(lock);
@@ -122,7 +124,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Before which position completions can be: a peer completes only what was posted.
+    /// The end of positions that can hold completions: a peer completes only receives that were posted.
     #[inline]
     fn end(&self) -> u64 {
         match self.recvs {
@@ -131,13 +133,13 @@ impl Receiving {
         }
     }
 
-    /// Completions that wait to be polled.
+    /// Number of completions that can be polled.
     pub(crate) fn waiting(&self) -> usize {
         let first = self.taken.load(Ordering::Relaxed);
         (self.first_missing(first) - first) as usize
     }
 
-    /// Completions that wait to be polled, and those of receives that are going to be flushed by a poll.
+    /// Number of completions that can be polled, including those of receives that a poll will flush.
     pub(crate) fn due(&self, connection: &Connection) -> usize {
         if connection.is_ready() || connection.state() != state::ERROR {
             return self.waiting();
@@ -148,7 +150,7 @@ impl Receiving {
         }
     }
 
-    /// The first position from this one on at which no completion is.
+    /// The first position, from `next` on, without a completion.
     fn first_missing(&self, mut next: u64) -> u64 {
         let (end, shift) = (self.end(), self.comps.shift());
         while next < end && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
@@ -158,7 +160,7 @@ impl Receiving {
         next
     }
 
-    /// Counts completions, each once: how many are new.
+    /// Counts completions, each once; returns the number of new ones.
     pub(crate) fn count_arrivals(&self) -> usize {
         let first = self.counted.load(Ordering::Relaxed).max(self.taken.load(Ordering::Relaxed));
         let next = self.first_missing(first);
@@ -166,12 +168,12 @@ impl Receiving {
         (next - first) as usize
     }
 
-    /// Completions that have been counted and not taken.
+    /// Number of counted completions that have not been polled.
     pub(crate) fn counted_arrivals(&self) -> usize {
         self.counted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed)) as usize
     }
 
-    /// Takes completions, in order; under the poll lock.
+    /// Polls completions, in order; under the poll lock.
     #[inline]
     pub(crate) fn poll(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
         match &self.recvs {
@@ -180,7 +182,7 @@ impl Receiving {
         }
     }
 
-    /// As [`Receiving::poll`], of receives of its own: most have some.
+    /// Does [`Receiving::poll`] for its own receive ring, the common case.
     #[inline]
     fn poll_own(&self, recvs: &Slots, connection: &Connection, wcs: &mut [Wc]) -> usize {
         let (first, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
@@ -188,7 +190,7 @@ impl Receiving {
         for wc in &mut *wcs {
             let slot = self.comps.slot(next);
             let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
-            // A peer completes only what was posted.
+            // A peer completes only receives that were posted.
             if next >= self.posted.load(Ordering::Acquire) {
                 break;
             }
@@ -206,7 +208,7 @@ impl Receiving {
         (next - first) as usize
     }
 
-    /// As [`Receiving::poll`], of receives that are shared.
+    /// Does [`Receiving::poll`] for a shared receive queue.
     #[inline(never)]
     fn poll_shared(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
         let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.end(), self.comps.shift());
@@ -221,7 +223,7 @@ impl Receiving {
                     got += 1;
                     claimed.give_back();
                 }
-                // About nothing that the peer could have used: it is passed over.
+                // It refers to no receive that the peer has claimed: skip it.
                 None => connection.condemn(),
             }
             next += 1;
@@ -240,14 +242,14 @@ impl Receiving {
         got
     }
 
-    /// The receive that the completion in a slot is about, with the claim on it if it is a shared one.
+    /// The shared receive of the completion in a slot, with the claim on it.
     #[inline]
     fn receive_of(&self, connection: &Connection, slot: &[AtomicU64]) -> Option<(&[AtomicU64], Claimed<'_>)> {
         let (srq, at) = (self.srq.as_ref()?, slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
         Some((srq.receive(at), srq.claimed(at, claimant(connection))?))
     }
 
-    /// Flushes posted receives, once nothing of the peer can arrive any more.
+    /// Flushes posted receives, once the peer cannot complete any more.
     #[cold]
     fn flush(&self, connection: &Connection, mut next: u64, wcs: &mut [Wc]) -> usize {
         nic_util::sync::fence::heavy();
@@ -281,7 +283,7 @@ impl Receiving {
         got
     }
 
-    /// Gives back the receives of a shared queue that the peer has claimed and nobody completes any more.
+    /// Frees the receives of a shared receive queue that the peer has claimed and will not complete.
     pub(crate) fn give_back_claims(&self, connection: &Connection) {
         if let Some(srq) = &self.srq {
             let me = claimant(connection);
@@ -290,12 +292,12 @@ impl Receiving {
     }
 }
 
-/// Who claims receives of a shared queue for this queue pair: its peer.
+/// The claimant number of this queue pair's peer in a shared receive queue.
 fn claimant(connection: &Connection) -> u16 {
     connection.index as u16 + 1
 }
 
-/// Completions up to this position have been taken: the peer may go on.
+/// Publishes that completions up to this position have been polled, so that the peer may continue.
 #[cold]
 fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
     connection.words.taken.store(taken, Ordering::Release);
@@ -311,7 +313,7 @@ mod tests {
     use super::*;
     use crate::lies::idle;
 
-    /// What a peer publishes at a position: a message of no bytes.
+    /// Publishes a completion as a peer does: a message of no bytes.
     fn complete(half: &Receiving, position: u64) {
         let slot = half.comps.slot(position);
         ring::publish(&slot[comp::MARK], ring::lap(position, half.comps.shift()), 0);
@@ -323,7 +325,8 @@ mod tests {
         wcs[..got].iter().map(|wc| wc.wr_id).collect()
     }
 
-    /// Goal: a peer completes what was posted, in order, and no more. Method: it publishes four completions ahead.
+    /// Goal: a peer completes posted receives, in order, and no others. Method: it publishes four completions
+    /// ahead.
     #[test]
     fn a_peer_completes_only_what_was_posted() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
@@ -340,7 +343,8 @@ mod tests {
         drop(device);
     }
 
-    /// Goal: a completion about a shared receive that this peer has not claimed reaches no program, and fails the queue pair.
+    /// Goal: a completion for a shared receive that this peer has not claimed is not reported, and fails the
+    /// queue pair.
     #[test]
     fn a_receive_that_nobody_claimed_is_not_completed() {
         let (device, qp) = idle(|pd, cq| {

@@ -1,4 +1,5 @@
-//! The owner's side of [`crate::send::service`]: what this device's NIC thread does with its memory for a peer that may not.
+//! The owner's side of [`crate::send::service`]: the NIC thread accesses this device's memory for a peer that
+//! may not.
 //!
 //! Each word that the peer writes is read once: it may change at any time.
 
@@ -16,16 +17,16 @@ use crate::memory::table::Location;
 use crate::memory::turn::Turn;
 use nic_util::sync::Spin;
 
-/// What one queue pair serves its peer with.
+/// State of serving the peer of one queue pair.
 #[derive(Default)]
 pub(crate) struct Serving {
-    /// Where the buffer lies through which this device copies for the peer, once there is one.
+    /// The offset of the bounce buffer through which this device copies for the peer, once allocated.
     bounce: OnceLock<u64>,
 }
 
 impl Serving {
-    /// Carries out what the peer asked for, if anything; whether to look again soon. `enter` takes a lock for which deregistering
-    /// waits.
+    /// Carries out the peer's request, if there is one; returns whether to check again soon. `enter` takes a
+    /// lock for which deregistration waits.
     pub(crate) fn serve<L>(
         &self,
         connection: &Connection,
@@ -40,7 +41,7 @@ impl Serving {
         let table = &connection.device.table;
         let Some(turn) = Turn::take(&table.map, connection.index, asked) else { return true };
         let lock = enter();
-        // Whoever fails the queue pair passes the lock: nothing is carried out once that is done.
+        // A thread that fails the queue pair waits for the lock: no request is carried out afterwards.
         let may = connection.state() != state::ERROR;
         let done = may.then(|| self.carry_out(connection, rings, words)).flatten();
         drop(lock);
@@ -71,7 +72,7 @@ impl Serving {
             _ => return None,
         };
         let atomic = asked_atomic(words, kind);
-        // What an atomic changes, it changes whatever length the peer says.
+        // An atomic always changes 8 bytes, whatever length the peer gives.
         let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
         let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &connection.device.table;
@@ -85,7 +86,7 @@ impl Serving {
         if len > ask::BOUNCE {
             return None;
         }
-        // Where the buffer lies is no question for the peer.
+        // The peer does not choose the location of the buffer.
         let bounce = table.map.bytes(*self.bounce.get()?, ask::BOUNCE)?;
         let mut memory = SgList::new();
         memory.push(at as *mut u8, len);
@@ -95,8 +96,8 @@ impl Serving {
             let way = if kind == ask::READ { Direction::In } else { Direction::Out };
             return place::across(own_pid(), &buffer, &memory, way).ok();
         }
-        // SAFETY: checked just now, and deregistering waits for the lock that the caller holds; the buffer has `len` bytes.
-        // Test: the conformance suite on `shm(copy=service)`.
+        // SAFETY: checked just now, and deregistration waits for the lock that the caller holds; the buffer
+        // has `len` bytes. Test: the conformance suite on `shm(copy=service)`.
         let copied = unsafe {
             match kind {
                 ask::READ => place::gather(&memory, bounce),
@@ -106,7 +107,7 @@ impl Serving {
         copied.ok()
     }
 
-    /// Where the bounce buffer lies, made at the first call, however often the peer asks.
+    /// The offset of the bounce buffer, allocated at the first call only, however often the peer requests it.
     fn bounce_ring(&self, connection: &Connection, rings: &Spin<Vec<Ring>>) -> Option<u64> {
         if let Some(at) = self.bounce.get() {
             return Some(*at);
@@ -118,7 +119,7 @@ impl Serving {
     }
 }
 
-/// The atomic that the peer asked for, if it asked for one.
+/// The atomic that the peer requested, if any.
 fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
     let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
     match kind {
@@ -128,7 +129,7 @@ fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
     }
 }
 
-/// Carries out an atomic on 8 checked bytes of this process: the old value.
+/// Carries out an atomic on 8 checked bytes of this process; returns the old value.
 fn change_word(place: Location, at: u64, op: Atomic) -> Option<u64> {
     let pointer = at as *mut u64;
     if !pointer.is_aligned() {
