@@ -1,5 +1,6 @@
-//! What the ringing flag costs a write that nobody sleeps for: 64 B inline into a peer's NIC memory on shm, unsignalled but for
-//! each 32nd, batches with and without the flag in turns. Prints the 5th percentile of both, in ns a write, and their ratio.
+//! Measures the cost of the ringing flag for a write when no thread sleeps: 64 B inline into a peer's NIC
+//! memory on shm, every 32nd signaled, batches with and without the flag in turns. Prints the 5th percentile
+//! of both, in ns per write, and their ratio.
 //!
 //! `ring_cost [SECONDS]`
 

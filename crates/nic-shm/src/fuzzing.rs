@@ -1,9 +1,10 @@
-//! What the fuzz targets in `fuzz/` call, and the replay of their corpora by ordinary tests.
+//! Entry points of the fuzz targets in `fuzz/`, and the replay of their corpora by ordinary tests.
 //!
-//! `packet` is the parser of the connection protocol. `segment` is a peer that lies: a segment whose words come
-//! from the input is connected to and worked with, while further words change, in it and in the shared parts of
-//! this side's queue pair. Nothing may panic or reach outside of what is registered. The own protection table is
-//! left alone: whoever writes there is a process of the same user that may write anywhere in this one.
+//! `packet` fuzzes the parser of the connection protocol. `segment` fuzzes a hostile peer: its segment's
+//! words come from the input, this side connects to it and uses it, while further words change in it and in
+//! the shared parts of this side's queue pair. Nothing may panic or access memory that is not registered.
+//! This side's protection table is not changed: only a process of the same user can write it, and that may
+//! write anywhere in this process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -29,20 +30,20 @@ use crate::wake::doorbell::Doorbell;
 use crate::{CopyPath, ShmConfig, open};
 
 const CANARY: u8 = 0xa7;
-/// The local region, in the middle of a buffer of three times its size.
+/// Size of the local region, which is the middle third of its buffer.
 const LEN: usize = 4096;
-/// Steps of one input, at most.
+/// Maximum number of steps of an input.
 const STEPS: usize = 96;
 const GENERATION: u32 = 1;
 
-/// Goal: whatever parses is emitted such that it parses to the same.
+/// Goal: a packet that can be parsed is emitted such that it parses to the same message.
 pub fn packet(data: &[u8]) {
     if let Ok(message) = Message::parse(data) {
         assert_eq!(Message::parse(&message.emit()), Ok(message));
     }
 }
 
-/// The input, taken piece by piece; zeros after its end.
+/// Reads the input piece by piece; zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -58,7 +59,7 @@ impl Input<'_> {
         self.take::<1>()[0]
     }
 
-    /// A value at or beside a limit, or any.
+    /// A value at or near a limit, or any value.
     fn word(&mut self) -> u64 {
         let kind = self.byte();
         let shift = self.byte() % 64;
@@ -84,7 +85,7 @@ struct Victim {
     mr: Mr,
     /// A process that stands for the peer's: its private memory may be overwritten.
     sheep: Child,
-    /// A word in it, and what it holds.
+    /// The address and value of a word in that process.
     probe: (u64, u64),
     tokens: AtomicU64,
 }
@@ -103,14 +104,14 @@ impl Victim {
         let buf = Buf::alloc(3 * LEN).expect("memory");
         buf.fill(CANARY);
         let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL).expect("a region");
-        // It ends with its standard input, so with this process.
+        // It ends when its standard input closes, that is, with this process.
         let sheep = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         let maps = format!("/proc/{}/maps", sheep.id());
         let probe = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             let text = std::fs::read_to_string(&maps).ok()?;
             let base = u64::from_str_radix(text.split('-').next()?, 16).ok()?;
-            // What an ELF file begins with on this machine.
+            // The first bytes of an ELF file on this machine.
             let word = 0x0001_0102_464c_457f;
             place::probe(sheep.id() as i32, base, word).ok().map(|()| (base, word))
         });
@@ -126,20 +127,20 @@ impl Victim {
     }
 }
 
-/// What a peer sends to be woken by.
+/// A doorbell as a peer sends it.
 fn button() -> Option<OwnedFd> {
     Doorbell::new().ok()?.button().try_clone_to_owned().ok()
 }
 
-/// Sets a word of shared memory, if it lies in the segment.
+/// Sets a word of shared memory, if it is inside the segment.
 fn set(map: &Map, at: u64, value: u64) {
     if let Some(word) = map.bytes(at & !7, 8) {
-        // SAFETY: inside the mapping, aligned; shared memory is reached by atomics only. Test: the corpora.
+        // SAFETY: inside the mapping, aligned; shared memory is accessed by atomics only. Test: the corpora.
         unsafe { AtomicU64::from_ptr(word.cast()) }.store(value, Ordering::Relaxed);
     }
 }
 
-/// A segment that would do, before the input changes it.
+/// A valid segment, before the input changes it.
 fn honest_segment(token: u64, index: usize, sheep_at: u64) -> Option<Segment> {
     let segment = Segment::create(DM_BASE + 64 * 1024).ok()?;
     let map = &segment.map;
@@ -169,7 +170,7 @@ fn honest_segment(token: u64, index: usize, sheep_at: u64) -> Option<Segment> {
     Some(segment)
 }
 
-/// One input's world.
+/// The objects of one input.
 struct World {
     segment: Segment,
     qp: Qp,
@@ -187,7 +188,7 @@ impl World {
         Some(Self { segment, qp, inner, index })
     }
 
-    /// Changes one word, of the peer's segment or of what peers share of ours.
+    /// Changes one word of the peer's segment, or of the part of this side's segment that peers write.
     fn scribble(&self, input: &mut Input<'_>) {
         let (place, offset) = (input.byte() % 12, u64::from(input.byte()) * 8);
         let value = input.word();
@@ -206,7 +207,7 @@ impl World {
             10 => {
                 let at = qp_at(self.inner.index()) + offset % 1024;
                 let busy = std::ptr::from_ref(&self.inner.connection.words.peer).cast::<u8>().cast_mut();
-                // Whoever says for ever that it is inside makes us wait, a second each time.
+                // A peer that stays inside forever would delay each deregistration by a second.
                 if own.bytes(at, 8) != Some(busy) {
                     set(own, at, value);
                 }
@@ -268,7 +269,7 @@ impl World {
             (0, SendOp::Send | SendOp::Write(_)) => Data::Inline(b"inline data"),
             _ => Data::Sges(&sge),
         };
-        // A refusal is an answer.
+        // It may be refused.
         let _ = self.qp.post_send(&SendWr { wr_id: 1, op, data, flags: SendFlags::SIGNALED });
     }
 
@@ -289,7 +290,7 @@ impl World {
     }
 }
 
-/// Goal: a peer whose shared memory says anything at all makes nothing worse than errors and waits.
+/// Goal: a peer with arbitrary words in its shared memory causes nothing worse than errors and delays.
 pub fn segment(data: &[u8]) {
     let victim = Victim::get();
     let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +313,7 @@ pub fn segment(data: &[u8]) {
     victim.check_canaries();
 }
 
-/// Connects a queue pair to an honest segment, as if it were of a process that knows nothing of it.
+/// Connects a queue pair to a valid segment, which pretends to belong to process `pid`.
 #[cfg(test)]
 pub(crate) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
     let token = 77;
@@ -350,20 +351,20 @@ mod tests {
         assert!(count > 0, "{folder} is empty");
     }
 
-    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus.
+    /// Goal: crashes that the fuzzer found stay fixed. Method: every input of the corpus.
     #[test]
     fn packets_of_the_corpus() {
         replay("fuzz/corpus/packet", packet);
     }
 
-    /// The same for hostile segments.
+    /// Goal: as above, for hostile segments.
     #[test]
     fn segments_of_the_corpus() {
         replay("fuzz/corpus/segment", segment);
     }
 
-    /// Goal: a process that repeats this one's number is not taken for it. Method: the hello of an own device, as
-    /// another process would send it.
+    /// Goal: a process that repeats this process's token is not mistaken for it. Method: the hello of a
+    /// device of this process, as another process would send it.
     #[test]
     fn another_process_cannot_pass_for_this_one() {
         use crate::peer::device::Reach;

@@ -1,8 +1,8 @@
-//! What the siege lies with (feature `lab`, never in what ships): every word of shared memory that a connection uses, and
-//! every field of the packet that makes one, by name and place, and a way to change them.
+//! Fault injection for the siege (feature `lab`, never in released builds): lists every word of shared memory
+//! that a connection uses and every field of its hello packet, by name and offset, and changes them.
 //!
-//! The words come from the layout itself: whatever no name covers is listed by its offset, so that a field which is added
-//! there is lied about without anybody's remembering it.
+//! The words come from the layout itself: words without a name are listed by their offset, so that a new
+//! field is always included.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use crate::memory::segment::Map;
 use crate::protocol::twist;
 use crate::qp::QpInner;
 
-/// Slots of each ring that are listed: one that is in use, and its neighbours.
+/// Number of slots listed of each ring: one in use, and its neighbours.
 const SLOTS: u64 = 3;
 
 /// A word of shared memory, or a field of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// How it is called, its table first.
+    /// The name, with its table first.
     pub name: String,
-    /// The field that it belongs to: the name without the place, where the equal words of an array or a ring are one field.
+    /// The name without an index: all words of an array or ring, except the first few, are one field.
     pub field: String,
-    /// Whether it lies in the segment of the peer rather than in the own one.
+    /// Whether it is in the peer's segment.
     pub of_peer: bool,
-    /// Where it lies.
+    /// The offset in the segment or packet.
     pub offset: u64,
-    /// Its size in bytes: 4 or 8 in shared memory, 1 to 8 in a packet.
+    /// Size in bytes: 4 or 8 in shared memory, 1 to 8 in a packet.
     pub width: u8,
 }
 
-/// The first words of an array are fields of their own: those of the first queue pairs, and all that a bell has but padding. All
-/// others together are one field.
+/// Number of an array's first words that are separate fields: words of the first queue pairs, and all words
+/// of a bell except its padding. All further words are one field.
 const FEW: u64 = 2;
 
-/// A field of a structure: its name, its place, the size of its words, and of all of it.
+/// A field of a structure: its name, its offset, the size of its words, and its total size.
 struct Named {
     name: &'static str,
     at: u64,
@@ -54,7 +54,7 @@ const fn size_of_field<T, F>(_: fn(&T) -> &F) -> u64 {
     size_of::<F>() as u64
 }
 
-/// The fields of a structure: the size of each one's words.
+/// The fields of a structure, with the size of their words.
 macro_rules! names {
     ($t:ty: $($($field:tt).+ = $width:literal),* $(,)?) => {
         &[$(Named {
@@ -85,7 +85,7 @@ const SHARED_QUEUE: Names = names!(SrqShared:
     pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, rnr = 4);
 const CHANNEL: Names = names!(ChannelShared: bell = 4);
 
-/// What peers write by the protocol, of each structure; of everything else they are readers.
+/// Fields that peers write according to the protocol; all others they only read.
 const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
     "header.kicked",
@@ -119,12 +119,12 @@ const WRITTEN: &[&str] = &[
     "bounce",
 ];
 
-/// Whether peers write the words of this field by the protocol.
+/// Whether peers write the words of this field according to the protocol.
 pub fn is_written(field: &str) -> bool {
     WRITTEN.iter().any(|name| field.starts_with(name))
 }
 
-/// All words of a structure of `size` bytes: the named ones, and between them whatever has no name, as one field.
+/// All words of a structure of `size` bytes: the named ones, and all others as one field.
 fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
     let word = |name, field, at, width| Word { name, field, of_peer: false, offset: base + at, width };
     let mut words = Vec::new();
@@ -147,25 +147,25 @@ fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
     words
 }
 
-/// One end of a connection, to lie with.
+/// One end of a connection, for fault injection.
 pub struct Lab(Arc<QpInner>);
 
 impl Lab {
-    /// That of a queue pair.
+    /// The end of a queue pair.
     ///
     /// # Errors
-    /// When it is not of this NIC.
+    /// If it does not belong to this NIC.
     pub fn of(qp: &Qp) -> Result<Self> {
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
         Ok(Self(handle.qp.clone()))
     }
 
-    /// Every word of the own segment that this queue pair and these regions use.
+    /// All words of this side's segment that this queue pair and these regions use.
     pub fn own_words(&self, keys: &[u32]) -> Vec<Word> {
         objects(&self.0.connection.device.table.map, self.0.index(), keys)
     }
 
-    /// The words of the peer's segment that peers write by the protocol, once connected.
+    /// The words of the peer's segment that peers write according to the protocol, once connected.
     pub fn peer_words(&self, keys: &[u32]) -> Vec<Word> {
         let Some(link) = self.0.connection.link() else { return Vec::new() };
         let mut words = objects(&link.peer.table.map, link.index, keys);
@@ -174,11 +174,11 @@ impl Lab {
         words
     }
 
-    /// What a word says.
+    /// The value of a word.
     pub fn read(&self, word: &Word) -> Option<u64> {
         let at = self.map(word)?.bytes(word.offset, word.width.into())?;
-        // SAFETY: inside the mapping and aligned to its size, as the layout's words are; shared memory is reached by atomics.
-        // Test: every_word_of_the_layout_is_listed_once_and_can_be_changed.
+        // SAFETY: inside the mapping and aligned to its size, as the layout's words are; shared memory is
+        // accessed by atomics. Test: every_word_of_the_layout_is_listed_once_and_can_be_changed.
         Some(unsafe {
             match word.width {
                 4 => AtomicU32::from_ptr(at.cast()).load(Ordering::Acquire).into(),
@@ -187,7 +187,7 @@ impl Lab {
         })
     }
 
-    /// Makes a word say something else; false if it does not lie in its segment.
+    /// Sets a word; false if it is not inside its segment.
     pub fn write(&self, word: &Word, value: u64) -> bool {
         let Some(at) = self.map(word).and_then(|map| map.bytes(word.offset, word.width.into())) else {
             return false;
@@ -202,8 +202,8 @@ impl Lab {
         true
     }
 
-    /// The remote address by which a request on the peer's region of NIC memory would reach `target`, an address of this
-    /// process, if nobody looked where the region ends.
+    /// The remote address by which a request to the peer's region of NIC memory would access `target`, an
+    /// address of this process, if the bounds of the region were not checked.
     pub fn aim(&self, key: u32, target: u64) -> Option<u64> {
         let map = &self.0.connection.link()?.peer.table.map;
         let entry = map.get::<MrEntry>(mr_at((key >> 16) as usize))?;
@@ -211,7 +211,7 @@ impl Lab {
         Some(entry.addr.load(Ordering::Relaxed).wrapping_add(target.wrapping_sub(base)))
     }
 
-    /// Wakes the peer's NIC thread, which then looks at everything.
+    /// Wakes the peer's NIC thread, which then checks its queue pair.
     pub fn kick(&self) {
         if let Some(link) = self.0.connection.link() {
             link.kick();
@@ -226,7 +226,7 @@ impl Lab {
     }
 }
 
-/// The words of a queue pair in a segment, of what it names, and of some regions.
+/// The words of a queue pair, of the objects that it refers to, and of some regions.
 fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
     let mut words = words_of("header", HEADER, size_of::<Header>(), 0);
     for (i, key) in keys.iter().enumerate() {
@@ -265,7 +265,7 @@ fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
     words
 }
 
-/// The words of a ring's first slots; what each word of a slot is called.
+/// The words of a ring's first slots; `called` names the words of a slot.
 fn slots(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) -> Vec<Word> {
     let word = |i: u64| {
         let (slot, at) = (i * 8 / stride, i * 8 % stride / 8);
@@ -281,7 +281,7 @@ fn slots(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) 
     (0..SLOTS * stride / 8).map(word).collect()
 }
 
-/// The word of a receive; see [`recv`].
+/// The name of a word of a receive; see [`recv`].
 fn of_receive(at: usize) -> &'static str {
     match at {
         recv::MARK => "mark",
@@ -291,7 +291,7 @@ fn of_receive(at: usize) -> &'static str {
     }
 }
 
-/// The word of a completion; see [`comp`].
+/// The name of a word of a completion; see [`comp`].
 fn of_completion(at: usize) -> &'static str {
     match at {
         comp::MARK => "mark",
@@ -302,7 +302,7 @@ fn of_completion(at: usize) -> &'static str {
     }
 }
 
-/// The fields of a packet that says hello; see `wire`. The last stands for the packet's length.
+/// The fields of a hello packet; see `wire`. The last one stands for the packet's length.
 pub fn hello_words() -> Vec<Word> {
     let fields: [(&str, u64, u8); 12] = [
         ("magic", 0, 4),
@@ -325,15 +325,15 @@ pub fn hello_words() -> Vec<Word> {
     fields.map(word).to_vec()
 }
 
-/// From now on hellos of this process say `value` in this field; `None` ends that.
+/// Sets this field to `value` in all hellos of this process; `None` stops that.
 pub fn twist_hellos(lie: Option<(Word, u64)>) {
     twist::set(lie.map(|(word, value)| (word.offset, word.width, value)));
 }
 
-/// The names of a connection's own words; for errors that a caller makes of them.
+/// Finds a word by its name.
 ///
 /// # Errors
-/// When there is no word of that name.
+/// If no word has that name.
 pub fn find<'w>(words: &'w [Word], name: &str) -> Result<&'w Word> {
     let missing = || Error::Invalid(format!("no word is called {name}"));
     words.iter().find(|word| word.name == name).ok_or_else(missing)
@@ -344,8 +344,8 @@ mod tests {
     use super::*;
     use crate::protocol::wire::{Hello, Message};
 
-    /// Goal: no word of the layout can be left out. Method: the words of each structure cover its size without a gap or an
-    /// overlap, each name is at a word of its own, and what is written to each is read back.
+    /// Goal: no word of the layout is left out. Method: the words of each structure cover its size without a
+    /// gap or an overlap, each name is a separate word, and each word can be written and read back.
     #[test]
     fn every_word_of_the_layout_is_listed_once_and_can_be_changed() {
         let tables: [(Names, usize); 6] = [
@@ -387,7 +387,8 @@ mod tests {
         drop(other);
     }
 
-    /// Goal: the fields of the packet are where they are said to be. Method: a packet that is twisted parses to what was said.
+    /// Goal: the fields of the packet have the listed offsets. Method: a changed packet parses to the changed
+    /// value.
     #[test]
     fn twisted_hellos_say_the_lie() {
         let hello = Hello {

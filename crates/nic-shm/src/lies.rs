@@ -1,5 +1,5 @@
-//! Tests: a peer whose shared memory lies in one word, and what must not come of it. The siege's `liars` does the same to every
-//! word; these are the lies that once reached something.
+//! Tests of a peer that forges one word of its shared memory. The siege's `liars` forges every word; these
+//! are the cases that once had an effect.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Side {
         self.cm.get_event(self.device.host().after(Span::from_secs(30))).expect("an event")
     }
 
-    /// Carries out one request on `len` bytes of the own region: how it ended.
+    /// Carries out one request on `len` bytes of this side's region; returns its status.
     fn request(&self, op: SendOp, len: u32) -> WcStatus {
         let sge = [self.host.sge(0, len)];
         let wr = SendWr { wr_id: 1, op, data: Data::Sges(&sge), flags: SendFlags::SIGNALED };
@@ -64,13 +64,13 @@ impl Side {
         self.cq.wait(self.device.host().after(Span::from_secs(30))).expect("a completion")
     }
 
-    /// The table's entry of a region, as peers can change it.
+    /// A region's entry of the table, as peers can change it.
     fn entry(&self, mr: &Mr) -> &MrEntry {
         self.inner.connection.device.table.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
     }
 }
 
-/// A victim and its lying peer, connected.
+/// A victim and its hostile peer, connected.
 fn pair(copy: CopyPath) -> (Side, Side) {
     let (victim, liar) = (Side::new(copy), Side::new(copy));
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -89,7 +89,8 @@ pub(crate) fn connected() -> (Qp, Qp) {
     (one.qp, other.qp)
 }
 
-/// A queue pair of which nobody but the test knows: the device's thread has ended. With what keeps it.
+/// A queue pair that only the test accesses, as the NIC thread has ended; also returns the objects that keep
+/// it alive.
 pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
     let device = open(&host::real::host(), &ShmConfig::default()).expect("a device");
     of(&device).expect("ours").stop();
@@ -100,8 +101,9 @@ pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<Qp
     ((device, pd, cq, qp), inner)
 }
 
-/// Goal: a peer's table that claims more than is mapped does not lead outside, after an access that was allowed.
-/// Method: a region of NIC memory claims 2^62 bytes; the write that would hit a buffer of the victim's is refused.
+/// Goal: a peer's table that claims more than is mapped gives no access beyond it, after an access that was
+/// allowed. Method: a region of NIC memory claims 2^62 bytes; a write that would reach a buffer of the victim
+/// is refused.
 #[test]
 fn a_region_that_claims_everything_reaches_nothing_outside() {
     let (victim, liar) = pair(CopyPath::Auto);
@@ -119,8 +121,8 @@ fn a_region_that_claims_everything_reaches_nothing_outside() {
     assert_eq!(memory.word(0).expect("aligned").load(Ordering::SeqCst), 0, "written outside");
 }
 
-/// Goal: the same for a device of this very process, whose table somebody else may have changed, and for the own table: what
-/// is reached is what was registered. Method: tables that name a buffer which nobody registered.
+/// Goal: accesses to a device of this process reach registered memory only, even if another process changed
+/// its table; likewise for this side's table. Method: tables that refer to an unregistered buffer.
 #[test]
 fn a_changed_table_of_this_process_reaches_nothing_else() {
     for own_table in [false, true] {
@@ -139,8 +141,8 @@ fn a_changed_table_of_this_process_reaches_nothing_else() {
     }
 }
 
-/// Goal: an atomic that is asked of the owner touches its 8 bytes and no others, whatever length stands beside it.
-/// Method: what a peer asks with length 0 for the place right behind the region.
+/// Goal: an atomic requested from the owner changes its 8 bytes only, whatever length the request has.
+/// Method: a request of length 0 for the 8 bytes after the region.
 #[test]
 fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
     let (owner, asker) = pair(CopyPath::Service);
@@ -159,14 +161,15 @@ fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
         .host()
         .poll("the answer", owner.device.host().after(Span::from_secs(30)), answered)
         .expect("an answer");
-    // SAFETY: the buffer of which the region is the middle third is alive.
+    // SAFETY: the buffer, whose middle third is the region, is alive.
     let after = unsafe { AtomicU64::from_ptr(behind as *mut u64) }.load(Ordering::SeqCst);
     assert_eq!((after, words.refused.load(Ordering::Relaxed)), (0, 1));
 }
 
-/// Goal: a peer that dies inside after we destroyed our queue pair gives back what it held: the turn at atomics, the queue
-/// pair's number, its rings. While it lives it keeps them, as it may go on. Method: the peer's process is a `cat`, killed when
-/// the queue pair is gone; the words say that it has the turn.
+/// Goal: if a peer dies inside after we destroyed our queue pair, the lock for atomics, the queue pair's
+/// number and its rings are freed. While it lives, they stay allocated, as it may continue. Method: the
+/// peer's process is a `cat`, killed after the queue pair was destroyed; the words show it as the lock's
+/// holder.
 #[test]
 fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     let mut peer =
@@ -203,8 +206,8 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
 }
 
-/// Goal: who has failed a queue pair may use its memory for something else. Method: the peer is inside, and leaves a little later; if
-/// that takes longer than anybody waits for it, the run proves nothing.
+/// Goal: after failing a queue pair, the program may reuse its memory. Method: the peer is inside, and leaves
+/// a little later; if that takes longer than the wait for it, the run proves nothing.
 #[test]
 fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
     let victim = Side::new(CopyPath::Auto);
@@ -227,7 +230,7 @@ fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
     leaver.join();
 }
 
-/// Goal: a word that says somebody has the turn who is not inside does not keep it. Method: numbers of nobody.
+/// Goal: the lock for atomics is not kept by a holder that is not inside. Method: forged holders.
 #[test]
 fn a_turn_of_nobody_does_not_last() {
     let victim = Side::new(CopyPath::Auto);
