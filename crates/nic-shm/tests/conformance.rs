@@ -1,11 +1,11 @@
-//! The conformance suite of `verbs` on the shared-memory NIC, once for each way into private memory.
+//! Runs the conformance suite of `verbs` on the shared-memory NIC, once for each way to copy private memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use conformance::{Body, Env, Fixture};
 use nic_shm::{CopyPath, ShmConfig, open};
 
-/// Two devices in this process, with one way of copying.
+/// Two devices in this process, with this copy path.
 struct Shm(CopyPath);
 
 impl Fixture for Shm {

@@ -1,5 +1,5 @@
-//! Garbage on the connection sockets of the shared-memory NIC: the device lives on, other connections go on, what
-//! is wrong becomes a typed event, and no descriptor stays open.
+//! Invalid data on the connection sockets of the shared-memory NIC: the device and other connections keep
+//! working, errors are reported as typed events, and no descriptor leaks.
 
 #[path = "garbage/clients.rs"]
 mod clients;
@@ -9,7 +9,7 @@ mod raw;
 mod servers;
 mod support;
 
-/// The children's way in; does nothing in an ordinary run.
+/// The entry point of child processes; does nothing in an ordinary run.
 #[test]
 fn child_entry() {
     support::child::enter(&[("agent", support::agent::role)]);

@@ -1,4 +1,4 @@
-//! Users of one device that reach its owner's private memory by different ways.
+//! Users of one device that access its owner's private memory in different ways.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ fn device(host: &Host, copy: CopyPath) -> Device {
     open(host, &ShmConfig { copy, dm_size: None }).expect("a device")
 }
 
-/// Connects a device with this way of copying to the owner's domain and adds to its word.
+/// Connects a device with this copy path to the owner's domain and adds to its word.
 fn add_over(host: &Host, owner: &Pd, copy: CopyPath, remote: verbs::RemoteAddr) {
     let deadline = || host.after(Span::from_secs(30));
     let (far_cq, far_cm) =
@@ -39,8 +39,8 @@ fn add_over(host: &Host, owner: &Pd, copy: CopyPath, remote: verbs::RemoteAddr) 
     }
 }
 
-/// Goal: atomics on private memory are atomic among all users of a device (`AtomicCap::Hca`), whichever way they
-/// come. Method: one thread for each way adds to the same word; no addition may be lost.
+/// Goal: atomics on private memory are atomic among all users of a device (`AtomicCap::Hca`), whichever copy
+/// path they use. Method: one thread for each path adds to the same word; no addition may be lost.
 #[test]
 fn atomics_over_different_ways_lose_nothing() {
     let host = host::real::host();

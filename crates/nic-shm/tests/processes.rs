@@ -1,4 +1,5 @@
-//! The shared-memory NIC between processes: what works, and what happens when a process is stopped or killed.
+//! The shared-memory NIC between processes: its operations, and its behaviour when a process is stopped or
+//! killed.
 //!
 //! Children are this binary again (see `support::child`). Tests run one at a time: some count descriptors.
 
@@ -26,7 +27,7 @@ mod users;
 #[path = "processes/waking.rs"]
 mod waking;
 
-/// The children's way in; does nothing in an ordinary run.
+/// The entry point of child processes; does nothing in an ordinary run.
 #[test]
 fn child_entry() {
     support::child::enter(&[

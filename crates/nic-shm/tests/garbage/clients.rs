@@ -1,4 +1,4 @@
-//! Clients that send garbage to a listener.
+//! Clients that send invalid data to a listener.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::support::device;
 use crate::support::end::{CAP, End};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
-/// A listener under attack, and a connection that must go on.
+/// A listener under attack, and a connection that must keep working.
 struct Victim {
     hub: End,
     listener: Listener,
@@ -49,7 +49,7 @@ impl Victim {
         self.listener.addr().port()
     }
 
-    /// Accepts whoever asks; every other event must have its kind.
+    /// Accepts all requests; checks that every other event belongs to an accepted connection.
     fn serve(&mut self) {
         while let Some(event) = self.hub.cm.poll_event() {
             match event {
@@ -75,7 +75,7 @@ impl Victim {
         }
     }
 
-    /// The good connection works.
+    /// Checks that the good connection works.
     fn check(&mut self) {
         let end = &self.good;
         for op in [SendOp::Write(end.peer.host), SendOp::Read(end.peer.nic)] {
@@ -84,7 +84,7 @@ impl Victim {
         }
     }
 
-    /// All is as before, and a proper client is served.
+    /// Checks that all resources were freed, and that a proper client can connect.
     fn end(mut self) {
         self.check();
         until("return of all descriptors", || {
@@ -122,16 +122,16 @@ fn mutate(rng: &mut Rng, real: &[u8]) -> Vec<u8> {
             }
         }
     }
-    // Memory of this very process is no stranger's.
+    // Not the token of this process, whose memory could then be accessed directly.
     if packet.len() >= PROCESS_AT + 8 {
         packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next_u64().to_le_bytes());
     }
     packet
 }
 
-/// Goal: no packet harms the listener. Method: 600 seeded clients send random bytes, or a real request that is
-/// cut, lengthened or changed, with none, some or the wrong descriptors, then perhaps a further packet; then they
-/// leave, or wait for the answer.
+/// Goal: no packet harms the listener. Method: 600 seeded clients send random bytes, or a real request that
+/// is truncated, extended or changed, with none, some or the wrong descriptors, then possibly a further
+/// packet; then they close the socket, or wait for the answer.
 #[test]
 fn garbage_packets() {
     let _gate = one_at_a_time();
@@ -152,7 +152,7 @@ fn garbage_packets() {
             raw.send(&short(rng.below(8) as u8), &fds);
         }
         if rng.below(8) == 0 {
-            // Whatever it is, it comes without long waiting, or the listener waits for more.
+            // The answer arrives quickly, or the listener waits for more.
             raw.answer(Duration::from_millis(5));
         }
         drop(raw);
@@ -166,7 +166,7 @@ fn garbage_packets() {
     victim.end();
 }
 
-/// Sets of descriptors that are not what they should be.
+/// Sets of invalid descriptors.
 fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec<OwnedFd>)> {
     let file =
         |path| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("a file");
@@ -201,8 +201,8 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
     sets
 }
 
-/// Goal: descriptors that are not what a request needs are refused, whichever they are. Method: a real request
-/// with each wrong set; the client is rejected and the program gets a typed error, or is not even asked.
+/// Goal: all kinds of wrong descriptors in a request are refused. Method: a real request with each wrong set;
+/// the client is rejected and the program gets a typed error, or no request at all.
 #[test]
 fn wrong_descriptors_are_refused() {
     let _gate = one_at_a_time();
@@ -229,7 +229,7 @@ fn wrong_descriptors_are_refused() {
     victim.end();
 }
 
-/// A valid segment with random words where queue pairs are; the client that shows it.
+/// Connects as a client with a valid segment that has random words in its queue pairs.
 fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng) {
     let good = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     let file = memory_file(SEGMENT_LEN, MemfdFlags::empty(), good).expect("memory");
@@ -241,7 +241,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     }
     let index = rng.below(8192);
     let (shift, at) = (rng.below(6) as u32, (32_u64 << 20) + rng.below(100) * 64);
-    // Plausible enough to be accepted every other time.
+    // Plausible enough to be accepted about half of the time.
     let words = [rng.below(64) as u32, rng.below(2) as u32, shift, 64 * rng.below(3) as u32, shift];
     let mut qp = 1_u64.to_le_bytes().to_vec();
     qp.extend([0_u32; 1].iter().chain(&words).flat_map(|w| w.to_le_bytes()));
@@ -266,7 +266,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     if victim.open.is_empty() {
         return;
     }
-    // "Ready".
+    // Kind 3 is `Ready`.
     raw.send(&short(3), &[]);
     until("connection", || {
         let event = victim.hub.cm.poll_event()?;
@@ -281,7 +281,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     });
 }
 
-/// Uses a hostile connection; whatever comes of it, requests complete or wait for its end.
+/// Uses a hostile connection; requests must complete or wait for its end.
 fn attack_back(end: &End, rng: &mut Rng) {
     for id in 0..8 {
         let remote = verbs::RemoteAddr { addr: rng.next_u64(), rkey: rng.below(8 << 16) as u32 };
@@ -301,13 +301,14 @@ fn attack_back(end: &End, rng: &mut Rng) {
     while end.recv_cq.poll_one().expect("no overrun").is_some() {}
 }
 
-/// Goal: a peer whose segment lies harms nobody but its own connection. Method: 150 clients with segments of
-/// random queue pairs, regions and rings, half plausible; each that is accepted is used for every operation.
+/// Goal: a peer with a forged segment harms only its own connection. Method: 150 clients with segments of
+/// random queue pairs, regions and rings, half of them plausible; each accepted one is used for every
+/// operation.
 #[test]
 fn segments_that_lie() {
     let _gate = one_at_a_time();
     let (real, real_fds, _asker) = real_request();
-    // The first word of a segment; with another one all would be refused.
+    // The first word of a segment; with another version, all would be refused.
     let mut version = [0; 4];
     rustix::io::pread(&real_fds[0], &mut version, 0).expect("a segment");
     let mut rng = Rng::new(33);
@@ -323,8 +324,8 @@ fn segments_that_lie() {
     victim.end();
 }
 
-/// Goal: clients that say nothing do not keep others out for long, and are sent away. Method: 300 of them, more
-/// than may be half-open; the oldest are closed at once, the rest after the listener's patience of 5 s.
+/// Goal: clients that send nothing block others only briefly, and are disconnected. Method: 300 of them, more
+/// than may be half-open; the oldest are closed at once, the rest after the listener's timeout of 5 s.
 #[test]
 fn silent_clients() {
     let _gate = one_at_a_time();
@@ -345,12 +346,12 @@ fn silent_clients() {
     victim.end();
 }
 
-/// Goal: a client may leave at every step. Method: fifty each that leave after connecting, after half a request,
-/// after a request, after the reply, after confirming, after ending.
+/// Goal: a client may disconnect at every step. Method: fifty each that disconnect after connecting, after
+/// half a request, after a request, after the reply, after confirming, after ending.
 #[test]
 fn clients_that_leave_at_every_step() {
     let _gate = one_at_a_time();
-    // A whole peer as far as one can see.
+    // Looks like a complete peer.
     let (real, fds, _asker) = real_request();
     let mut victim = Victim::new();
     for step in 0..6 {

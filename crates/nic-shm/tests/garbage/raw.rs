@@ -1,4 +1,4 @@
-//! Raw sockets that speak, or do not speak, the connection protocol; and descriptors to send over them.
+//! Raw sockets that may violate the connection protocol; and descriptors to send over them.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,16 +17,16 @@ use crate::support::PATIENCE;
 use crate::support::device;
 use crate::support::end::{End, at};
 
-/// The first bytes of a segment, and where its heap and NIC memory begin.
+/// Size of a segment with its tables, its heap and a little NIC memory.
 pub(crate) const SEGMENT_LEN: u64 = (1 << 30) + (1 << 20);
-/// Where queue pairs begin in a segment, and their size.
+/// Offset of the queue pairs in a segment.
 pub(crate) const QP_AT: u64 = 8 << 20;
-/// Where a hello says its token, its process and its queue pair.
+/// Offsets of the token, the process's token and the queue pair in a hello.
 pub(crate) const TOKEN_AT: usize = 8;
 pub(crate) const PROCESS_AT: usize = 16;
 pub(crate) const QP_INDEX_AT: usize = 32;
 
-/// What came over a socket.
+/// The result of reading a socket.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Packet(Vec<u8>, Vec<OwnedFd>),
@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Silence,
 }
 
-/// A message without a body, of the version of the protocol that the NIC speaks.
+/// A message without a body, of the NIC's protocol version.
 pub(crate) fn short(kind: u8) -> [u8; 8] {
     [b'n', b'S', b'H', b'M', 2, 0, kind, 0]
 }
@@ -59,7 +59,7 @@ impl Raw {
         Self(socket)
     }
 
-    /// Sends a packet; the other end may have closed already.
+    /// Sends a packet; the other end may be closed already.
     pub(crate) fn send(&self, packet: &[u8], fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -69,7 +69,7 @@ impl Raw {
         let _ = sendmsg(&self.0, &[IoSlice::new(packet)], &mut ancillary, SendFlags::NOSIGNAL);
     }
 
-    /// What comes within `limit`.
+    /// Reads what arrives within `limit`.
     pub(crate) fn answer(&self, limit: Duration) -> Answer {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
@@ -96,7 +96,7 @@ impl Raw {
     }
 }
 
-/// A listening socket that is no NIC.
+/// A listening socket that does not belong to a NIC.
 pub(crate) struct RawListener {
     socket: OwnedFd,
     pub(crate) port: u16,
@@ -118,13 +118,13 @@ impl RawListener {
     }
 }
 
-/// Whoever asked for real and still waits for the answer.
+/// The sender of a real request, which still waits for the answer.
 pub(crate) struct Asker {
     _end: End,
     _raw: Raw,
 }
 
-/// A real request, with its segment and its doorbell, as a device sends it; good for as long as the asker is kept.
+/// A real request, with its segment and its doorbell, as a device sends it; valid while the asker is alive.
 pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Asker) {
     let listener = RawListener::new();
     let end = End::on(&device(nic_shm::CopyPath::Auto), 4096);
@@ -134,7 +134,7 @@ pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Asker) {
     (packet, fds, Asker { _end: end, _raw: raw })
 }
 
-/// A file in memory of `len` bytes.
+/// A memory file of `len` bytes.
 pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Option<OwnedFd> {
     let file = memfd_create("garbage", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags).ok()?;
     ftruncate(&file, len).ok()?;
@@ -142,18 +142,18 @@ pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Opti
     Some(file)
 }
 
-/// What a peer is to be woken by.
+/// A doorbell for a peer to ring.
 pub(crate) fn button() -> OwnedFd {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     pair.expect("two sockets").0
 }
 
-/// An event counter, which is nothing to wake a peer by.
+/// An eventfd, which is not a valid doorbell.
 pub(crate) fn counter() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC).expect("a counter")
 }
 
-/// A pipe that is full: writing to it would block for ever.
+/// A full pipe: writing to it would block forever.
 pub(crate) fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (read, write) = rustix::pipe::pipe().expect("a pipe");
     rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK).expect("a flag");
@@ -162,7 +162,7 @@ pub(crate) fn full_pipe() -> (OwnedFd, OwnedFd) {
     (read, write)
 }
 
-/// Borrows all.
+/// Borrows all descriptors.
 pub(crate) fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     fds.iter().map(AsFd::as_fd).collect()
 }

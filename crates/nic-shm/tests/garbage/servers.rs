@@ -1,4 +1,4 @@
-//! Listeners that are no NICs, to which a NIC connects.
+//! Listeners that are not NICs, to which a NIC connects.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::device;
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
-/// What a false server answers with.
+/// The answer of a false server.
 #[derive(Clone, Copy, Debug)]
 enum Reply {
     Nothing,
@@ -37,9 +37,9 @@ const REPLIES: [Reply; 9] = [
     Reply::Another,
 ];
 
-/// Goal: whatever answers a connect, it fails with its cause, the queue pair can be connected elsewhere unless it
-/// was linked, and no descriptor stays. Method: false servers with each kind of answer, ten times; afterwards the
-/// same device connects to a proper one.
+/// Goal: whatever the answer to a connect request, connecting fails with the cause, the queue pair can be
+/// connected elsewhere unless it was linked, and no descriptor leaks. Method: false servers with each kind of
+/// answer, ten times; afterwards the same device connects to a proper one.
 #[test]
 fn false_servers() {
     let _gate = one_at_a_time();

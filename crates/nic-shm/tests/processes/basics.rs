@@ -1,4 +1,4 @@
-//! Every operation between two processes, on every way into private memory.
+//! Every operation between two processes, with every way to copy private memory.
 
 use nic_shm::CopyPath;
 use verbs::{MemoryKind, SendOp, WcOpcode, WcStatus};
@@ -11,7 +11,7 @@ use crate::support::{Rng, digest, one_at_a_time};
 pub(crate) const KINDS: [MemoryKind; 2] = [MemoryKind::Host, MemoryKind::Nic];
 const LEN: usize = 1 << 20;
 
-/// Writes, reads and sends `len` bytes at `offset`, both ways, from one kind of memory to another.
+/// Writes, reads and sends `len` bytes at `offset`, in both directions, from one kind of memory to another.
 fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], offset: usize, len: usize) {
     let (at, n) = (offset as u64, len as u32);
     let fill = |end: &End, seed: u64| {
@@ -102,20 +102,20 @@ fn atomics_and_invalidation(end: &mut End, agent: &mut Agent) {
     assert_eq!((wc.wr_id, wc.status, wc.opcode), (7, WcStatus::RemAccessErr, WcOpcode::Write));
 }
 
-/// Goal: every operation moves the right bytes between processes, in all four placements. Method: seeded bytes,
-/// digests of them computed by the process that received them, canaries round all regions.
+/// Goal: every operation moves the right bytes between processes, in all four placements. Method: seeded
+/// bytes, digests computed by the receiving process, guard bytes around all regions.
 #[test]
 fn every_operation_between_processes() {
     every_operation(CopyPath::Auto);
 }
 
-/// The same where the owner copies.
+/// Goal: as above, where the owner copies.
 #[test]
 fn every_operation_between_processes_by_service() {
     every_operation(CopyPath::Service);
 }
 
-/// Goal: large messages arrive whole. Method: 64 MiB in each direction and form, digests on both sides.
+/// Goal: large messages arrive complete. Method: 64 MiB in each direction and form, digests on both sides.
 #[test]
 fn messages_of_64_mib_between_processes() {
     let _gate = one_at_a_time();
@@ -132,8 +132,9 @@ fn messages_of_64_mib_between_processes() {
     }
 }
 
-/// Goal: atomics of several processes on one word lose nothing, in NIC memory and in private memory. Method:
-/// two agents and this process add 1 at once; the word and the sum of all old values must be exact.
+/// Goal: concurrent atomics of several processes on one word lose nothing, in NIC memory and in private
+/// memory. Method: two agents and this process add 1 concurrently; the word and the sum of all old values
+/// must be exact.
 #[test]
 fn increments_of_several_processes_add_up() {
     let _gate = one_at_a_time();

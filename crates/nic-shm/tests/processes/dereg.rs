@@ -10,7 +10,8 @@ use crate::support::device;
 use crate::support::end::{End, Remote};
 use crate::support::{Rng, one_at_a_time, until};
 
-/// Child: for each `LEN PORT` line, connects and writes changing bytes until that is refused; says how it ended.
+/// Child: for each `LEN PORT` line, connects and writes changing bytes until that is refused; reports the
+/// final status.
 pub(crate) fn writer_role() {
     let copy = if hear().as_deref() == Some("service") { CopyPath::Service } else { CopyPath::Auto };
     let mut end = End::new(copy, 16 << 20);
@@ -30,7 +31,7 @@ pub(crate) fn writer_role() {
     }
 }
 
-/// One region of `len` bytes at `buf`, that the writer is writing to by now; its end.
+/// Registers a region of `len` bytes in `buf` and waits until the writer writes to it.
 fn under_fire(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr {
     buf.fill(0);
     end.renew();
@@ -65,9 +66,9 @@ fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
     }
 }
 
-/// Goal: once `dereg` has returned, no process changes one byte more, and the initiator is refused. Method:
-/// another process streams writes of changing bytes; the memory right after the call and after the initiator's
-/// error must be the same. Seeded sizes and instants, both kinds of memory.
+/// Goal: once `dereg` has returned, no process changes the memory, and the initiator is refused. Method:
+/// another process streams writes of changing bytes; the memory right after the call and after the
+/// initiator's error must be the same. Seeded sizes and times, both kinds of memory.
 #[test]
 fn nothing_is_written_after_dereg() {
     let _gate = one_at_a_time();
@@ -75,9 +76,9 @@ fn nothing_is_written_after_dereg() {
     nothing_after_dereg(CopyPath::Service, 60);
 }
 
-/// Goal: an initiator that is stopped in the middle of a write does not hold up its target for ever. Method:
-/// SIGSTOP at seeded instants while it writes 16 MiB messages; `dereg` must return, with success or `Busy`, then
-/// SIGCONT: the writer is refused, and this device works on.
+/// Goal: an initiator that is stopped in the middle of a write does not block its target forever. Method:
+/// SIGSTOP at seeded times while it writes 16 MiB messages; `dereg` must return, with success or `Busy`.
+/// After SIGCONT, the writer is refused, and this device keeps working.
 #[test]
 fn a_stopped_writer_does_not_hang_dereg() {
     let _gate = one_at_a_time();
@@ -108,6 +109,6 @@ fn a_stopped_writer_does_not_hang_dereg() {
         end.check_canaries();
     }
     println!("dereg beside a stopped writer: {busy} of 6 busy, the longest took {longest:?}");
-    // One second is what the device waits.
+    // The device waits for one second.
     assert!(longest < Duration::from_secs(5), "dereg took {longest:?}");
 }

@@ -1,4 +1,4 @@
-//! Descriptors that a peer sends: nothing is asked of one, not even to close, that could make us wait for its sender.
+//! Hostile descriptors: the device makes no call on one, not even close, that could block on the sender.
 
 use std::io::{ErrorKind, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -45,8 +45,9 @@ fn send_with(port: u16, packet: &[u8], fds: &[BorrowedFd<'_>]) {
     sendmsg(&raw, &[IoSlice::new(packet)], &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
 }
 
-/// Sends `packet` with a socket whose last close is the device's, and takes an hour. What is returned ends it by its drop. Were the
-/// device so quick that ours would be the last, it is tried again with another.
+/// Sends `packet` with a socket whose last close is done by the device, and takes an hour. Dropping the
+/// returned listener ends that. If the device closes it first, so that ours is the last close, tries again
+/// with another socket.
 fn send_what_lingers(port: u16, packet: &[u8]) -> TcpListener {
     loop {
         let (stream, far) = lingering();
@@ -62,7 +63,7 @@ fn send_what_lingers(port: u16, packet: &[u8]) -> TcpListener {
     }
 }
 
-/// Threads of this process that close descriptors for the device.
+/// Number of threads of this process that close descriptors for the device.
 fn closers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
     let name =
@@ -70,25 +71,26 @@ fn closers() -> usize {
     tasks.map(name).filter(|name| name.trim() == "nicety-close").count()
 }
 
-/// Descriptors of this process; one that is being closed is none any more.
+/// Number of descriptors of this process, without those being closed.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("descriptors").count()
 }
 
-/// Goal: a descriptor whose closing blocks hinders nobody. Method: one comes beside nonsense; afterwards an honest peer connects
-/// and works.
+/// Goal: a descriptor whose close blocks does not block the device. Method: a client sends one with an
+/// invalid packet; afterwards a proper peer connects and works.
 #[test]
 fn a_descriptor_that_takes_an_hour_to_close_hinders_nobody() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Auto, 4096);
     let listener = end.listen();
     let before = descriptors();
-    // Kept until the end: with it goes what the closing waits for.
+    // Kept until the end: dropping them ends the blocked close.
     let mut kept = Vec::new();
     for packet in [&b"nonsense"[..], &[b'n'; 48]] {
         kept.push(send_what_lingers(listener.addr().port(), packet));
     }
-    // A child that is made while the device still has one of them would have it, too, and wait for its closing in execve(2).
+    // A child that is forked while the device still holds one would inherit it, and block in execve(2) when
+    // closing it.
     let began = Instant::now();
     while closers() < kept.len() || descriptors() > before + kept.len() {
         assert!(began.elapsed() < Duration::from_secs(60), "the device keeps what it was sent");

@@ -1,4 +1,4 @@
-//! Peers that are killed at any instant: what the survivor sees, and that nothing is left.
+//! Peers that are killed at any time: what the survivor sees, and that nothing leaks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::device;
 use crate::support::end::{End, at};
 use crate::support::{Rng, digest, one_at_a_time, traces, until};
 
-/// What the specification allows is a second; a busy machine may take a few.
+/// The specification allows one second; a busy machine may take a few.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
 
 /// Children that are started one round ahead.
@@ -31,7 +31,7 @@ impl Nursery {
     }
 }
 
-/// A connection to a process that lives on.
+/// A connection to a process that stays alive.
 struct Bystander {
     end: End,
     agent: Agent,
@@ -59,7 +59,7 @@ impl Bystander {
     }
 }
 
-/// What a process holds that rounds must not make more of.
+/// Resources of the process that the rounds must not increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holdings {
     descriptors: usize,
@@ -81,7 +81,7 @@ impl Holdings {
         let mut now = Self::now();
         let mut look = || {
             now = Self::now();
-            // Less, if something of the test before was still being closed.
+            // Fewer, if objects of the previous test were still being closed.
             let holds_more = now.descriptors > self.descriptors || now.segments > self.segments;
             (!holds_more && now.children <= self.children).then_some(())
         };
@@ -93,7 +93,8 @@ impl Holdings {
     }
 }
 
-/// Runs the rounds against one device; afterwards nothing more is held than before, on it or beside it.
+/// Runs the rounds against one device; afterwards, neither the device nor the process may hold more than
+/// before.
 fn rounds(
     copy: CopyPath,
     role: &'static str,
@@ -117,7 +118,7 @@ fn rounds(
     }
     drop(nursery);
     level.await_level();
-    // A page of a ring may stay committed beside one in use.
+    // A page of a ring may stay committed if it is shared with a ring in use.
     let more = traces::segment_bytes().saturating_sub(bytes);
     assert!(more < 256 << 10, "{more} bytes of shared memory stay committed after {count} rounds");
     println!(
@@ -132,10 +133,10 @@ fn rounds(
     assert!(new.is_empty(), "left behind: {new:?}");
 }
 
-/// Goal: kill -9 of a peer in the middle of traffic both ways gives the survivor a completion for everything
-/// posted, in order, and one `Disconnected`; its other connections, its other memory and its level of
-/// descriptors, mappings and shared memory stay. Method: seeded storms of all operations with a child that is
-/// killed at a seeded instant, as initiator, target or both; measured from the instant it was reaped.
+/// Goal: after kill -9 of a peer in the middle of traffic in both directions, the survivor gets a completion
+/// for everything posted, in order, and one `Disconnected`; its other connections, its other memory and its
+/// number of descriptors, mappings and shared memory stay. Method: seeded storms of all operations with a
+/// child that is killed at a seeded time, as initiator, target or both; measured from the time it was reaped.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic() {
     let mut rng = Rng::new(21);
@@ -145,7 +146,7 @@ fn peers_are_killed_in_the_middle_of_traffic() {
     });
 }
 
-/// The same where the owner copies.
+/// Goal: as above, where the owner copies.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic_by_service() {
     let mut rng = Rng::new(22);
@@ -155,16 +156,16 @@ fn peers_are_killed_in_the_middle_of_traffic_by_service() {
     });
 }
 
-/// Goal: kill -9 in the middle of connecting, registering or destroying leaves nothing half-made. Method: a child
-/// does nothing else until it is killed at a seeded instant; every connection that was accepted gets exactly one
-/// end.
+/// Goal: kill -9 in the middle of connecting, registering or destroying leaves no half-created object.
+/// Method: a child does nothing else until it is killed at a seeded time; every accepted connection ends with
+/// exactly one event.
 #[test]
 fn peers_are_killed_while_they_connect_and_destroy() {
     let mut rng = Rng::new(23);
     rounds(CopyPath::Auto, "churn", 100, |_, device, child| churn_round(device, child, &mut rng));
 }
 
-/// Child: listens on the port that it is told, or on any; says which.
+/// Child: listens on the given port, or on any; reports the port.
 pub(crate) fn listen_role() {
     let port = hear().expect("a port").parse().expect("a number");
     let end = End::new(CopyPath::Auto, 4096);
@@ -173,8 +174,8 @@ pub(crate) fn listen_role() {
     hear();
 }
 
-/// Goal: the port of a killed process is free at once, its name gone. Method: one child listens and is killed,
-/// another listens on the same port right away, twenty times.
+/// Goal: the port of a killed process is free immediately, and its name removed. Method: one child listens
+/// and is killed, another one listens on the same port right away, twenty times.
 #[test]
 fn the_port_of_a_killed_process_can_be_taken_at_once() {
     let _gate = one_at_a_time();

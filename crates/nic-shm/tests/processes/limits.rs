@@ -1,4 +1,4 @@
-//! What is scarce: places at a listener, descriptors, the size of files, address space.
+//! Limited resources: a listener's backlog, descriptors, file sizes, address space.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, at, deadline, within};
 use crate::support::{one_at_a_time, traces, until};
 
-/// What a listener at this port is called.
+/// The socket name of a listener at this port.
 fn name_of(port: u16) -> SocketAddrUnix {
     let uid = rustix::process::geteuid().as_raw();
     SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name")
 }
 
-/// Somebody who connects to a listener and says nothing; `None` while the kernel has no room for one more.
+/// Connects to a listener and sends nothing; `None` while its backlog is full.
 fn silent(port: u16) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
@@ -33,8 +33,8 @@ fn silent(port: u16) -> Option<OwnedFd> {
     }
 }
 
-/// Goal: who says nothing cannot keep others out. Method: more silent clients than may be in that state, all of whom stay; then
-/// one that means it.
+/// Goal: connections without a request cannot keep others out. Method: more of them than the device keeps,
+/// all of which stay open; then a proper client.
 #[test]
 fn silent_clients_do_not_keep_others_out() {
     let _gate = one_at_a_time();
@@ -52,11 +52,11 @@ fn limit(resource: Resource, to: u64) {
     setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) }).expect("a lower limit");
 }
 
-/// Child: connects to a port when it has no descriptor left but for the socket; says what it is told.
+/// Child: connects to a port when it has no descriptor left except for the socket; reports the event.
 pub(crate) fn pauper_role() {
     let port: u16 = hear().and_then(|line| line.parse().ok()).expect("a port");
     let end = End::new(CopyPath::Auto, 64);
-    // What is open is in use, and one more is for the socket.
+    // All open descriptors are in use, and one more is for the socket.
     let highest = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let highest = highest.filter_map(|e| e.file_name().to_string_lossy().parse::<u64>().ok()).max();
     let spare = usize::from(hear().as_deref() == Some("one"));
@@ -74,8 +74,8 @@ pub(crate) fn pauper_role() {
     drop(fill);
 }
 
-/// Goal: who has no descriptors left says so, and what to do; the other side learns why. Method: a child with as many as its
-/// socket needs, and with none.
+/// Goal: a process without free descriptors reports that, and what to do; so does the other side. Method: a
+/// child with just enough for its socket, and one with none.
 #[test]
 fn a_want_of_descriptors_is_named_on_both_sides() {
     let _gate = one_at_a_time();
@@ -100,7 +100,7 @@ fn a_want_of_descriptors_is_named_on_both_sides() {
     }
 }
 
-/// Child: opens a device under a limit, and says how that went.
+/// Child: opens a device under a limit, and reports the result.
 pub(crate) fn bounded_role() {
     let (what, to) = (hear(), hear().and_then(|line| line.parse().ok()).expect("a number"));
     match what.as_deref() {
@@ -114,8 +114,8 @@ pub(crate) fn bounded_role() {
     });
 }
 
-/// Goal: a limit of files' sizes, of the address space or of data makes NIC memory smaller, or is an error that says what to do; never
-/// a signal. Method: children under limits, ends with success each.
+/// Goal: a limit on file sizes, address space or data reduces the NIC memory, or is an error that says what
+/// to do; never a signal. Method: children under limits, each of which exits with success.
 #[test]
 fn limits_of_sizes_are_kept_to_or_named() {
     let _gate = one_at_a_time();
@@ -135,7 +135,8 @@ fn limits_of_sizes_are_kept_to_or_named() {
     }
 }
 
-/// Goal: who finds a listener's queue full is told so, and what to do. Method: a listener that takes nobody in.
+/// Goal: connecting to a listener with a full backlog fails with an error that says what to do. Method: a
+/// listener that never accepts.
 #[test]
 fn a_full_queue_is_named() {
     let _gate = one_at_a_time();
@@ -157,7 +158,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Takes all descriptors that this process may have, also those that a thread of its own is still closing for what has ended.
+/// Opens all descriptors that this process may have, including those that a closing thread still frees.
 fn all_descriptors() -> Vec<OwnedFd> {
     let mut taken = Vec::new();
     loop {
@@ -170,8 +171,8 @@ fn all_descriptors() -> Vec<OwnedFd> {
     }
 }
 
-/// Goal: without descriptors a listener rests, and goes on when there are some. Method: a client that cannot be taken in, the
-/// processor time of a second of that, then the client's request after all.
+/// Goal: without descriptors a listener pauses, and continues when there are some. Method: a client that
+/// cannot be accepted, the processor time used in one second of that, then the client's request after all.
 #[test]
 fn without_descriptors_a_listener_rests() {
     let _gate = one_at_a_time();

@@ -1,4 +1,4 @@
-//! Peers in another PID namespace: process numbers mean nothing to them, or something else.
+//! Peers in another PID namespace: a pid of one namespace is invalid in the other, or means another process.
 
 use nic_shm::CopyPath;
 use verbs::{MemoryKind, SendOp, WcStatus};
@@ -10,9 +10,9 @@ use crate::support::{Rng, digest, one_at_a_time};
 
 const LEN: usize = 200_000;
 
-/// Goal: peers in different PID namespaces connect and reach each other's private memory, by their owners where the kernel
-/// gives no number. Method: a child in a namespace below ours, where we have the number 0: writes, reads, sends and
-/// atomics in both directions.
+/// Goal: peers in different PID namespaces connect and access each other's private memory, through its owner
+/// if the kernel gives no pid. Method: a child in a namespace below ours, where our pid is 0: writes, reads,
+/// sends and atomics in both directions.
 #[test]
 fn peers_in_different_pid_namespaces_work() {
     let _gate = one_at_a_time();
@@ -32,7 +32,7 @@ fn peers_in_different_pid_namespaces_work() {
         end.post(1, SendOp::Write(end.peer.of(kind)), kind, 0, LEN as u32);
         end.sent_ok(1);
         assert_eq!(agent.digest(kind, 0, LEN), digest(&bytes), "what we wrote, {kind:?}");
-        // By the child: it reaches our private memory through us.
+        // By the child, which accesses our private memory through our NIC thread.
         end.post_recv(2, kind, 0, LEN as u32);
         agent.fill(kind, 0, LEN, 7);
         assert!(agent.send(3, kind, 0, LEN).contains("Success"));

@@ -14,7 +14,7 @@ use crate::support::{Rng, until};
 pub(crate) const LEN: usize = 256 << 10;
 const DEPTH: u64 = 64;
 
-/// Posts random operations and keeps account of them.
+/// Posts random operations and counts them.
 pub(crate) struct Storm {
     rng: Rng,
     posted: u64,
@@ -60,7 +60,7 @@ impl Storm {
         }
     }
 
-    /// Posts one more operation, if there is room.
+    /// Posts one more operation, if the queue is not full.
     pub(crate) fn post(&mut self, end: &End) {
         if self.posted - self.completed >= DEPTH {
             return;
@@ -74,7 +74,8 @@ impl Storm {
         }
     }
 
-    /// Takes completions; each must be the next one of its queue. Receives are replaced while all is well.
+    /// Polls completions; each must be the next one of its queue. Receives are reposted while nothing has
+    /// failed.
     pub(crate) fn poll(&mut self, end: &End) {
         let mut wcs = [Wc::default(); 16];
         let n = end.send_cq.poll(&mut wcs).expect("no overrun");
@@ -101,10 +102,10 @@ impl Storm {
     }
 }
 
-/// What the child does and what is done to it.
+/// The roles of the child and of this process in a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Both sides storm.
+    /// Both sides post operations.
     Both,
     /// Only the child does: it dies as an initiator.
     Initiator,
@@ -117,9 +118,9 @@ pub(crate) fn storm_line(copy: CopyPath, mode: Mode, port: u16, seed: u64) -> St
     format!("{} {} {port} {seed}", crate::support::agent::copy_name(copy), u8::from(mode != Mode::Target))
 }
 
-/// Child: storms until it is killed.
+/// Child: posts operations until it is killed.
 pub(crate) fn storm_role() {
-    // The clock's calibration takes longer than the rest; it overlaps with the round before.
+    // Calibrating the clock takes longer than the rest; it overlaps with the previous round.
     let _ = host::real::host();
     let Some(line) = hear() else { return };
     let words: Vec<&str> = line.split(' ').collect();
@@ -136,7 +137,7 @@ pub(crate) fn storm_role() {
     }
 }
 
-/// Child: makes connections and ends them, registers and deregisters, until it is killed.
+/// Child: connects and disconnects, registers and deregisters, until it is killed.
 pub(crate) fn churn_role() {
     let host = host::real::host();
     let Some(line) = hear() else { return };
@@ -150,14 +151,15 @@ pub(crate) fn churn_role() {
             let buf = Buf::alloc(8192).expect("memory");
             let mr = end.pd.reg_mr(&buf, verbs::Access::ALL).expect("a region");
             end.post(id, SendOp::Write(end.peer.of(KINDS[id as usize % 2])), MemoryKind::Host, 0, 4096);
-            // The other side may have seen an earlier end; nothing else.
+            // If the other side has ended the connection, it fails, but it must complete.
             end.send_cq.wait(host.after(host::Span::from_secs(20))).expect("a completion");
             mr.dereg().expect("nobody is stopped");
         }
     }
 }
 
-/// A storm in which the child is killed after a random while; how long until the survivor knew everything.
+/// A storm in which the child is killed after a random time; returns how long the survivor took to get all
+/// events.
 pub(crate) fn storm_round(
     device: &verbs::Device,
     mut child: Child,
@@ -189,7 +191,7 @@ pub(crate) fn storm_round(
     noticed.saturating_duration_since(killed)
 }
 
-/// Storms until the connection is over and everything has completed.
+/// Posts operations until the connection has ended and everything has completed.
 fn ride(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
     let mut over = false;
     until("end of the storm", || {
@@ -203,7 +205,7 @@ fn ride(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
                 Some(CmEvent::Disconnected { qp_num }) if qp_num == end.qp.num() && !over => over = true,
                 Some(other) => panic!("{other:?}"),
             }
-            // An end without traffic must find its receives flushed all the same.
+            // If it had no traffic, its receives must still be flushed.
             if over && storm.is_settled() {
                 return Some(Instant::now());
             }
@@ -212,7 +214,8 @@ fn ride(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
     })
 }
 
-/// Connections that the child makes and ends; killed after a random while. How long until all had an end.
+/// Connections that the child opens and closes until it is killed at a random time; returns how long until
+/// all had ended.
 pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rng) -> Duration {
     let hub = End::on(device, 4096);
     let listener = hub.listen();
@@ -241,7 +244,7 @@ fn settle(device: &verbs::Device, hub: &End, event: CmEvent, open: &mut BTreeMap
             assert!(end.qp.init().cap == CAP);
             match hub.cm.accept(request, &end.qp, &end.param()) {
                 Ok(()) => assert!(open.insert(end.qp.num(), end).is_none()),
-                // It gave up, or died, before we answered.
+                // It closed the connection, or died, before we accepted.
                 Err(Error::Invalid(_) | Error::System { .. }) => {}
                 Err(e) => panic!("{e}"),
             }

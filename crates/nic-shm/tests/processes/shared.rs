@@ -1,4 +1,4 @@
-//! A shared receive queue that several processes take from, one of which is killed.
+//! A shared receive queue used by several processes, one of which is killed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::support::{Rng, one_at_a_time, until};
 
 const DEPTH: u64 = 64;
 
-/// The receives that are posted and not yet completed.
+/// Receives that are posted and not yet completed.
 struct Receives {
     srq: Srq,
     posted: u64,
@@ -29,7 +29,7 @@ impl Receives {
         self.posted += 1;
     }
 
-    /// Takes completions; each must be of a receive that is open. Posts again while `refill`.
+    /// Polls completions; each must belong to an open receive. Posts again if `refill`.
     fn poll(&mut self, end: &End, refill: bool) {
         while let Some(wc) = end.recv_cq.poll_one().expect("no overrun") {
             assert!(self.open.remove(&wc.wr_id), "completed twice: {wc:?}");
@@ -77,10 +77,10 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
     living.check_canaries();
 }
 
-/// Goal: a process that dies between claiming a shared receive and filling it loses none: the others go on, and
-/// every receive completes exactly once. Method: two processes storm one shared queue, one is killed at a seeded
-/// instant; then nothing is posted any more, and the other must use up all that is open, but for those that the
-/// dead one claimed, which come back flushed.
+/// Goal: a process that dies between claiming a shared receive and filling it loses none: the others
+/// continue, and every receive completes exactly once. Method: two processes send to one shared receive
+/// queue, one is killed at a seeded time; then no more receives are posted, and the other process must use
+/// all open ones, except those that the dead one claimed, which are flushed.
 #[test]
 fn a_killed_claimant_of_shared_receives_loses_none() {
     let _gate = one_at_a_time();

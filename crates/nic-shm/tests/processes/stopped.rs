@@ -1,4 +1,4 @@
-//! A target whose threads stand still: the initiator does all the work.
+//! A target whose threads are stopped: the initiator does all the work.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::end::{End, within};
 use crate::support::{Rng, digest, one_at_a_time};
 
 const LEN: usize = 1 << 20;
-/// Where what happens here is put: sends, writes, atomics.
+/// Size of the parts for sends, writes and atomics.
 const PART: usize = LEN / 4;
 
 /// Sends, writes, reads and atomics on memory of `kind` at the stopped agent; all must complete.
@@ -39,9 +39,9 @@ fn work_on_stopped(end: &End, kind: MemoryKind, bytes: &[u8]) {
     end.sent_ok(16);
 }
 
-/// Goal: nothing that an initiator does needs the target's threads. Method: SIGSTOP, wait until the kernel says
-/// stopped, do every operation on both kinds of memory and wait for all completions, check that it still stands;
-/// then SIGCONT: the target finds the data and its own completions, in order.
+/// Goal: no operation of an initiator needs the target's threads. Method: SIGSTOP, wait until the kernel
+/// reports it as stopped, do every operation on both kinds of memory and wait for all completions, check that
+/// it is still stopped; then SIGCONT: the target finds the data and its own completions, in order.
 #[test]
 fn a_stopped_target_is_written_read_and_sent_to() {
     let _gate = one_at_a_time();
@@ -69,8 +69,9 @@ fn a_stopped_target_is_written_read_and_sent_to() {
     agent.end();
 }
 
-/// Goal: with `copy=service`, NIC memory of a stopped target is reached as ever, private memory waits for it and
-/// is then served. Method: both kinds of write to a stopped target; the second completes only after SIGCONT.
+/// Goal: with `copy=service`, NIC memory of a stopped target is accessed as usual; an access to private
+/// memory waits for the target and is then served. Method: both kinds of write to a stopped target; the
+/// second completes only after SIGCONT.
 #[test]
 fn a_stopped_target_that_copies_itself_is_waited_for() {
     let _gate = one_at_a_time();

@@ -1,4 +1,4 @@
-//! Other users reach nothing.
+//! Processes of other users get no access.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::support::one_at_a_time;
 
 const NOBODY: u32 = 65_534;
 
-/// Child, as another user: `PORT PID FD UID`; says what it managed to do.
+/// Child, as another user: `PORT PID FD UID`; reports what it managed to do.
 pub(crate) fn stranger_role() {
     let line = hear().expect("a line");
     let words: Vec<&str> = line.split(' ').collect();
@@ -38,7 +38,7 @@ pub(crate) fn stranger_role() {
     let name = SocketAddrUnix::new_abstract_name(format!("nicety-shm/{}/{port}", words[3]).as_bytes());
     let raw = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
     if connect(&raw, &name.expect("a name")).is_ok() {
-        // Refused already, or in a moment; an answer it must not give.
+        // Already refused, or soon; it must not be answered.
         let _ = send(&raw, b"let me in", SendFlags::NOSIGNAL);
         let mut answer = [0; 600];
         if let Ok((n, _)) = recv(&raw, &mut answer, rustix::net::RecvFlags::empty())
@@ -51,8 +51,8 @@ pub(crate) fn stranger_role() {
     hear();
 }
 
-/// Child, as another user: `UID FIRST END`; takes the names that listeners of that user have at these ports, and says how many. At
-/// every second port it listens, too.
+/// Child, as another user: `UID FIRST END`; takes the names that listeners of that user have at these ports,
+/// and reports how many. It also listens at every second port.
 pub(crate) fn squatter_role() {
     let line = hear().expect("a line");
     let words: Vec<u32> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
@@ -68,7 +68,7 @@ pub(crate) fn squatter_role() {
     hear();
 }
 
-/// Starts a child as another user, from a copy of this binary where that may not go.
+/// Starts a child as another user, from a copy of this binary if that user cannot access it.
 fn stranger(role: &str) -> std::io::Result<Child> {
     let exe = std::env::current_exe()?;
     if let Ok(child) = Child::try_start(role, &exe, Some(NOBODY)) {
@@ -82,7 +82,7 @@ fn stranger(role: &str) -> std::io::Result<Child> {
     child
 }
 
-/// Which descriptor of this process is a segment.
+/// The number of a descriptor of this process that is a segment.
 fn segment_fd() -> String {
     let mut fds = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let is_segment = |path: &Path| {
@@ -92,9 +92,9 @@ fn segment_fd() -> String {
     found.file_name().to_string_lossy().into_owned()
 }
 
-/// Goal: a process of another user can neither connect, nor open the segment or this process's memory, and does
-/// not disturb those who may. Method: a child that runs as nobody tries each, also with a raw socket on the very
-/// name; afterwards a child of this user connects and works.
+/// Goal: a process of another user can neither connect, nor open the segment or this process's memory, and
+/// does not disturb permitted processes. Method: a child that runs as nobody tries each, also with a raw
+/// socket on the same name; afterwards a child of this user connects and works.
 #[test]
 fn another_user_reaches_nothing() {
     let _gate = one_at_a_time();
@@ -116,9 +116,10 @@ fn another_user_reaches_nothing() {
     agent.end();
 }
 
-/// Goal: a user who takes the names of another's listeners keeps nobody from listening, at any port or at one of his choice, and from
-/// being found. Method: children that run as nobody take every dynamic port's name and a lower one; then this user listens. All in a
-/// network namespace of its own, whose names are no other test's.
+/// Goal: a user who takes the names of another user's listeners cannot prevent that user from listening, at
+/// any port or at a chosen one, or from being found. Method: children that run as nobody take every dynamic
+/// port's name and a lower one; then this user listens. All in a separate network namespace, which shares no
+/// names with other tests.
 #[test]
 fn names_that_another_user_takes_keep_nobody_out() {
     let _gate = one_at_a_time();

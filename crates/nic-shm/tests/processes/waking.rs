@@ -1,4 +1,4 @@
-//! Sleepers that another process wakes.
+//! Sleeping threads that another process wakes.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, Rng, one_at_a_time};
 
 const ROUNDS: u64 = 1000;
 
-/// Child: answers each message after a random while, sleeping in `Cq::wait`.
+/// Child: answers each message after a random time, sleeping in `Cq::wait`.
 pub(crate) fn pingpong_role() {
     let mut end = End::new(CopyPath::Auto, 4096);
     (0..16).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, 64));
@@ -32,7 +32,7 @@ pub(crate) fn pingpong_role() {
     hear();
 }
 
-/// Sleeps in poll(2) until the channel reports, then takes the completion.
+/// Sleeps in poll(2) until the channel reports an event, then polls the completion.
 fn sleep_in_poll(end: &End, channel: &CompChannel) -> Wc {
     loop {
         end.recv_cq.req_notify(false).expect("a channel");
@@ -48,9 +48,9 @@ fn sleep_in_poll(end: &End, channel: &CompChannel) -> Wc {
     }
 }
 
-/// Goal: no wake-up by another process is lost. Method: a thousand messages each way, answered after random
-/// whiles, to a receiver that sleeps in poll(2) on its channel, then to one that sleeps in `Cq::wait`; a lost
-/// wake-up ends in a time-out.
+/// Goal: no wake-up by another process is lost. Method: a thousand messages in each direction, answered after
+/// random times, to a receiver that sleeps in poll(2) on its channel, then to one that sleeps in `Cq::wait`;
+/// a lost wake-up ends in a timeout.
 #[test]
 fn sleepers_are_woken_by_another_process() {
     let _gate = one_at_a_time();

@@ -1,4 +1,4 @@
-//! The role `agent`: an end in another process that does what the test tells it, one command a line.
+//! The role `agent`: an endpoint in another process that executes the test's commands, one per line.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(crate) fn copy_name(copy: CopyPath) -> &'static str {
     if copy == CopyPath::Service { "service" } else { "auto" }
 }
 
-/// A completion in a line.
+/// A completion as a line.
 pub(crate) fn show(wc: &Wc) -> String {
     let mut line = format!("{} {:?} {:?} {}", wc.wr_id, wc.status, wc.opcode, wc.byte_len);
     let _ = write!(line, " {:?} {:?}", wc.imm, wc.invalidated.is_some());
@@ -71,7 +71,8 @@ pub(crate) fn role() {
     }
 }
 
-/// Adds 1 to the first word of the peer's memory so many times; the sum of what it held before each.
+/// Adds 1 to the first word of the peer's memory `count` times; returns the sum of its values before each
+/// addition.
 fn add(end: &End, kind: MemoryKind, count: u64) -> u64 {
     let mut sum = 0_u64;
     for i in 0..count {
@@ -89,7 +90,7 @@ fn add(end: &End, kind: MemoryKind, count: u64) -> u64 {
 pub(crate) struct Agent(pub(crate) Child);
 
 impl Agent {
-    /// Starts one with regions of `len` bytes and accepts its connection.
+    /// Starts an agent with regions of `len` bytes and accepts its connection.
     #[track_caller]
     pub(crate) fn start(end: &mut End, copy: CopyPath, len: usize) -> Self {
         let listener = end.listen();
@@ -100,43 +101,43 @@ impl Agent {
         Self(child)
     }
 
-    /// Fills its memory.
+    /// Fills a range of its memory with seeded bytes.
     #[track_caller]
     pub(crate) fn fill(&mut self, kind: MemoryKind, offset: usize, len: usize, seed: u64) {
         assert_eq!(self.0.ask(format!("fill {} {offset} {len} {seed}", name(kind))), "filled");
     }
 
-    /// The digest of its memory.
+    /// The digest of a range of its memory.
     #[track_caller]
     pub(crate) fn digest(&mut self, kind: MemoryKind, offset: usize, len: usize) -> u64 {
         self.0.ask(format!("digest {} {offset} {len}", name(kind))).parse().expect("a number")
     }
 
-    /// Lets it post a receive.
+    /// Makes it post a receive.
     #[track_caller]
     pub(crate) fn post_recv(&mut self, wr_id: u64, kind: MemoryKind, offset: usize, len: usize) {
         assert_eq!(self.0.ask(format!("recv {wr_id} {} {offset} {len}", name(kind))), "posted");
     }
 
-    /// Its next completion of a receive, as [`show`] writes it.
+    /// Its next receive completion, formatted by [`show`].
     #[track_caller]
     pub(crate) fn received(&mut self) -> String {
         self.0.ask("received")
     }
 
-    /// Lets it send with immediate 77, and waits for its completion.
+    /// Makes it send with immediate data 77, and waits for its completion.
     #[track_caller]
     pub(crate) fn send(&mut self, wr_id: u64, kind: MemoryKind, offset: usize, len: usize) -> String {
         self.0.ask(format!("send {wr_id} {} {offset} {len}", name(kind)))
     }
 
-    /// Tells it to add; [`Child::heard`] says the sum.
+    /// Starts the additions; [`Child::heard`] returns the sum.
     #[track_caller]
     pub(crate) fn start_adding(&mut self, kind: MemoryKind, count: u64) {
         self.0.tell(format!("add {} {count}", name(kind)));
     }
 
-    /// Its canaries are intact, and it ends well.
+    /// Checks its guard bytes and ends it.
     #[track_caller]
     pub(crate) fn end(mut self) {
         assert_eq!(self.0.ask("canaries"), "intact");

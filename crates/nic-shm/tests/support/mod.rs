@@ -1,4 +1,4 @@
-//! What the tests of the shared-memory NIC share, beside what the tests of all NICs do.
+//! Test support of the shared-memory NIC, in addition to what all NICs share.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod agent;
@@ -11,7 +11,7 @@ use verbs::Device;
 use shared::end::End;
 pub(crate) use shared::*;
 
-/// A device as the tests open it.
+/// A device with default settings, except for its copy path.
 #[track_caller]
 pub(crate) fn device(copy: CopyPath) -> Device {
     let config = ShmConfig { copy, ..ShmConfig::default() };
@@ -19,7 +19,7 @@ pub(crate) fn device(copy: CopyPath) -> Device {
 }
 
 impl End {
-    /// An end on its own device with regions of `len` bytes, between canaries.
+    /// Creates an endpoint on its own device with regions of `len` bytes, between guard bytes.
     #[track_caller]
     pub(crate) fn new(copy: CopyPath, len: usize) -> Self {
         Self::on(&device(copy), len)
