@@ -175,7 +175,7 @@ impl Connection {
             && !self.link().is_some_and(|link| link.peer.is_gone())
     }
 
-    /// Notifies a peer that waits for a receive or for room in the completion ring.
+    /// Notifies the peer if it waits for a receive or for room in the completion ring.
     #[inline]
     pub(crate) fn answer_rnr(&self) {
         let rnr = &self.words.rnr.0;

@@ -83,7 +83,7 @@ struct Victim {
     cq: Cq,
     buf: Buf,
     mr: Mr,
-    /// A process that stands for the peer's: its private memory may be overwritten.
+    /// A process that serves as the peer's process: its private memory may be overwritten.
     sheep: Child,
     /// The address and value of a word in that process.
     probe: (u64, u64),

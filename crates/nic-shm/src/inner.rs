@@ -1,4 +1,4 @@
-//! The device: its objects and connections, and operations that concern several of them.
+//! The device: its objects and connections, and operations across several objects.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -25,7 +25,7 @@ struct Watched {
     srqs: Watch<Weak<SharedReceives>>,
 }
 
-/// Objects by index, sorted: few, as each poll for an event checks all of them.
+/// Objects by index, sorted: few, as each poll for an event checks every object.
 struct Watch<H>(Vec<(usize, H)>);
 
 impl<H> Default for Watch<H> {
@@ -91,7 +91,7 @@ impl Inner {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds a completion queue to those that are checked for overrun.
+    /// Starts checking a completion queue for overrun.
     pub(crate) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
         unpoisoned(&self.watched).cqs.add(cq.completions.index, cq.clone());
     }
@@ -103,7 +103,7 @@ impl Inner {
         self.objects.remove_cq(index);
     }
 
-    /// Adds a shared receive queue with a limit to those that are checked.
+    /// Starts checking the limit of a shared receive queue.
     pub(crate) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
         unpoisoned(&self.watched).srqs.add(srq.index, Arc::downgrade(srq));
     }

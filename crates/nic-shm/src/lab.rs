@@ -302,7 +302,7 @@ fn of_completion(at: usize) -> &'static str {
     }
 }
 
-/// The fields of a hello packet; see `wire`. The last one stands for the packet's length.
+/// The fields of a hello packet; see `wire`. The last one is the packet's length.
 pub fn hello_words() -> Vec<Word> {
     let fields: [(&str, u64, u8); 12] = [
         ("magic", 0, 4),

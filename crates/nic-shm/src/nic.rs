@@ -69,9 +69,8 @@ struct Agenda {
 }
 
 impl Agenda {
-    /// Checks the queue pairs that were kicked since the last round, and those that wait for something that
-    /// may come without notification. Returns when to run the next round. The cost does not grow with the
-    /// number of queue pairs that nobody kicked.
+    /// Checks the queue pairs that were kicked since the last round, and the `waiting` ones. Returns when to
+    /// run the next round. The cost does not grow with the number of queue pairs that nobody kicked.
     fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
         device.settle_condemned();
         let (shared, objects) = (&device.shared, &device.objects);

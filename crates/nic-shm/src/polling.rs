@@ -33,9 +33,8 @@ pub(crate) struct PollSide {
     turn: usize,
     /// Only with many queue pairs: the same ones, each at its index.
     places: Vec<Option<Arc<QpInner>>>,
-    /// Only with many queue pairs: indices of those that were marked and may have more completions, each
-    /// once. Indices, not references: counting references would miss a cache line for each, one after the
-    /// other.
+    /// Only with many queue pairs: each index that was marked and may have more completions, once. Indices,
+    /// not references: counting references would miss a cache line for each, one after the other.
     due: VecDeque<usize>,
     /// Only with many queue pairs: the last one with a completion. It is polled even before it is marked
     /// again: it is likely to have another completion soon, and reading its mark costs two more cache lines
@@ -152,7 +151,8 @@ impl Polling {
         can_overrun
     }
 
-    /// Adds a queue pair's receiving half; returns the same as `attach_sender`.
+    /// Adds a queue pair's receiving half; returns whether this makes an overrun possible that was not
+    /// possible before.
     pub(crate) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.want(qp.receiving.depth());
         let mut side = self.side.lock();

@@ -1,4 +1,4 @@
-//! State that all objects of a device share; it knows none of these objects.
+//! State that all objects of a device share. This module does not depend on any of the objects.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

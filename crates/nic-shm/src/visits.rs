@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     /// Goal: deregistration waits for queue pairs that were used, not for all that exist. Method: queue pairs
-    /// whose words and locks say "inside", but which are in no registry: a check of them would wait forever.
+    /// have words and locks that say "inside", but are in no registry: checking them would wait forever.
     #[test]
     fn deregistering_asks_nobody_who_was_not_there() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");

@@ -20,7 +20,7 @@ use verbs::{Error, Result};
 /// The resources that a child must not keep.
 struct Belongings {
     descriptors: BTreeSet<RawFd>,
-    /// Mappings of shared memory: address, length in bytes, and how many of these bytes may be accessed.
+    /// Mappings of shared memory: address, length, and length of the accessible part, in bytes.
     mappings: BTreeMap<usize, (usize, usize)>,
 }
 

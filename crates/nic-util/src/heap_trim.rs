@@ -16,8 +16,8 @@ use host::{Span, Time};
 const MUCH: usize = 4 << 20;
 /// An ebb ends when nothing was freed for this long.
 const CALM: Span = Span::from_ms(10);
-/// Objects that are freed within this time after an ebb belong to it: the program may have been interrupted
-/// while it closed many objects, and the rest may be too small for another ebb.
+/// Objects that are freed within this time after an ebb belong to it: the program may have been delayed while
+/// it closed many objects, and the rest may be too small for another ebb.
 const PAUSE: Span = Span::from_ms(500);
 /// During an ebb that does not end, memory is returned at this interval.
 const PATIENCE: Span = Span::from_secs(1);
@@ -37,7 +37,7 @@ pub struct HeapTrim {
     now: AtomicUsize,
     /// The maximum since the last ebb.
     high: AtomicUsize,
-    /// Number of objects freed so far.
+    /// Number of times that memory was freed.
     gone: AtomicUsize,
     /// Number of ebbs so far.
     ebbs: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Parts that several software NICs share. Code that only one of them uses is in that NIC's crate, except
-//! lock-free parts.
+//! Parts that several software NICs share. Code for a single NIC is in that NIC's crate, except lock-free
+//! parts.
 //!
 //! | module | contents |
 //! |---|---|

@@ -71,7 +71,7 @@ macro_rules! move_two {
     };
 }
 
-/// Copies `n` bytes, which may overlap. A thread that sees the last byte sees all of them.
+/// Copies `n` bytes, which may overlap. A thread that sees the last byte sees all `n`.
 ///
 /// # Safety
 /// Both ranges belong to this process's memory and contain no Rust object that is accessed other than through
@@ -124,8 +124,7 @@ fn side(dst: *mut u8, n: usize, at: usize) -> Fault {
     if at.wrapping_sub(dst.addr()) < n { Fault::Target } else { Fault::Source }
 }
 
-/// Copies `n` bytes, at least 9, the last 8 of them last. Returns 0, or an address that could not be
-/// accessed.
+/// Copies `n` bytes, at least 9, with the last 8 last. Returns 0, or an address that could not be accessed.
 ///
 /// It jumps to the functions below with `rdx` 8 less than `n`, the last 8 bytes in `r9` and their destination
 /// in `r8`. All but the loop load everything before they store.
@@ -396,8 +395,8 @@ mod tests {
         }
     }
 
-    /// Goal: memory that is unmapped in the middle of a long copy is an error, too. Method: a thread protects
-    /// the second half meanwhile.
+    /// Goal: memory that becomes inaccessible in the middle of a long copy is an error, too. Method: a thread
+    /// protects the second half meanwhile.
     #[test]
     fn memory_may_go_during_a_copy() {
         crate::arm().expect("a handler");

@@ -17,7 +17,7 @@ use crate::wake::doorbell::{Rung, ring};
 /// The API handle of a completion queue.
 pub(crate) struct CqHandle {
     device: Arc<Inner>,
-    /// The same as the device's, stored here as well because every poll reads it.
+    /// A copy of the device's pointer, as every poll reads it.
     shared: Arc<Shared>,
     pub(crate) polling: Arc<Polling>,
 }
@@ -101,8 +101,8 @@ impl ChannelHandle {
         Ok(Self { device: device.clone(), channel: Arc::new(Channel::new(&device.shared)?) })
     }
 
-    /// Fetches an event of one of these queues. Other queues with events are marked again, and this channel's
-    /// doorbell is rung again.
+    /// Fetches an event from these queues. Marks other queues with events again, and rings this channel's
+    /// doorbell again.
     fn take_event_of(&self, cqs: impl Iterator<Item = Arc<Polling>>) -> Option<u32> {
         let mut found = None;
         for cq in cqs {
@@ -157,9 +157,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: fetching an event costs as much as there are queues with events, not queues; no event is lost if
-    /// a mark is. Method: queues that have events without a mark are found when no mark is set, and not
-    /// before.
+    /// Goal: the cost of fetching an event depends on the number of queues with events, not on the number of
+    /// queues; no event is lost if its mark is. Method: queues that have events without a mark are found when
+    /// no mark is set, and not before.
     #[test]
     fn a_channel_asks_those_who_have_reported() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }
 
-    /// Goal: a dropped queue leaves no memory, as a weak handle would. Method: the device's list is as long
-    /// as before.
+    /// Goal: a dropped queue leaves no weak handle behind, which would keep its memory. Method: the device's
+    /// list is as long as before.
     #[test]
     fn a_dropped_queue_leaves_nothing_behind() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");

@@ -140,7 +140,7 @@ impl QpOps for QpHandle {
             && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
     }
 
-    /// Afterwards no access of the peer changes memory that the program reuses.
+    /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.
     fn to_error(&self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.end(true);

@@ -1,4 +1,4 @@
-//! Connections as the NIC thread sees them: the state machine of the connection protocol, over Unix seqpacket sockets.
+//! The state machine of the connection protocol, on the NIC thread, over Unix seqpacket sockets.
 //!
 //! Both ends check by SO_PEERCRED that the other runs as the same user.
 
@@ -27,7 +27,7 @@ use nic_util::sync::unpoisoned;
 
 /// How long a new connection may take to send its request.
 const HELLO_PATIENCE: Span = Span::from_secs(5);
-/// Number of connections accepted at a time, so that a flood of them does not block the thread's other work.
+/// Number of connections accepted at a time, so that a flood does not block the thread's other work.
 const ACCEPTS: usize = 64;
 /// How long listeners pause after descriptors or memory have run out.
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);

@@ -1,4 +1,4 @@
-//! A connect request that waits for the program's answer.
+//! The program's answer to a connect request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -12,7 +12,7 @@ pub(crate) use nic_util::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byt
 pub(crate) enum Fault {
     /// The initiator's own memory is registered but not mapped any more, or not writable.
     Local,
-    /// The same for the peer's memory.
+    /// The peer's memory is registered but not accessible any more.
     Access,
     /// The other process has ended.
     Gone,
@@ -95,7 +95,7 @@ fn last_byte_apart(list: &[libc::iovec], way: Direction) -> Split {
     split
 }
 
-/// A list of entries, one of them possibly split.
+/// A list of entries whose last one may be split.
 struct Split {
     list: [libc::iovec; SGE_MAX + 1],
     count: usize,

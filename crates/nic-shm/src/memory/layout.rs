@@ -92,9 +92,9 @@ pub(crate) struct MrEntry {
 
 /// The kind of memory of a region.
 pub(crate) mod kind {
-    /// NIC memory of the owner.
+    /// A range of the owner's private memory.
     pub(crate) const HOST: u32 = 0;
-    /// NIC memory of the owner's.
+    /// NIC memory of the owner.
     pub(crate) const NIC: u32 = 1;
     /// All of the owner's private memory.
     pub(crate) const ALL: u32 = 2;
@@ -118,7 +118,7 @@ pub(crate) struct QpShared {
     pub(crate) rnr_pause: AtomicU32,
     /// Written by the peer: whether it accesses this device's memory.
     pub(crate) peer: Line<PeerWords>,
-    /// Set by a peer that waits for a receive (or for room in the completion ring); cleared by the owner.
+    /// Set by a waiting peer, for a receive or for room in the completion ring; cleared by the owner.
     pub(crate) rnr: Line<AtomicU32>,
     /// Number of completions that the owner has consumed from the ring.
     pub(crate) taken: AtomicU64,
@@ -302,8 +302,8 @@ pub(crate) struct SrqShared {
     pub(crate) tail: AtomicU64,
     /// An event is raised when fewer receives are left; 0 if disarmed.
     pub(crate) limit: AtomicU32,
-    /// Set by a peer that waits for a receive, after it has entered its queue pair in the header; cleared by
-    /// the owner.
+    /// Set by a peer without a receive, after it has entered its queue pair in the header; cleared by the
+    /// owner.
     pub(crate) rnr: AtomicU32,
 }
 

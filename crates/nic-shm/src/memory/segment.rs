@@ -229,7 +229,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment of `len` bytes, none of them committed yet.
+    /// Creates a segment of `len` bytes, not committed yet.
     pub(crate) fn create(len: u64) -> Result<Self> {
         let refused = |e: rustix::io::Errno| Error::system("cannot create a device's shared memory", e);
         let file =

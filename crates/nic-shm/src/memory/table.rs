@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// The two entries of a key: the one that peers see and may invalidate, and the authoritative one, which
+    /// The two entries of a key: the shared one, which peers may invalidate, and the authoritative one, which
     /// may be the same.
     #[inline]
     fn entries(&self, key: u32) -> Option<(&MrEntry, &MrEntry)> {

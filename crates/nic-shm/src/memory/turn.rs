@@ -4,7 +4,7 @@
 //! A holder marks itself inside ([`crate::memory::layout::PeerWords`]) before it takes the lock, and outside
 //! after it has released it. So a holder that is not inside has lost the lock or never had it: it died, its
 //! queue pair was destroyed, or the word is forged. The owner's NIC thread then clears the word; a waiter
-//! that waits too long wakes that thread.
+//! wakes that thread when its wait takes too long.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,8 +49,9 @@ fn holder(map: &Map) -> Option<&AtomicU64> {
 }
 
 /// Takes the lock away from a holder that is not inside (any more), according to `is_inside`, which gets a
-/// queue pair's number. `seen` is the holder at the last check. Runs on the NIC thread, where
-/// [`crate::receive::serving`] also takes the lock for queue pairs. Returns whether to check again soon.
+/// queue pair's number. `seen` is the holder at the last check. Must run on the NIC thread:
+/// [`crate::receive::serving`] holds the lock there for peers that are not inside. Returns whether to check
+/// again soon.
 pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
     let Some(word) = holder(map) else { return false };
     let held = word.load(Ordering::Acquire);
@@ -61,8 +62,7 @@ pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> 
     }
     let index = (held as u32 as usize).wrapping_sub(1);
     if !is_inside(index) {
-        // A peer that enters from now on uses another count; one that entered before is visible after the
-        // fence.
+        // A peer that enters from now on uses another count; an earlier entry is visible after the fence.
         fence::heavy();
         if !is_inside(index) {
             let _ = word.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -44,7 +44,7 @@ pub(crate) struct Peer {
     pid: i32,
     /// The peer's header: kicks, the reader registry, and other sets of its queue pairs and queues.
     pub(crate) header: Ref<Header>,
-    /// A pidfd of the peer's process, where the kernel provides one: tells whether the process has ended.
+    /// A pidfd of the peer's process, where the kernel provides one, to check whether the process has ended.
     life: Option<Fd>,
     /// Wakes its NIC thread.
     kick: Fd,

@@ -3,9 +3,9 @@
 //!
 //! Abstract names belong to a network namespace, work across mount namespaces, and end with their process.
 //! But any user may take one. A name in the user's folder ([`host::real::user_folder`]) is accessible to this
-//! user only. A named socket listens at once, even if the program only holds the port: so other processes can
-//! check whose name it is. A connecting process tries the abstract name first, and the other one if that is
-//! not this user's. Both sides check the other's user, whichever name was used.
+//! user only. A named socket always listens, even if the program only holds the port: so other processes can
+//! check which user has the name. A connecting process tries the abstract name first, and the other one if
+//! that is not this user's. Both sides check the other's user, whichever name was used.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -217,8 +217,8 @@ fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
         .map_err(cannot("cannot name a socket"))
 }
 
-/// Binds a socket that will connect to a free port, by which the peer can tell connections apart; returns 0
-/// if there is none.
+/// Binds a socket that will connect to a free port, by which the peer can distinguish connections; returns 0
+/// if no port is free.
 pub(crate) fn bind_client(socket: &Fd) -> u16 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
@@ -233,8 +233,8 @@ pub(crate) fn bind_client(socket: &Fd) -> u16 {
     (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
 }
 
-/// Binds a socket that will connect to the port that its program holds. The name only reports the port to the
-/// peer; as it cannot be guessed, no other process can take it first.
+/// Binds a connecting socket to the port that its program holds. The name only reports the port to the peer;
+/// as it cannot be guessed, no other process can take it first.
 fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
     let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
     bind(socket, &name).map_err(cannot("cannot bind a socket"))?;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use nic_util::sync::unpoisoned;
 
-/// The offset that stands for the packet's length.
+/// A pseudo-offset that selects the packet's length.
 pub(crate) const LENGTH: u64 = u64::MAX;
 
 /// Offset, width in bytes, and forged value.

@@ -280,8 +280,8 @@ impl Completions {
         self.unusual.load(Ordering::Acquire)
     }
 
-    /// Called after the slow path: the next poll takes the fast path, if nothing is unusual, `many` queue
-    /// pairs included.
+    /// Called after the slow path: lets the next poll take the fast path, unless there are `many` queue pairs
+    /// or another condition requires the slow path.
     pub(crate) fn settle_into_usual(&self, many: bool) {
         let unusual = || many || self.is_dead() || self.may_overrun() || self.stalled.any();
         // Reset by an exchange, then checked again: a thread sets it only after the condition itself.

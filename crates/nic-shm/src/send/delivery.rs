@@ -41,7 +41,7 @@ impl News {
     }
 }
 
-/// State of a message that waits for a receive.
+/// The state of a waiting message.
 #[derive(Default)]
 pub(crate) struct Delivery {
     /// A receive claimed from the peer's shared receive queue for the waiting message.

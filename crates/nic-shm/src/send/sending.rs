@@ -95,7 +95,7 @@ impl Queue {
         self.pending.push_back(Pending::of(wr));
     }
 
-    /// Whether to retry now. A poller retries a message that waits for a receive when many are posted or some
+    /// Whether to retry now. If a message waits for a receive, a poller retries when many are posted or some
     /// time has passed, so that the two sides do not contend for a cache line on each message. The peer has
     /// to notify only while no thread polls.
     fn is_to_be_tried(&mut self, link: &PeerQp, by: By, now: Time) -> bool {

@@ -53,7 +53,7 @@ impl Doorbell {
 
     /// Resets the doorbell; returns whether it was rung. Check for work after this.
     pub(crate) fn take(&self) -> Rung {
-        // A socket buffer holds a few hundred rings, so that one call reads all of them.
+        // A socket buffer holds a few hundred rings, so that one call reads them all.
         let mut rings = [0; 4096];
         match recv(&self.ear, &mut rings, RecvFlags::DONTWAIT) {
             Ok((0, _)) => Rung::Broken,

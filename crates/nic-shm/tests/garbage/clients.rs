@@ -302,8 +302,7 @@ fn attack_back(end: &End, rng: &mut Rng) {
 }
 
 /// Goal: a peer with a forged segment harms only its own connection. Method: 150 clients with segments of
-/// random queue pairs, regions and rings, half of them plausible; each accepted one is used for every
-/// operation.
+/// random queue pairs, regions and rings, half plausible; each accepted one is used for every operation.
 #[test]
 fn segments_that_lie() {
     let _gate = one_at_a_time();
@@ -324,8 +323,9 @@ fn segments_that_lie() {
     victim.end();
 }
 
-/// Goal: clients that send nothing block others only briefly, and are disconnected. Method: 300 of them, more
-/// than may be half-open; the oldest are closed at once, the rest after the listener's timeout of 5 s.
+/// Goal: clients that send nothing block others only briefly, and are disconnected. Method: 300 such clients,
+/// more than may be half-open; the oldest are closed immediately, the rest after the listener's timeout of 5
+/// s.
 #[test]
 fn silent_clients() {
     let _gate = one_at_a_time();
@@ -351,7 +351,7 @@ fn silent_clients() {
 #[test]
 fn clients_that_leave_at_every_step() {
     let _gate = one_at_a_time();
-    // Looks like a complete peer.
+    // A complete peer, as far as the victim can see.
     let (real, fds, _asker) = real_request();
     let mut victim = Victim::new();
     for step in 0..6 {

@@ -134,9 +134,10 @@ fn rounds(
 }
 
 /// Goal: after kill -9 of a peer in the middle of traffic in both directions, the survivor gets a completion
-/// for everything posted, in order, and one `Disconnected`; its other connections, its other memory and its
-/// number of descriptors, mappings and shared memory stay. Method: seeded storms of all operations with a
-/// child that is killed at a seeded time, as initiator, target or both; measured from the time it was reaped.
+/// for everything posted, in order, and one `Disconnected`; its other connections keep working, and its other
+/// memory and its use of descriptors, mappings and shared memory do not change. Method: seeded storms of all
+/// operations with a child that is killed at a seeded time, as initiator, target or both; measured from the
+/// time it was reaped.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic() {
     let mut rng = Rng::new(21);

@@ -33,8 +33,8 @@ fn silent(port: u16) -> Option<OwnedFd> {
     }
 }
 
-/// Goal: connections without a request cannot keep others out. Method: more of them than the device keeps,
-/// all of which stay open; then a proper client.
+/// Goal: connections without a request cannot keep others out. Method: more such connections than the device
+/// keeps, which stay open; then a proper client.
 #[test]
 fn silent_clients_do_not_keep_others_out() {
     let _gate = one_at_a_time();
@@ -115,7 +115,7 @@ pub(crate) fn bounded_role() {
 }
 
 /// Goal: a limit on file sizes, address space or data reduces the NIC memory, or is an error that says what
-/// to do; never a signal. Method: children under limits, each of which exits with success.
+/// to do; never a signal. Method: children under limits, which must all exit with success.
 #[test]
 fn limits_of_sizes_are_kept_to_or_named() {
     let _gate = one_at_a_time();
@@ -158,7 +158,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Opens all descriptors that this process may have, including those that a closing thread still frees.
+/// Opens all descriptors that this process may have, including any that a closing thread still frees.
 fn all_descriptors() -> Vec<OwnedFd> {
     let mut taken = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Storms of operations between two processes, one of which is killed in the middle: both sides of a round.
+//! Storms of operations between two processes until one is killed: both sides of a round.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -151,7 +151,7 @@ pub(crate) fn churn_role() {
             let buf = Buf::alloc(8192).expect("memory");
             let mr = end.pd.reg_mr(&buf, verbs::Access::ALL).expect("a region");
             end.post(id, SendOp::Write(end.peer.of(KINDS[id as usize % 2])), MemoryKind::Host, 0, 4096);
-            // If the other side has ended the connection, it fails, but it must complete.
+            // The write fails if the other side has ended the connection, but it must complete.
             end.send_cq.wait(host.after(host::Span::from_secs(20))).expect("a completion");
             mr.dereg().expect("nobody is stopped");
         }

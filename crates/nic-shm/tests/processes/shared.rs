@@ -1,4 +1,4 @@
-//! A shared receive queue used by several processes, one of which is killed.
+//! A shared receive queue used by several processes, of which one is killed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
 /// Goal: a process that dies between claiming a shared receive and filling it loses none: the others
 /// continue, and every receive completes exactly once. Method: two processes send to one shared receive
 /// queue, one is killed at a seeded time; then no more receives are posted, and the other process must use
-/// all open ones, except those that the dead one claimed, which are flushed.
+/// all open ones, except the claims of the dead process, which are flushed.
 #[test]
 fn a_killed_claimant_of_shared_receives_loses_none() {
     let _gate = one_at_a_time();

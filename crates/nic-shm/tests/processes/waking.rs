@@ -49,8 +49,8 @@ fn sleep_in_poll(end: &End, channel: &CompChannel) -> Wc {
 }
 
 /// Goal: no wake-up by another process is lost. Method: a thousand messages in each direction, answered after
-/// random times, to a receiver that sleeps in poll(2) on its channel, then to one that sleeps in `Cq::wait`;
-/// a lost wake-up ends in a timeout.
+/// random times, to a receiver that first sleeps in poll(2) on its channel, later in `Cq::wait`; a lost
+/// wake-up ends in a timeout.
 #[test]
 fn sleepers_are_woken_by_another_process() {
     let _gate = one_at_a_time();

@@ -1,4 +1,4 @@
-//! What a plain TCP socket can do: the bound of every device on TCP.
+//! Measures a plain TCP socket: the bound for every device on TCP.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -168,7 +168,7 @@ impl Tcp {
         Ok([socket_send_buffer_size(&self.socket)?, socket_recv_buffer_size(&self.socket)?])
     }
 
-    /// Sends all of `bytes`, at most `chunk` of them per call.
+    /// Sends all of `bytes`, at most `chunk` bytes per call.
     ///
     /// # Errors
     /// The system's error; `TimedOut` if `give_up`, which is called from time to time, returns true.

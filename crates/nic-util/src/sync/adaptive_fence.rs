@@ -104,8 +104,8 @@ mod loom_tests {
         }
     }
 
-    /// Goal: no waiter misses what is published, neither one of the first nor the one that switches producers
-    /// to full fences. Method: it would sleep forever. In loom the light fence is a full one, so that this
+    /// Goal: no waiter misses what is published, neither an early one nor the one after which producers use
+    /// full fences. Method: it would sleep forever. In loom the light fence is a full one, so that this
     /// proves the order of steps, and not that the processor keeps it.
     #[test]
     fn loom_a_sleeper_is_heeded() {
@@ -122,9 +122,9 @@ mod loom_tests {
         }
     }
 
-    /// Goal: of two waiters, one of which finds the word set or being set, each either sees what is published
-    /// or is notified. Method: they check and do not sleep, as a model of two that wait for a third has no
-    /// end; the ticket of a waiter that saw nothing has been notified.
+    /// Goal: when two waiters wait and the second finds the word set or being set, each either sees what is
+    /// published or is notified. Method: they check and do not sleep, as a model of two that wait for a third
+    /// has no end; the ticket of a waiter that saw nothing has been notified.
     #[test]
     fn loom_sleepers_beside_the_first_are_heeded() {
         let mut model = loom::model::Builder::new();

@@ -1,10 +1,10 @@
 //! [`Busy`]: an initiator marks that it accesses another process's memory, and the owner waits until it has
 //! finished.
 //!
-//! The initiator sets the word, checks whether the access is (still) allowed, copies, and clears the word.
-//! The owner revokes the right, then waits until the word is clear. Either the initiator sees that the right
-//! is revoked, or the owner sees the initiator's word. A [reader registry](super::reader_registry) holds the
-//! initiators that the owner has to check.
+//! The initiator sets the word, checks whether the access is (still) allowed, copies, and clears the word. It
+//! is *inside* while the word is set. The owner revokes the right, then waits until the word is clear. Either
+//! the initiator sees that the right is revoked, or the owner sees the initiator's word. A [reader
+//! registry](super::reader_registry) holds the initiators that the owner has to check.
 
 use super::atomics::*;
 use super::fence;
@@ -134,8 +134,8 @@ mod loom_tests {
         });
     }
 
-    /// Goal: as above, for two concurrent threads of the owner, only one of which finds the number in
-    /// the registry.
+    /// Goal: as above, for two concurrent threads of the owner, where only one finds the number in the
+    /// registry.
     #[test]
     fn loom_two_that_wait_wait_for_the_same() {
         // Two threads that wait for a third can take turns without end: with one preemption more, loom gives

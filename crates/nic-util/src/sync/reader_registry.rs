@@ -2,11 +2,11 @@
 //! readers.
 //!
 //! A reader that enters for the first time since the owner last waited adds its number to the registry. A
-//! [`ReaderMark`] records that the number was added, so that entering again costs one load. The registry is
-//! any set of numbers whose insertions and removals synchronise. An owner that waits removes the numbers,
-//! resets their marks, and waits for these readers. [`GracePeriods`] holds the numbers that were removed and
-//! have not been seen outside since: two owners that wait at the same time wait for the same readers, and one
-//! that gives up leaves them to the next.
+//! [`ReaderMark`] records that the number was added, so that entering again costs one load. The registry is a
+//! set of numbers whose insertions and removals synchronise. An owner that waits removes the numbers, resets
+//! their marks, and waits for these readers. [`GracePeriods`] holds the numbers that were removed and have
+//! not been seen outside since: two owners that wait at the same time wait for the same readers, and one that
+//! gives up leaves them to the next.
 
 use super::Spin;
 use super::atomics::*;

@@ -1,4 +1,4 @@
-//! The queue of a shared receive queue: one process posts, several claim, any of them may die at any step.
+//! The queue of a shared receive queue: one process posts, several claim, each may die at any step.
 //!
 //! An entry is one word: lap, claimant (0 for none) and the number of the receive. Claiming is one
 //! compare-and-swap on the entry, so that a process that dies has either claimed it (and the entry holds its
