@@ -16,11 +16,11 @@ use crate::memory::segment::Ref;
 use crate::peer::queue_pair::PeerQp;
 use crate::shared::Shared;
 
-/// No failure.
+/// There was no failure.
 const FINE: u32 = 0;
-/// Marked to be failed, not handled yet.
+/// It is marked to be failed, but has not failed yet.
 const CONDEMNED: u32 = 1;
-/// Failed.
+/// It has failed.
 const FAILED: u32 = 2;
 
 /// The program has not set a retry limit.

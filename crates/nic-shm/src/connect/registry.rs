@@ -238,7 +238,7 @@ pub(crate) enum Phase {
     AwaitReply { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
     /// Connected.
     Up { qp: Arc<QpInner>, cm: Arc<CmEvents> },
-    /// Final.
+    /// The connection has ended.
     Over,
 }
 

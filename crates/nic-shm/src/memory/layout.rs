@@ -208,7 +208,7 @@ pub(crate) mod comp {
     pub(crate) const LEN_IMM: usize = 1;
     /// The number of the receive in its shared receive queue's store.
     pub(crate) const RECEIVE: usize = 2;
-    /// Inline data.
+    /// The first word of inline data.
     pub(crate) const BYTES: usize = 4;
     pub(crate) const STRIDE: u64 = 128;
     pub(crate) const INLINE_MAX: usize = STRIDE as usize - BYTES * 8;

@@ -204,7 +204,7 @@ impl Slots {
         Ok(Self { base, stride: stride as usize, shift, _map: map.clone() })
     }
 
-    /// log2 of the number of slots.
+    /// The log2 of the number of slots.
     #[inline]
     pub(crate) fn shift(&self) -> u32 {
         self.shift
