@@ -201,7 +201,7 @@ const PROCMAP_QUERY: libc::Ioctl =
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 
-/// The mapping that contains an address, or the next one.
+/// The mapping that contains an address.
 fn query(maps: &File, at: usize) -> Query {
     let mut query =
         ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: at as u64, ..Default::default() };
