@@ -147,15 +147,57 @@ impl HeapTrim {
     }
 }
 
+/// Block in bytes with which the end of a heap is covered, too small for a mapping of its own.
+#[cfg(target_env = "gnu")]
+const BLOCK: usize = 96 << 10;
+/// The most blocks: a thread's heap has 64 MiB.
+#[cfg(target_env = "gnu")]
+const BLOCKS_MAX: usize = (64 << 20) / BLOCK;
+
 #[cfg(target_env = "gnu")]
 fn trim() {
     // SAFETY: it accesses free memory only, under the allocator's own locks. Test: `crowds` of the siege.
     unsafe { libc::malloc_trim(0) };
-    // malloc_trim does not trim the end of a thread's heap, and may have merged megabytes into it just now.
-    // Freeing a large block, too small for a mapping of its own, makes glibc trim that end.
-    // SAFETY: allocated here and not used elsewhere. Test: as above.
-    unsafe { libc::free(std::hint::black_box(libc::malloc(96 << 10))) };
+    return_end();
 }
+
+/// Returns the end of this thread's heap. malloc_trim skips it, and freeing a block there returns it only above a threshold, which
+/// glibc raises up to 64 MiB when large blocks are freed. So the end is allocated, its pages are returned, and it is freed: what stays
+/// is a page for each block.
+#[cfg(target_env = "gnu")]
+fn return_end() {
+    let mut blocks = [std::ptr::null_mut::<libc::c_void>(); BLOCKS_MAX];
+    let mut count = 0;
+    // SAFETY: it reads the allocator's counters under its locks. Test: `end_of_a_thread_heap_is_returned_although_glibc_keeps_it`.
+    let size = || unsafe { libc::mallinfo() }.arena;
+    let size_before = size();
+    while count < BLOCKS_MAX {
+        // SAFETY: freed below; nothing reads it. Test: as above.
+        blocks[count] = unsafe { libc::malloc(BLOCK) };
+        if blocks[count].is_null() {
+            break;
+        }
+        count += 1;
+        if size() != size_before {
+            // The end is used up, and the heap had to grow.
+            break;
+        }
+    }
+    for &block in blocks[..count].iter().rev() {
+        let skip = block.addr().next_multiple_of(PAGE) - block.addr();
+        let pages = (BLOCK - skip) / PAGE * PAGE;
+        // SAFETY: whole pages inside of a block that is allocated here and that nobody else has, so that their contents may be lost;
+        // then the block is freed. Test: as above.
+        unsafe {
+            libc::madvise(block.wrapping_byte_add(skip), pages, libc::MADV_DONTNEED);
+            libc::free(block);
+        }
+    }
+}
+
+/// Bytes of a page; where pages are larger, madvise(2) refuses what is not aligned, and the end stays.
+#[cfg(target_env = "gnu")]
+const PAGE: usize = 4096;
 
 /// Other C libraries return memory on their own, or not at all.
 #[cfg(not(target_env = "gnu"))]
@@ -168,6 +210,45 @@ mod tests {
     const MS: Span = Span::from_ms(1);
     const PIECE: usize = 16 << 10;
     const PIECES: usize = MUCH / PIECE;
+
+    /// 6 MiB of 1 KiB each.
+    #[cfg(target_env = "gnu")]
+    const BLOCKS: usize = 6 << 10;
+
+    /// Resident pages of these page-aligned addresses.
+    #[cfg(target_env = "gnu")]
+    fn resident(pages: &[usize]) -> usize {
+        let is_resident = |page: &&usize| {
+            let mut state = 0;
+            // SAFETY: it reads the kernel's tables only; an address that is not mapped any more is an error.
+            let found = unsafe { libc::mincore(std::ptr::without_provenance_mut(**page), 1, &mut state) };
+            found == 0 && state & 1 == 1
+        };
+        pages.iter().filter(is_resident).count()
+    }
+
+    /// Goal: the end of a thread's heap is returned, too, where glibc keeps it. Method: a thread, which has a heap of its own, frees a
+    /// mapping of 24 MiB, after which glibc keeps heaps' ends of up to 48 MiB; then 6 MiB in small blocks, which become the end.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn end_of_a_thread_heap_is_returned_although_glibc_keeps_it() {
+        let (before, after) = std::thread::spawn(|| {
+            drop(std::hint::black_box(vec![1_u8; 24 << 20]));
+            // Below the blocks.
+            let mut pages: Vec<usize> = Vec::with_capacity(BLOCKS);
+            let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; 1 << 10]).collect();
+            pages.extend(blocks.iter().map(|block| block.as_ptr().addr() & !(PAGE - 1)));
+            pages.dedup();
+            drop(blocks);
+            let before = resident(&pages);
+            trim();
+            (before, resident(&pages))
+        })
+        .join()
+        .expect("a thread that counts");
+        assert!(before > 1000, "{before} pages: glibc returned the end by itself, which shows nothing");
+        assert!(after < 100, "{after} of {before} pages are still resident");
+    }
 
     #[test]
     fn much_that_goes_ebbs_a_few_times_and_little_never_does() {
