@@ -322,8 +322,9 @@ fn overrun(budget: f64, launches: u32, took: Duration) -> Option<String> {
 }
 
 fn given_up(done: u32, launches: u32) -> String {
+    let when = if done == 0 { "in the first".to_owned() } else { format!("after {done}") };
     format!(
-        "ending after {done} of {launches} launches: the machine is too busy for more in the time there is; --launches \
+        "ending {when} of {launches} launches: the machine is too busy for more in the time there is; --launches \
          {launches} insists"
     )
 }
@@ -660,7 +661,8 @@ mod tests {
         let secs = |gone, took| (Duration::from_secs(gone), Duration::from_secs(took));
         assert!(!is_enough(240.0, 6, secs(180, 30)) && !is_enough(240.0, 7, secs(210, 30)));
         assert!(is_enough(240.0, 6, secs(280, 47)) && !is_enough(240.0, 5, secs(2000, 400)));
-        assert!(given_up(6, 8).contains("6 of 8"));
+        assert!(given_up(6, 8).contains("after 6 of 8"));
+        assert!(given_up(0, 8).contains("in the first of 8"));
     }
 
     #[test]
