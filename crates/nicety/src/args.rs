@@ -1,5 +1,6 @@
 //! The command line: every option with its help, and an example for each thing one does with it.
 
+pub(crate) mod fail_if;
 mod mpi;
 mod token;
 
@@ -12,6 +13,7 @@ use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sizes::{self, Sizes};
+use fail_if::Condition;
 pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
 pub(crate) use token::TokenArgs;
 
@@ -161,6 +163,16 @@ pub(crate) struct BenchArgs {
     /// Write the results for the textfile collector of Prometheus' node exporter; - as above
     #[arg(long, value_name = "FILE|-")]
     pub(crate) prometheus: Option<Target>,
+    /// Write the results as a Markdown table, a row for each; - as above
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) export_markdown: Option<Target>,
+    /// End with status 1 if a result is beyond a limit, such as 'latency.write@8>5us'; may be given more than once
+    ///
+    /// EXPERIMENT[.LEVEL...][@SIZE] > or < VALUE[UNIT], of each result that has this experiment, these levels and this size. It is
+    /// beyond if its whole 95 % interval is; an interval that contains the limit is reported as undecided. Units: ns, us, ms, s, kB/s,
+    /// MB/s, GB/s, /s, k/s, M/s, B, %.
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) fail_if: Vec<Condition>,
     /// Write the report for the browser; the overview writes nicety-report.html anyway
     #[arg(long, value_name = "FILE|-")]
     pub(crate) html: Option<Target>,
@@ -175,7 +187,7 @@ pub(crate) struct BenchArgs {
     /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
     /// goes on after an interruption.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "class", "ranks", "quick", "seed",
-        "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "html"])]
+        "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old
     // What excludes --plan would excuse its absence.
@@ -227,6 +239,8 @@ EXAMPLES
   nicety bench --quick --device shm,iwarp,model:mt23108-vapi
                                           the same on several devices, side by side
   nicety bench bandwidth --set window=8 --set half-width=0.5
+  nicety bench latency -s 8 --fail-if 'latency.write>5us' --export-markdown latency.md
+                                          a limit for CI, and a table for its comment
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
   nicety bench --device iwarp --peer 10.0.0.2 --token-file token
                                           where `nicety serve --listen 0.0.0.0 --token-file token` runs
@@ -246,7 +260,7 @@ Files are written as a whole at the end; one that is already there stays until t
 interrupted or failed run measured goes to run.partial.json beside run.json, and so on.
 
 EXIT STATUS
-  0  measured    1  the run failed    2  the command line cannot be used    130  interrupted";
+  0  measured    1  the run failed, or a result is beyond a limit    2  the command line cannot be used    130  interrupted";
 
 /// `nicety serve`
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod lines;
+mod markdown;
 mod names;
 pub mod number;
 mod page;
@@ -37,6 +38,7 @@ use results::schema::Run;
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
 pub use lines::{lines, tails, values};
+pub use markdown::markdown;
 pub use names::name_run;
 pub use profile::{JobProfile, profile_page, profile_text};
 pub use prometheus::prometheus;

@@ -12,6 +12,7 @@ use results::schema::Run;
 use results::variant::factor;
 
 use super::shown::{self, Form};
+use crate::args::fail_if;
 use crate::args::{BenchArgs, REPORT_FILE, Target};
 use crate::config::Config;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     }
     let config = Config::read(args.config.as_deref())?;
     let mut plan = plan(args, &config).check_strictly().map_err(refused)?;
+    fail_if::check(&args.fail_if, &plan)?;
     if args.dry_run {
         Stream::Out.print(&words::outline(std::iter::once((None, &plan))))?;
         return Ok(OK);
@@ -60,10 +62,17 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             if interrupted.is_some() {
                 remark("interrupted: what was measured until then is shown; files of it are named .partial");
             }
-            Ok(interrupted.unwrap_or(OK))
+            interrupted.map_or_else(|| thresholds(&args.fail_if, &run), Ok)
         }
         Err(why) => Err(failed(args, form, &outputs, why, interrupted)),
     }
+}
+
+/// The status of a run that was measured: whether its results stay within the limits of `--fail-if`.
+fn thresholds(conditions: &[fail_if::Condition], run: &Run) -> Outcome {
+    let (fails, undecided) = fail_if::judge(conditions, run);
+    undecided.iter().for_each(remark);
+    if fails.is_empty() { Ok(OK) } else { Err(Failure { lines: fails, status: FAILED }) }
 }
 
 /// A failed run overwrites nothing; what it measured goes to the terminal and to files named `.partial`.
@@ -132,6 +141,7 @@ struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
     prometheus: Option<Target>,
+    markdown: Option<Target>,
     html: Option<Target>,
 }
 
@@ -140,7 +150,9 @@ impl Outputs {
     fn new(args: &BenchArgs) -> Self {
         let overview = args.experiments.is_empty();
         let html = args.html.clone().or_else(|| overview.then(|| Target::File(REPORT_FILE.into())));
-        Self { json: args.json.clone(), csv: args.csv.clone(), prometheus: args.prometheus.clone(), html }
+        let [json, csv, prometheus, markdown] =
+            [&args.json, &args.csv, &args.prometheus, &args.export_markdown].map(Clone::clone);
+        Self { json, csv, prometheus, markdown, html }
     }
 
     /// Targets beside the files that were meant.
@@ -150,6 +162,7 @@ impl Outputs {
             json: beside(&self.json),
             csv: beside(&self.csv),
             prometheus: beside(&self.prometheus),
+            markdown: beside(&self.markdown),
             html: beside(&self.html),
         }
     }
@@ -159,6 +172,7 @@ impl Outputs {
             ("--json", &self.json),
             ("--csv", &self.csv),
             ("--prometheus", &self.prometheus),
+            ("--export-markdown", &self.markdown),
             ("--html", &self.html),
         ];
         all.into_iter()

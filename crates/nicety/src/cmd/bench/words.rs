@@ -66,6 +66,7 @@ pub(super) fn content(option: &str, run: &Run) -> Result<String, Failure> {
             Ok(String::from_utf8_lossy(&text).into_owned())
         }
         "--prometheus" => Ok(report::prometheus(run)),
+        "--export-markdown" => Ok(report::markdown(run)),
         _ => report::html(std::slice::from_ref(run)).map_err(Failure::run),
     }
 }
@@ -76,6 +77,7 @@ pub(super) fn notice(wanted: Wanted<'_>) -> String {
         "--json" => "Results",
         "--csv" => "Results as CSV",
         "--prometheus" => "Results for Prometheus",
+        "--export-markdown" => "Results as Markdown",
         _ => "Report",
     };
     let how = if what == "Report" { " (open it in a browser)" } else { "" };
