@@ -128,8 +128,8 @@ impl Victim {
 }
 
 /// A doorbell as a peer sends it.
-fn button() -> Option<OwnedFd> {
-    Doorbell::new().ok()?.button().try_clone_to_owned().ok()
+fn doorbell_sender() -> Option<OwnedFd> {
+    Doorbell::new().ok()?.sender().try_clone_to_owned().ok()
 }
 
 /// Sets a word of shared memory, if it is inside the segment.
@@ -234,8 +234,8 @@ impl World {
             private_data: Vec::new(),
         };
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
-        fds.extend(button());
-        fds.extend(button());
+        fds.extend(doorbell_sender());
+        fds.extend(doorbell_sender());
         let connection = &self.inner.connection;
         let Ok(peer) = connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds)
         else {
@@ -330,8 +330,10 @@ pub(crate) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
         rnr_retry: 7,
         private_data: Vec::new(),
     };
-    let mut fds =
-        vec![segment.as_fd().try_clone_to_owned().expect("a descriptor"), button().expect("a button")];
+    let mut fds = vec![
+        segment.as_fd().try_clone_to_owned().expect("a descriptor"),
+        doorbell_sender().expect("a button"),
+    ];
     let peer = qp.connection.device.peers.get(&hello, pid, || life, &mut fds).expect("a peer");
     assert!(qp.connection.connect(PeerQp::new(peer, &hello, None).expect("a link")).is_ok());
     assert!(qp.connection.advance(state::INIT, state::RTS));
@@ -385,7 +387,7 @@ mod tests {
         };
         let mut fds = vec![
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-            button().expect("a button"),
+            doorbell_sender().expect("a button"),
         ];
         let peer =
             world.inner.connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds);

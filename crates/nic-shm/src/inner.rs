@@ -127,7 +127,7 @@ impl Inner {
             for qp in self.objects.live_qps() {
                 if hit(&qp.sending.completions) || hit(&qp.receiving.completions) {
                     // Its completions are lost, so the peer must be disconnected.
-                    self.registry.part(&self.shared, &qp, true);
+                    self.registry.disconnect(&self.shared, &qp, true);
                     qp.fail();
                 }
             }
@@ -178,7 +178,7 @@ impl Inner {
 
     /// Ends the thread and waits for its end, unless the thread itself is the caller.
     pub(crate) fn stop(&self) {
-        self.thread.stop(&self.shared.reactor.ear);
+        self.thread.stop(&self.shared.reactor.epoll);
     }
 }
 

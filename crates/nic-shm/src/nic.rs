@@ -12,20 +12,20 @@ use std::sync::{Arc, Weak};
 use host::{Span, Time};
 use verbs::Result;
 
-use crate::connect::conns::{expire_handshakes, on_socket, wake_listeners};
+use crate::connect::conns::{expire_handshakes, on_socket, resume_listeners};
 use crate::inner::Inner;
 use crate::memory::layout::state;
 use crate::qp::QpInner;
 use crate::send::sending::By;
 use crate::shared::Shared;
-use crate::wake::reactor::Happening;
+use crate::wake::reactor::ReactorEvent;
 
 /// Interval of checks while a queue pair waits for something that may come without notification.
-const RETRY: Span = Span::from_ms(1);
+const RETRY_INTERVAL: Span = Span::from_ms(1);
 /// Interval of checks whether a peer that was inside when its connection ended has left.
-const DEPARTURE: Span = Span::from_ms(20);
+const DEPARTURE_INTERVAL: Span = Span::from_ms(20);
 /// Shortest interval of checks of all queue pairs, when peers ring the doorbell without naming one.
-const LOOK_AT_ALL: Span = Span::from_ms(100);
+const CHECK_ALL_INTERVAL: Span = Span::from_ms(100);
 
 /// Starts a device's thread.
 pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
@@ -34,23 +34,23 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
 }
 
 fn run(shared: &Shared, device: &Weak<Inner>) {
-    let (mut pause, mut agenda) = (None, Agenda::default());
+    let (mut pause, mut work) = (None, PendingWork::default());
     let mut events = Vec::with_capacity(64);
     let reactor = &shared.reactor;
-    while !reactor.ear.is_stopping() {
-        reactor.ear.sleep(&mut events, pause);
-        if reactor.ear.is_stopping() {
+    while !reactor.epoll.is_stopping() {
+        reactor.epoll.sleep(&mut events, pause);
+        if reactor.epoll.is_stopping() {
             return;
         }
         let Some(device) = device.upgrade() else { return };
         device.thread.is_me();
         for event in &events {
-            match reactor.meaning(event) {
-                Happening::Rung => agenda.is_rung = true,
-                Happening::Socket(id) => on_socket(&device, id),
+            match reactor.decode(event) {
+                ReactorEvent::Doorbell => work.doorbell_rung = true,
+                ReactorEvent::Socket(id) => on_socket(&device, id),
             }
         }
-        let next = agenda.round(&device);
+        let next = work.round(&device);
         let now = shared.host.now();
         pause = next.map(|at| at.since(now));
     }
@@ -58,56 +58,56 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
 
 /// The thread's work that remains from one round to the next.
 #[derive(Default)]
-struct Agenda {
+struct PendingWork {
     /// Queue pairs that wait for something that may come without notification.
     waiting: BTreeSet<usize>,
     /// A peer has rung the doorbell since the last round.
-    is_rung: bool,
+    doorbell_rung: bool,
     /// When to check all queue pairs next, and when that was done last.
-    all_at: Option<Time>,
-    saw_all: Time,
+    check_all_at: Option<Time>,
+    checked_all_at: Time,
 }
 
-impl Agenda {
+impl PendingWork {
     /// Checks the queue pairs that were kicked since the last round, and the `waiting` ones. Returns when to
     /// run the next round. The cost does not grow with the number of queue pairs that nobody kicked.
     fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
         device.settle_condemned();
         let (shared, objects) = (&device.shared, &device.objects);
         let now = shared.host.now();
-        let rung = std::mem::take(&mut self.is_rung);
+        let rung = std::mem::take(&mut self.doorbell_rung);
         let kicked = &shared.header.kicked;
         if kicked.any() {
             kicked.take(|index| {
                 self.waiting.insert(index);
             });
-        } else if rung && self.all_at.is_none() {
+        } else if rung && self.check_all_at.is_none() {
             // An earlier round has handled it, or a faulty peer removed the kick of another one.
-            self.all_at = Some(self.saw_all + LOOK_AT_ALL);
+            self.check_all_at = Some(self.checked_all_at + CHECK_ALL_INTERVAL);
         }
-        if self.all_at.is_some_and(|at| at <= now) {
-            (self.all_at, self.saw_all) = (None, now);
+        if self.check_all_at.is_some_and(|at| at <= now) {
+            (self.check_all_at, self.checked_all_at) = (None, now);
             self.waiting.extend(objects.live_qps().iter().map(|qp| qp.index()));
         }
-        self.waiting.retain(|&index| objects.qp(index).is_some_and(|qp| is_waiting(&qp)));
+        self.waiting.retain(|&index| objects.qp(index).is_some_and(|qp| check_qp(&qp)));
         let turn_is_held = device.look_at_turn();
-        let impatient = turn_is_held || !self.waiting.is_empty() || shared.reactor.is_deaf();
-        let retry = impatient.then(|| now + RETRY);
-        let departures = objects.see_off_departed(shared).then(|| now + DEPARTURE);
+        let impatient = turn_is_held || !self.waiting.is_empty() || shared.reactor.is_doorbell_broken();
+        let retry = impatient.then(|| now + RETRY_INTERVAL);
+        let departures = objects.see_off_departed(shared).then(|| now + DEPARTURE_INTERVAL);
         let handshakes = expire_handshakes(device, now);
-        let listeners = wake_listeners(device, now);
+        let listeners = resume_listeners(device, now);
         let ebb = shared.tide.give_back(now);
-        [retry, self.all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
+        [retry, self.check_all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
     }
 }
 
 /// Checks a queue pair; returns whether it must be checked again.
-fn is_waiting(qp: &QpInner) -> bool {
+fn check_qp(qp: &QpInner) -> bool {
     let connection = &qp.connection;
     if connection.state() != state::ERROR {
-        let asks_again = qp.serve_peer();
+        let must_recheck = qp.serve_peer();
         qp.progress(By::Thread);
-        return asks_again || qp.sending.is_stalled();
+        return must_recheck || qp.sending.is_stalled();
     }
     if !connection.has_failed() {
         qp.fail();
@@ -141,9 +141,9 @@ mod tests {
         for qp in inner.objects.live_qps() {
             assert!(qp.connection.advance(state::INIT, state::ERROR), "in secret");
         }
-        let mut agenda = Agenda::default();
-        let looked_at = |agenda: &mut Agenda| {
-            assert_eq!(agenda.round(&inner), None, "nothing to wait for");
+        let mut work = PendingWork::default();
+        let checked = |work: &mut PendingWork| {
+            assert_eq!(work.round(&inner), None, "nothing to wait for");
             let dealt_with = |qp: &Arc<QpInner>| qp.connection.has_failed();
             inner
                 .objects
@@ -153,19 +153,19 @@ mod tests {
                 .map(|qp| qp.index())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(looked_at(&mut agenda), [0; 0], "nobody was named");
+        assert_eq!(checked(&mut work), [0; 0], "nobody was named");
         [7, 64, 99, 7].iter().for_each(|&index| inner.shared.look_at(index));
-        assert_eq!(looked_at(&mut agenda), [7, 64, 99]);
+        assert_eq!(checked(&mut work), [7, 64, 99]);
         // A ring that names no queue pair, as when a third process has removed the name, is still handled,
         // some time after the last check of all: the clock starts with the process.
-        let later = || (inner.shared.host.now() > Time::ZERO + LOOK_AT_ALL).then_some(());
+        let later = || (inner.shared.host.now() > Time::ZERO + CHECK_ALL_INTERVAL).then_some(());
         inner
             .shared
             .host
             .poll("a later time", inner.shared.host.after(Span::from_secs(30)), later)
             .expect("a clock that goes");
-        agenda.is_rung = true;
-        assert_eq!(looked_at(&mut agenda).len(), 100);
+        work.doorbell_rung = true;
+        assert_eq!(checked(&mut work).len(), 100);
         drop(qps);
     }
     /// Goal: the NIC thread returns the memory of many freed objects. Method: many queue pairs are created
@@ -177,13 +177,13 @@ mod tests {
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         inner.stop();
-        let mut agenda = Agenda::default();
+        let mut work = PendingWork::default();
         let crowd: Vec<_> =
             (0..1024).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
-        assert_eq!(agenda.round(&inner), None, "nobody has gone");
+        assert_eq!(work.round(&inner), None, "nobody has gone");
         drop(crowd);
-        assert!(agenda.round(&inner).is_some(), "a crowd has gone");
-        let calm = || agenda.round(&inner).is_none().then_some(());
+        assert!(work.round(&inner).is_some(), "a crowd has gone");
+        let calm = || work.round(&inner).is_none().then_some(());
         let patience = inner.shared.host.after(Span::from_secs(30));
         assert!(inner.shared.host.poll("the calm", patience, calm).is_some(), "it never ends");
     }

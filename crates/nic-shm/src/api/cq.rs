@@ -12,7 +12,7 @@ use crate::polling::Polling;
 use crate::queues::channel::Channel;
 use crate::queues::completions::Completions;
 use crate::shared::Shared;
-use crate::wake::doorbell::{Rung, ring};
+use crate::wake::doorbell::{DoorbellState, ring};
 
 /// The API handle of a completion queue.
 pub(crate) struct CqHandle {
@@ -115,7 +115,7 @@ impl ChannelHandle {
                 self.device.shared.header.reporting.add(cq.index);
                 if is_mine {
                     // All rings were consumed, but possibly only one of several events.
-                    ring(self.channel.doorbell.button());
+                    ring(self.channel.doorbell.sender());
                 }
             }
         }
@@ -125,12 +125,12 @@ impl ChannelHandle {
 
 impl CompChannelOps for ChannelHandle {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.channel.doorbell.ear())
+        Some(self.channel.doorbell.receiver())
     }
 
     fn poll_event(&self) -> Option<u32> {
         self.device.shared.birth.check().ok()?;
-        if self.channel.doorbell.take() == Rung::No {
+        if self.channel.doorbell.take() == DoorbellState::Idle {
             return None;
         }
         // One thread at a time: marks of other channels' queues are removed from the set for a moment.
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
         assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
         assert_eq!(next(), None, "nobody has rung");
-        ring(inner(3).channel.as_ref().expect("one").doorbell.button());
+        ring(inner(3).channel.as_ref().expect("one").doorbell.sender());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }
 

@@ -52,14 +52,14 @@ impl QpHandle {
         Ok(Self { device: device.clone(), qp, send_cq, recv_cq })
     }
 
-    /// Ends the connection, established or being set up; `told` is whether the program gets an event.
-    fn end(&self, told: bool) {
-        self.device.registry.part(&self.device.shared, &self.qp, told);
+    /// Ends the connection, established or being set up; `with_event` is whether the program gets an event.
+    fn end_connection(&self, with_event: bool) {
+        self.device.registry.disconnect(&self.device.shared, &self.qp, with_event);
         self.qp.fail_as_expected();
     }
 
     /// Waits until the peer accesses no memory of this side; false if it still does after [`PATIENCE`].
-    fn await_peer(&self) -> bool {
+    fn wait_for_peer(&self) -> bool {
         let (host, out) = (&self.device.shared.host, || (!self.qp.peer_is_inside()).then_some(()));
         host.poll("the peer's last access", host.after(PATIENCE), out).is_some()
     }
@@ -73,10 +73,10 @@ impl Drop for QpHandle {
             return;
         }
         qp.silence();
-        self.end(false);
+        self.end_connection(false);
         // Ends a connection that was established between the two calls.
-        self.device.registry.part(shared, qp, false);
-        let is_out = self.await_peer();
+        self.device.registry.disconnect(shared, qp, false);
+        let is_out = self.wait_for_peer();
         self.send_cq.polling.detach_sender(qp);
         self.recv_cq.polling.detach_receiver(qp);
         qp.receiving.give_back_claims(&qp.connection);
@@ -143,8 +143,8 @@ impl QpOps for QpHandle {
     /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.
     fn to_error(&self) {
         if !self.device.shared.birth.is_elsewhere() {
-            self.end(true);
-            self.await_peer();
+            self.end_connection(true);
+            self.wait_for_peer();
         }
     }
 }

@@ -13,8 +13,8 @@ use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
-use crate::connect::greeting::{greet, hello_of};
-use crate::connect::port::{Held, Port};
+use crate::connect::greeting::{hello_of, send_hello};
+use crate::connect::port::{BoundPortGuard, Port};
 use crate::connect::registry::{CmEvents, Conn, Listener, Phase, failed};
 use crate::inner::Inner;
 use crate::memory::layout::state;
@@ -25,20 +25,20 @@ use crate::qp::QpInner;
 
 /// The API handle of a listener.
 struct ListenerHandle {
-    held: Arc<Held>,
+    guard: Arc<BoundPortGuard>,
     /// Keeps the event channel.
     _events: Arc<CmEvents>,
 }
 
 impl ListenerOps for ListenerHandle {
     fn addr(&self) -> SocketAddr {
-        self.held.place.addr
+        self.guard.bound.addr
     }
 }
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        self.held.stop_listening();
+        self.guard.stop_listening();
     }
 }
 
@@ -72,13 +72,13 @@ impl CmHandle {
         Ok(Self { device: device.clone(), events: Arc::new(CmEvents::new()?) })
     }
 
-    fn listener(&self, held: Arc<Held>) -> Box<dyn ListenerOps> {
-        Box::new(ListenerHandle { held, _events: self.events.clone() })
+    fn listener(&self, guard: Arc<BoundPortGuard>) -> Box<dyn ListenerOps> {
+        Box::new(ListenerHandle { guard, _events: self.events.clone() })
     }
 
     /// Sends a connect request to the process that listens at `addr`; the connection comes from port `from`,
     /// or from any. Returns `None` if no listener could be reached, which an event reports.
-    fn ask(
+    fn request(
         &self,
         from: Option<u16>,
         qp: &Arc<dyn QpOps>,
@@ -104,9 +104,9 @@ impl CmHandle {
         let request = Message::Request(hello_of(&device.shared, &qp, param));
         let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline };
         let peer = SocketAddr::new(ip_of(addr), addr.port());
-        let conn = device.registry.adopt(&device.shared, socket, pid, (local, peer), phase)?;
-        if let Err(why) = greet(&device.shared, &conn, &qp, &request) {
-            device.registry.on_end(&device.shared, &conn, &why);
+        let conn = device.registry.register_conn(&device.shared, socket, pid, (local, peer), phase)?;
+        if let Err(why) = send_hello(&device.shared, &conn, &qp, &request) {
+            device.registry.end_conn(&device.shared, &conn, &why);
         }
         device.shared.reactor.wake();
         Ok(Some(conn))
@@ -121,22 +121,22 @@ impl CmOps for CmHandle {
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let listener = Listener::new(&self.events, backlog, screen);
-        let held = Held::take(&self.device, addr, Some(listener))?;
-        Ok(self.listener(Arc::new(held)))
+        let guard = BoundPortGuard::take(&self.device, addr, Some(listener))?;
+        Ok(self.listener(Arc::new(guard)))
     }
 
     fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
-        Ok(Box::new(Port::new(Held::take(&self.device, addr, None)?)))
+        Ok(Box::new(Port::new(BoundPortGuard::take(&self.device, addr, None)?)))
     }
 
     fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let port = Port::own(port, &self.device)?;
-        let held = port.listen(Listener::new(&self.events, backlog, None))?;
-        Ok(self.listener(held))
+        let guard = port.listen(Listener::new(&self.events, backlog, None))?;
+        Ok(self.listener(guard))
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        self.ask(None, qp, addr, param).map(drop)
+        self.request(None, qp, addr, param).map(drop)
     }
 
     fn connect_from(
@@ -146,7 +146,7 @@ impl CmOps for CmHandle {
         addr: SocketAddr,
         param: &ConnParam,
     ) -> Result<()> {
-        Port::own(port, &self.device)?.connect(|from| self.ask(Some(from), qp, addr, param))
+        Port::own(port, &self.device)?.connect(|from| self.request(Some(from), qp, addr, param))
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
@@ -156,7 +156,7 @@ impl CmOps for CmHandle {
         if handle.qp.connection.link().is_none() {
             return Err(Error::WrongState { call: "disconnect", state: handle.state() });
         }
-        device.registry.part(&device.shared, &handle.qp, true);
+        device.registry.disconnect(&device.shared, &handle.qp, true);
         Ok(())
     }
 

@@ -13,8 +13,8 @@ use rustix::net::{SocketFlags, accept_with};
 use verbs::provider::screen;
 use verbs::{CmEvent, CmFailure, ConnectRequest};
 
-use crate::connect::greeting::{link, not_linked};
-use crate::connect::registry::{CmEvents, Conn, Phase, Place, failed};
+use crate::connect::greeting::{link, report_link_failure};
+use crate::connect::registry::{BoundPort, CmEvents, Conn, Phase, failed};
 use crate::connect::request::{RequestHandle, answer};
 use crate::inner::Inner;
 use crate::memory::layout::state;
@@ -38,25 +38,25 @@ pub(crate) fn on_socket(device: &Arc<Inner>, id: u64) {
     if let Some(conn) = registry.conn(id) {
         return on_conn(device, &conn);
     }
-    let place = unpoisoned(&registry.places).get(&id).cloned();
-    if let Some(place) = place {
-        on_place(device, &place);
+    let bound = unpoisoned(&registry.bound_ports).get(&id).cloned();
+    if let Some(bound) = bound {
+        accept_connections(device, &bound);
     }
 }
 
-fn on_place(device: &Arc<Inner>, place: &Arc<Place>) {
+fn accept_connections(device: &Arc<Inner>, bound: &Arc<BoundPort>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS {
-        match accept_with(&place.socket, flags) {
-            Ok(socket) => hear_out(device, socket.into(), place),
+        match accept_with(&bound.socket, flags) {
+            Ok(socket) => await_request(device, socket.into(), bound),
             // EINVAL after the socket was shut down.
             Err(Errno::AGAIN | Errno::INVAL) => return,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 // Connections without a request hold descriptors that others need. If there are none, new
                 // connections stay in the backlog.
-                match device.registry.oldest_silent(place.id, true) {
-                    Some(silent) => device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut),
-                    None => return rest(device, place),
+                match device.registry.oldest_silent(bound.id, true) {
+                    Some(silent) => device.registry.end_conn(&device.shared, &silent, &CmFailure::TimedOut),
+                    None => return pause_accepting(device, bound),
                 }
             }
             // An error of this one connection, which has already ended (accept(2)).
@@ -66,36 +66,36 @@ fn on_place(device: &Arc<Inner>, place: &Arc<Place>) {
 }
 
 /// Pauses accepting; trying again immediately would only keep the thread busy.
-fn rest(device: &Inner, place: &Place) {
-    device.shared.reactor.rewatch(place.socket.as_fd(), place.id, false);
-    *unpoisoned(&device.registry.rest_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
+fn pause_accepting(device: &Inner, bound: &BoundPort) {
+    device.shared.reactor.rewatch(bound.socket.as_fd(), bound.id, false);
+    *unpoisoned(&device.registry.paused_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
 }
 
 /// Resumes paused listeners when it is time; returns when that will be.
-pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
-    let mut rest_until = unpoisoned(&device.registry.rest_until);
-    let until = (*rest_until)?;
+pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
+    let mut paused_until = unpoisoned(&device.registry.paused_until);
+    let until = (*paused_until)?;
     if now < until {
         return Some(until);
     }
-    *rest_until = None;
-    for (id, place) in unpoisoned(&device.registry.places).iter() {
-        device.shared.reactor.rewatch(place.socket.as_fd(), *id, true);
+    *paused_until = None;
+    for (id, bound) in unpoisoned(&device.registry.bound_ports).iter() {
+        device.shared.reactor.rewatch(bound.socket.as_fd(), *id, true);
     }
     None
 }
 
 /// Waits for the request of a new connection.
-fn hear_out(device: &Arc<Inner>, socket: Fd, place: &Arc<Place>) {
+fn await_request(device: &Arc<Inner>, socket: Fd, bound: &Arc<BoundPort>) {
     // If it is another user's process, it sees that the socket is closed.
     let Some(pid) = same_user(&socket) else { return };
-    if let Some(silent) = device.registry.oldest_silent(place.id, false) {
-        device.registry.on_end(&device.shared, &silent, &CmFailure::TimedOut);
+    if let Some(silent) = device.registry.oldest_silent(bound.id, false) {
+        device.registry.end_conn(&device.shared, &silent, &CmFailure::TimedOut);
     }
     let deadline = device.shared.host.now() + HELLO_PATIENCE;
-    let phase = Phase::AwaitRequest { place: place.clone(), deadline };
-    let peer = SocketAddr::new(place.addr.ip(), peer_port(&socket));
-    if let Ok(conn) = device.registry.adopt(&device.shared, socket, pid, (place.addr, peer), phase) {
+    let phase = Phase::AwaitRequest { bound: bound.clone(), deadline };
+    let peer = SocketAddr::new(bound.addr.ip(), peer_port(&socket));
+    if let Ok(conn) = device.registry.register_conn(&device.shared, socket, pid, (bound.addr, peer), phase) {
         on_conn(device, &conn);
     }
 }
@@ -110,7 +110,7 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
             Ok(Some(packet)) => match Message::parse(&packet.bytes) {
                 Ok(message) => on_message(device, conn, message, packet.fds),
                 Err(why) => {
-                    return device.registry.on_end(
+                    return device.registry.end_conn(
                         &device.shared,
                         conn,
                         &CmFailure::Protocol(why.to_string()),
@@ -119,11 +119,11 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
             },
             Err(Errno::BADMSG) => {
                 let why = "it sent descriptors that are none of the protocol's";
-                return device.registry.on_end(&device.shared, conn, &CmFailure::Protocol(why.into()));
+                return device.registry.end_conn(&device.shared, conn, &CmFailure::Protocol(why.into()));
             }
-            Err(_) => return device.registry.on_end(&device.shared, conn, &CmFailure::PeerGone),
+            Err(_) => return device.registry.end_conn(&device.shared, conn, &CmFailure::PeerGone),
         }
-        if matches!(*unpoisoned(&conn.phase), Phase::Over) {
+        if matches!(*unpoisoned(&conn.phase), Phase::Closed) {
             return;
         }
     }
@@ -133,17 +133,17 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
 pub(crate) fn refuse(device: &Arc<Inner>, conn: &Arc<Conn>, shortage: Shortage) {
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
-    device.registry.on_end(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
+    device.registry.end_conn(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
 }
 
 fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
     let mut phase = unpoisoned(&conn.phase);
-    device.registry.leave(conn.id, &phase);
-    match (std::mem::replace(&mut *phase, Phase::Over), message) {
-        (Phase::AwaitRequest { place, .. }, Message::Request(hello)) => {
+    device.registry.unindex_phase(conn.id, &phase);
+    match (std::mem::replace(&mut *phase, Phase::Closed), message) {
+        (Phase::AwaitRequest { bound, .. }, Message::Request(hello)) => {
             *phase = Phase::Requested { hello: Box::new(hello.clone()), fds };
             drop(phase);
-            on_request(device, conn, &place, hello);
+            on_request(device, conn, &bound, hello);
         }
         (Phase::AwaitReply { qp, cm, .. }, Message::Reply(hello)) => {
             drop(phase);
@@ -154,19 +154,19 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
             device.registry.drop_conn(&device.shared, conn);
             cm.push(CmEvent::Rejected { qp_num: qp.num(), private_data });
         }
-        (Phase::AwaitReply { qp, cm, .. }, Message::Nobody) => {
+        (Phase::AwaitReply { qp, cm, .. }, Message::NoListener) => {
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             cm.push(failed(&qp, CmFailure::Refused(conn.info().peer)));
         }
         (Phase::AwaitReady { qp, cm, .. }, Message::Ready) => {
-            *phase = Phase::Up { qp: qp.clone(), cm: cm.clone() };
+            *phase = Phase::Established { qp: qp.clone(), cm: cm.clone() };
             drop(phase);
             qp.connection.advance(state::RTR, state::RTS);
             let info = conn.info();
             cm.push(CmEvent::Established { qp_num: qp.num(), private_data: Vec::new(), info });
         }
-        (Phase::Up { qp, cm }, Message::Disconnect) => {
+        (Phase::Established { qp, cm }, Message::Disconnect) => {
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             disconnected(&qp, &cm);
@@ -180,7 +180,7 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
         (other @ (Phase::AwaitReply { .. } | Phase::AwaitReady { .. }), Message::Refuse(shortage)) => {
             *phase = other;
             drop(phase);
-            device.registry.on_end(
+            device.registry.end_conn(
                 &device.shared,
                 conn,
                 &CmFailure::Shortage(shortage.explain("the peer's process")),
@@ -189,7 +189,7 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
         (other, _) => {
             *phase = other;
             drop(phase);
-            device.registry.on_end(
+            device.registry.end_conn(
                 &device.shared,
                 conn,
                 &CmFailure::Protocol("it sent a message out of turn".into()),
@@ -204,10 +204,10 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
     cm.push(CmEvent::Disconnected { qp_num: qp.num() });
 }
 
-fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, place: &Place, hello: Hello) {
-    let listener = unpoisoned(&place.listener).clone();
+fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, bound: &BoundPort, hello: Hello) {
+    let listener = unpoisoned(&bound.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
-    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::Nobody) };
+    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
     conn.note_hello(&hello);
     let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
         Ok(screened) => screened,
@@ -231,14 +231,14 @@ fn on_reply(
     fds: Vec<OwnedFd>,
 ) {
     if let Err(why) = link(&device.shared, conn, &qp, &hello, fds) {
-        let why = not_linked(conn, &why);
+        let why = report_link_failure(conn, &why);
         device.registry.drop_conn(&device.shared, conn);
         return cm.push(failed(&qp, why));
     }
-    *unpoisoned(&conn.phase) = Phase::Up { qp: qp.clone(), cm: cm.clone() };
+    *unpoisoned(&conn.phase) = Phase::Established { qp: qp.clone(), cm: cm.clone() };
     if !qp.connection.advance(state::INIT, state::RTS) {
         // Destroyed or failed by the program while the reply was in flight.
-        *unpoisoned(&conn.phase) = Phase::Over;
+        *unpoisoned(&conn.phase) = Phase::Closed;
         return device.registry.drop_conn(&device.shared, conn);
     }
     if let Some(link) = qp.connection.link() {
@@ -249,7 +249,7 @@ fn on_reply(
     let (private_data, info) = (hello.private_data, conn.info());
     cm.push(CmEvent::Established { qp_num: qp.num(), private_data, info });
     if sent.is_err() {
-        device.registry.on_end(&device.shared, conn, &CmFailure::PeerGone);
+        device.registry.end_conn(&device.shared, conn, &CmFailure::PeerGone);
     }
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn expire_handshakes(device: &Arc<Inner>, now: Time) -> Option<Time> 
         // Unless it has just been established.
         let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
-            device.registry.on_end(&device.shared, &conn, &CmFailure::TimedOut);
+            device.registry.end_conn(&device.shared, &conn, &CmFailure::TimedOut);
         }
     }
     next

@@ -7,7 +7,7 @@ use verbs::{CmFailure, ConnParam, Depths, Error, Result};
 
 use crate::connect::registry::Conn;
 use crate::peer::queue_pair::PeerQp;
-use crate::protocol::socket::{life_of, send};
+use crate::protocol::socket::{pidfd_of, send};
 use crate::protocol::wire::{Hello, Message, Shortage};
 use crate::qp::QpInner;
 use crate::shared::Shared;
@@ -30,9 +30,14 @@ pub(crate) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hell
 }
 
 /// Sends a hello with the descriptors that the peer needs.
-pub(crate) fn greet(device: &Shared, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), CmFailure> {
-    let mut fds = vec![device.memory.segment.as_fd(), device.reactor.button()];
-    fds.extend(qp.receiving.completions.channel.as_ref().map(|c| c.doorbell.button()));
+pub(crate) fn send_hello(
+    device: &Shared,
+    conn: &Conn,
+    qp: &QpInner,
+    message: &Message,
+) -> Result<(), CmFailure> {
+    let mut fds = vec![device.memory.segment.as_fd(), device.reactor.doorbell()];
+    fds.extend(qp.receiving.completions.channel.as_ref().map(|c| c.doorbell.sender()));
     send(&conn.socket, message, &fds).map_err(|errno| match errno {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => CmFailure::PeerGone,
         Errno::TOOMANYREFS => CmFailure::Shortage(
@@ -55,12 +60,12 @@ pub(crate) fn link(
     if !hello.barriers {
         fence::require_full();
     }
-    let peer = device.peers.get(hello, conn.pid, || life_of(&conn.socket, conn.pid), &mut fds)?;
+    let peer = device.peers.get(hello, conn.pid, || pidfd_of(&conn.socket, conn.pid), &mut fds)?;
     qp.connection.connect(PeerQp::new(peer, hello, fds.pop())?)
 }
 
 /// The reason why a connection could not be linked; sent to the peer if memory has run out.
-pub(crate) fn not_linked(conn: &Conn, why: &Error) -> CmFailure {
+pub(crate) fn report_link_failure(conn: &Conn, why: &Error) -> CmFailure {
     // Only ENOMEM is a shortage; any other error means that the peer sent invalid data.
     if !matches!(why, Error::System { errno: Some(errno), .. } if *errno == Errno::NOMEM.raw_os_error()) {
         return CmFailure::Protocol(why.to_string());

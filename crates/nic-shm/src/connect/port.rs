@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, Weak};
 use verbs::provider::PortOps;
 use verbs::{Error, Result};
 
-use crate::connect::registry::{Conn, Listener, Place};
+use crate::connect::registry::{BoundPort, Conn, Listener};
 use crate::inner::Inner;
 use crate::protocol::names::listen_at;
 use crate::protocol::socket::{check_local, ip_of, new_socket};
 use nic_util::sync::unpoisoned;
 
 /// A place that the NIC thread watches until this is dropped.
-pub(crate) struct Held {
+pub(crate) struct BoundPortGuard {
     device: Arc<Inner>,
-    pub(crate) place: Arc<Place>,
+    pub(crate) bound: Arc<BoundPort>,
 }
 
-impl Held {
+impl BoundPortGuard {
     /// Takes the requested port, or a free one, for a program that listens now or may later.
     pub(crate) fn take(device: &Arc<Inner>, addr: SocketAddr, listener: Option<Listener>) -> Result<Self> {
         check_local(addr)?;
@@ -33,54 +33,54 @@ impl Held {
         let addr = SocketAddr::new(ip_of(addr), name.port);
         let id = device.shared.reactor.fresh_id();
         let listener = Mutex::new(listener.map(Arc::new));
-        let place = Arc::new(Place { id, socket, name, addr, listener });
-        let mut places = unpoisoned(&device.registry.places);
-        device.shared.reactor.watch(place.socket.as_fd(), id)?;
-        places.insert(id, place.clone());
-        drop(places);
-        Ok(Self { device: device.clone(), place })
+        let bound = Arc::new(BoundPort { id, socket, name, addr, listener });
+        let mut bound_ports = unpoisoned(&device.registry.bound_ports);
+        device.shared.reactor.watch(bound.socket.as_fd(), id)?;
+        bound_ports.insert(id, bound.clone());
+        drop(bound_ports);
+        Ok(Self { device: device.clone(), bound })
     }
 
     /// Refuses requests from now on.
     pub(crate) fn stop_listening(&self) {
         if !self.device.shared.birth.is_elsewhere() {
-            unpoisoned(&self.place.listener).take();
+            unpoisoned(&self.bound.listener).take();
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for BoundPortGuard {
     fn drop(&mut self) {
         if self.device.shared.birth.is_elsewhere() {
             return;
         }
-        self.device.shared.reactor.unwatch(self.place.socket.as_fd());
-        self.place.name.remove();
-        unpoisoned(&self.device.registry.places).remove(&self.place.id);
+        self.device.shared.reactor.unwatch(self.bound.socket.as_fd());
+        self.bound.name.remove();
+        unpoisoned(&self.device.registry.bound_ports).remove(&self.bound.id);
     }
 }
 
 /// The API handle of an address.
 pub(crate) struct Port {
-    held: Arc<Held>,
+    guard: Arc<BoundPortGuard>,
     /// The last connection from this address.
     conn: Mutex<Weak<Conn>>,
 }
 
 impl Port {
-    pub(crate) fn new(held: Held) -> Self {
-        Self { held: Arc::new(held), conn: Mutex::default() }
+    pub(crate) fn new(guard: BoundPortGuard) -> Self {
+        Self { guard: Arc::new(guard), conn: Mutex::default() }
     }
 
     /// The port of an API handle, if it belongs to this device.
     pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
-        port.filter(|port| Arc::ptr_eq(&port.held.device, device)).ok_or(Error::Foreign { what: "the port" })
+        port.filter(|port| Arc::ptr_eq(&port.guard.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
 
     /// Checks that no connection from this port is in use.
     fn check_unconnected(&self, conn: &Weak<Conn>) -> Result<()> {
-        match conn.upgrade().is_some_and(|conn| !conn.is_over()) {
+        match conn.upgrade().is_some_and(|conn| !conn.is_closed()) {
             true => self.busy("a connection comes from"),
             false => Ok(()),
         }
@@ -90,17 +90,17 @@ impl Port {
         Err(Error::Busy { what: "the port", why: format!("{why} {}", self.addr()) })
     }
 
-    /// Delivers requests at this port to a listener, until [`Held::stop_listening`].
-    pub(crate) fn listen(&self, listener: Listener) -> Result<Arc<Held>> {
-        self.held.device.shared.birth.check()?;
+    /// Delivers requests at this port to a listener, until [`BoundPortGuard::stop_listening`].
+    pub(crate) fn listen(&self, listener: Listener) -> Result<Arc<BoundPortGuard>> {
+        self.guard.device.shared.birth.check()?;
         let conn = unpoisoned(&self.conn);
         self.check_unconnected(&conn)?;
-        let mut now = unpoisoned(&self.held.place.listener);
+        let mut now = unpoisoned(&self.guard.bound.listener);
         if now.is_some() {
             self.busy("a program listens at")?;
         }
         *now = Some(Arc::new(listener));
-        Ok(self.held.clone())
+        Ok(self.guard.clone())
     }
 
     /// Lets `connect` create a connection from this port; `connect` returns `None` if no listener could be
@@ -108,7 +108,7 @@ impl Port {
     pub(crate) fn connect(&self, connect: impl FnOnce(u16) -> Result<Option<Arc<Conn>>>) -> Result<()> {
         let mut conn = unpoisoned(&self.conn);
         self.check_unconnected(&conn)?;
-        if unpoisoned(&self.held.place.listener).is_some() {
+        if unpoisoned(&self.guard.bound.listener).is_some() {
             self.busy("a program listens at")?;
         }
         *conn = connect(self.addr().port())?.map_or_else(Weak::new, |conn| Arc::downgrade(&conn));
@@ -118,6 +118,6 @@ impl Port {
 
 impl PortOps for Port {
     fn addr(&self) -> SocketAddr {
-        self.held.place.addr
+        self.guard.bound.addr
     }
 }

@@ -23,14 +23,14 @@ use nic_util::sync::unpoisoned;
 
 /// Maximum number of connections that have not sent a request, per place and per device; beyond it the oldest
 /// one is closed. A proper peer sends its request immediately, so that silent connections cannot keep it out.
-const SILENT_OF_PLACE: usize = 256;
+const SILENT_PER_PORT_MAX: usize = 256;
 const SILENT_MAX: usize = 1024;
 
 /// The events of a connection manager channel.
 pub(crate) type CmEvents = Events<CmEvent>;
 
 /// An address with its listening socket, whether or not a program listens there.
-pub(crate) struct Place {
+pub(crate) struct BoundPort {
     pub(crate) id: u64,
     pub(crate) socket: Fd,
     pub(crate) name: Name,
@@ -59,15 +59,15 @@ impl Listener {
 #[derive(Default)]
 pub(crate) struct Registry {
     conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
-    pub(crate) places: Mutex<BTreeMap<u64, Arc<Place>>>,
-    making: Mutex<Making>,
+    pub(crate) bound_ports: Mutex<BTreeMap<u64, Arc<BoundPort>>>,
+    handshakes: Mutex<Handshakes>,
     /// Set when descriptors ran out: no connection is accepted until then.
-    pub(crate) rest_until: Mutex<Option<Time>>,
+    pub(crate) paused_until: Mutex<Option<Time>>,
 }
 
 /// Connections that are being set up, indexed to avoid a search through all.
 #[derive(Default)]
-struct Making {
+struct Handshakes {
     /// Sorted by the time at which they time out.
     deadlines: BTreeSet<(Time, u64)>,
     /// Those without a request yet, with their place; a smaller number is older.
@@ -86,57 +86,57 @@ impl Registry {
     }
 
     /// Indexes connection `id` when it enters this phase.
-    pub(crate) fn enter(&self, id: u64, phase: &Phase) {
-        let mut making = unpoisoned(&self.making);
-        making.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
-        if let Phase::AwaitRequest { place, .. } = phase {
-            making.silent.insert((place.id, id));
+    pub(crate) fn index_phase(&self, id: u64, phase: &Phase) {
+        let mut handshakes = unpoisoned(&self.handshakes);
+        handshakes.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
+        if let Phase::AwaitRequest { bound, .. } = phase {
+            handshakes.silent.insert((bound.id, id));
         }
     }
 
     /// Removes connection `id` from the index when it leaves this phase.
-    pub(crate) fn leave(&self, id: u64, phase: &Phase) {
-        let mut making = unpoisoned(&self.making);
+    pub(crate) fn unindex_phase(&self, id: u64, phase: &Phase) {
+        let mut handshakes = unpoisoned(&self.handshakes);
         if let Some(deadline) = phase.deadline() {
-            making.deadlines.remove(&(deadline, id));
+            handshakes.deadlines.remove(&(deadline, id));
         }
-        if let Phase::AwaitRequest { place, .. } = phase {
-            making.silent.remove(&(place.id, id));
+        if let Phase::AwaitRequest { bound, .. } = phase {
+            handshakes.silent.remove(&(bound.id, id));
         }
     }
 
     /// The connection to close so that another one without a request can be accepted; with `any`, the oldest
     /// one even below the limits.
-    pub(crate) fn oldest_silent(&self, place: u64, any: bool) -> Option<Arc<Conn>> {
-        let making = unpoisoned(&self.making);
-        let its = || making.silent.range((place, 0)..=(place, u64::MAX)).map(|(_, id)| *id);
-        let oldest = || making.silent.iter().map(|(_, id)| *id).min();
-        let victim = match its().count() >= SILENT_OF_PLACE {
+    pub(crate) fn oldest_silent(&self, bound: u64, any: bool) -> Option<Arc<Conn>> {
+        let handshakes = unpoisoned(&self.handshakes);
+        let its = || handshakes.silent.range((bound, 0)..=(bound, u64::MAX)).map(|(_, id)| *id);
+        let oldest = || handshakes.silent.iter().map(|(_, id)| *id).min();
+        let victim = match its().count() >= SILENT_PER_PORT_MAX {
             true => its().next(),
-            false if any || making.silent.len() >= SILENT_MAX => oldest(),
+            false if any || handshakes.silent.len() >= SILENT_MAX => oldest(),
             false => None,
         };
-        drop(making);
+        drop(handshakes);
         self.conn(victim?)
     }
 
     /// Connections that have timed out, and when the next one will.
     pub(crate) fn overdue(&self, now: Time) -> (Vec<Arc<Conn>>, Option<Time>) {
-        let mut making = unpoisoned(&self.making);
+        let mut handshakes = unpoisoned(&self.handshakes);
         let mut late = Vec::new();
-        while let Some((deadline, id)) = making.deadlines.first().copied()
+        while let Some((deadline, id)) = handshakes.deadlines.first().copied()
             && deadline <= now
         {
-            making.deadlines.pop_first();
+            handshakes.deadlines.pop_first();
             late.push(id);
         }
-        let next = making.deadlines.first().map(|(deadline, _)| *deadline);
-        drop(making);
+        let next = handshakes.deadlines.first().map(|(deadline, _)| *deadline);
+        drop(handshakes);
         (late.into_iter().filter_map(|id| self.conn(id)).collect(), next)
     }
 
     /// Makes the NIC thread watch a socket. The queue pair gets the connection's number first.
-    pub(crate) fn adopt(
+    pub(crate) fn register_conn(
         &self,
         device: &Shared,
         socket: Fd,
@@ -149,8 +149,9 @@ impl Registry {
         if let Some(qp) = phase.qp() {
             qp.connection.socket.store(id, Ordering::Release);
         }
-        self.enter(id, &phase);
-        let conn = Arc::new(Conn { socket, id, pid, ends, said: OnceLock::new(), phase: Mutex::new(phase) });
+        self.index_phase(id, &phase);
+        let conn =
+            Arc::new(Conn { socket, id, pid, ends, peer_params: OnceLock::new(), phase: Mutex::new(phase) });
         unpoisoned(&self.conns).insert(id, conn.clone());
         Ok(conn)
     }
@@ -164,9 +165,9 @@ impl Registry {
     }
 
     /// Ends a connection whose peer has gone or must not continue.
-    pub(crate) fn on_end(&self, device: &Shared, conn: &Conn, why: &CmFailure) {
-        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
-        self.leave(conn.id, &phase);
+    pub(crate) fn end_conn(&self, device: &Shared, conn: &Conn, why: &CmFailure) {
+        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Closed);
+        self.unindex_phase(conn.id, &phase);
         self.drop_conn(device, conn);
         // A peer that timed out or sent nonsense may still be inside.
         let gone = *why == CmFailure::PeerGone;
@@ -176,19 +177,19 @@ impl Registry {
                 qp.bury_peer(gone);
                 cm.push(failed(&qp, why.clone()));
             }
-            Phase::Up { qp, cm } => {
+            Phase::Established { qp, cm } => {
                 qp.bury_peer(gone);
                 cm.push(CmEvent::Disconnected { qp_num: qp.num() });
             }
-            Phase::AwaitRequest { .. } | Phase::Requested { .. } | Phase::Over => {}
+            Phase::AwaitRequest { .. } | Phase::Requested { .. } | Phase::Closed => {}
         }
     }
 
-    /// Disconnects from the peer; `told` is whether the program gets an event.
-    pub(crate) fn part(&self, device: &Shared, qp: &Arc<QpInner>, told: bool) {
+    /// Disconnects from the peer; `with_event` is whether the program gets an event.
+    pub(crate) fn disconnect(&self, device: &Shared, qp: &Arc<QpInner>, with_event: bool) {
         let Some(conn) = self.conn_of(qp) else { return };
-        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
-        self.leave(conn.id, &phase);
+        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Closed);
+        self.unindex_phase(conn.id, &phase);
         // Before the peer sees it: requests that fail here because the peer disconnects are then flushed, not
         // failed.
         qp.fail_as_expected();
@@ -196,7 +197,7 @@ impl Registry {
         let _ = send(&conn.socket, &Message::Disconnect, &[]);
         device.reactor.unwatch(conn.socket.as_fd());
         unpoisoned(&self.conns).remove(&conn.id);
-        if let (true, Phase::Up { cm, .. } | Phase::AwaitReady { cm, .. }) = (told, phase) {
+        if let (true, Phase::Established { cm, .. } | Phase::AwaitReady { cm, .. }) = (with_event, phase) {
             cm.push(CmEvent::Disconnected { qp_num: qp.num() });
         }
     }
@@ -215,12 +216,12 @@ pub(crate) struct Conn {
     /// The local and the remote address.
     ends: (SocketAddr, SocketAddr),
     /// The other end's parameters, from its hello.
-    said: OnceLock<Said>,
+    peer_params: OnceLock<PeerParams>,
     pub(crate) phase: Mutex<Phase>,
 }
 
 /// The part of a hello that events contain.
-struct Said {
+struct PeerParams {
     depths: Depths,
     qp_num: u32,
     rnr_retry: u8,
@@ -229,7 +230,7 @@ struct Said {
 /// The phase of a connection.
 pub(crate) enum Phase {
     /// Passive: no request received yet.
-    AwaitRequest { place: Arc<Place>, deadline: Time },
+    AwaitRequest { bound: Arc<BoundPort>, deadline: Time },
     /// Passive: the program decides.
     Requested { hello: Box<Hello>, fds: Vec<OwnedFd> },
     /// Passive: accepted, not yet confirmed.
@@ -237,9 +238,9 @@ pub(crate) enum Phase {
     /// Active: request sent.
     AwaitReply { qp: Arc<QpInner>, cm: Arc<CmEvents>, deadline: Time },
     /// Connected.
-    Up { qp: Arc<QpInner>, cm: Arc<CmEvents> },
+    Established { qp: Arc<QpInner>, cm: Arc<CmEvents> },
     /// The connection has ended.
-    Over,
+    Closed,
 }
 
 impl Phase {
@@ -249,15 +250,17 @@ impl Phase {
             Self::AwaitRequest { deadline, .. }
             | Self::AwaitReady { deadline, .. }
             | Self::AwaitReply { deadline, .. } => Some(*deadline),
-            Self::Requested { .. } | Self::Up { .. } | Self::Over => None,
+            Self::Requested { .. } | Self::Established { .. } | Self::Closed => None,
         }
     }
 
     /// The queue pair of the connection, once that is known.
     fn qp(&self) -> Option<&Arc<QpInner>> {
         match self {
-            Self::AwaitReady { qp, .. } | Self::AwaitReply { qp, .. } | Self::Up { qp, .. } => Some(qp),
-            Self::AwaitRequest { .. } | Self::Requested { .. } | Self::Over => None,
+            Self::AwaitReady { qp, .. } | Self::AwaitReply { qp, .. } | Self::Established { qp, .. } => {
+                Some(qp)
+            }
+            Self::AwaitRequest { .. } | Self::Requested { .. } | Self::Closed => None,
         }
     }
 }
@@ -266,12 +269,12 @@ impl Conn {
     /// The description of the connection in events.
     pub(crate) fn info(&self) -> ConnInfo {
         let (local, peer) = self.ends;
-        match self.said.get() {
+        match self.peer_params.get() {
             None => ConnInfo::of_ends(local, peer),
-            Some(said) => ConnInfo {
-                depths: Some(said.depths),
-                qp_num: Some(said.qp_num),
-                rnr_retry: Some(said.rnr_retry),
+            Some(peer_params) => ConnInfo {
+                depths: Some(peer_params.depths),
+                qp_num: Some(peer_params.qp_num),
+                rnr_retry: Some(peer_params.rnr_retry),
                 ..ConnInfo::of_ends(local, peer)
             },
         }
@@ -280,12 +283,12 @@ impl Conn {
     /// Stores the part of the peer's hello that events contain.
     pub(crate) fn note_hello(&self, hello: &Hello) {
         let Hello { depths, qp_num, rnr_retry, .. } = *hello;
-        let _ = self.said.set(Said { depths, qp_num, rnr_retry });
+        let _ = self.peer_params.set(PeerParams { depths, qp_num, rnr_retry });
     }
 
     /// Whether it has ended, or was never established.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(*unpoisoned(&self.phase), Phase::Over)
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*unpoisoned(&self.phase), Phase::Closed)
     }
 
     /// Whether it belongs to this queue pair.

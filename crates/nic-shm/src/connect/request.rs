@@ -7,7 +7,7 @@ use verbs::provider::{CmOps, QpOps, RequestOps};
 use verbs::{ConnParam, Error, Result};
 
 use crate::connect::cm::{find_events, own_idle_qp};
-use crate::connect::greeting::{greet, hello_of, link, not_linked};
+use crate::connect::greeting::{hello_of, link, report_link_failure, send_hello};
 use crate::connect::registry::{Conn, Listener, Phase};
 use crate::connection::state_of;
 use crate::inner::Inner;
@@ -31,7 +31,7 @@ impl Drop for RequestHandle {
 
 /// Answers a request without connecting, and closes its socket.
 pub(crate) fn answer(device: &Inner, conn: &Conn, message: &Message) {
-    *unpoisoned(&conn.phase) = Phase::Over;
+    *unpoisoned(&conn.phase) = Phase::Closed;
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, message, &[]);
     device.registry.drop_conn(&device.shared, conn);
@@ -46,11 +46,11 @@ impl RequestHandle {
         let cm = find_events(&self.device, cm)?;
         let qp = own_idle_qp(qp, "accept")?;
         let mut phase = unpoisoned(&self.conn.phase);
-        let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Over) else {
+        let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Closed) else {
             return Err(Error::Invalid("the connecting side has given up".into()));
         };
         if let Err(why) = link(&self.device.shared, &self.conn, &qp, &hello, fds) {
-            not_linked(&self.conn, &why);
+            report_link_failure(&self.conn, &why);
             return Err(why);
         }
         // Before the state changes: a thread that destroys the queue pair from then on must find the
@@ -61,11 +61,11 @@ impl RequestHandle {
         }
         let deadline = self.device.shared.host.now() + param.timeout;
         *phase = Phase::AwaitReady { qp: qp.clone(), cm, deadline };
-        self.device.registry.enter(self.conn.id, &phase);
+        self.device.registry.index_phase(self.conn.id, &phase);
         drop(phase);
         let reply = Message::Reply(hello_of(&self.device.shared, &qp, param));
-        if let Err(why) = greet(&self.device.shared, &self.conn, &qp, &reply) {
-            self.device.registry.on_end(&self.device.shared, &self.conn, &why);
+        if let Err(why) = send_hello(&self.device.shared, &self.conn, &qp, &reply) {
+            self.device.registry.end_conn(&self.device.shared, &self.conn, &why);
         }
         self.device.shared.reactor.wake();
         Ok(())

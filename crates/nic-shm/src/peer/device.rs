@@ -14,7 +14,7 @@ use crate::memory::layout::{Header, VERSION};
 use crate::memory::segment::{FileId, Ref, identify, map_peer};
 use crate::memory::table::{Table, of_this_process};
 use crate::protocol::wire::Hello;
-use crate::wake::doorbell::{is_button, ring};
+use crate::wake::doorbell::{is_doorbell_sender, ring};
 use nic_util::fork::Fd;
 use nic_util::sync::ready::Ready;
 use nic_util::sync::unpoisoned;
@@ -99,7 +99,7 @@ impl Peers {
             return Err(Error::Invalid("the peer sent too few descriptors".into()));
         }
         let (file, kick) = (fds.remove(0), fds.remove(0));
-        if !is_button(&kick) || !fds.iter().all(is_button) {
+        if !is_doorbell_sender(&kick) || !fds.iter().all(is_doorbell_sender) {
             return Err(Error::Invalid("the peer sent something else than a socket to wake it by".into()));
         }
         let id = identify(&file)?;

@@ -53,14 +53,14 @@ impl Name {
 pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
     let taken = |why: &str| Error::Address { addr, why: why.into() };
     if addr.port() != 0 {
-        let found = match listen_openly(socket, addr.port())? {
+        let found = match listen_abstract(socket, addr.port())? {
             Some(name) => Some(name),
             None if is_ours(addr.port())? => None,
             None => listen_in_folder(socket, addr.port())?,
         };
         return found.ok_or_else(|| taken("the port is taken; choose another, or 0 for any"));
     }
-    if let Some(name) = first_free(|port| listen_openly(socket, port))? {
+    if let Some(name) = first_free(|port| listen_abstract(socket, port))? {
         return Ok(name);
     }
     // All these names belong to another user, as this one has fewer sockets than that.
@@ -88,9 +88,9 @@ fn cannot(what: &'static str) -> impl Fn(Errno) -> Error {
 }
 
 /// Listens at the abstract name, unless it is taken or this user listens at the other name of the port.
-fn listen_openly(socket: &Fd, port: u16) -> Result<Option<Name>> {
+fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<Name>> {
     if let Some(path) = path_if_any(port)
-        && is_alive(&path)?
+        && has_listener(&path)?
     {
         return Ok(None);
     }
@@ -113,7 +113,7 @@ fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
         .map_err(cannot("cannot open the lock of this user's names"))?;
     flock(&lock, FlockOperation::LockExclusive).map_err(cannot("cannot lock this user's names"))?;
     let path = path_in(&folder, port);
-    if is_alive(&path)? {
+    if has_listener(&path)? {
         return Ok(None);
     }
     match unlink(&path) {
@@ -126,7 +126,7 @@ fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
 }
 
 /// Whether a process listens at a name in the user's folder.
-fn is_alive(path: &Path) -> Result<bool> {
+fn has_listener(path: &Path) -> Result<bool> {
     let socket = new_socket()?;
     // A full backlog means that it listens.
     Ok(matches!(connect(&socket, &unix(path)?), Ok(()) | Err(Errno::AGAIN)))

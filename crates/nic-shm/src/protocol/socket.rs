@@ -14,7 +14,7 @@ use verbs::{Error, Result};
 
 use crate::memory::segment::is_sealed_memory;
 use crate::protocol::wire::{Message, PACKET_MAX};
-use crate::wake::doorbell::is_button;
+use crate::wake::doorbell::is_doorbell_sender;
 use nic_util::fork::Fd;
 
 /// A packet with its descriptors.
@@ -60,7 +60,7 @@ pub(crate) fn same_user(socket: &Fd) -> Option<i32> {
 
 /// A pidfd of the peer, whichever PID namespace it is in; readable once the process has ended. Kernels before
 /// Linux 6.5 lack SO_PEERPIDFD; there it is opened by pid.
-pub(crate) fn life_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
+pub(crate) fn pidfd_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
         // SAFETY: the kernel has just created it for us. Test:
@@ -133,10 +133,10 @@ fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
     if got == 0 {
         return Err(Errno::CONNRESET);
     }
-    let (known, strange): (Vec<_>, Vec<_>) =
-        fds.into_iter().partition(|fd| is_sealed_memory(fd) || is_button(fd));
-    if !strange.is_empty() {
-        dispose(strange);
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        fds.into_iter().partition(|fd| is_sealed_memory(fd) || is_doorbell_sender(fd));
+    if !unknown.is_empty() {
+        close_in_thread(unknown);
         return Err(Errno::BADMSG);
     }
     packet.truncate(got);
@@ -145,9 +145,9 @@ fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
 
 /// Closes descriptors of unknown kinds in a separate thread: the sender determines how long closing takes,
 /// for example for a socket that lingers or a file of the sender's own (FUSE) file system.
-fn dispose(strange: Vec<OwnedFd>) {
-    let strange = ManuallyDrop::new(strange);
-    let close = move || drop(ManuallyDrop::into_inner(strange));
+fn close_in_thread(unknown: Vec<OwnedFd>) {
+    let unknown = ManuallyDrop::new(unknown);
+    let close = move || drop(ManuallyDrop::into_inner(unknown));
     // If no thread can be started, they stay open rather than block this one.
     let _ = std::thread::Builder::new().name("nicety-close".into()).spawn(close);
 }

@@ -9,16 +9,16 @@ use nic_util::sync::unpoisoned;
 pub(crate) const LENGTH: u64 = u64::MAX;
 
 /// Offset, width in bytes, and forged value.
-static LIE: Mutex<Option<(u64, u8, u64)>> = Mutex::new(None);
+static FAULT: Mutex<Option<(u64, u8, u64)>> = Mutex::new(None);
 
-pub(crate) fn set(lie: Option<(u64, u8, u64)>) {
-    *unpoisoned(&LIE) = lie;
+pub(crate) fn set(fault: Option<(u64, u8, u64)>) {
+    *unpoisoned(&FAULT) = fault;
 }
 
 /// Applies the fault to a packet that is a hello.
 pub(crate) fn apply(packet: &mut Vec<u8>) {
     let is_hello = packet.get(6).is_some_and(|kind| matches!(kind, 1 | 2));
-    let Some((offset, width, value)) = unpoisoned(&LIE).filter(|_| is_hello) else { return };
+    let Some((offset, width, value)) = unpoisoned(&FAULT).filter(|_| is_hello) else { return };
     if offset == LENGTH {
         return packet.resize(value as usize % 4096, 0);
     }

@@ -47,7 +47,7 @@ pub(crate) enum Message {
     /// From the passive side: rejects, with private data.
     Reject(Vec<u8>),
     /// From the passive side: the port is held, but nobody listens there.
-    Nobody,
+    NoListener,
     /// From either side: the connection has ended.
     Disconnect,
     /// From either side, instead of connecting: a resource has run out.
@@ -110,7 +110,7 @@ impl Message {
             Self::Disconnect => (5, None, &[]),
             Self::Refuse(Shortage::Descriptors) => (6, None, &[1]),
             Self::Refuse(Shortage::Memory) => (6, None, &[2]),
-            Self::Nobody => (7, None, &[]),
+            Self::NoListener => (7, None, &[]),
         };
         let mut out = Vec::with_capacity(PACKET_MAX);
         out.extend(MAGIC.to_le_bytes());
@@ -150,7 +150,7 @@ impl Message {
             5 if body.is_empty() => Ok(Self::Disconnect),
             6 if body == [1] => Ok(Self::Refuse(Shortage::Descriptors)),
             6 if body == [2] => Ok(Self::Refuse(Shortage::Memory)),
-            7 if body.is_empty() => Ok(Self::Nobody),
+            7 if body.is_empty() => Ok(Self::NoListener),
             3..=7 => Err(Malformed::Length),
             kind => Err(Malformed::Kind(kind)),
         }
@@ -208,7 +208,7 @@ mod tests {
             Message::Disconnect,
             Message::Refuse(Shortage::Descriptors),
             Message::Refuse(Shortage::Memory),
-            Message::Nobody,
+            Message::NoListener,
         ]
     }
 

@@ -30,12 +30,12 @@ impl Channel {
     /// The waiters of this channel, for [`crate::peer::announce::announce`].
     #[inline]
     pub(crate) fn sleepers(&self) -> (&ChannelShared, BorrowedFd<'_>) {
-        (&self.words, self.doorbell.button())
+        (&self.words, self.doorbell.sender())
     }
 
     /// Wakes threads that sleep on the channel.
     pub(crate) fn raise(&self) {
-        raise(&self.words, self.doorbell.button());
+        raise(&self.words, self.doorbell.sender());
     }
 }
 

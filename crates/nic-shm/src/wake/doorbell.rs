@@ -17,17 +17,17 @@ use nic_util::fork::Fd;
 
 /// A doorbell of this process: the end that it polls, and the end that peers ring.
 pub(crate) struct Doorbell {
-    ear: Fd,
-    button: Fd,
+    receiver: Fd,
+    sender: Fd,
 }
 
 /// The state of a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
+pub(crate) enum DoorbellState {
     /// Rung since the last call.
-    Yes,
+    Rung,
     /// Not rung.
-    No,
+    Idle,
     /// A peer has shut down the socket: it stays readable forever.
     Broken,
 }
@@ -36,42 +36,42 @@ impl Doorbell {
     /// Creates a doorbell that is not rung.
     pub(crate) fn new() -> Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (ear, button) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|e| Error::system("cannot create a pair of sockets to be woken by", e))?;
-        Ok(Self { ear: ear.into(), button: button.into() })
+        Ok(Self { receiver: receiver.into(), sender: sender.into() })
     }
 
     /// The end that becomes readable when rung.
-    pub(crate) fn ear(&self) -> BorrowedFd<'_> {
-        self.ear.as_fd()
+    pub(crate) fn receiver(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
     }
 
     /// The end that peers [`ring`].
-    pub(crate) fn button(&self) -> BorrowedFd<'_> {
-        self.button.as_fd()
+    pub(crate) fn sender(&self) -> BorrowedFd<'_> {
+        self.sender.as_fd()
     }
 
     /// Resets the doorbell; returns whether it was rung. Check for work after this.
-    pub(crate) fn take(&self) -> Rung {
+    pub(crate) fn take(&self) -> DoorbellState {
         // A socket buffer holds a few hundred rings, so that one call reads them all.
         let mut rings = [0; 4096];
-        match recv(&self.ear, &mut rings, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Rung::Broken,
-            Ok(_) => Rung::Yes,
-            Err(Errno::AGAIN | Errno::INTR) => Rung::No,
-            Err(_) => Rung::Broken,
+        match recv(&self.receiver, &mut rings, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => DoorbellState::Broken,
+            Ok(_) => DoorbellState::Rung,
+            Err(Errno::AGAIN | Errno::INTR) => DoorbellState::Idle,
+            Err(_) => DoorbellState::Broken,
         }
     }
 }
 
 /// Rings a doorbell; never blocks, whatever the descriptor is.
-pub(crate) fn ring(button: BorrowedFd<'_>) {
+pub(crate) fn ring(sender: BorrowedFd<'_>) {
     // A full buffer means that it is rung already; an error, that nobody polls it any more.
-    let _ = send(button, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let _ = send(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Whether a descriptor that a peer sent can be a doorbell. Asks the kernel only.
-pub(crate) fn is_button(fd: &OwnedFd) -> bool {
+pub(crate) fn is_doorbell_sender(fd: &OwnedFd) -> bool {
     sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
 }
 
@@ -85,13 +85,13 @@ mod tests {
     #[test]
     fn ringing_never_blocks() {
         let bell = Doorbell::new().expect("a doorbell");
-        assert_eq!(bell.take(), Rung::No);
-        rustix::fs::fcntl_setfl(bell.button(), rustix::fs::OFlags::empty()).expect("a flag");
-        (0..100_000).for_each(|_| ring(bell.button()));
-        assert_eq!(bell.take(), Rung::Yes);
-        assert_eq!(bell.take(), Rung::No);
-        rustix::net::shutdown(bell.button(), rustix::net::Shutdown::Both).expect("cut");
-        ring(bell.button());
-        assert_eq!(bell.take(), Rung::Broken);
+        assert_eq!(bell.take(), DoorbellState::Idle);
+        rustix::fs::fcntl_setfl(bell.sender(), rustix::fs::OFlags::empty()).expect("a flag");
+        (0..100_000).for_each(|_| ring(bell.sender()));
+        assert_eq!(bell.take(), DoorbellState::Rung);
+        assert_eq!(bell.take(), DoorbellState::Idle);
+        rustix::net::shutdown(bell.sender(), rustix::net::Shutdown::Both).expect("cut");
+        ring(bell.sender());
+        assert_eq!(bell.take(), DoorbellState::Broken);
     }
 }
