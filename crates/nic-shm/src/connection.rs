@@ -17,9 +17,9 @@ use crate::peer::queue_pair::PeerQp;
 use crate::shared::Shared;
 
 /// There was no failure.
-const FINE: u32 = 0;
+const NO_FAILURE: u32 = 0;
 /// It is marked to be failed, but has not failed yet.
-const CONDEMNED: u32 = 1;
+const REQUESTED: u32 = 1;
 /// It has failed.
 const FAILED: u32 = 2;
 
@@ -45,11 +45,11 @@ pub(crate) struct Connection {
     /// The number of its socket, even after that is closed; 0 before it has one.
     pub(crate) socket: AtomicU64,
     /// The peer process has ended: it accesses nothing any more.
-    peer_dead: AtomicBool,
+    peer_ended: AtomicBool,
     /// The peer has disconnected: its queue pair is in the error state, or destroyed, and must not be
     /// accessed any more.
-    peer_parted: AtomicBool,
-    /// [`FINE`], [`CONDEMNED`] or [`FAILED`].
+    peer_disconnected: AtomicBool,
+    /// [`NO_FAILURE`], [`REQUESTED`] or [`FAILED`].
     failure: AtomicU32,
     /// A failure raises no event, as the program or the peer has requested it.
     expected: AtomicBool,
@@ -79,9 +79,9 @@ impl Connection {
             reached: AtomicU32::new(state::INIT),
             link: OnceLock::new(),
             socket: AtomicU64::new(0),
-            peer_dead: AtomicBool::new(false),
-            peer_parted: AtomicBool::new(false),
-            failure: AtomicU32::new(FINE),
+            peer_ended: AtomicBool::new(false),
+            peer_disconnected: AtomicBool::new(false),
+            failure: AtomicU32::new(NO_FAILURE),
             expected: AtomicBool::new(false),
             rnr_retry: AtomicU8::new(UNSET),
         }
@@ -171,7 +171,7 @@ impl Connection {
     /// Whether the peer is in the middle of an operation on this device's memory.
     pub(crate) fn peer_is_inside(&self) -> bool {
         self.words.peer.0.busy.is_inside()
-            && !self.peer_dead.load(Ordering::Acquire)
+            && !self.peer_ended.load(Ordering::Acquire)
             && !self.link().is_some_and(|link| link.peer.is_gone())
     }
 
@@ -208,33 +208,33 @@ impl Connection {
     }
 
     /// Records that the peer's process takes no part any more; if `gone`, it has ended and accesses nothing.
-    pub(crate) fn bury_peer(&self, gone: bool) {
-        self.peer_dead.store(gone, Ordering::Release);
+    pub(crate) fn set_peer_lost(&self, gone: bool) {
+        self.peer_ended.store(gone, Ordering::Release);
         self.expect_failure();
     }
 
     /// Records that the peer has disconnected.
-    pub(crate) fn peer_parts(&self) {
+    pub(crate) fn set_peer_disconnected(&self) {
         self.expect_failure();
-        self.peer_parted.store(true, Ordering::Release);
+        self.peer_disconnected.store(true, Ordering::Release);
     }
 
     /// Marks the queue pair to be failed, for code that cannot fail it itself.
-    pub(crate) fn condemn(&self) {
-        if self.failure.compare_exchange(FINE, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.device.condemn(self.index);
+    pub(crate) fn request_failure(&self) {
+        if self.failure.compare_exchange(NO_FAILURE, REQUESTED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.device.request_qp_failure(self.index);
         }
     }
 
     /// Whether it is marked to be failed, or has failed.
     #[inline]
     pub(crate) fn is_failing(&self) -> bool {
-        self.failure.load(Ordering::Relaxed) != FINE
+        self.failure.load(Ordering::Relaxed) != NO_FAILURE
     }
 
     /// Whether it is marked to be failed, and has not failed yet.
-    pub(crate) fn is_condemned(&self) -> bool {
-        self.failure.load(Ordering::Acquire) == CONDEMNED
+    pub(crate) fn is_failure_requested(&self) -> bool {
+        self.failure.load(Ordering::Acquire) == REQUESTED
     }
 
     /// Whether its failure has been handled.
@@ -245,13 +245,13 @@ impl Connection {
     /// Moves both ends to the error state; returns whether this is the first time.
     pub(crate) fn fail(&self) -> bool {
         if self.is_failed_by_peer() {
-            self.peer_parted.store(true, Ordering::Release);
+            self.peer_disconnected.store(true, Ordering::Release);
         }
         for from in [state::INIT, state::RTR, state::RTS] {
             self.advance(from, state::ERROR);
         }
         let first = self.failure.swap(FAILED, Ordering::AcqRel) != FAILED;
-        if let Some(link) = self.link().filter(|_| !self.peer_parted.load(Ordering::Acquire)) {
+        if let Some(link) = self.link().filter(|_| !self.peer_disconnected.load(Ordering::Acquire)) {
             link.fail();
         }
         first
@@ -307,13 +307,13 @@ mod tests {
         let (device, qp) = idle(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         assert!(!connection.is_failing());
-        connection.condemn();
-        connection.condemn();
-        assert!(connection.is_condemned());
-        assert_eq!(connection.device.take_condemned().1, [connection.index]);
+        connection.request_failure();
+        connection.request_failure();
+        assert!(connection.is_failure_requested());
+        assert_eq!(connection.device.take_requested_failures().1, [connection.index]);
         connection.fail();
-        connection.condemn();
-        assert!(connection.has_failed() && connection.device.take_condemned().1.is_empty());
+        connection.request_failure();
+        assert!(connection.has_failed() && connection.device.take_requested_failures().1.is_empty());
         drop(device);
     }
 }

@@ -19,7 +19,7 @@ use crate::memory::layout::{CQ_MAX, DM_BASE, MR_MAX, QP_MAX, SRQ_MAX};
 use crate::memory::parts::{Memory, PAGE};
 use crate::memory::segment::{SEGMENT_MAX, Segment};
 use crate::nic;
-use crate::peer::device::Peers;
+use crate::peer::device::PeerDevices;
 use crate::protocol::wire::PRIVATE_MAX;
 use crate::shared::{NAME, Shared};
 use nic_util::fork::ForkGuard;
@@ -41,7 +41,7 @@ pub struct ShmConfig {
 /// # Errors
 /// [`Error::System`] if shared memory, descriptors or a thread cannot be created.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
-    let birth = ForkGuard::here()?;
+    let fork_guard = ForkGuard::here()?;
     uaccess::prepare();
     fence::register();
     let files = raise_file_limit();
@@ -55,8 +55,8 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     };
     let copy = CopyState::new(config.copy);
     let attr = attributes(dm_size, files, &copy);
-    let memory = Memory::new(segment, birth, dm_size);
-    let shared = Shared::new(host, birth, attr, memory, Peers::new(copy))?;
+    let memory = Memory::new(segment, fork_guard, dm_size);
+    let shared = Shared::new(host, fork_guard, attr, memory, PeerDevices::new(copy))?;
     let device = Arc::new(Inner::new(shared));
     nic::start(&device)?;
     Ok(verbs::Device::new(Arc::new(ShmDevice(device))))
@@ -135,7 +135,7 @@ impl DeviceOps for ShmDevice {
     }
 
     fn check(&self) -> Result<()> {
-        self.0.shared.birth.check()
+        self.0.shared.fork_guard.check()
     }
 
     fn attr(&self) -> &DeviceAttr {
@@ -148,37 +148,37 @@ impl DeviceOps for ShmDevice {
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
-        self.0.shared.birth.check()?;
-        Ok(Arc::new(ShmPd { device: self.0.clone(), id: self.0.take_pd() }))
+        self.0.shared.fork_guard.check()?;
+        Ok(Arc::new(ShmPd { device: self.0.clone(), id: self.0.alloc_pd_id() }))
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        self.0.shared.birth.check()?;
+        self.0.shared.fork_guard.check()?;
         let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelHandle>> = channel.transpose()?;
         Ok(Arc::new(CqHandle::create(&self.0, cqe, channel.as_deref())?))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
-        self.0.shared.birth.check()?;
+        self.0.shared.fork_guard.check()?;
         Ok(Arc::new(CmHandle::create(&self.0)?))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
-        self.0.shared.birth.check()?;
+        self.0.shared.fork_guard.check()?;
         Ok(Arc::new(ChannelHandle::create(&self.0)?))
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
-        self.0.shared.birth.check()?;
-        self.0.shared.memory.take_dm(len)
+        self.0.shared.fork_guard.check()?;
+        self.0.shared.memory.alloc_dm_buf(len)
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.0.shared.birth.check().ok()?;
+        self.0.shared.fork_guard.check().ok()?;
         // Peers fill queues and consume receives without notification; the check is made here.
-        self.0.look_at_watched();
-        self.0.settle_condemned();
+        self.0.check_watched();
+        self.0.handle_requested_failures();
         self.0.shared.events.pop(|| {})
     }
 
@@ -199,22 +199,22 @@ struct ShmPd {
 
 impl PdOps for ShmPd {
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Box::new(AllMemory::register(&self.device, self.id, access)?))
     }
 
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))
     }
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Arc::new(QpHandle::create(&self.device, self.id, init)?))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Arc::new(SrqHandle::create(&self.device, self.id, init)?))
     }
 }

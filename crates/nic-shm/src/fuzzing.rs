@@ -84,7 +84,7 @@ struct Victim {
     buf: Buf,
     mr: Mr,
     /// A process that serves as the peer's process: its private memory may be overwritten.
-    sheep: Child,
+    peer_process: Child,
     /// The address and value of a word in that process.
     probe: (u64, u64),
     tokens: AtomicU64,
@@ -105,18 +105,19 @@ impl Victim {
         buf.fill(CANARY);
         let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL).expect("a region");
         // It ends when its standard input closes, that is, with this process.
-        let sheep = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
-        let maps = format!("/proc/{}/maps", sheep.id());
+        let peer_process =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let maps = format!("/proc/{}/maps", peer_process.id());
         let probe = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             let text = std::fs::read_to_string(&maps).ok()?;
             let base = u64::from_str_radix(text.split('-').next()?, 16).ok()?;
             // The first bytes of an ELF file on this machine.
             let word = 0x0001_0102_464c_457f;
-            place::probe(sheep.id() as i32, base, word).ok().map(|()| (base, word))
+            place::probe(peer_process.id() as i32, base, word).ok().map(|()| (base, word))
         });
         let probe = probe.unwrap_or((8, 8));
-        Self { device, pd, cq, buf, mr, sheep, probe, tokens: AtomicU64::new(1) }
+        Self { device, pd, cq, buf, mr, peer_process, probe, tokens: AtomicU64::new(1) }
     }
 
     fn check_canaries(&self) {
@@ -141,13 +142,13 @@ fn set(map: &Map, at: u64, value: u64) {
 }
 
 /// A valid segment, before the input changes it.
-fn honest_segment(token: u64, index: usize, sheep_at: u64) -> Option<Segment> {
+fn valid_segment(token: u64, index: usize, peer_addr: u64) -> Option<Segment> {
     let segment = Segment::create(DM_BASE + 64 * 1024).ok()?;
     let map = &segment.map;
     set(map, 0, VERSION.into());
     set(map, 8, token);
     let pair = |low: u64, high: u64| high << 32 | low;
-    for (i, kind, place) in [(1, 1, DM_BASE), (2, 0, sheep_at)] {
+    for (i, kind, place) in [(1, 1, DM_BASE), (2, 0, peer_addr)] {
         set(map, mr_at(i), pair((i as u64) << 16 | 7, 15));
         set(map, mr_at(i) + 8, pair(1, kind));
         set(map, mr_at(i) + 16, 0);
@@ -180,7 +181,7 @@ struct World {
 
 impl World {
     fn new(victim: &Victim, index: usize, token: u64) -> Option<Self> {
-        let segment = honest_segment(token, index, victim.probe.0)?;
+        let segment = valid_segment(token, index, victim.probe.0)?;
         let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
         let qp = victim.pd.create_qp(&QpInit::new(&victim.cq).cap(cap)).ok()?;
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").ok()?;
@@ -189,7 +190,7 @@ impl World {
     }
 
     /// Changes one word of the peer's segment, or of the part of this side's segment that peers write.
-    fn scribble(&self, input: &mut Input<'_>) {
+    fn corrupt_word(&self, input: &mut Input<'_>) {
         let (place, offset) = (input.byte() % 12, u64::from(input.byte()) * 8);
         let value = input.word();
         let map = &self.segment.map;
@@ -237,7 +238,8 @@ impl World {
         fds.extend(doorbell_sender());
         fds.extend(doorbell_sender());
         let connection = &self.inner.connection;
-        let Ok(peer) = connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds)
+        let Ok(peer) =
+            connection.device.peers.get(&hello, victim.peer_process.id() as i32, || None, &mut fds)
         else {
             return;
         };
@@ -276,7 +278,7 @@ impl World {
     fn step(&self, victim: &Victim, input: &mut Input<'_>, token: u64) {
         let mut wcs = [Wc::default(); 8];
         match input.byte() % 8 {
-            0..=2 => self.scribble(input),
+            0..=2 => self.corrupt_word(input),
             3 => self.link(victim, input, token),
             4 | 5 => self.post(victim, input),
             6 => {
@@ -315,9 +317,9 @@ pub fn segment(data: &[u8]) {
 
 /// Connects a queue pair to a valid segment, which pretends to belong to process `pid`.
 #[cfg(test)]
-pub(crate) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
+pub(crate) fn link_to_process(qp: &QpInner, pid: i32, pidfd: Option<OwnedFd>) {
     let token = 77;
-    let segment = honest_segment(token, 0, 8).expect("a segment");
+    let segment = valid_segment(token, 0, 8).expect("a segment");
     let hello = Hello {
         token,
         process: 3,
@@ -334,7 +336,7 @@ pub(crate) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
         segment.as_fd().try_clone_to_owned().expect("a descriptor"),
         doorbell_sender().expect("a button"),
     ];
-    let peer = qp.connection.device.peers.get(&hello, pid, || life, &mut fds).expect("a peer");
+    let peer = qp.connection.device.peers.get(&hello, pid, || pidfd, &mut fds).expect("a peer");
     assert!(qp.connection.connect(PeerQp::new(peer, &hello, None).expect("a link")).is_ok());
     assert!(qp.connection.advance(state::INIT, state::RTS));
 }
@@ -369,7 +371,7 @@ mod tests {
     /// device of this process, as another process would send it.
     #[test]
     fn another_process_cannot_pass_for_this_one() {
-        use crate::peer::device::Reach;
+        use crate::peer::device::CopyMethod;
         let victim = Victim::get();
         let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
         let world = World::new(victim, 0, token).expect("a world");
@@ -389,9 +391,13 @@ mod tests {
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
             doorbell_sender().expect("a button"),
         ];
-        let peer =
-            world.inner.connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds);
+        let peer = world.inner.connection.device.peers.get(
+            &hello,
+            victim.peer_process.id() as i32,
+            || None,
+            &mut fds,
+        );
         let peer = peer.expect("a peer");
-        assert!(!matches!(peer.reach, Reach::Direct { .. }));
+        assert!(!matches!(peer.copy_method, CopyMethod::Direct { .. }));
     }
 }

@@ -11,7 +11,7 @@ use crate::objects::Objects;
 use crate::polling::Polling;
 use crate::queues::receives::SharedReceives;
 use crate::shared::Shared;
-use crate::visits::Visits;
+use crate::visits::GracePeriodSet;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
@@ -58,14 +58,14 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) objects: Objects,
     pub(crate) registry: Registry,
-    visits: Visits,
+    grace_periods: GracePeriodSet,
     watched: Mutex<Watched>,
     /// Held while peers that wait for shared receives are notified.
-    feeding: Spin<()>,
+    rnr_lock: Spin<()>,
     /// Held while the device checks which completion queues report events.
-    pub(crate) hearing: Spin<()>,
+    pub(crate) event_lock: Spin<()>,
     /// The holder of the lock for atomics at the last check.
-    turn_seen: AtomicU64,
+    atomic_holder_seen: AtomicU64,
     pds: AtomicU32,
     pub(crate) thread: Thread,
 }
@@ -76,18 +76,18 @@ impl Inner {
             shared: Arc::new(shared),
             objects: Objects::default(),
             registry: Registry::default(),
-            visits: Visits::default(),
+            grace_periods: GracePeriodSet::default(),
             watched: Mutex::default(),
-            feeding: Spin::default(),
-            hearing: Spin::default(),
-            turn_seen: AtomicU64::new(0),
+            rnr_lock: Spin::default(),
+            event_lock: Spin::default(),
+            atomic_holder_seen: AtomicU64::new(0),
             pds: AtomicU32::new(1),
             thread: Thread::default(),
         }
     }
 
     /// Allocates the number of a protection domain.
-    pub(crate) fn take_pd(&self) -> u32 {
+    pub(crate) fn alloc_pd_id(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -109,9 +109,9 @@ impl Inner {
     }
 
     /// Checks the objects that peers may have changed.
-    pub(crate) fn look_at_watched(&self) {
+    pub(crate) fn check_watched(&self) {
         let mut watched = unpoisoned(&self.watched);
-        watched.cqs.0.iter().for_each(|(_, cq)| cq.look_for_overrun());
+        watched.cqs.0.iter().for_each(|(_, cq)| cq.check_overrun());
         watched.srqs.0.retain(|(_, srq)| {
             let limited = srq.upgrade().filter(|srq| srq.limit() != 0);
             limited.inspect(|srq| srq.check_limit()).is_some()
@@ -119,8 +119,8 @@ impl Inner {
     }
 
     /// Fails all objects that were marked for it; the caller holds no lock.
-    pub(crate) fn settle_condemned(&self) {
-        let (cqs, qps) = self.shared.take_condemned();
+    pub(crate) fn handle_requested_failures(&self) {
+        let (cqs, qps) = self.shared.take_requested_failures();
         if !cqs.is_empty() {
             let hit =
                 |completions: &crate::queues::completions::Completions| cqs.contains(&completions.index);
@@ -133,7 +133,7 @@ impl Inner {
             }
         }
         for qp in qps.into_iter().filter_map(|index| self.objects.qp(index)) {
-            if qp.connection.is_condemned() {
+            if qp.connection.is_failure_requested() {
                 qp.fail();
             }
         }
@@ -144,7 +144,7 @@ impl Inner {
     pub(crate) fn answer_rnr(&self, srq: &SharedReceives) {
         // One thread at a time: queue pairs that wait for another queue are removed from the set for a
         // moment.
-        let _feeding = self.feeding.lock();
+        let _rnr_lock = self.rnr_lock.lock();
         if !srq.take_rnr() {
             return;
         }
@@ -161,19 +161,19 @@ impl Inner {
     /// Waits until no thread and no peer is in the middle of an operation that began before the call. The
     /// error is the number of the queue pair whose operation does not end.
     pub(crate) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
-        self.visits.quiesce(&self.shared, &self.objects, call, patience)
+        self.grace_periods.quiesce(&self.shared, &self.objects, call, patience)
     }
 
     /// Waits, after a key was invalidated, until peers that saw it valid have finished their accesses.
     pub(crate) fn wait_for_peers_outside(&self) {
-        self.visits.wait_for_peers_outside(&self.shared, &self.objects);
+        self.grace_periods.wait_for_peers_outside(&self.shared, &self.objects);
     }
 
     /// Takes the lock for atomics away from a holder that cannot release it. Returns whether to check again
     /// soon.
-    pub(crate) fn look_at_turn(&self) -> bool {
+    pub(crate) fn check_atomic_lock(&self) -> bool {
         let is_inside = |index| self.objects.is_inside_by(index);
-        turn::look_at(&self.shared.table.map, &self.turn_seen, is_inside)
+        turn::release_dead(&self.shared.table.map, &self.atomic_holder_seen, is_inside)
     }
 
     /// Ends the thread and waits for its end, unless the thread itself is the caller.
@@ -184,7 +184,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.shared.birth.is_elsewhere() {
+        if !self.shared.fork_guard.is_elsewhere() {
             self.stop();
         }
     }

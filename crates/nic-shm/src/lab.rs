@@ -80,7 +80,7 @@ const QUEUE_PAIR: Names = names!(QpShared:
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
     service.0.operand = 8, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared:
-    bell = 4, heed = 4, armed = 4, channel = 4, events = 4, many = 4, knock = 4, ready.summary = 8, ready.words = 8);
+    bell = 4, adaptive_fence = 4, armed = 4, channel = 4, events = 4, many = 4, asymmetric_notify = 4, ready.summary = 8, ready.words = 8);
 const SHARED_QUEUE: Names = names!(SrqShared:
     pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, rnr = 4);
 const CHANNEL: Names = names!(ChannelShared: bell = 4);
@@ -109,7 +109,7 @@ const WRITTEN: &[&str] = &[
     "completion queue.bell",
     "completion queue.armed",
     "completion queue.events",
-    "completion queue.knock",
+    "completion queue.asymmetric_notify",
     "completion queue.ready",
     "channel.bell",
     "shared queue.head.0",

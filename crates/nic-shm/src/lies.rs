@@ -15,14 +15,14 @@ use verbs::{
 use crate::api::handle::QpHandle;
 use crate::device::of;
 use crate::memory::layout::{MrEntry, mr_at};
-use crate::memory::turn::Turn;
+use crate::memory::turn::AtomicLock;
 use crate::qp::QpInner;
 use crate::{CopyPath, ShmConfig, open};
 
 const LEN: usize = 4096;
 
 /// One side of a connection.
-struct Side {
+struct Endpoint {
     device: Device,
     _pd: Pd,
     cq: Cq,
@@ -33,7 +33,7 @@ struct Side {
     nic: Mr,
 }
 
-impl Side {
+impl Endpoint {
     fn new(copy: CopyPath) -> Self {
         let device =
             open(&host::real::host(), &ShmConfig { copy, ..ShmConfig::default() }).expect("a device");
@@ -71,8 +71,8 @@ impl Side {
 }
 
 /// A victim and its hostile peer, connected.
-fn pair(copy: CopyPath) -> (Side, Side) {
-    let (victim, liar) = (Side::new(copy), Side::new(copy));
+fn pair(copy: CopyPath) -> (Endpoint, Endpoint) {
+    let (victim, liar) = (Endpoint::new(copy), Endpoint::new(copy));
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = liar.cm.listen(any, 4).expect("a listener");
     victim.cm.connect(&victim.qp, listener.addr(), &ConnParam::default()).expect("connecting");
@@ -174,34 +174,34 @@ fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
 fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     let mut peer =
         std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
-    let life = rustix::process::pidfd_open(
+    let pidfd = rustix::process::pidfd_open(
         rustix::process::Pid::from_child(&peer),
         rustix::process::PidfdFlags::empty(),
     );
-    let victim = Side::new(CopyPath::Auto);
+    let victim = Endpoint::new(CopyPath::Auto);
     let (device, shared) = (of(&victim.device).expect("ours"), victim.inner.connection.device.clone());
-    crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
+    crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, pidfd.ok());
     let index = victim.inner.index();
     victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
-    let turn = Turn::take(&shared.table.map, index, 7).expect("free");
+    let turn = AtomicLock::take(&shared.table.map, index, 7).expect("free");
     std::mem::forget(turn);
-    let Side { qp, inner, .. } = victim;
+    let Endpoint { qp, inner, .. } = victim;
     drop((qp, inner));
-    assert_eq!(device.objects.departed.lock().expect("unpoisoned").len(), 1);
+    assert_eq!(device.objects.lingering.lock().expect("unpoisoned").len(), 1);
     (0..3).for_each(|_| {
-        device.look_at_turn();
+        device.check_atomic_lock();
     });
-    assert!(Turn::take(&shared.table.map, 3, 1).is_none(), "taken from the living");
+    assert!(AtomicLock::take(&shared.table.map, 3, 1).is_none(), "taken from the living");
     peer.kill().expect("killed");
     peer.wait().expect("reaped");
-    let free = || Turn::take(&shared.table.map, 3, 1).map(drop);
+    let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
     let patience = shared.host.after(Span::from_secs(30));
     assert!(shared.host.poll("the turn", patience, free).is_some(), "nobody ever gets the turn");
-    let seen_off = || device.objects.departed.lock().expect("unpoisoned").is_empty().then_some(());
+    let seen_off = || device.objects.lingering.lock().expect("unpoisoned").is_empty().then_some(());
     assert!(shared.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
     let page = || {
-        let next = shared.indices.lock().qp.take().ok()?;
-        shared.indices.lock().qp.give(next.index)
+        let next = shared.indices.lock().qp.alloc().ok()?;
+        shared.indices.lock().qp.free(next.index)
     };
     assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
 }
@@ -210,7 +210,7 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
 /// a little later; if that takes longer than the wait for it, the run proves nothing.
 #[test]
 fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
-    let victim = Side::new(CopyPath::Auto);
+    let victim = Endpoint::new(CopyPath::Auto);
     let (inner, has_left) = (victim.inner.clone(), Arc::new(AtomicBool::new(false)));
     let host = inner.connection.device.host.clone();
     inner.connection.words.peer.0.busy.enter(&inner.connection.device.header.visited, inner.index());
@@ -233,13 +233,13 @@ fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
 /// Goal: the lock for atomics is not kept by a holder that is not inside. Method: forged holders.
 #[test]
 fn a_turn_of_nobody_does_not_last() {
-    let victim = Side::new(CopyPath::Auto);
+    let victim = Endpoint::new(CopyPath::Auto);
     let shared = &victim.inner.connection.device;
     for lie in [1, 7, u64::MAX, 1 << 40] {
         let header: &crate::memory::layout::Header = shared.table.map.get(0).expect("a header");
         header.atomic_holder.0.store(lie, Ordering::Release);
         shared.reactor.wake();
-        let free = || Turn::take(&shared.table.map, 3, 1).map(drop);
+        let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
         let patience = shared.host.after(Span::from_secs(30));
         assert!(shared.host.poll("the turn", patience, free).is_some(), "{lie:#x} keeps the turn");
     }

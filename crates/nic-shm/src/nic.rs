@@ -16,7 +16,7 @@ use crate::connect::conns::{expire_handshakes, on_socket, resume_listeners};
 use crate::inner::Inner;
 use crate::memory::layout::state;
 use crate::qp::QpInner;
-use crate::send::sending::By;
+use crate::send::sending::Caller;
 use crate::shared::Shared;
 use crate::wake::reactor::ReactorEvent;
 
@@ -72,7 +72,7 @@ impl PendingWork {
     /// Checks the queue pairs that were kicked since the last round, and the `waiting` ones. Returns when to
     /// run the next round. The cost does not grow with the number of queue pairs that nobody kicked.
     fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
-        device.settle_condemned();
+        device.handle_requested_failures();
         let (shared, objects) = (&device.shared, &device.objects);
         let now = shared.host.now();
         let rung = std::mem::take(&mut self.doorbell_rung);
@@ -90,13 +90,13 @@ impl PendingWork {
             self.waiting.extend(objects.live_qps().iter().map(|qp| qp.index()));
         }
         self.waiting.retain(|&index| objects.qp(index).is_some_and(|qp| check_qp(&qp)));
-        let turn_is_held = device.look_at_turn();
-        let impatient = turn_is_held || !self.waiting.is_empty() || shared.reactor.is_doorbell_broken();
+        let atomics_locked = device.check_atomic_lock();
+        let impatient = atomics_locked || !self.waiting.is_empty() || shared.reactor.is_doorbell_broken();
         let retry = impatient.then(|| now + RETRY_INTERVAL);
-        let departures = objects.see_off_departed(shared).then(|| now + DEPARTURE_INTERVAL);
+        let departures = objects.free_lingering(shared).then(|| now + DEPARTURE_INTERVAL);
         let handshakes = expire_handshakes(device, now);
         let listeners = resume_listeners(device, now);
-        let ebb = shared.tide.give_back(now);
+        let ebb = shared.heap_trim.give_back(now);
         [retry, self.check_all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
     }
 }
@@ -106,7 +106,7 @@ fn check_qp(qp: &QpInner) -> bool {
     let connection = &qp.connection;
     if connection.state() != state::ERROR {
         let must_recheck = qp.serve_peer();
-        qp.progress(By::Thread);
+        qp.progress(Caller::NicThread);
         return must_recheck || qp.sending.is_stalled();
     }
     if !connection.has_failed() {
@@ -116,7 +116,7 @@ fn check_qp(qp: &QpInner) -> bool {
         return true;
     }
     // Receives that the peer left unconsumed can be flushed now.
-    qp.receiving.completions.alarm(connection.index);
+    qp.receiving.completions.wake_all(connection.index);
     qp.report_last_receive();
     false
 }
@@ -154,7 +154,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(checked(&mut work), [0; 0], "nobody was named");
-        [7, 64, 99, 7].iter().for_each(|&index| inner.shared.look_at(index));
+        [7, 64, 99, 7].iter().for_each(|&index| inner.shared.kick_qp(index));
         assert_eq!(checked(&mut work), [7, 64, 99]);
         // A ring that names no queue pair, as when a third process has removed the name, is still handled,
         // some time after the last check of all: the clock starts with the process.

@@ -17,7 +17,7 @@ pub(crate) struct Objects {
     pub(crate) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
     /// A stopped peer may continue its access later: rings and number stay allocated until the peer has left
     /// or died.
-    pub(crate) departed: Mutex<Vec<Arc<QpInner>>>,
+    pub(crate) lingering: Mutex<Vec<Arc<QpInner>>>,
 }
 
 impl Objects {
@@ -38,13 +38,13 @@ impl Objects {
     /// until the peer has left.
     pub(crate) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
         if is_out {
-            turn::free_of(&device.table.map, qp.index());
+            turn::release_of(&device.table.map, qp.index());
         } else {
-            unpoisoned(&self.departed).push(qp.clone());
+            unpoisoned(&self.lingering).push(qp.clone());
         }
         self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&qp.index());
         if is_out {
-            device.give_qp(qp.index());
+            device.free_qp(qp.index());
             qp.rings.lock().clear();
         } else {
             device.reactor.wake();
@@ -52,26 +52,26 @@ impl Objects {
     }
 
     /// The queue pair with a number, also if it was destroyed during an access by its peer.
-    pub(crate) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
-        self.qp(index).or_else(|| unpoisoned(&self.departed).iter().find(|qp| qp.index() == index).cloned())
+    pub(crate) fn qp_or_lingering(&self, index: usize) -> Option<Arc<QpInner>> {
+        self.qp(index).or_else(|| unpoisoned(&self.lingering).iter().find(|qp| qp.index() == index).cloned())
     }
 
     /// Whether a live peer accesses memory by queue pair `index`, which may have been destroyed.
     pub(crate) fn is_inside_by(&self, index: usize) -> bool {
-        self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
+        self.qp_or_lingering(index).is_some_and(|qp| qp.peer_is_inside())
     }
 
     /// Frees destroyed queue pairs whose peer was inside, once it has left or died. Returns whether there are
     /// more.
-    pub(crate) fn see_off_departed(&self, device: &Shared) -> bool {
-        let mut departed = unpoisoned(&self.departed);
-        let gone: Vec<_> = departed.extract_if(.., |qp| !qp.peer_is_inside()).collect();
-        let more = !departed.is_empty();
-        drop(departed);
+    pub(crate) fn free_lingering(&self, device: &Shared) -> bool {
+        let mut lingering = unpoisoned(&self.lingering);
+        let gone: Vec<_> = lingering.extract_if(.., |qp| !qp.peer_is_inside()).collect();
+        let more = !lingering.is_empty();
+        drop(lingering);
         for qp in gone {
-            turn::free_of(&device.table.map, qp.index());
+            turn::release_of(&device.table.map, qp.index());
             qp.rings.lock().clear();
-            device.give_qp(qp.index());
+            device.free_qp(qp.index());
         }
         more
     }

@@ -13,7 +13,7 @@ use verbs::{Error, Result, Wc};
 
 use crate::qp::QpInner;
 use crate::queues::completions::Completions;
-use crate::send::sending::By;
+use crate::send::sending::Caller;
 use crate::shared::Shared;
 use nic_util::sync::reader_registry::Workplace;
 
@@ -22,7 +22,7 @@ const FEW: usize = 8;
 
 /// The poller's state, under the poll lock.
 #[derive(Default)]
-pub(crate) struct PollSide {
+pub(crate) struct PollState {
     /// Queue pairs whose send requests complete here, by slot.
     senders: Vec<Option<Arc<QpInner>>>,
     /// Free slots.
@@ -30,9 +30,9 @@ pub(crate) struct PollSide {
     /// Queue pairs whose receives complete here, sorted by index.
     receivers: Vec<Arc<QpInner>>,
     /// Where the next poll begins, so that each queue pair gets its turn.
-    turn: usize,
+    next_index: usize,
     /// Only with many queue pairs: the same ones, each at its index.
-    places: Vec<Option<Arc<QpInner>>>,
+    by_index: Vec<Option<Arc<QpInner>>>,
     /// Only with many queue pairs: each index that was marked and may have more completions, once. Indices,
     /// not references: counting references would miss a cache line for each, one after the other.
     due: VecDeque<usize>,
@@ -45,10 +45,10 @@ pub(crate) struct PollSide {
     arrived: usize,
 }
 
-impl PollSide {
+impl PollState {
     /// Handles the mark of a queue pair, one among many.
-    fn report(&mut self, index: usize) {
-        let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
+    fn handle_mark(&mut self, index: usize) {
+        let Some(qp) = self.by_index.get(index).and_then(Option::as_ref) else { return };
         let new = qp.receiving.count_arrivals();
         self.arrived += new;
         if new == 0 && !qp.connection.is_failing() {
@@ -63,12 +63,12 @@ impl PollSide {
     }
 
     /// Adds a queue pair once peers mark those with completions.
-    fn grow(&mut self, qp: &Arc<QpInner>) {
-        if self.places.len() <= qp.index() {
-            self.places.resize(qp.index() + 1, None);
+    fn add_marked(&mut self, qp: &Arc<QpInner>) {
+        if self.by_index.len() <= qp.index() {
+            self.by_index.resize(qp.index() + 1, None);
         }
-        self.places[qp.index()] = Some(qp.clone());
-        self.report(qp.index());
+        self.by_index[qp.index()] = Some(qp.clone());
+        self.handle_mark(qp.index());
     }
 
     /// Polls completions of receives, from each queue pair in turn.
@@ -77,23 +77,23 @@ impl PollSide {
         if let [only] = &self.receivers[..] {
             return only.poll_receives(wcs);
         }
-        let (turn, mut got) = (self.turn.min(self.receivers.len()), 0);
-        let (later, first) = self.receivers.split_at(turn);
+        let (next_index, mut got) = (self.next_index.min(self.receivers.len()), 0);
+        let (later, first) = self.receivers.split_at(next_index);
         for (step, qp) in first.iter().chain(later).enumerate() {
             got += qp.poll_receives(&mut wcs[got..]);
             if got == wcs.len() {
                 // It may have more: the next poll begins with it.
-                self.turn = if step < first.len() { turn + step } else { step - first.len() };
+                self.next_index = if step < first.len() { next_index + step } else { step - first.len() };
                 return got;
             }
         }
-        self.turn = if first.len() > 1 { turn + 1 } else { 0 };
+        self.next_index = if first.len() > 1 { next_index + 1 } else { 0 };
         got
     }
 
     /// Polls completions of receives, from queue pairs that were marked.
     fn poll_due(&mut self, wcs: &mut [Wc]) -> usize {
-        let Self { due, places, arrived, recent, .. } = self;
+        let Self { due, by_index, arrived, recent, .. } = self;
         let mut got = 0;
         if due.is_empty() && !wcs.is_empty() {
             due.extend(*recent);
@@ -101,7 +101,7 @@ impl PollSide {
         while got < wcs.len()
             && let Some(index) = due.pop_front()
         {
-            let Some(qp) = places.get(index).and_then(Option::as_ref) else { continue };
+            let Some(qp) = by_index.get(index).and_then(Option::as_ref) else { continue };
             let counted = qp.receiving.counted_arrivals();
             let n = qp.poll_receives(&mut wcs[got..]);
             let left = qp.receiving.counted_arrivals();
@@ -125,7 +125,7 @@ impl PollSide {
 /// A completion queue with the queue pairs that it polls.
 pub(crate) struct Polling {
     pub(crate) completions: Arc<Completions>,
-    side: Workplace<PollSide>,
+    state: Workplace<PollState>,
     /// There are too many queue pairs to poll each: peers mark those with completions. Never reset.
     has_many: AtomicBool,
 }
@@ -133,96 +133,96 @@ pub(crate) struct Polling {
 impl Polling {
     pub(crate) fn new(completions: Completions) -> Self {
         let completions = Arc::new(completions);
-        Self { completions, side: Workplace::default(), has_many: AtomicBool::new(false) }
+        Self { completions, state: Workplace::default(), has_many: AtomicBool::new(false) }
     }
 
     /// Adds a queue pair's sending half, which gets a slot here; returns whether this makes an overrun
     /// possible that was not possible before.
     pub(crate) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
-        let can_overrun = self.completions.want(qp.sending.depth());
-        let mut side = self.side.lock();
+        let can_overrun = self.completions.add_depth(qp.sending.depth());
+        let mut state = self.state.lock();
         self.completions.make_room();
-        let seat = side.free.pop().unwrap_or_else(|| {
-            side.senders.push(None);
-            side.senders.len() - 1
+        let cq_slot = state.free.pop().unwrap_or_else(|| {
+            state.senders.push(None);
+            state.senders.len() - 1
         });
-        side.senders[seat] = Some(qp.clone());
-        qp.sending.set_seat(seat);
+        state.senders[cq_slot] = Some(qp.clone());
+        qp.sending.set_cq_slot(cq_slot);
         can_overrun
     }
 
     /// Adds a queue pair's receiving half; returns whether this makes an overrun possible that was not
     /// possible before.
     pub(crate) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
-        let can_overrun = self.completions.want(qp.receiving.depth());
-        let mut side = self.side.lock();
-        let at = side.receivers.partition_point(|other| other.index() < qp.index());
-        side.receivers.insert(at, qp.clone());
+        let can_overrun = self.completions.add_depth(qp.receiving.depth());
+        let mut state = self.state.lock();
+        let at = state.receivers.partition_point(|other| other.index() < qp.index());
+        state.receivers.insert(at, qp.clone());
         if self.has_many.load(Ordering::Relaxed) {
-            side.grow(qp);
-        } else if side.receivers.len() > FEW {
+            state.add_marked(qp);
+        } else if state.receivers.len() > FEW {
             self.has_many.store(true, Ordering::Relaxed);
-            self.completions.becomes_unusual();
+            self.completions.require_slow_path();
             let words = &self.completions.words;
             words.many.store(1, Ordering::SeqCst);
-            words.heed.demand();
+            words.adaptive_fence.demand();
             // Peers publish first and read `many` afterwards; this finds completions of peers that read it
             // too early.
             nic_util::sync::fence::heavy();
-            let all = side.receivers.clone();
-            all.iter().for_each(|qp| side.grow(qp));
+            let all = state.receivers.clone();
+            all.iter().for_each(|qp| state.add_marked(qp));
         }
         can_overrun
     }
 
     /// Removes a queue pair's sending half and its completions.
     pub(crate) fn detach_sender(&self, qp: &QpInner) {
-        self.completions.unwant(qp.sending.depth());
-        let mut side = self.side.lock();
-        if let Some(seat) = qp.sending.seat() {
-            side.senders[seat] = None;
-            side.free.push(seat);
-            self.completions.forget(seat);
+        self.completions.remove_depth(qp.sending.depth());
+        let mut state = self.state.lock();
+        if let Some(cq_slot) = qp.sending.cq_slot() {
+            state.senders[cq_slot] = None;
+            state.free.push(cq_slot);
+            self.completions.forget(cq_slot);
         }
     }
 
     /// Removes a queue pair's receiving half and its completions.
     pub(crate) fn detach_receiver(&self, qp: &QpInner) {
-        self.completions.unwant(qp.receiving.depth());
-        let mut side = self.side.lock();
-        if let Ok(at) = side.receivers.binary_search_by_key(&qp.index(), |other| other.index()) {
-            side.receivers.remove(at);
+        self.completions.remove_depth(qp.receiving.depth());
+        let mut state = self.state.lock();
+        if let Ok(at) = state.receivers.binary_search_by_key(&qp.index(), |other| other.index()) {
+            state.receivers.remove(at);
         }
-        if let Some(place) = side.places.get_mut(qp.index()) {
+        if let Some(place) = state.by_index.get_mut(qp.index()) {
             *place = None;
         }
         if qp.receiving.is_due.swap(false, Ordering::Relaxed) {
-            side.due.retain(|other| *other != qp.index());
+            state.due.retain(|other| *other != qp.index());
         }
-        side.arrived -= qp.receiving.counted_arrivals();
+        state.arrived -= qp.receiving.counted_arrivals();
     }
 
     /// Polls completions: of send requests first, then of receives; returns both numbers. Fails if the queue
     /// has overrun.
     #[inline]
     pub(crate) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
-        if self.completions.is_unusual() {
+        if self.completions.needs_slow_path() {
             return self.poll_any(device, wcs);
         }
-        let mut side = self.enter(device);
-        let sends = self.take_sent(&side, wcs);
-        Ok((sends, side.poll_few(&mut wcs[sends..])))
+        let mut state = self.enter(device);
+        let sends = self.take_sent(&state, wcs);
+        Ok((sends, state.poll_few(&mut wcs[sends..])))
     }
 
     #[inline]
-    fn enter(&self, device: &Shared) -> BiasedGuard<'_, PollSide> {
-        self.side.enter(|| device.pollers.add(self.completions.index))
+    fn enter(&self, device: &Shared) -> BiasedGuard<'_, PollState> {
+        self.state.enter(|| device.pollers.add(self.completions.index))
     }
 
     #[inline]
-    fn take_sent(&self, side: &PollSide, wcs: &mut [Wc]) -> usize {
+    fn take_sent(&self, state: &PollState, wcs: &mut [Wc]) -> usize {
         self.completions.take(wcs, |done| {
-            if let Some(qp) = side.senders.get(done.seat as usize).and_then(Option::as_ref) {
+            if let Some(qp) = state.senders.get(done.cq_slot as usize).and_then(Option::as_ref) {
                 qp.sending.reclaim(done.upto);
             }
         })
@@ -232,92 +232,92 @@ impl Polling {
     fn poll_any(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         let completions = &*self.completions;
         let overrun = || Error::CqOverrun { cqe: completions.cqe() };
-        if completions.is_dead() {
+        if completions.has_overrun() {
             return Err(overrun());
         }
         if completions.stalled.any() {
-            self.drive_stalled();
+            self.retry_stalled();
         }
-        let mut side = self.enter(device);
-        self.hear_reports(&mut side);
-        if self.is_overrun(&side) {
-            drop(side);
+        let mut state = self.enter(device);
+        self.read_marks(&mut state);
+        if self.is_overrun(&state) {
+            drop(state);
             completions.overrun();
             return Err(overrun());
         }
-        let sends = self.take_sent(&side, wcs);
+        let sends = self.take_sent(&state, wcs);
         let wcs = &mut wcs[sends..];
         let has_many = self.has_many.load(Ordering::Relaxed);
-        let receives = if has_many { side.poll_due(wcs) } else { side.poll_few(wcs) };
-        completions.settle_into_usual(has_many);
+        let receives = if has_many { state.poll_due(wcs) } else { state.poll_few(wcs) };
+        completions.leave_slow_path(has_many);
         Ok((sends, receives))
     }
 
     /// With many queue pairs: reads the marks.
     #[inline]
-    fn hear_reports(&self, side: &mut PollSide) {
+    fn read_marks(&self, state: &mut PollState) {
         let ready = &self.completions.words.ready;
         if self.has_many.load(Ordering::Relaxed) && ready.any() {
-            ready.take(|index| side.report(index));
+            ready.take(|index| state.handle_mark(index));
         }
     }
 
     /// Whether more completions are queued than the queue has entries.
     #[inline]
-    fn is_overrun(&self, side: &PollSide) -> bool {
-        self.completions.may_overrun() && self.has_too_many(side)
+    fn is_overrun(&self, state: &PollState) -> bool {
+        self.completions.may_overrun() && self.has_too_many(state)
     }
 
-    fn has_too_many(&self, side: &PollSide) -> bool {
-        self.completions.is_overrun_with(self.received(side))
+    fn has_too_many(&self, state: &PollState) -> bool {
+        self.completions.is_overrun_with(self.received(state))
     }
 
     /// Number of queued receive completions.
-    fn received(&self, side: &PollSide) -> usize {
+    fn received(&self, state: &PollState) -> usize {
         // Among many, those with completions were marked; few are checked one by one.
-        let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
-        side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>()
+        let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &state.receivers };
+        state.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>()
     }
 
     /// Resizes the queue unless it holds more completions than that; returns whether this makes an overrun
     /// possible.
     pub(crate) fn resize(&self, cqe: u32) -> Option<bool> {
-        let side = self.side.lock();
-        let receives = side.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
+        let state = self.state.lock();
+        let receives = state.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
         self.completions.resize(cqe, receives)
     }
 
     /// Checks for an overrun that no poll has found.
-    pub(crate) fn look_for_overrun(&self) {
-        let mut side = self.side.lock();
-        self.hear_reports(&mut side);
-        let is_overrun = self.is_overrun(&side);
-        drop(side);
+    pub(crate) fn check_overrun(&self) {
+        let mut state = self.state.lock();
+        self.read_marks(&mut state);
+        let is_overrun = self.is_overrun(&state);
+        drop(state);
         if is_overrun {
             self.completions.overrun();
         }
     }
 
     #[cold]
-    fn drive_stalled(&self) {
+    fn retry_stalled(&self) {
         let stalled = &self.completions.stalled;
-        for seat in stalled.taken() {
-            let sender = self.side.lock().senders.get(seat).cloned().flatten();
+        for cq_slot in stalled.taken() {
+            let sender = self.state.lock().senders.get(cq_slot).cloned().flatten();
             // Without the lock, which reporting a failure takes.
-            sender.iter().for_each(|qp| qp.progress(By::Poller));
+            sender.iter().for_each(|qp| qp.progress(Caller::Poller));
             if sender.is_some_and(|qp| qp.sending.is_stalled()) {
-                self.completions.stalls(seat);
+                self.completions.mark_stalled(cq_slot);
             }
         }
     }
 
     /// Waits until the thread that polls now has finished.
     pub(crate) fn pass(&self) {
-        self.side.pass();
+        self.state.pass();
     }
 
     /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
     pub(crate) fn erase(&self) {
-        self.side.erase();
+        self.state.erase();
     }
 }

@@ -14,13 +14,13 @@ use crate::queues::completions::Completions;
 use crate::queues::receives::SharedReceives;
 use crate::receive::receiving::Receiving;
 use crate::receive::serving::Serving;
-use crate::send::sending::{By, Sending};
+use crate::send::sending::{Caller, Sending};
 use crate::shared::Shared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 
 /// The parameters for creating a queue pair.
-pub(crate) struct Making {
+pub(crate) struct QpParams {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
@@ -45,16 +45,16 @@ pub(crate) struct QpInner {
 }
 
 impl QpInner {
-    pub(crate) fn new(device: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { pd, cap, signal_all, known_as, send, recv, srq } = making;
+    pub(crate) fn new(device: &Arc<Shared>, params: QpParams) -> Result<Self> {
+        let QpParams { pd, cap, signal_all, known_as, send, recv, srq } = params;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
-        let number = device.indices.lock().qp.take()?;
+        let number = device.indices.lock().qp.alloc()?;
         let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(number.index))?;
         words.pd.store(pd, Ordering::Relaxed);
         receiving.describe(&words, &rings);
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
-        device.tide.rise(queue(entries));
+        device.heap_trim.rise(queue(entries));
         let connection = Connection::new(device, number, known_as, pd, words);
         Ok(Self {
             sending: Sending::new(&cap, signal_all, connection.known_as, send),
@@ -89,8 +89,8 @@ impl QpInner {
     }
 
     /// Retries waiting requests.
-    pub(crate) fn progress(&self, by: By) {
-        if self.sending.progress(&self.connection, by) {
+    pub(crate) fn progress(&self, caller: Caller) {
+        if self.sending.progress(&self.connection, caller) {
             self.fail();
         }
     }
@@ -120,10 +120,10 @@ impl QpInner {
         if first && connection.has_access_error() && !connection.expects_failure() {
             connection.device.async_event(AsyncEvent::QpAccessError { qp_num: connection.num });
         }
-        self.receiving.completions.alarm(connection.index);
+        self.receiving.completions.wake_all(connection.index);
         self.sending.completions.notify(true);
         if connection.peer_is_inside() {
-            connection.device.look_at(connection.index);
+            connection.device.kick_qp(connection.index);
         } else {
             self.report_last_receive();
         }
@@ -139,22 +139,22 @@ impl QpInner {
     }
 
     /// Suppresses further events; the program is destroying the queue pair.
-    pub(crate) fn silence(&self) {
+    pub(crate) fn suppress_events(&self) {
         self.has_reported_last.store(true, Ordering::Release);
     }
 
     /// Fails the queue pair without an event for the program.
-    pub(crate) fn fail_as_expected(&self) {
+    pub(crate) fn fail_without_event(&self) {
         self.connection.expect_failure();
         self.fail();
     }
 
     /// Fails the queue pair because the peer takes no part any more; if `gone`, it has ended and accesses
     /// nothing.
-    pub(crate) fn bury_peer(&self, gone: bool) {
-        self.connection.bury_peer(gone);
+    pub(crate) fn set_peer_lost(&self, gone: bool) {
+        self.connection.set_peer_lost(gone);
         if gone {
-            turn::free_of(&self.connection.device.table.map, self.index());
+            turn::release_of(&self.connection.device.table.map, self.index());
         }
         self.fail();
         self.receiving.completions.force_event();
@@ -163,6 +163,6 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.connection.device.fall(queue(self.entries));
+        self.connection.device.count_freed(queue(self.entries));
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::numbers::Indices;
 use crate::memory::parts::{Memory, PAGE};
 use crate::memory::segment::Ref;
 use crate::memory::table::Table;
-use crate::peer::device::Peers;
+use crate::peer::device::PeerDevices;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
 use nic_util::events::Events;
@@ -26,7 +26,7 @@ pub(crate) const NAME: &str = "shm";
 /// State that all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
-    pub(crate) birth: ForkGuard,
+    pub(crate) fork_guard: ForkGuard,
     pub(crate) attr: DeviceAttr,
     pub(crate) memory: Arc<Memory>,
     pub(crate) table: Arc<Table>,
@@ -35,13 +35,13 @@ pub(crate) struct Shared {
     pub(crate) token: u64,
     /// The random number of the process.
     pub(crate) process: &'static u64,
-    pub(crate) peers: Peers,
+    pub(crate) peers: PeerDevices,
     pub(crate) indices: Spin<Indices>,
     keys: AtomicU64,
     stamps: AtomicU64,
     pub(crate) events: Events<AsyncEvent>,
-    condemned: Condemned,
-    pub(crate) tide: HeapTrim,
+    requested_failures: RequestedFailures,
+    pub(crate) heap_trim: HeapTrim,
     /// Registries of queue pairs whose send requests this process has carried out, and of completion queues
     /// that it has polled, since it last waited for them; see [`nic_util::sync::reader_registry`].
     pub(crate) posters: Ready,
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
 
 /// Objects that must fail, found by code that cannot fail them itself.
 #[derive(Default)]
-struct Condemned {
+struct RequestedFailures {
     any: AtomicBool,
     /// Completion queues that have overrun.
     cqs: Mutex<Vec<usize>>,
@@ -61,10 +61,10 @@ struct Condemned {
 impl Shared {
     pub(crate) fn new(
         host: &Host,
-        birth: ForkGuard,
+        fork_guard: ForkGuard,
         attr: DeviceAttr,
         memory: Memory,
-        peers: Peers,
+        peers: PeerDevices,
     ) -> Result<Self> {
         let token = random()?;
         let header: Ref<Header> = Ref::new(&memory.segment.map, 0)?;
@@ -72,7 +72,7 @@ impl Shared {
         header.version.store(VERSION, Ordering::Release);
         Ok(Self {
             host: host.clone(),
-            birth,
+            fork_guard,
             attr,
             table: Table::own(&memory.segment.map, memory.segment.id()?),
             memory: Arc::new(memory),
@@ -84,8 +84,8 @@ impl Shared {
             keys: AtomicU64::new(random()?),
             stamps: AtomicU64::new(1),
             events: Events::asynchronous()?,
-            condemned: Condemned::default(),
-            tide: HeapTrim::default(),
+            requested_failures: RequestedFailures::default(),
+            heap_trim: HeapTrim::default(),
             posters: Ready::new(),
             pollers: Ready::new(),
             reactor: Reactor::new()?,
@@ -112,9 +112,9 @@ impl Shared {
     }
 
     /// Frees a queue pair's number.
-    pub(crate) fn give_qp(&self, index: usize) {
+    pub(crate) fn free_qp(&self, index: usize) {
         let mut indices = self.indices.lock();
-        if let Some(page) = indices.qp.give(index) {
+        if let Some(page) = indices.qp.free(index) {
             // Under the lock: from then on another thread may create a queue pair there.
             self.memory.segment.release(page, PAGE);
         }
@@ -122,16 +122,16 @@ impl Shared {
 
     /// Counts a freed object of `bytes` bytes, and wakes the NIC thread if memory can be returned to the
     /// system.
-    pub(crate) fn fall(&self, bytes: usize) {
-        if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
+    pub(crate) fn count_freed(&self, bytes: usize) {
+        if !self.fork_guard.is_elsewhere() && self.heap_trim.fall(bytes) {
             self.reactor.wake();
         }
     }
 
     /// Reports that a large block was freed: the NIC thread checks whether its memory can be returned to the
     /// system.
-    pub(crate) fn ebb(&self) {
-        self.tide.ebb();
+    pub(crate) fn count_bulk_free(&self) {
+        self.heap_trim.ebb();
         self.reactor.wake();
     }
 
@@ -141,40 +141,40 @@ impl Shared {
     }
 
     /// Makes the NIC thread check a queue pair of this device.
-    pub(crate) fn look_at(&self, index: usize) {
+    pub(crate) fn kick_qp(&self, index: usize) {
         self.header.kicked.add(index);
         self.reactor.wake();
     }
 
     /// Marks a queue pair to be failed.
-    pub(crate) fn condemn(&self, index: usize) {
-        unpoisoned(&self.condemned.qps).push(index);
-        self.say_condemned();
+    pub(crate) fn request_qp_failure(&self, index: usize) {
+        unpoisoned(&self.requested_failures.qps).push(index);
+        self.wake_for_failures();
     }
 
     /// Marks all queue pairs that use an overrun completion queue to be failed.
-    pub(crate) fn condemn_users_of(&self, cq: usize) {
-        unpoisoned(&self.condemned.cqs).push(cq);
-        self.say_condemned();
+    pub(crate) fn request_failure_of_cq_users(&self, cq: usize) {
+        unpoisoned(&self.requested_failures.cqs).push(cq);
+        self.wake_for_failures();
     }
 
-    fn say_condemned(&self) {
-        self.condemned.any.store(true, Ordering::Release);
+    fn wake_for_failures(&self) {
+        self.requested_failures.any.store(true, Ordering::Release);
         self.reactor.wake();
     }
 
     /// Whether any object is marked to be failed.
     #[inline]
-    pub(crate) fn has_condemned(&self) -> bool {
-        self.condemned.any.load(Ordering::Relaxed)
+    pub(crate) fn has_requested_failures(&self) -> bool {
+        self.requested_failures.any.load(Ordering::Relaxed)
     }
 
     /// Overrun completion queues, and queue pairs, that were marked to be failed since the last call.
-    pub(crate) fn take_condemned(&self) -> (Vec<usize>, Vec<usize>) {
-        if !self.condemned.any.swap(false, Ordering::AcqRel) {
+    pub(crate) fn take_requested_failures(&self) -> (Vec<usize>, Vec<usize>) {
+        if !self.requested_failures.any.swap(false, Ordering::AcqRel) {
             return Default::default();
         }
         let take = |list: &Mutex<Vec<usize>>| std::mem::take(&mut *unpoisoned(list));
-        (take(&self.condemned.cqs), take(&self.condemned.qps))
+        (take(&self.requested_failures.cqs), take(&self.requested_failures.qps))
     }
 }

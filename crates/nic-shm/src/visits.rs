@@ -20,13 +20,13 @@ const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 /// Readers that may be inside: peers, threads that carried out requests, and threads that polled. Their
 /// registries are in the header, where peers can write, and in [`Shared`].
 #[derive(Default)]
-pub(crate) struct Visits {
+pub(crate) struct GracePeriodSet {
     peers: GracePeriods,
     posting: GracePeriods,
     polling: GracePeriods,
 }
 
-impl Visits {
+impl GracePeriodSet {
     /// Waits until no thread and no peer is in the middle of an operation that began before the call. The
     /// error is the number of the queue pair whose operation does not end.
     pub(crate) fn quiesce(
@@ -62,7 +62,7 @@ impl Visits {
 
     fn begin_with_peers(&self, device: &Shared, objects: &Objects) -> u64 {
         let erase = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.erase();
-        let is_ours = |index| objects.holder_of(index).map(erase).is_some();
+        let is_ours = |index| objects.qp_or_lingering(index).map(erase).is_some();
         self.peers.begin(device.header.visited.taken(), is_ours)
     }
 
@@ -77,7 +77,7 @@ impl Visits {
         let deadline = device.host.after(patience);
         let mut stays = 0;
         let is_out = |index| {
-            let Some(qp) = objects.holder_of(index) else { return true };
+            let Some(qp) = objects.qp_or_lingering(index) else { return true };
             let out = || (!qp.peer_is_inside()).then_some(());
             let is_out = device.host.poll(call, deadline, out).is_some();
             stays = if is_out { stays } else { qp.num() };

@@ -45,7 +45,7 @@ impl CqOps for CqHandle {
     }
 
     fn resize(&self, cqe: u32) -> Result<()> {
-        self.shared.birth.check()?;
+        self.shared.fork_guard.check()?;
         let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
         if self.polling.resize(cqe).ok_or_else(too_many)? {
             self.device.watch_for_overrun(&self.polling);
@@ -56,10 +56,10 @@ impl CqOps for CqHandle {
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         let shared = &*self.shared;
-        shared.birth.check()?;
+        shared.fork_guard.check()?;
         let (sends, receives) = self.polling.poll(shared, wcs)?;
-        if shared.has_condemned() {
-            self.device.settle_condemned();
+        if shared.has_requested_failures() {
+            self.device.handle_requested_failures();
         }
         if wcs[sends..][..receives].iter().any(|wc| wc.invalidated.is_some()) {
             self.device.wait_for_peers_outside();
@@ -68,7 +68,7 @@ impl CqOps for CqHandle {
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         if self.completions().channel.is_none() {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
@@ -83,7 +83,7 @@ impl CqOps for CqHandle {
 
 impl Drop for CqHandle {
     fn drop(&mut self) {
-        if !self.device.shared.birth.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_elsewhere() {
             // Before its number is freed: the next owner of the number is another queue.
             self.device.forget_cq(self.completions().index);
         }
@@ -129,12 +129,12 @@ impl CompChannelOps for ChannelHandle {
     }
 
     fn poll_event(&self) -> Option<u32> {
-        self.device.shared.birth.check().ok()?;
+        self.device.shared.fork_guard.check().ok()?;
         if self.channel.doorbell.take() == DoorbellState::Idle {
             return None;
         }
         // One thread at a time: marks of other channels' queues are removed from the set for a moment.
-        let _hearing = self.device.hearing.lock();
+        let _event_lock = self.device.event_lock.lock();
         let (objects, reporting) = (&self.device.objects, &self.device.shared.header.reporting);
         let mut found = self.take_event_of(reporting.taken().filter_map(|index| objects.cq(index)));
         if found.is_none() {

@@ -12,7 +12,7 @@ use crate::api::window::map_peer;
 use crate::connection::state_of;
 use crate::inner::Inner;
 use crate::memory::layout::state;
-use crate::qp::{Making, QpInner};
+use crate::qp::{QpInner, QpParams};
 
 /// How long failing and destroying wait for a peer that is inside; after that, number and rings are freed
 /// when the peer has left.
@@ -32,7 +32,7 @@ impl QpHandle {
         let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
         let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
-        let making = Making {
+        let params = QpParams {
             pd,
             cap: init.cap,
             signal_all: init.sq_sig_all,
@@ -41,7 +41,7 @@ impl QpHandle {
             recv: recv_cq.polling.completions.clone(),
             srq: srq.as_ref().map(|srq| srq.receives.clone()),
         };
-        let qp = Arc::new(QpInner::new(&device.shared, making)?);
+        let qp = Arc::new(QpInner::new(&device.shared, params)?);
         if send_cq.polling.attach_sender(&qp) {
             device.watch_for_overrun(&send_cq.polling);
         }
@@ -55,7 +55,7 @@ impl QpHandle {
     /// Ends the connection, established or being set up; `with_event` is whether the program gets an event.
     fn end_connection(&self, with_event: bool) {
         self.device.registry.disconnect(&self.device.shared, &self.qp, with_event);
-        self.qp.fail_as_expected();
+        self.qp.fail_without_event();
     }
 
     /// Waits until the peer accesses no memory of this side; false if it still does after [`PATIENCE`].
@@ -69,17 +69,17 @@ impl Drop for QpHandle {
     /// Destroys the queue pair: disconnects from the peer, and removes all that refers to it.
     fn drop(&mut self) {
         let (shared, qp) = (&self.device.shared, &self.qp);
-        if shared.birth.is_elsewhere() {
+        if shared.fork_guard.is_elsewhere() {
             return;
         }
-        qp.silence();
+        qp.suppress_events();
         self.end_connection(false);
         // Ends a connection that was established between the two calls.
         self.device.registry.disconnect(shared, qp, false);
         let is_out = self.wait_for_peer();
         self.send_cq.polling.detach_sender(qp);
         self.recv_cq.polling.detach_receiver(qp);
-        qp.receiving.give_back_claims(&qp.connection);
+        qp.receiving.free_claims(&qp.connection);
         self.device.objects.remove_qp(shared, qp, is_out);
     }
 }
@@ -95,18 +95,18 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
-        self.qp.connection.device.birth.check()?;
+        self.qp.connection.device.fork_guard.check()?;
         self.qp.post_send(wr)
     }
 
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.qp.connection.device.birth.check()?;
+        self.qp.connection.device.fork_guard.check()?;
         self.qp.receiving.post(&self.qp.connection, wr)
     }
 
     fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let connection = &self.qp.connection;
         let status = connection.state();
         match connection.link().filter(|_| status == state::RTS) {
@@ -124,25 +124,25 @@ impl QpOps for QpHandle {
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.connection.set_rnr_retry(retries);
         Ok(())
     }
 
     fn set_rnr_pause(&self, pause: Span) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.connection.set_rnr_pause(pause);
         Ok(())
     }
 
     fn has_completed(&self) -> bool {
-        !self.device.shared.birth.is_elsewhere()
+        !self.device.shared.fork_guard.is_elsewhere()
             && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
     }
 
     /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.
     fn to_error(&self) {
-        if !self.device.shared.birth.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_elsewhere() {
             self.end_connection(true);
             self.wait_for_peer();
         }

@@ -35,10 +35,10 @@ impl Entry {
         (kind, addr, len, place): (u32, u64, u64, u64),
     ) -> Result<Self> {
         let shared = &device.shared;
-        let index = shared.indices.lock().mr.take("memory regions", MR_MAX)?;
+        let index = shared.indices.lock().mr.alloc("memory regions", MR_MAX)?;
         let key = shared.fresh_key(index);
         let stamp = shared.fresh_stamp();
-        shared.table.enter(key, &Region { access, pd, kind, addr, len, place, stamp });
+        shared.table.insert(key, &Region { access, pd, kind, addr, len, place, stamp });
         Ok(Self { device: device.clone(), index, key, live: true })
     }
 
@@ -46,9 +46,9 @@ impl Entry {
     /// whose peer still does.
     fn retire(&mut self, call: &'static str) -> Result<(), u32> {
         if std::mem::take(&mut self.live) {
-            self.device.shared.table.strike(self.key);
+            self.device.shared.table.remove(self.key);
             self.device.quiesce(call, DEREG_PATIENCE)?;
-            self.device.shared.indices.lock().mr.give(self.index);
+            self.device.shared.indices.lock().mr.free(self.index);
         }
         Ok(())
     }
@@ -77,12 +77,12 @@ impl ShmMr {
         let (kind, addr, place) =
             if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
         let entry = Entry::new(device, pd, access, (kind, addr, buf.len() as u64, place))?;
-        device.shared.tide.rise(REGION);
+        device.shared.heap_trim.rise(REGION);
         Ok(Self { entry, addr, buf: buf.clone() })
     }
 
     fn retire(&mut self) -> Result<()> {
-        self.entry.device.shared.birth.check()?;
+        self.entry.device.shared.fork_guard.check()?;
         self.entry.retire("Mr::dereg").map_err(|qp_num| {
             // The stopped peer may continue its copy later: the memory must stay allocated.
             std::mem::forget(self.buf.owner());
@@ -113,7 +113,7 @@ impl Drop for ShmMr {
     fn drop(&mut self) {
         // The error is reported by `dereg` only; the memory is safe either way.
         let _ = self.retire();
-        self.entry.device.shared.fall(REGION);
+        self.entry.device.shared.count_freed(REGION);
     }
 }
 
@@ -126,7 +126,7 @@ impl AllMemory {
     }
 
     fn retire(&mut self) -> Result<()> {
-        self.0.device.shared.birth.check()?;
+        self.0.device.shared.fork_guard.check()?;
         self.0.retire("ImplicitMr::dereg").map_err(busy)
     }
 }

@@ -27,7 +27,7 @@ impl SrqOps for SrqHandle {
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         if self.receives.post(wr)? {
             self.device.answer_rnr(&self.receives);
         }
@@ -35,7 +35,7 @@ impl SrqOps for SrqHandle {
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.receives.set_limit(limit);
         if limit > 0 {
             self.device.watch_limit(&self.receives);

@@ -87,7 +87,7 @@ impl CmHandle {
     ) -> Result<Option<Arc<Conn>>> {
         check_local(addr)?;
         let device = &self.device;
-        device.shared.birth.check()?;
+        device.shared.fork_guard.check()?;
         let qp = own_idle_qp(qp, "connect")?;
         if device.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
@@ -152,7 +152,7 @@ impl CmOps for CmHandle {
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
         let device = &self.device;
-        device.shared.birth.check()?;
+        device.shared.fork_guard.check()?;
         if handle.qp.connection.link().is_none() {
             return Err(Error::WrongState { call: "disconnect", state: handle.state() });
         }
@@ -161,8 +161,8 @@ impl CmOps for CmHandle {
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
-        self.device.shared.birth.check().ok()?;
-        self.events.pop(|| self.device.shared.ebb())
+        self.device.shared.fork_guard.check().ok()?;
+        self.events.pop(|| self.device.shared.count_bulk_free())
     }
 
     fn prepare_wait(&self) -> Wake<'_> {

@@ -199,7 +199,7 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
 }
 
 fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
-    qp.connection.peer_parts();
+    qp.connection.set_peer_disconnected();
     qp.fail();
     cm.push(CmEvent::Disconnected { qp_num: qp.num() });
 }

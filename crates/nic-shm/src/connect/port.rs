@@ -27,7 +27,7 @@ impl BoundPortGuard {
     /// Takes the requested port, or a free one, for a program that listens now or may later.
     pub(crate) fn take(device: &Arc<Inner>, addr: SocketAddr, listener: Option<Listener>) -> Result<Self> {
         check_local(addr)?;
-        device.shared.birth.check()?;
+        device.shared.fork_guard.check()?;
         let socket = new_socket()?;
         let name = listen_at(&socket, addr)?;
         let addr = SocketAddr::new(ip_of(addr), name.port);
@@ -43,7 +43,7 @@ impl BoundPortGuard {
 
     /// Refuses requests from now on.
     pub(crate) fn stop_listening(&self) {
-        if !self.device.shared.birth.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_elsewhere() {
             unpoisoned(&self.bound.listener).take();
         }
     }
@@ -51,7 +51,7 @@ impl BoundPortGuard {
 
 impl Drop for BoundPortGuard {
     fn drop(&mut self) {
-        if self.device.shared.birth.is_elsewhere() {
+        if self.device.shared.fork_guard.is_elsewhere() {
             return;
         }
         self.device.shared.reactor.unwatch(self.bound.socket.as_fd());
@@ -92,7 +92,7 @@ impl Port {
 
     /// Delivers requests at this port to a listener, until [`BoundPortGuard::stop_listening`].
     pub(crate) fn listen(&self, listener: Listener) -> Result<Arc<BoundPortGuard>> {
-        self.guard.device.shared.birth.check()?;
+        self.guard.device.shared.fork_guard.check()?;
         let conn = unpoisoned(&self.conn);
         self.check_unconnected(&conn)?;
         let mut now = unpoisoned(&self.guard.bound.listener);

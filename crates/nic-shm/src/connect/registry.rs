@@ -174,11 +174,11 @@ impl Registry {
         match phase {
             Phase::AwaitReply { qp, cm, .. } => cm.push(failed(&qp, why.clone())),
             Phase::AwaitReady { qp, cm, .. } => {
-                qp.bury_peer(gone);
+                qp.set_peer_lost(gone);
                 cm.push(failed(&qp, why.clone()));
             }
             Phase::Established { qp, cm } => {
-                qp.bury_peer(gone);
+                qp.set_peer_lost(gone);
                 cm.push(CmEvent::Disconnected { qp_num: qp.num() });
             }
             Phase::AwaitRequest { .. } | Phase::Requested { .. } | Phase::Closed => {}
@@ -192,7 +192,7 @@ impl Registry {
         self.unindex_phase(conn.id, &phase);
         // Before the peer sees it: requests that fail here because the peer disconnects are then flushed, not
         // failed.
-        qp.fail_as_expected();
+        qp.fail_without_event();
         // If this cannot be sent, the closed socket notifies the peer.
         let _ = send(&conn.socket, &Message::Disconnect, &[]);
         device.reactor.unwatch(conn.socket.as_fd());

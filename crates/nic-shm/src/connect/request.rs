@@ -74,7 +74,7 @@ impl RequestHandle {
 
 impl RequestOps for RequestHandle {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {
             self.decline(&[]);
@@ -88,7 +88,7 @@ impl RequestOps for RequestHandle {
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let limit = PRIVATE_MAX;
         let fits = Error::check_limit("bytes of private data", private_data.len() as u64, limit as u64);
         self.decline(if fits.is_ok() { private_data } else { &[] });

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::copy::place::{self, Direction, Fault, SgList, Side};
+use crate::copy::place::{self, Direction, Fault, FaultSide, SgList};
 
 /// An atomic on another process's private memory; the caller holds the lock ([`crate::memory::turn`]).
 pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
@@ -23,7 +23,7 @@ pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault>
 /// Stores an atomic's old value in the local memory; returns the 8 bytes fetched.
 pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
     // SAFETY: the local memory has 8 bytes in total (checked).
-    let stored: Result<(), Side> = unsafe { place::scatter((&raw const old).cast(), local) };
+    let stored: Result<(), FaultSide> = unsafe { place::scatter((&raw const old).cast(), local) };
     stored.map(|()| 8).map_err(|_| Fault::Local)
 }
 

@@ -5,7 +5,9 @@
 //! that.
 
 use nic_util::sg_list::is_present;
-pub(crate) use nic_util::sg_list::{Fault as Side, SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
+pub(crate) use nic_util::sg_list::{
+    Fault as FaultSide, SGE_MAX, SgList, copy_last_byte_last, gather, scatter,
+};
 
 /// Why a copy failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +72,7 @@ pub(crate) unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Direction) ->
         }
     };
     moved.map_err(|side| match (side, way) {
-        (Side::Source, Direction::Out) | (Side::Target, Direction::In) => Fault::Local,
+        (FaultSide::Source, Direction::Out) | (FaultSide::Target, Direction::In) => Fault::Local,
         _ => Fault::Access,
     })
 }

@@ -59,7 +59,7 @@ pub(crate) struct Header {
     pub(crate) token: AtomicU64,
     /// The holder of the lock for atomics on private memory: its queue pair here + 1 in the lower half, the
     /// number of its acquisitions in the upper half; 0 if free.
-    pub(crate) atomic_holder: Line<AtomicU64>,
+    pub(crate) atomic_holder: CacheLine<AtomicU64>,
     /// Queue pairs here that the NIC thread must check; written before it is woken.
     pub(crate) kicked: Ready,
     /// Queue pairs here whose peers wait for a receive of a shared receive queue.
@@ -117,16 +117,16 @@ pub(crate) struct QpShared {
     /// The pause before a message that found no receive is retried, in nanoseconds.
     pub(crate) rnr_pause: AtomicU32,
     /// Written by the peer: whether it accesses this device's memory.
-    pub(crate) peer: Line<PeerWords>,
+    pub(crate) peer: CacheLine<PeerWords>,
     /// Set by a waiting peer, for a receive or for room in the completion ring; cleared by the owner.
-    pub(crate) rnr: Line<AtomicU32>,
+    pub(crate) rnr: CacheLine<AtomicU32>,
     /// Number of completions that the owner has consumed from the ring.
     pub(crate) taken: AtomicU64,
     /// Set to the generation by the peer before it fails this queue pair because a request lacked access
     /// rights.
     pub(crate) access_error: AtomicU32,
     /// A copy that the peer requests from this device's NIC thread.
-    pub(crate) service: Line<ServiceWords>,
+    pub(crate) service: CacheLine<ServiceWords>,
 }
 
 impl QpShared {
@@ -155,7 +155,7 @@ pub(crate) struct PeerWords {
 pub(crate) struct ServiceWords {
     /// See `service`: the requester increments it to request, the owner increments it to answer.
     pub(crate) turn: AtomicU32,
-    /// A number of [`ask`].
+    /// A number of [`service_op`].
     pub(crate) kind: AtomicU32,
     pub(crate) len: AtomicU64,
     /// The address in the owner's process, which the owner checks against `key`.
@@ -170,7 +170,7 @@ pub(crate) struct ServiceWords {
 
 /// A separate cache line (two, as processors fetch pairs).
 #[repr(C, align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
 /// The words of a posted receive, in a ring or in the store of a shared receive queue.
 pub(crate) mod recv {
@@ -217,7 +217,7 @@ pub(crate) mod comp {
     pub(crate) const IMM: u32 = 1;
     pub(crate) const INVALIDATE: u32 = 2;
     pub(crate) const SOLICITED: u32 = 4;
-    pub(crate) const CARRIED: u32 = 8;
+    pub(crate) const INLINE: u32 = 8;
 
     /// The number of a status.
     pub(crate) fn number_of(status: WcStatus) -> u32 {
@@ -241,14 +241,14 @@ pub(crate) mod comp {
 }
 
 /// The kinds of requests in [`ServiceWords`].
-pub(crate) mod ask {
+pub(crate) mod service_op {
     pub(crate) const READ: u32 = 0;
     pub(crate) const WRITE: u32 = 1;
     pub(crate) const COMPARE_SWAP: u32 = 2;
     pub(crate) const FETCH_ADD: u32 = 3;
     /// Write into a receive.
     pub(crate) const DELIVER: u32 = 4;
-    pub(crate) const MAKE_BOUNCE: u32 = 5;
+    pub(crate) const ALLOC_BOUNCE: u32 = 5;
     /// Size of a bounce buffer in bytes.
     pub(crate) const BOUNCE: u64 = 64 << 10;
 }
@@ -258,7 +258,7 @@ pub(crate) mod ask {
 pub(crate) struct CqShared {
     pub(crate) bell: Bell,
     /// The fence that producers of completions use before they read the bell, `armed` and `many`.
-    pub(crate) heed: AdaptiveFence,
+    pub(crate) adaptive_fence: AdaptiveFence,
     /// 0 not armed, 1 for solicited completions, 2 for any.
     pub(crate) armed: AtomicU32,
     /// Completion channel + 1; 0 without one.
@@ -268,7 +268,7 @@ pub(crate) struct CqShared {
     /// Whether producers use `ready`, as there are too many queue pairs to poll each.
     pub(crate) many: AtomicU32,
     /// Whether peers notify the bell after RDMA writes.
-    pub(crate) knock: AsymmetricNotify,
+    pub(crate) asymmetric_notify: AsymmetricNotify,
     pub(crate) ready: Ready,
 }
 
@@ -276,8 +276,8 @@ impl CqShared {
     /// Whether a producer that has just published must notify: a thread sleeps, the queue is armed, or its
     /// poller relies on `ready`.
     #[inline]
-    pub(crate) fn has_listeners(&self) -> bool {
-        self.heed.before_looking();
+    pub(crate) fn must_notify(&self) -> bool {
+        self.adaptive_fence.before_looking();
         let armed = self.armed.load(Ordering::Relaxed) | self.many.load(Ordering::Relaxed);
         armed != 0 || self.bell.is_awaited()
     }
@@ -298,7 +298,7 @@ pub(crate) struct SrqShared {
     /// Offsets of the ring of entries and of the store of receives.
     pub(crate) ring: AtomicU64,
     pub(crate) store: AtomicU64,
-    pub(crate) head: Line<AtomicU64>,
+    pub(crate) head: CacheLine<AtomicU64>,
     pub(crate) tail: AtomicU64,
     /// An event is raised when fewer receives are left; 0 if disarmed.
     pub(crate) limit: AtomicU32,

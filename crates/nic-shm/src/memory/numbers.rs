@@ -10,12 +10,12 @@ use crate::memory::parts::PAGE;
 #[derive(Default)]
 pub(crate) struct Numbers {
     next: usize,
-    free: Vec<usize>,
+    unused: Vec<usize>,
 }
 
 impl Numbers {
-    pub(crate) fn take(&mut self, what: &'static str, max: usize) -> Result<usize> {
-        if let Some(index) = self.free.pop() {
+    pub(crate) fn alloc(&mut self, what: &'static str, max: usize) -> Result<usize> {
+        if let Some(index) = self.unused.pop() {
             return Ok(index);
         }
         if self.next == max {
@@ -25,15 +25,15 @@ impl Numbers {
         Ok(self.next - 1)
     }
 
-    pub(crate) fn give(&mut self, index: usize) {
-        self.free.push(index);
+    pub(crate) fn free(&mut self, index: usize) {
+        self.unused.push(index);
     }
 }
 
 /// Allocates the entries of queue pairs in the shared table, each with a generation, and their public
 /// numbers; tracks the pages that hold the entries.
 pub(crate) struct QpNumbers {
-    places: Numbers,
+    indices: Numbers,
     /// The public numbers of queue pairs.
     pub(crate) numbers: provider::Numbers,
     /// For each entry, the queue pair that uses it or used it last.
@@ -56,15 +56,15 @@ pub(crate) struct QpNumber {
 impl Default for QpNumbers {
     fn default() -> Self {
         let numbers = provider::Numbers::new("queue pairs", QP_MAX);
-        Self { places: Numbers::default(), numbers, owners: Vec::new(), on_page: Vec::new() }
+        Self { indices: Numbers::default(), numbers, owners: Vec::new(), on_page: Vec::new() }
     }
 }
 
 impl QpNumbers {
     /// Allocates an entry and the numbers of its queue pair.
-    pub(crate) fn take(&mut self) -> Result<QpNumber> {
-        let index = self.places.take("queue pairs", QP_MAX)?;
-        let num = self.numbers.take().inspect_err(|_| self.places.give(index))?;
+    pub(crate) fn alloc(&mut self) -> Result<QpNumber> {
+        let index = self.indices.alloc("queue pairs", QP_MAX)?;
+        let num = self.numbers.take().inspect_err(|_| self.indices.free(index))?;
         // One table for all entries: allocations that live between those of queue pairs would keep heap pages
         // from being returned.
         if self.owners.len() <= index {
@@ -78,9 +78,9 @@ impl QpNumbers {
     }
 
     /// Frees an entry. Returns the offset of its page if no queue pair uses the page any more.
-    pub(crate) fn give(&mut self, index: usize) -> Option<u64> {
+    pub(crate) fn free(&mut self, index: usize) -> Option<u64> {
         self.numbers.give(self.owners[index].num);
-        self.places.give(index);
+        self.indices.free(index);
         let page = page_of(index);
         self.on_page[page] -= 1;
         (self.on_page[page] == 0).then_some(qp_at(0) + page as u64 * PAGE)
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn numbers_come_back_with_another_generation_and_end_at_the_limit() {
         let mut numbers = QpNumbers::default();
-        let all: Vec<_> = (0..QP_MAX).map(|_| numbers.take().expect("room")).collect();
+        let all: Vec<_> = (0..QP_MAX).map(|_| numbers.alloc().expect("room")).collect();
         assert!(all.iter().enumerate().all(|(i, taken)| (taken.index, taken.generation) == (i, 1)));
-        assert!(matches!(numbers.take(), Err(Error::Limit { .. })));
-        assert_eq!(numbers.give(7), None, "others are on its page");
-        let again = numbers.take().expect("room");
+        assert!(matches!(numbers.alloc(), Err(Error::Limit { .. })));
+        assert_eq!(numbers.free(7), None, "others are on its page");
+        let again = numbers.alloc().expect("room");
         assert_eq!((again.index, again.generation), (7, 2));
         assert!(all.iter().all(|taken| taken.num != again.num), "known by another number");
     }
@@ -122,9 +122,9 @@ mod tests {
     fn a_page_goes_back_with_the_last_queue_pair_on_it() {
         let mut numbers = QpNumbers::default();
         let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
-        (0..=per_page).for_each(|index| assert_eq!(numbers.take().map(|taken| taken.index), Ok(index)));
-        assert!((1..per_page).all(|index| numbers.give(index).is_none()));
-        assert_eq!(numbers.give(0), Some(qp_at(0)));
-        assert_eq!(numbers.give(per_page), Some(qp_at(per_page)));
+        (0..=per_page).for_each(|index| assert_eq!(numbers.alloc().map(|taken| taken.index), Ok(index)));
+        assert!((1..per_page).all(|index| numbers.free(index).is_none()));
+        assert_eq!(numbers.free(0), Some(qp_at(0)));
+        assert_eq!(numbers.free(per_page), Some(qp_at(per_page)));
     }
 }

@@ -15,26 +15,26 @@ pub(crate) const PAGE: u64 = 4096;
 /// A device's segment and its allocators.
 pub(crate) struct Memory {
     pub(crate) segment: Segment,
-    birth: ForkGuard,
+    fork_guard: ForkGuard,
     rings: Mutex<Heap>,
     dm: Mutex<Heap>,
 }
 
 impl Memory {
     /// Manages a segment with `dm_size` bytes of NIC memory.
-    pub(crate) fn new(segment: Segment, birth: ForkGuard, dm_size: u64) -> Self {
+    pub(crate) fn new(segment: Segment, fork_guard: ForkGuard, dm_size: u64) -> Self {
         Self {
             segment,
-            birth,
+            fork_guard,
             rings: Mutex::new(Heap::new("bytes of the segment's rings", HEAP_BASE, DM_BASE)),
             dm: Mutex::new(Heap::new("bytes of NIC memory", DM_BASE, DM_BASE + dm_size)),
         }
     }
 
     /// Allocates a ring, committed and zeroed.
-    pub(crate) fn take_ring(self: &Arc<Self>, len: u64) -> Result<Ring> {
+    pub(crate) fn alloc_ring(self: &Arc<Self>, len: u64) -> Result<Ring> {
         let len = len.next_multiple_of(64);
-        let at = unpoisoned(&self.rings).take(len, 64)?;
+        let at = unpoisoned(&self.rings).alloc(len, 64)?;
         let ring = Ring { memory: self.clone(), at, len };
         self.segment.commit(at, len)?;
         if let Some(bytes) = self.segment.map.bytes(at, len) {
@@ -46,7 +46,7 @@ impl Memory {
     }
 
     /// Allocates NIC memory for the program.
-    pub(crate) fn take_dm(self: &Arc<Self>, len: usize) -> Result<Buf> {
+    pub(crate) fn alloc_dm_buf(self: &Arc<Self>, len: usize) -> Result<Buf> {
         if len == 0 {
             return Err(Error::Invalid("NIC memory needs at least one byte".into()));
         }
@@ -54,7 +54,7 @@ impl Memory {
         let at = {
             let mut dm = unpoisoned(&self.dm);
             Error::check_limit("bytes of NIC memory", rounded, dm.total())?;
-            dm.take(rounded, PAGE)?
+            dm.alloc(rounded, PAGE)?
         };
         let piece = Arc::new(DmPiece { memory: self.clone(), at, len: rounded });
         self.segment.commit(at, rounded)?;
@@ -83,11 +83,11 @@ pub(crate) struct Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.memory.birth.is_elsewhere() {
+        if self.memory.fork_guard.is_elsewhere() {
             return;
         }
         let mut rings = unpoisoned(&self.memory.rings);
-        let (at, len) = rings.give(self.at, self.len);
+        let (at, len) = rings.free(self.at, self.len);
         // Releases pages that hold nothing else; under the lock, as another thread may allocate them from
         // then on.
         let from = at.next_multiple_of(PAGE).max(self.at / PAGE * PAGE);
@@ -107,10 +107,10 @@ struct DmPiece {
 
 impl Drop for DmPiece {
     fn drop(&mut self) {
-        if self.memory.birth.is_elsewhere() {
+        if self.memory.fork_guard.is_elsewhere() {
             return;
         }
         self.memory.segment.release(self.at, self.len);
-        unpoisoned(&self.memory.dm).give(self.at, self.len);
+        unpoisoned(&self.memory.dm).free(self.at, self.len);
     }
 }

@@ -31,7 +31,7 @@ const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlag
 /// Maximum size of a segment: several must fit into an address space of 47 bits.
 pub(crate) const SEGMENT_MAX: u64 = 1 << 43;
 /// Minimum NIC memory of a device, where limits leave room for less than the default.
-const DM_LEAST: u64 = 1 << 20;
+const DM_MIN: u64 = 1 << 20;
 
 /// The limit on file sizes of this process.
 fn file_limit() -> Option<u64> {
@@ -44,23 +44,23 @@ const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 /// A mapped segment, of this device or of a peer.
 pub(crate) struct Map {
     /// The tables, accessible from the beginning, and the rings.
-    low: Reserve,
+    tables: Reserve,
     /// NIC memory, which begins at [`DM_BASE`].
-    high: High,
+    nic_memory: NicMemory,
 }
 
-enum High {
+enum NicMemory {
     Own(Reserve),
-    Peers(Rest),
+    OfPeer(PeerNicMemory),
 }
 
 /// Minimum size of a mapping of a peer's NIC memory.
-const REST_LEAST: u64 = 64 << 20;
+const PEER_MAPPING_MIN: u64 = 64 << 20;
 
 /// A peer's NIC memory, mapped as far as it has been used. When a mapping is too short, another one is added
 /// that begins at the same offset and is at least twice as long; earlier mappings stay, as there are pointers
 /// into them.
-struct Rest {
+struct PeerNicMemory {
     file: Fd,
     /// Bytes of NIC memory in the file, which never change.
     len: u64,
@@ -73,7 +73,7 @@ struct Rest {
     all: Mutex<Vec<Box<Reserve>>>,
 }
 
-impl Rest {
+impl PeerNicMemory {
     fn of(file: OwnedFd, len: u64) -> Self {
         Self { file: file.into(), len, current: AtomicPtr::default(), all: Mutex::default() }
     }
@@ -99,7 +99,7 @@ impl Rest {
         }
         let mut all = unpoisoned(&self.all);
         if all.last().is_none_or(|longest| longest.len() < end) {
-            let len = end.next_power_of_two().max(REST_LEAST).min(self.len);
+            let len = end.next_power_of_two().max(PEER_MAPPING_MIN).min(self.len);
             all.push(Box::new(Reserve::new(self.file.as_fd(), DM_BASE, len, 0, Dump::No).ok()?));
             let longest: *const Reserve = &raw const **all.last()?;
             self.current.store(longest.cast_mut(), Ordering::Release);
@@ -113,9 +113,9 @@ impl Map {
     /// Maps all of a segment of this device.
     fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
         assert!(len > DM_BASE, "a segment holds its tables and some NIC memory");
-        let low = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
-        let high = Reserve::new(fd, DM_BASE, len - DM_BASE, 0, Dump::Yes)?;
-        Ok(Arc::new(Self { low, high: High::Own(high) }))
+        let tables = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
+        let nic_memory = Reserve::new(fd, DM_BASE, len - DM_BASE, 0, Dump::Yes)?;
+        Ok(Arc::new(Self { tables, nic_memory: NicMemory::Own(nic_memory) }))
     }
 
     /// The shared object at `offset`, if it is inside the segment and aligned.
@@ -132,7 +132,7 @@ impl Map {
         const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
         // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`Map::of` and
         // `map_peer`), aligned; valid for any bytes (`Shared`).
-        unsafe { &*self.low.base().add(mr_at(index.into()) as usize).cast() }
+        unsafe { &*self.tables.base().add(mr_at(index.into()) as usize).cast() }
     }
 
     /// The address of `len` bytes at `offset`, if they are inside the segment.
@@ -140,10 +140,10 @@ impl Map {
     pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         match offset.checked_sub(DM_BASE) {
-            None => self.low.bytes(offset, end),
-            Some(from) => match &self.high {
-                High::Own(memory) => memory.bytes(from, end - DM_BASE),
-                High::Peers(rest) => rest.bytes(from, end - DM_BASE),
+            None => self.tables.bytes(offset, end),
+            Some(from) => match &self.nic_memory {
+                NicMemory::Own(memory) => memory.bytes(from, end - DM_BASE),
+                NicMemory::OfPeer(peer_memory) => peer_memory.bytes(from, end - DM_BASE),
             },
         }
     }
@@ -257,7 +257,7 @@ impl Segment {
         let mut size = dm_size;
         loop {
             match Self::create(DM_BASE + size) {
-                Err(Error::System { .. }) if size > DM_LEAST => size = ((size / 2) & !0xfff).max(DM_LEAST),
+                Err(Error::System { .. }) if size > DM_MIN => size = ((size / 2) & !0xfff).max(DM_MIN),
                 result => return Ok((result?, size)),
             }
         }
@@ -324,8 +324,8 @@ pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     if len > SEGMENT_MAX {
         return Err(bad("takes too much of the address space"));
     }
-    let low = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
-    Ok(Arc::new(Map { low, high: High::Peers(Rest::of(file, len - DM_BASE)) }))
+    let tables = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
+    Ok(Arc::new(Map { tables, nic_memory: NicMemory::OfPeer(PeerNicMemory::of(file, len - DM_BASE)) }))
 }
 
 #[cfg(test)]
@@ -360,15 +360,15 @@ mod tests {
         let size: u64 = 64 << 30;
         let segment = Segment::create(DM_BASE + size).expect("a segment");
         let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
-        let High::Peers(rest) = &peer.high else { panic!("a peer's") };
-        let taken = || unpoisoned(&rest.all).iter().map(|one| one.len()).sum::<u64>();
+        let NicMemory::OfPeer(peer_memory) = &peer.nic_memory else { panic!("a peer's") };
+        let taken = || unpoisoned(&peer_memory.all).iter().map(|one| one.len()).sum::<u64>();
         let word = |map: &Map, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
         assert_eq!(taken(), 0);
         let mut before = Vec::new();
-        for at in [0, 8, REST_LEAST - 8, REST_LEAST, 5 * REST_LEAST, size / 2] {
+        for at in [0, 8, PEER_MAPPING_MIN - 8, PEER_MAPPING_MIN, 5 * PEER_MAPPING_MIN, size / 2] {
             let (there, here) = (word(&segment.map, DM_BASE + at), word(&peer, DM_BASE + at));
             before.push((at, there.expect("inside"), here.expect("inside")));
-            assert!(taken() <= 4 * at.max(REST_LEAST), "{} for {at}", taken());
+            assert!(taken() <= 4 * at.max(PEER_MAPPING_MIN), "{} for {at}", taken());
         }
         for (at, there, here) in before {
             // SAFETY: both are mapped, as long as the maps live.

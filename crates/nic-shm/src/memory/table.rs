@@ -57,7 +57,7 @@ pub(crate) struct Table {
 static OWN: Mutex<BTreeMap<FileId, Weak<Table>>> = Mutex::new(BTreeMap::new());
 
 /// The table of the device of this process with this segment, if there is one.
-pub(crate) fn of_this_process(segment: FileId) -> Option<Arc<Table>> {
+pub(crate) fn own_table(segment: FileId) -> Option<Arc<Table>> {
     unpoisoned(&OWN).get(&segment).and_then(Weak::upgrade)
 }
 
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Adds a region: to the record first, then to the entry that peers see; the key last.
-    pub(crate) fn enter(&self, key: u32, region: &Region) {
+    pub(crate) fn insert(&self, key: u32, region: &Region) {
         let index = (key >> 16) as u16;
         let chunk = self.record.as_ref().map(|r| &r[usize::from(index) / CHUNK]);
         let recorded = chunk.map(|c| &c.get_or_init(new_chunk)[usize::from(index) % CHUNK]);
@@ -101,7 +101,7 @@ impl Table {
     }
 
     /// Removes a region's key, for peers and for this process.
-    pub(crate) fn strike(&self, key: u32) {
+    pub(crate) fn remove(&self, key: u32) {
         let index = (key >> 16) as u16;
         for entry in [self.map.region(index)].into_iter().chain(self.recorded(index)) {
             entry.key.store(0, Ordering::Release);
@@ -175,7 +175,7 @@ impl Table {
     }
 
     /// The whole region of a key, if this process can access all of it by a pointer.
-    pub(crate) fn whole(&self, key: u32) -> Option<Whole<'_>> {
+    pub(crate) fn snapshot(&self, key: u32) -> Option<RegionSnapshot<'_>> {
         let (shown, entry) = self.entries(key)?;
         let stamp = shown.stamp.load(Ordering::Acquire);
         let (addr, len) = (entry.addr.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
@@ -190,7 +190,7 @@ impl Table {
         let stamps = [&shown.stamp, &entry.stamp];
         let stood = stamp != 0 && stamps.iter().all(|s| s.load(Ordering::Acquire) == stamp);
         let still = stood && shown.key.load(Ordering::Acquire) == key;
-        still.then_some(Whole { stamps, stamp, access, addr, len, base })
+        still.then_some(RegionSnapshot { stamps, stamp, access, addr, len, base })
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) struct Region {
 }
 
 /// A snapshot of a region: `len` bytes at `base`, valid as long as both stamps are unchanged.
-pub(crate) struct Whole<'t> {
+pub(crate) struct RegionSnapshot<'t> {
     pub(crate) stamps: [&'t AtomicU64; 2],
     pub(crate) stamp: u64,
     pub(crate) access: Access,

@@ -67,9 +67,9 @@ impl Tlb {
 
     /// Caches the region of `key`, if all of it is mapped. Call while marked inside, after the table allowed
     /// an access.
-    pub(crate) fn learn(&mut self, table: &Arc<Table>, key: u32) {
-        let whole = table.whole(key);
-        *self = match whole.and_then(|w| Some((NonNull::new(w.base)?, w))) {
+    pub(crate) fn insert(&mut self, table: &Arc<Table>, key: u32) {
+        let snapshot = table.snapshot(key);
+        *self = match snapshot.and_then(|w| Some((NonNull::new(w.base)?, w))) {
             Some((base, w)) => Self {
                 key,
                 access: w.access,
@@ -154,11 +154,11 @@ mod tests {
                             (kind::HOST, base.addr() as u64, base)
                         }
                     };
-                    table.enter(key, &Region { access, pd: PD, kind, addr, len, place, stamp });
+                    table.insert(key, &Region { access, pd: PD, kind, addr, len, place, stamp });
                     plain[index] = Some((key, access, addr, len, base));
                 }
                 1 => {
-                    table.strike(key);
+                    table.remove(key);
                     plain[index] = None;
                 }
                 2 if table.invalidate(key, PD) => plain[index] = None,
@@ -180,7 +180,7 @@ mod tests {
                             stale += u32::from(tlb.key == key && expected.is_some());
                             assert_eq!(table.own_memory(key, PD, need, addr, len), expected);
                             if expected.is_some() {
-                                tlb.learn(&table, key);
+                                tlb.insert(&table, key);
                                 assert_eq!(tlb.find(key, need, addr, len), expected, "just learned");
                             }
                         }

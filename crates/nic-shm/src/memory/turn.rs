@@ -13,12 +13,12 @@ use crate::memory::segment::Map;
 use nic_util::sync::fence;
 
 /// The held lock, released when dropped.
-pub(crate) struct Turn<'m> {
+pub(crate) struct AtomicLock<'m> {
     word: &'m AtomicU64,
     mine: u64,
 }
 
-impl<'m> Turn<'m> {
+impl<'m> AtomicLock<'m> {
     /// Takes the lock for queue pair `index` of the device, for the `count`th time; `None` if it stays taken
     /// for long.
     pub(crate) fn take(map: &'m Map, index: usize, count: u32) -> Option<Self> {
@@ -37,7 +37,7 @@ impl<'m> Turn<'m> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for AtomicLock<'_> {
     fn drop(&mut self) {
         // This fails if the lock was taken away because the holder seemed dead.
         let _ = self.word.compare_exchange(self.mine, 0, Ordering::Release, Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn holder(map: &Map) -> Option<&AtomicU64> {
 /// queue pair's number. `seen` is the holder at the last check. Must run on the NIC thread:
 /// [`crate::receive::serving`] holds the lock there for peers that are not inside. Returns whether to check
 /// again soon.
-pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
+pub(crate) fn release_dead(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
     let Some(word) = holder(map) else { return false };
     let held = word.load(Ordering::Acquire);
     // Most holders have released the lock by the next check.
@@ -73,7 +73,7 @@ pub(crate) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> 
 
 /// Releases the lock if the peer of a queue pair held it: the peer is not inside any more, so it died with
 /// the lock held.
-pub(crate) fn free_of(map: &Map, index: usize) {
+pub(crate) fn release_of(map: &Map, index: usize) {
     if let Some(word) = holder(map) {
         let its = |held: u64| (held as u32 as usize == index + 1).then_some(0);
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, its);

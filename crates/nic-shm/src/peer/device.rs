@@ -12,7 +12,7 @@ use crate::copy::copy_path::CopyState;
 use crate::copy::place;
 use crate::memory::layout::{Header, VERSION};
 use crate::memory::segment::{FileId, Ref, identify, map_peer};
-use crate::memory::table::{Table, of_this_process};
+use crate::memory::table::{Table, own_table};
 use crate::protocol::wire::Hello;
 use crate::wake::doorbell::{is_doorbell_sender, ring};
 use nic_util::fork::Fd;
@@ -21,7 +21,7 @@ use nic_util::sync::unpoisoned;
 
 /// How this process accesses private memory of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum CopyMethod {
     /// Directly: it is this process.
     Direct {
         /// The process id.
@@ -37,24 +37,24 @@ pub(crate) enum Reach {
 }
 
 /// A peer device, shared by all connections to it.
-pub(crate) struct Peer {
+pub(crate) struct PeerDevice {
     pub(crate) table: Arc<Table>,
-    pub(crate) reach: Reach,
+    pub(crate) copy_method: CopyMethod,
     /// The peer's pid according to the kernel; 0 if it is in a PID namespace that this process does not see.
     pid: i32,
     /// The peer's header: kicks, the reader registry, and other sets of its queue pairs and queues.
     pub(crate) header: Ref<Header>,
     /// A pidfd of the peer's process, where the kernel provides one, to check whether the process has ended.
-    life: Option<Fd>,
+    pidfd: Option<Fd>,
     /// Wakes its NIC thread.
     kick: Fd,
 }
 
-impl Peer {
+impl PeerDevice {
     /// The registry in which this side marks accesses to the peer's memory; see
     /// [`crate::memory::layout::Header`].
     #[inline]
-    pub(crate) fn roll(&self) -> &Ready {
+    pub(crate) fn reader_registry(&self) -> &Ready {
         &self.header.visited
     }
 
@@ -66,8 +66,8 @@ impl Peer {
 
     /// Whether its process is known to have ended, and so accesses nothing any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| {
-            let mut look = [PollFd::new(life, PollFlags::IN)];
+        self.pidfd.as_ref().is_some_and(|pidfd| {
+            let mut look = [PollFd::new(pidfd, PollFlags::IN)];
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             poll(&mut look, Some(&now)).is_ok_and(|ready| ready > 0)
         })
@@ -75,26 +75,26 @@ impl Peer {
 }
 
 /// The devices at the other ends of a device's connections, each mapped once.
-pub(crate) struct Peers {
+pub(crate) struct PeerDevices {
     copy: CopyState,
-    mapped: Mutex<BTreeMap<FileId, Weak<Peer>>>,
+    mapped: Mutex<BTreeMap<FileId, Weak<PeerDevice>>>,
 }
 
-impl Peers {
+impl PeerDevices {
     /// No peers yet; `copy` is the configured way to access their private memory.
     pub(crate) fn new(copy: CopyState) -> Self {
         Self { copy, mapped: Mutex::default() }
     }
 
-    /// The device that sent a hello, mapped once for all its connections. `life` opens a pidfd of its
+    /// The device that sent a hello, mapped once for all its connections. `pidfd` opens a pidfd of its
     /// process.
     pub(crate) fn get(
         &self,
         hello: &Hello,
         pid: i32,
-        life: impl FnOnce() -> Option<OwnedFd>,
+        pidfd: impl FnOnce() -> Option<OwnedFd>,
         fds: &mut Vec<OwnedFd>,
-    ) -> Result<Arc<Peer>> {
+    ) -> Result<Arc<PeerDevice>> {
         if fds.len() < 2 {
             return Err(Error::Invalid("the peer sent too few descriptors".into()));
         }
@@ -108,7 +108,7 @@ impl Peers {
         if let Some(known) = peers.get(&id).and_then(Weak::upgrade) {
             return if known.pid == pid { Ok(known) } else { Err(other()) };
         }
-        let table = match of_this_process(id) {
+        let table = match own_table(id) {
             Some(table) if pid == std::process::id() as i32 => table,
             Some(_) => return Err(other()),
             None => Table::of_peer(map_peer(file)?),
@@ -119,21 +119,21 @@ impl Peers {
         {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
-        let reach = self.choose_reach(hello, pid, table.is_own());
-        let (life, kick) = (life().map(Fd::from), Fd::from(kick));
-        let peer = Arc::new(Peer { table, pid, reach, header, life, kick });
+        let copy_method = self.choose_copy_method(hello, pid, table.is_own());
+        let (pidfd, kick) = (pidfd().map(Fd::from), Fd::from(kick));
+        let peer = Arc::new(PeerDevice { table, pid, copy_method, header, pidfd, kick });
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(id, Arc::downgrade(&peer));
         Ok(peer)
     }
 
-    fn choose_reach(&self, hello: &Hello, pid: i32, is_own: bool) -> Reach {
+    fn choose_copy_method(&self, hello: &Hello, pid: i32, is_own: bool) -> CopyMethod {
         if is_own && !self.copy.is_forced() {
-            return Reach::Direct { pid };
+            return CopyMethod::Direct { pid };
         }
         // A pid of another PID namespace means nothing here; the probe decides whether this one is the
         // peer's.
         let reads = || place::probe(pid, hello.probe_addr, hello.process);
-        if pid > 0 && self.copy.probe(reads) { Reach::Kernel { pid } } else { Reach::Service }
+        if pid > 0 && self.copy.probe(reads) { CopyMethod::Kernel { pid } } else { CopyMethod::Service }
     }
 }

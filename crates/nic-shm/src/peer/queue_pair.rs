@@ -14,7 +14,7 @@ use crate::memory::layout::{
 };
 use crate::memory::segment::{Map, Ref, Slots};
 use crate::peer::announce::announce;
-use crate::peer::device::Peer;
+use crate::peer::device::PeerDevice;
 use crate::protocol::wire::Hello;
 use nic_util::fork::Fd;
 use nic_util::sync::guard::Busy;
@@ -22,7 +22,7 @@ use nic_util::sync::ring;
 
 /// The peer's queue pair of a connection, as this side uses it.
 pub(crate) struct PeerQp {
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<PeerDevice>,
     pub(crate) qp: Ref<QpShared>,
     /// The index in the peer's device.
     pub(crate) index: usize,
@@ -45,7 +45,7 @@ pub(crate) struct PeerQp {
     /// send lock.
     delivered: AtomicU64,
     /// This side has announced its notifications, and a light fence is enough for each.
-    knocks: AtomicBool,
+    notify_announced: AtomicBool,
 }
 
 /// A peer's shared receive queue.
@@ -57,7 +57,7 @@ pub(crate) struct SrqLink {
 
 impl PeerQp {
     /// The queue pair that sent a hello. This checks all its offsets once.
-    pub(crate) fn new(peer: Arc<Peer>, hello: &Hello, channel: Option<OwnedFd>) -> Result<Self> {
+    pub(crate) fn new(peer: Arc<PeerDevice>, hello: &Hello, channel: Option<OwnedFd>) -> Result<Self> {
         let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
         let map = &peer.table.map;
         let index = hello.qp_index as usize;
@@ -102,7 +102,7 @@ impl PeerQp {
             rnr_retry: AtomicU8::new(hello.rnr_retry),
             ready,
             delivered: AtomicU64::new(0),
-            knocks: AtomicBool::new(false),
+            notify_announced: AtomicBool::new(false),
             peer,
         })
     }
@@ -117,12 +117,12 @@ impl PeerQp {
     /// Wakes threads that sleep on the peer's receive completion queue, after stores to the peer's memory.
     #[inline]
     pub(crate) fn ring(&self) {
-        if self.knocks.load(Ordering::Acquire) {
+        if self.notify_announced.load(Ordering::Acquire) {
             // Partner: the heavy fence in `AsymmetricNotify::settle`. The check for waiters must not move
             // before the stores.
             compiler_fence(Ordering::SeqCst);
         } else {
-            self.knock();
+            self.announce_notify();
         }
         self.cq.bell.ring_after_fence();
     }
@@ -130,19 +130,19 @@ impl PeerQp {
     /// Announces notifications, with a full fence. Done once; with a peer that passes no heavy fences, each
     /// time.
     #[cold]
-    fn knock(&self) {
-        self.cq.knock.introduce();
+    fn announce_notify(&self) {
+        self.cq.asymmetric_notify.introduce();
         // Another thread that sees this may skip it.
-        self.knocks.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
+        self.notify_announced.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
     }
 
     /// Marks this side as inside the peer's memory, until dropped. Check afterwards whether the access is
     /// allowed.
     #[inline]
-    pub(crate) fn enter(&self) -> Inside<'_> {
+    pub(crate) fn enter(&self) -> AccessGuard<'_> {
         let busy = &self.qp.peer.0.busy;
-        busy.enter(self.peer.roll(), self.index);
-        Inside(busy)
+        busy.enter(self.peer.reader_registry(), self.index);
+        AccessGuard(busy)
     }
 
     /// The position of the next message.
@@ -199,7 +199,7 @@ impl PeerQp {
     }
 
     /// Records that this side waits for a receive of a shared receive queue, so that posting one notifies it.
-    pub(crate) fn name_rnr(&self) {
+    pub(crate) fn announce_rnr_wait(&self) {
         if let Some(srq) = &self.srq {
             self.peer.header.rnr.add(self.index);
             srq.shared.rnr.store(1, Ordering::Release);
@@ -248,9 +248,9 @@ impl PeerQp {
 }
 
 /// Marks this side as inside the peer's memory, until dropped.
-pub(crate) struct Inside<'a>(&'a Busy);
+pub(crate) struct AccessGuard<'a>(&'a Busy);
 
-impl Drop for Inside<'_> {
+impl Drop for AccessGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.leave();

@@ -22,14 +22,14 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(device: &Arc<Shared>) -> Result<Self> {
         let doorbell = Doorbell::new()?;
-        let index = device.indices.lock().channel.take("completion channels", CHANNEL_MAX)?;
+        let index = device.indices.lock().channel.alloc("completion channels", CHANNEL_MAX)?;
         let words = Ref::new(&device.table.map, channel_at(index))?;
         Ok(Self { device: device.clone(), index, doorbell, words })
     }
 
     /// The waiters of this channel, for [`crate::peer::announce::announce`].
     #[inline]
-    pub(crate) fn sleepers(&self) -> (&ChannelShared, BorrowedFd<'_>) {
+    pub(crate) fn waiters(&self) -> (&ChannelShared, BorrowedFd<'_>) {
         (&self.words, self.doorbell.sender())
     }
 
@@ -41,8 +41,8 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        if !self.device.birth.is_elsewhere() {
-            self.device.indices.lock().channel.give(self.index);
+        if !self.device.fork_guard.is_elsewhere() {
+            self.device.indices.lock().channel.free(self.index);
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct SendDone {
     /// Number of requests of the send queue up to and including this one.
     pub(crate) upto: u64,
     /// The slot of the queue pair in this completion queue, and its public number.
-    pub(crate) seat: u32,
+    pub(crate) cq_slot: u32,
     pub(crate) qp_num: u32,
     /// Number of bytes fetched.
     pub(crate) byte_len: u32,
@@ -51,29 +51,29 @@ pub(crate) struct Completions {
     local: Biased<VecDeque<SendDone>>,
     local_len: AtomicUsize,
     /// Number of events that the program has requested and not received: a peer cannot announce more.
-    owed: AtomicU64,
+    requested_events: AtomicU64,
     /// Maximum number of outstanding completions; if it exceeds `cqe`, an overrun is possible.
-    demand: AtomicU32,
-    dead: AtomicBool,
+    max_outstanding: AtomicU32,
+    overrun_seen: AtomicBool,
     /// It is dead, may overrun, has many queue pairs, or some with waiting requests: polls take the slow
     /// path.
-    unusual: AtomicBool,
+    slow_path: AtomicBool,
     /// Queue pairs with waiting send requests, by slot; pollers retry these requests.
     pub(crate) stalled: Ready,
 }
 
 impl Completions {
     pub(crate) fn new(device: &Arc<Shared>, cqe: u32, channel: Option<Arc<Channel>>) -> Result<Self> {
-        let index = device.indices.lock().cq.take("completion queues", CQ_MAX)?;
+        let index = device.indices.lock().cq.alloc("completion queues", CQ_MAX)?;
         let words: Ref<CqShared> = Ref::new(&device.table.map, cq_at(index))?;
         words.armed.store(0, Ordering::Relaxed);
         words.events.store(0, Ordering::Relaxed);
         words.many.store(0, Ordering::Relaxed);
-        words.heed.reset();
-        words.knock.reset();
+        words.adaptive_fence.reset();
+        words.asymmetric_notify.reset();
         words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
         // Its entries are counted by the queue pairs that use them.
-        device.tide.rise(queue(0));
+        device.heap_trim.rise(queue(0));
         Ok(Self {
             device: device.clone(),
             index,
@@ -82,19 +82,19 @@ impl Completions {
             channel,
             local: Biased::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
-            owed: AtomicU64::new(0),
-            demand: AtomicU32::new(0),
-            dead: AtomicBool::new(false),
-            unusual: AtomicBool::new(false),
+            requested_events: AtomicU64::new(0),
+            max_outstanding: AtomicU32::new(0),
+            overrun_seen: AtomicBool::new(false),
+            slow_path: AtomicBool::new(false),
             stalled: Ready::new(),
         })
     }
 
     /// Adds `depth` outstanding completions; returns whether this makes an overrun possible that was not
     /// possible before.
-    pub(crate) fn want(&self, depth: u32) -> bool {
-        let before = self.demand.fetch_add(depth, Ordering::Relaxed);
-        self.becomes_unusual();
+    pub(crate) fn add_depth(&self, depth: u32) -> bool {
+        let before = self.max_outstanding.fetch_add(depth, Ordering::Relaxed);
+        self.require_slow_path();
         before <= self.cqe() && before + depth > self.cqe()
     }
 
@@ -114,20 +114,20 @@ impl Completions {
         }
         self.cqe.store(cqe, Ordering::Relaxed);
         drop(local);
-        self.becomes_unusual();
+        self.require_slow_path();
         self.make_room();
         Some(self.may_overrun())
     }
 
     /// Subtracts `depth` outstanding completions.
-    pub(crate) fn unwant(&self, depth: u32) {
-        self.demand.fetch_sub(depth, Ordering::Relaxed);
+    pub(crate) fn remove_depth(&self, depth: u32) {
+        self.max_outstanding.fetch_sub(depth, Ordering::Relaxed);
     }
 
     /// Reserves memory for the completions of all send requests, so that completing never allocates; more
     /// than the queue's entries is an overrun.
     pub(crate) fn make_room(&self) {
-        let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe()) as usize;
+        let wanted = self.max_outstanding.load(Ordering::Relaxed).min(self.cqe()) as usize;
         let mut local = self.local.lock();
         let more = wanted.saturating_sub(local.len());
         local.reserve(more);
@@ -145,7 +145,7 @@ impl Completions {
         local.push_back(done);
         self.local_len.store(local.len(), Ordering::Release);
         drop(local);
-        if self.words.has_listeners() {
+        if self.words.must_notify() {
             self.announce(solicited);
         }
     }
@@ -168,15 +168,15 @@ impl Completions {
     }
 
     /// Whether successful completions of one queue pair are queued.
-    pub(crate) fn has_completed(&self, seat: usize) -> bool {
-        let is_meant = |done: &SendDone| done.seat as usize == seat && done.status == WcStatus::Success;
+    pub(crate) fn has_completed(&self, cq_slot: usize) -> bool {
+        let is_meant = |done: &SendDone| done.cq_slot as usize == cq_slot && done.status == WcStatus::Success;
         self.local_len.load(Ordering::Acquire) > 0 && self.local.lock().iter().any(is_meant)
     }
 
     /// Removes the completions of one queue pair.
-    pub(crate) fn forget(&self, seat: usize) {
+    pub(crate) fn forget(&self, cq_slot: usize) {
         let mut local = self.local.lock();
-        local.retain(|done| done.seat as usize != seat);
+        local.retain(|done| done.cq_slot as usize != cq_slot);
         self.local_len.store(local.len(), Ordering::Release);
     }
 
@@ -190,31 +190,31 @@ impl Completions {
 
     #[cold]
     fn announce(&self, solicited: bool) {
-        let channel = self.channel.as_ref().map(|channel| channel.sleepers());
+        let channel = self.channel.as_ref().map(|channel| channel.waiters());
         announce(&self.words, &self.device.header.reporting, self.index, channel, solicited);
     }
 
     /// Wakes all waiters after a change that is not a single completion.
-    pub(crate) fn alarm(&self, qp_index: usize) {
+    pub(crate) fn wake_all(&self, qp_index: usize) {
         self.words.ready.add(qp_index);
         self.notify(true);
     }
 
     /// Requests an event for the next completion, or for the next solicited one.
     pub(crate) fn arm(&self, solicited_only: bool) {
-        self.owed.fetch_add(1, Ordering::AcqRel);
+        self.requested_events.fetch_add(1, Ordering::AcqRel);
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.words.armed.fetch_max(kind, Ordering::SeqCst);
         // Pairs with the fences of `notify` and of completing threads: the next poll must not move before the
         // arming.
         fence(Ordering::SeqCst);
-        self.words.heed.demand();
+        self.words.adaptive_fence.demand();
     }
 
     /// Raises an event, armed or not: a peer may have died after it had reset the arming.
     pub(crate) fn force_event(&self) {
         if let Some(channel) = &self.channel {
-            self.owed.fetch_add(1, Ordering::AcqRel);
+            self.requested_events.fetch_add(1, Ordering::AcqRel);
             self.words.events.fetch_add(1, Ordering::AcqRel);
             self.device.header.reporting.add(self.index);
             channel.raise();
@@ -223,27 +223,30 @@ impl Completions {
 
     /// Whether an event can be fetched.
     pub(crate) fn has_event(&self) -> bool {
-        self.words.events.load(Ordering::Acquire) > 0 && self.owed.load(Ordering::Acquire) > 0
+        self.words.events.load(Ordering::Acquire) > 0 && self.requested_events.load(Ordering::Acquire) > 0
     }
 
     /// Fetches an event; false if there is none.
     pub(crate) fn take_event(&self) -> bool {
         let one_less = |n: u32| n.checked_sub(1);
         self.words.events.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less).is_ok()
-            && self.owed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+            && self
+                .requested_events
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1))
+                .is_ok()
     }
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {
         let wake = Wake::by(&self.words.bell);
-        self.words.heed.demand();
-        self.words.knock.settle();
+        self.words.adaptive_fence.demand();
+        self.words.asymmetric_notify.settle();
         wake
     }
 
     /// Whether more completions may be outstanding than there are entries.
     #[inline]
     pub(crate) fn may_overrun(&self) -> bool {
-        self.demand.load(Ordering::Relaxed) > self.cqe()
+        self.max_outstanding.load(Ordering::Relaxed) > self.cqe()
     }
 
     /// Whether this many receive completions, with the queued ones of send requests, exceed the size (IBA
@@ -255,54 +258,54 @@ impl Completions {
     /// Handles an overrun: marks the users of the queue to be failed, and raises an event.
     #[cold]
     pub(crate) fn overrun(&self) {
-        if !self.dead.swap(true, Ordering::AcqRel) {
-            self.becomes_unusual();
+        if !self.overrun_seen.swap(true, Ordering::AcqRel) {
+            self.require_slow_path();
             self.device.async_event(AsyncEvent::CqError { cq: self.index as u32 });
-            self.device.condemn_users_of(self.index);
+            self.device.request_failure_of_cq_users(self.index);
             self.notify(true);
         }
     }
 
     /// Records that a queue pair's send requests wait; a poller removes it when none waits any more.
-    pub(crate) fn stalls(&self, seat: usize) {
-        self.stalled.add(seat);
-        self.becomes_unusual();
+    pub(crate) fn mark_stalled(&self, cq_slot: usize) {
+        self.stalled.add(cq_slot);
+        self.require_slow_path();
     }
 
     /// Makes polls take the slow path, until one finds that this is not needed.
-    pub(crate) fn becomes_unusual(&self) {
-        self.unusual.store(true, Ordering::Release);
+    pub(crate) fn require_slow_path(&self) {
+        self.slow_path.store(true, Ordering::Release);
     }
 
     /// Whether polls must take the slow path.
     #[inline]
-    pub(crate) fn is_unusual(&self) -> bool {
-        self.unusual.load(Ordering::Acquire)
+    pub(crate) fn needs_slow_path(&self) -> bool {
+        self.slow_path.load(Ordering::Acquire)
     }
 
     /// Called after the slow path: lets the next poll take the fast path, unless there are `many` queue pairs
     /// or another condition requires the slow path.
-    pub(crate) fn settle_into_usual(&self, many: bool) {
-        let unusual = || many || self.is_dead() || self.may_overrun() || self.stalled.any();
+    pub(crate) fn leave_slow_path(&self, many: bool) {
+        let is_needed = || many || self.has_overrun() || self.may_overrun() || self.stalled.any();
         // Reset by an exchange, then checked again: a thread sets it only after the condition itself.
-        if !unusual() && self.unusual.swap(false, Ordering::AcqRel) && unusual() {
-            self.becomes_unusual();
+        if !is_needed() && self.slow_path.swap(false, Ordering::AcqRel) && is_needed() {
+            self.require_slow_path();
         }
     }
 
     /// Whether it has overrun.
     #[inline]
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
+    pub(crate) fn has_overrun(&self) -> bool {
+        self.overrun_seen.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        if self.device.birth.is_elsewhere() {
+        if self.device.fork_guard.is_elsewhere() {
             return;
         }
-        self.device.indices.lock().cq.give(self.index);
-        self.device.fall(queue(0));
+        self.device.indices.lock().cq.free(self.index);
+        self.device.count_freed(queue(0));
     }
 }

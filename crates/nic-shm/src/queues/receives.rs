@@ -15,17 +15,17 @@ use nic_util::sync::Spin;
 use nic_util::sync::shared_queue;
 
 /// The poster's state, under the lock.
-struct PostSide {
+struct PostState {
     /// Free slots of the store.
-    free: Vec<u16>,
+    free_slots: Vec<u16>,
     /// The receive in each slot of the store.
-    occupants: Vec<Option<Occupant>>,
+    posted_receives: Vec<Option<PostedReceive>>,
     posted: u64,
 }
 
 /// A receive between its posting and its completion.
 #[derive(Clone, Copy)]
-struct Occupant {
+struct PostedReceive {
     /// The position in the ring.
     position: u64,
     /// The claimant, once the ring's entry has been reused; until then the entry holds it.
@@ -34,15 +34,15 @@ struct Occupant {
 
 /// A claimed receive.
 pub(crate) struct Claimed<'q> {
-    side: SpinGuard<'q, PostSide>,
+    state: SpinGuard<'q, PostState>,
     receive: u16,
 }
 
 impl Claimed<'_> {
     /// Frees its slot in the store, after its completion was polled.
-    pub(crate) fn give_back(mut self) {
-        self.side.occupants[self.receive as usize] = None;
-        self.side.free.push(self.receive);
+    pub(crate) fn free(mut self) {
+        self.state.posted_receives[self.receive as usize] = None;
+        self.state.free_slots.push(self.receive);
     }
 }
 
@@ -56,15 +56,15 @@ pub(crate) struct SharedReceives {
     ring: Slots,
     store: Slots,
     _rings: [Ring; 2],
-    side: Spin<PostSide>,
+    state: Spin<PostState>,
 }
 
 impl SharedReceives {
     pub(crate) fn new(device: &Arc<Shared>, pd: u32, init: SrqInit) -> Result<Self> {
         let shift = init.max_wr.next_power_of_two().trailing_zeros();
         let stride = recv::stride(init.max_sge);
-        let rings = [device.memory.take_ring(8 << shift)?, device.memory.take_ring(stride << shift)?];
-        let index = device.indices.lock().srq.take("shared receive queues", SRQ_MAX)?;
+        let rings = [device.memory.alloc_ring(8 << shift)?, device.memory.alloc_ring(stride << shift)?];
+        let index = device.indices.lock().srq.alloc("shared receive queues", SRQ_MAX)?;
         let map = &device.table.map;
         let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
         shared.pd.store(pd, Ordering::Relaxed);
@@ -76,14 +76,14 @@ impl SharedReceives {
         shared.tail.store(0, Ordering::Relaxed);
         shared.rnr.store(0, Ordering::Relaxed);
         shared.limit.store(0, Ordering::Release);
-        let side = PostSide {
-            free: (0..init.max_wr as u16).rev().collect(),
-            occupants: vec![None; init.max_wr as usize],
+        let state = PostState {
+            free_slots: (0..init.max_wr as u16).rev().collect(),
+            posted_receives: vec![None; init.max_wr as usize],
             posted: 0,
         };
         let ring = Slots::new(map, rings[0].at, 8, shift)?;
         let store = Slots::new(map, rings[1].at, stride, shift)?;
-        device.tide.rise(queue(init.max_wr));
+        device.heap_trim.rise(queue(init.max_wr));
         Ok(Self {
             ring,
             store,
@@ -93,31 +93,31 @@ impl SharedReceives {
             max_wr: init.max_wr,
             shared,
             _rings: rings,
-            side: Spin::new(side),
+            state: Spin::new(state),
         })
     }
 
     /// Posts a receive; returns whether a peer waits for one.
     pub(crate) fn post(&self, wr: &RecvWr<'_>) -> Result<bool> {
         check_sges(wr, self.max_sge)?;
-        let mut side = self.side.lock();
-        let Some(receive) = side.free.pop() else {
+        let mut state = self.state.lock();
+        let Some(receive) = state.free_slots.pop() else {
             return Err(Error::QueueFull { queue: "shared receive", depth: self.max_wr });
         };
         let slot = self.store.slot(receive.into());
         fill(slot, wr);
         slot[recv::COUNT].store(wr.sges.len() as u64, Ordering::Relaxed);
-        let (position, shift) = (side.posted, self.ring.shift());
+        let (position, shift) = (state.posted, self.ring.shift());
         if let Some(old) = shared_queue::post(&self.ring.slot(position)[0], position, shift, receive)
-            && let Some(Some(occupant)) = side.occupants.get_mut(old.receive as usize)
-            && occupant.position + (1 << shift) == position
+            && let Some(Some(posted_receive)) = state.posted_receives.get_mut(old.receive as usize)
+            && posted_receive.position + (1 << shift) == position
         {
-            occupant.claimant = Some(old.claimant);
+            posted_receive.claimant = Some(old.claimant);
         }
-        side.occupants[receive as usize] = Some(Occupant { position, claimant: None });
-        side.posted += 1;
-        self.shared.tail.store(side.posted, Ordering::Release);
-        drop(side);
+        state.posted_receives[receive as usize] = Some(PostedReceive { position, claimant: None });
+        state.posted += 1;
+        self.shared.tail.store(state.posted, Ordering::Release);
+        drop(state);
         nic_util::sync::fence::light();
         Ok(self.shared.rnr.load(Ordering::Relaxed) != 0)
     }
@@ -130,28 +130,28 @@ impl SharedReceives {
     /// The receive in a slot of the store, if `claimant` has claimed it. Posting is locked out while the
     /// result is held.
     pub(crate) fn claimed(&self, receive: u16, claimant: u16) -> Option<Claimed<'_>> {
-        let side = self.side.lock();
-        let occupant = side.occupants.get(receive as usize).copied().flatten()?;
-        (self.claimant(&occupant) == Some(claimant)).then_some(Claimed { side, receive })
+        let state = self.state.lock();
+        let posted_receive = state.posted_receives.get(receive as usize).copied().flatten()?;
+        (self.claimant(&posted_receive) == Some(claimant)).then_some(Claimed { state, receive })
     }
 
     /// Frees a receive that `claimant` has claimed and will not complete.
-    pub(crate) fn give_back(&self, receive: u16, claimant: u16) {
+    pub(crate) fn free(&self, receive: u16, claimant: u16) {
         if let Some(claimed) = self.claimed(receive, claimant) {
-            claimed.give_back();
+            claimed.free();
         }
     }
 
-    fn claimant(&self, occupant: &Occupant) -> Option<u16> {
-        occupant.claimant.or_else(|| self.entry(occupant.position).map(|e| e.claimant))
+    fn claimant(&self, posted_receive: &PostedReceive) -> Option<u16> {
+        posted_receive.claimant.or_else(|| self.entry(posted_receive.position).map(|e| e.claimant))
     }
 
     /// Receives that `claimant` has claimed and that have not been freed.
     pub(crate) fn claims_of(&self, claimant: u16) -> Vec<u16> {
-        let side = self.side.lock();
-        let claimed = |o: &Occupant| self.claimant(o) == Some(claimant);
+        let state = self.state.lock();
+        let claimed = |o: &PostedReceive| self.claimant(o) == Some(claimant);
         (0_u16..)
-            .zip(&side.occupants)
+            .zip(&state.posted_receives)
             .filter(|(_, o)| o.as_ref().is_some_and(claimed))
             .map(|(receive, _)| receive)
             .collect()
@@ -182,7 +182,7 @@ impl SharedReceives {
         if limit == 0 {
             return;
         }
-        let left = self.side.lock().posted.saturating_sub(self.shared.head.0.load(Ordering::Acquire));
+        let left = self.state.lock().posted.saturating_sub(self.shared.head.0.load(Ordering::Acquire));
         if left < limit && self.shared.limit.swap(0, Ordering::AcqRel) != 0 {
             self.device.async_event(AsyncEvent::SrqLimitReached { srq: self.index as u32 });
         }
@@ -214,10 +214,10 @@ pub(crate) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
 
 impl Drop for SharedReceives {
     fn drop(&mut self) {
-        if self.device.birth.is_elsewhere() {
+        if self.device.fork_guard.is_elsewhere() {
             return;
         }
-        self.device.indices.lock().srq.give(self.index);
-        self.device.fall(queue(self.max_wr));
+        self.device.indices.lock().srq.free(self.index);
+        self.device.count_freed(queue(self.max_wr));
     }
 }

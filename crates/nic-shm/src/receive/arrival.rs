@@ -19,10 +19,10 @@ pub(crate) fn complete(
     receive: &[AtomicU64],
     wc: &mut Wc,
 ) {
-    if low & 0x00ff_ffff & !(comp::SOLICITED << 16) == comp::CARRIED << 16
-        && let Some(dst) = place_of(connection, slot, low >> 24, receive)
-        // SAFETY: as in `unload`; the slot has INLINE_MAX bytes.
-        && unsafe { place::copy_last_byte_last(dst, carried(slot), (low >> 24) as usize) }.is_ok()
+    if low & 0x00ff_ffff & !(comp::SOLICITED << 16) == comp::INLINE << 16
+        && let Some(dst) = inline_destination(connection, slot, low >> 24, receive)
+        // SAFETY: as in `copy_inline`; the slot has INLINE_MAX bytes.
+        && unsafe { place::copy_last_byte_last(dst, inline_data(slot), (low >> 24) as usize) }.is_ok()
     {
         let wr_id = receive[recv::WR_ID].load(Ordering::Relaxed);
         *wc = Wc {
@@ -39,18 +39,23 @@ pub(crate) fn complete(
 
 /// The inline data of a completion.
 #[inline]
-fn carried(slot: &[AtomicU64]) -> *const u8 {
+fn inline_data(slot: &[AtomicU64]) -> *const u8 {
     slot[comp::BYTES].as_ptr().cast()
 }
 
 /// The destination of a plain inline message: the first SGE of its receive, if that holds all bytes.
 #[inline]
-fn place_of(connection: &Connection, slot: &[AtomicU64], len: u32, receive: &[AtomicU64]) -> Option<*mut u8> {
+fn inline_destination(
+    connection: &Connection,
+    slot: &[AtomicU64],
+    len: u32,
+    receive: &[AtomicU64],
+) -> Option<*mut u8> {
     let [_, _, addr, length_key, ..] = receive else { return None };
     let length_key = length_key.load(Ordering::Relaxed);
-    let said = (slot[comp::LEN_IMM].load(Ordering::Relaxed) >> 32) as u32;
+    let announced = (slot[comp::LEN_IMM].load(Ordering::Relaxed) >> 32) as u32;
     let fits =
-        said == len && len > 0 && len as usize <= comp::INLINE_MAX && u64::from(len) <= length_key >> 32;
+        announced == len && len > 0 && len as usize <= comp::INLINE_MAX && u64::from(len) <= length_key >> 32;
     if !fits || recv::sges(receive) == 0 {
         return None;
     }
@@ -64,7 +69,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
     let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
     let (flags, imm, byte_len) = (low >> 16, len_imm as u32, (len_imm >> 32) as u32);
     let is_write = low & 0xff == 1;
-    let carried = (flags & comp::CARRIED != 0).then_some(low >> 24);
+    let inline_len = (flags & comp::INLINE != 0).then_some(low >> 24);
     let mut wc = Wc {
         wr_id: receive[recv::WR_ID].load(Ordering::Relaxed),
         status: comp::status_of(low >> 8 & 0xff),
@@ -74,23 +79,23 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
         imm: (flags & comp::IMM != 0).then_some(imm),
         invalidated: (flags & comp::INVALIDATE != 0).then_some(imm),
     };
-    let arrived = match carried {
-        Some(len) => len == byte_len && unload(connection, slot, receive, len.into()),
+    let arrived = match inline_len {
+        Some(len) => len == byte_len && copy_inline(connection, slot, receive, len.into()),
         // A program reads as many bytes of its receive as its completion reports.
         None => is_write || wc.status != WcStatus::Success || u64::from(byte_len) <= room(receive),
     };
     if !arrived {
         (wc.status, wc.byte_len) = (WcStatus::LocProtErr, 0);
-        connection.condemn();
+        connection.request_failure();
     }
     wc
 }
 
 /// Copies inline data of a completion to the memory of its receive; false if that memory is not accessible.
 #[inline]
-fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
+fn copy_inline(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
     let mut left = len.min(comp::INLINE_MAX as u64);
-    let mut src = carried(slot);
+    let mut src = inline_data(slot);
     for words in receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive)) {
         if left == 0 {
             break;

@@ -57,10 +57,10 @@ impl Receiving {
         let shift = depth.next_power_of_two().trailing_zeros();
         let stride = recv::stride(cap.max_recv_sge);
         let map = &memory.segment.map;
-        let mut rings = vec![memory.take_ring(comp::STRIDE << shift)?];
+        let mut rings = vec![memory.alloc_ring(comp::STRIDE << shift)?];
         let mut recvs = None;
         if srq.is_none() {
-            let ring = memory.take_ring(stride << shift)?;
+            let ring = memory.alloc_ring(stride << shift)?;
             recvs = Some(Slots::new(map, ring.at, stride, shift)?);
             rings.push(ring);
         }
@@ -119,7 +119,7 @@ impl Receiving {
         nic_util::sync::fence::light();
         connection.answer_rnr();
         if !connection.is_ready() && connection.state() == state::ERROR {
-            self.completions.alarm(connection.index);
+            self.completions.wake_all(connection.index);
         }
         Ok(())
     }
@@ -221,10 +221,10 @@ impl Receiving {
                 Some((receive, claimed)) => {
                     arrival::complete(connection, slot, low, receive, &mut wcs[got]);
                     got += 1;
-                    claimed.give_back();
+                    claimed.free();
                 }
                 // It refers to no receive that the peer has claimed: skip it.
-                None => connection.condemn(),
+                None => connection.request_failure(),
             }
             next += 1;
         }
@@ -276,7 +276,7 @@ impl Receiving {
             let me = claimant(connection);
             for receive in srq.claims_of(me).into_iter().take(wcs.len()) {
                 wcs[got] = flushed(srq.receive(receive)[recv::WR_ID].load(Ordering::Relaxed));
-                srq.give_back(receive, me);
+                srq.free(receive, me);
                 got += 1;
             }
         }
@@ -284,10 +284,10 @@ impl Receiving {
     }
 
     /// Frees the receives of a shared receive queue that the peer has claimed and will not complete.
-    pub(crate) fn give_back_claims(&self, connection: &Connection) {
+    pub(crate) fn free_claims(&self, connection: &Connection) {
         if let Some(srq) = &self.srq {
             let me = claimant(connection);
-            srq.claims_of(me).into_iter().for_each(|receive| srq.give_back(receive, me));
+            srq.claims_of(me).into_iter().for_each(|receive| srq.free(receive, me));
         }
     }
 }
@@ -354,7 +354,7 @@ mod tests {
         });
         complete(&qp.receiving, 0);
         assert_eq!(polled(&qp.receiving, &qp.connection), []);
-        assert!(qp.connection.is_condemned());
+        assert!(qp.connection.is_failure_requested());
         drop(device);
     }
 }

@@ -11,10 +11,10 @@ use verbs::Access;
 use crate::connection::Connection;
 use crate::copy::atomic::{Atomic, atomic_across};
 use crate::copy::place::{self, Direction, SgList, own_pid};
-use crate::memory::layout::{ServiceWords, ask, state};
+use crate::memory::layout::{ServiceWords, service_op, state};
 use crate::memory::parts::Ring;
 use crate::memory::table::Location;
-use crate::memory::turn::Turn;
+use crate::memory::turn::AtomicLock;
 use nic_util::sync::Spin;
 
 /// State of serving the peer of one queue pair.
@@ -34,20 +34,22 @@ impl Serving {
         enter: impl FnOnce() -> L,
     ) -> bool {
         let words = &connection.words.service.0;
-        let asked = words.turn.load(Ordering::Acquire);
-        if asked.is_multiple_of(2) {
+        let request_turn = words.turn.load(Ordering::Acquire);
+        if request_turn.is_multiple_of(2) {
             return false;
         }
         let table = &connection.device.table;
-        let Some(turn) = Turn::take(&table.map, connection.index, asked) else { return true };
+        let Some(atomic_lock) = AtomicLock::take(&table.map, connection.index, request_turn) else {
+            return true;
+        };
         let lock = enter();
         // A thread that fails the queue pair waits for the lock: no request is carried out afterwards.
         let may = connection.state() != state::ERROR;
         let done = may.then(|| self.carry_out(connection, rings, words)).flatten();
         drop(lock);
-        drop(turn);
+        drop(atomic_lock);
         words.refused.store(done.is_none().into(), Ordering::Relaxed);
-        words.turn.store(asked.wrapping_add(1), Ordering::Release);
+        words.turn.store(request_turn.wrapping_add(1), Ordering::Release);
         connection.kick();
         false
     }
@@ -59,19 +61,19 @@ impl Serving {
         words: &ServiceWords,
     ) -> Option<()> {
         let kind = words.kind.load(Ordering::Relaxed);
-        if kind == ask::MAKE_BOUNCE {
-            let at = self.bounce_ring(connection, rings)?;
+        if kind == service_op::ALLOC_BOUNCE {
+            let at = self.bounce_offset(connection, rings)?;
             words.bounce.store(at, Ordering::Release);
             return Some(());
         }
         let need = match kind {
-            ask::READ => Access::REMOTE_READ,
-            ask::WRITE => Access::REMOTE_WRITE,
-            ask::COMPARE_SWAP | ask::FETCH_ADD => Access::REMOTE_ATOMIC,
-            ask::DELIVER => Access::LOCAL_WRITE,
+            service_op::READ => Access::REMOTE_READ,
+            service_op::WRITE => Access::REMOTE_WRITE,
+            service_op::COMPARE_SWAP | service_op::FETCH_ADD => Access::REMOTE_ATOMIC,
+            service_op::DELIVER => Access::LOCAL_WRITE,
             _ => return None,
         };
-        let atomic = asked_atomic(words, kind);
+        let atomic = requested_atomic(words, kind);
         // An atomic always changes 8 bytes, whatever length the peer gives.
         let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
         let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
@@ -79,28 +81,28 @@ impl Serving {
         let place = table.check(key, connection.pd, need, at, len)?;
         let at = place.private()?;
         if let Some(op) = atomic {
-            let old = change_word(place, at, op)?;
+            let old = apply_atomic(place, at, op)?;
             words.operand[0].store(old, Ordering::Relaxed);
             return Some(());
         }
-        if len > ask::BOUNCE {
+        if len > service_op::BOUNCE {
             return None;
         }
         // The peer does not choose the location of the buffer.
-        let bounce = table.map.bytes(*self.bounce.get()?, ask::BOUNCE)?;
+        let bounce = table.map.bytes(*self.bounce.get()?, service_op::BOUNCE)?;
         let mut memory = SgList::new();
         memory.push(at as *mut u8, len);
         if let Location::Anywhere(_) = place {
             let mut buffer = SgList::new();
             buffer.push(bounce, len);
-            let way = if kind == ask::READ { Direction::In } else { Direction::Out };
+            let way = if kind == service_op::READ { Direction::In } else { Direction::Out };
             return place::across(own_pid(), &buffer, &memory, way).ok();
         }
         // SAFETY: checked just now, and deregistration waits for the lock that the caller holds; the buffer
         // has `len` bytes. Test: the conformance suite on `shm(copy=service)`.
         let copied = unsafe {
             match kind {
-                ask::READ => place::gather(&memory, bounce),
+                service_op::READ => place::gather(&memory, bounce),
                 _ => place::scatter(bounce, &memory),
             }
         };
@@ -108,11 +110,11 @@ impl Serving {
     }
 
     /// The offset of the bounce buffer, allocated at the first call only, however often the peer requests it.
-    fn bounce_ring(&self, connection: &Connection, rings: &Spin<Vec<Ring>>) -> Option<u64> {
+    fn bounce_offset(&self, connection: &Connection, rings: &Spin<Vec<Ring>>) -> Option<u64> {
         if let Some(at) = self.bounce.get() {
             return Some(*at);
         }
-        let ring = connection.device.memory.take_ring(ask::BOUNCE).ok()?;
+        let ring = connection.device.memory.alloc_ring(service_op::BOUNCE).ok()?;
         let at = *self.bounce.get_or_init(|| ring.at);
         rings.lock().push(ring);
         Some(at)
@@ -120,17 +122,17 @@ impl Serving {
 }
 
 /// The atomic that the peer requested, if any.
-fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
+fn requested_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
     let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
     match kind {
-        ask::COMPARE_SWAP => Some(Atomic::CompareSwap(operand(0), operand(1))),
-        ask::FETCH_ADD => Some(Atomic::FetchAdd(operand(0))),
+        service_op::COMPARE_SWAP => Some(Atomic::CompareSwap(operand(0), operand(1))),
+        service_op::FETCH_ADD => Some(Atomic::FetchAdd(operand(0))),
         _ => None,
     }
 }
 
 /// Carries out an atomic on 8 checked bytes of this process; returns the old value.
-fn change_word(place: Location, at: u64, op: Atomic) -> Option<u64> {
+fn apply_atomic(place: Location, at: u64, op: Atomic) -> Option<u64> {
     let pointer = at as *mut u64;
     if !pointer.is_aligned() {
         return None;

@@ -13,7 +13,7 @@ use crate::send::transfer::{Stop, Transfer};
 use nic_util::sync::{ring, shared_queue};
 
 /// The content of a receive completion.
-pub(crate) struct News {
+pub(crate) struct RecvCompletion {
     opcode: WcOpcode,
     status: WcStatus,
     len: u64,
@@ -22,7 +22,7 @@ pub(crate) struct News {
     solicited: bool,
 }
 
-impl News {
+impl RecvCompletion {
     #[inline]
     pub(crate) fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
         Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
@@ -51,7 +51,7 @@ pub(crate) struct Delivery {
     /// A message waits for a receive.
     pub(crate) is_waiting: bool,
     /// Posting a receive must notify the NIC thread: no thread polls.
-    pub(crate) wants_to_be_told: bool,
+    pub(crate) needs_rnr_notify: bool,
 }
 
 impl Delivery {
@@ -68,8 +68,8 @@ impl Delivery {
             return Ok(slot);
         }
         // Set once: a thread that posts afterwards sees it and wakes us.
-        if self.wants_to_be_told && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
-            link.name_rnr();
+        if self.needs_rnr_notify && link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
+            link.announce_rnr_wait();
             nic_util::sync::fence::heavy();
             if let Some(slot) = self.find_receive(link) {
                 self.rnr_deadline = None;
@@ -77,7 +77,7 @@ impl Delivery {
             }
         }
         self.is_waiting = true;
-        if self.is_crowded_out(link) {
+        if self.is_comp_ring_full(link) {
             // The peer may have posted receives, but has not polled its completions.
             self.rnr_deadline = None;
         } else if let Some(patience) = link.patience() {
@@ -96,7 +96,7 @@ impl Delivery {
         }
         let srq = link.srq.as_ref()?;
         if self.claimed.is_none() {
-            if self.is_crowded_out(link) {
+            if self.is_comp_ring_full(link) {
                 return None;
             }
             let entry = |i| &srq.ring.slot(i)[0];
@@ -108,7 +108,7 @@ impl Delivery {
 
     /// Whether no receive of a shared receive queue can be used because unpolled completions fill the peer's
     /// completion ring.
-    fn is_crowded_out(&self, link: &PeerQp) -> bool {
+    fn is_comp_ring_full(&self, link: &PeerQp) -> bool {
         let taken = link.qp.taken.load(Ordering::Acquire);
         link.srq.is_some() && link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0
     }
@@ -120,7 +120,7 @@ impl Delivery {
         transfer: &mut Transfer,
         link: &PeerQp,
         local: &SgList,
-        mut news: News,
+        mut completion: RecvCompletion,
         now: impl FnOnce() -> Time,
     ) -> Result<(), Stop> {
         let slot = self.next_receive(link, now)?;
@@ -128,13 +128,13 @@ impl Delivery {
         if let Err(Stop::Wait) = result {
             return Err(Stop::Wait);
         }
-        let result = result.and_then(|carried| match news.invalidate {
+        let result = result.and_then(|is_inline| match completion.invalidate {
             Some(key) if !link.peer.table.invalidate(key, link.pd) => Err(Stop::Fail(WcStatus::RemAccessErr)),
-            _ => Ok(carried),
+            _ => Ok(is_inline),
         });
         match result {
-            Ok(carried) => {
-                self.publish(link, &news, carried.then_some(local.total() as u32));
+            Ok(is_inline) => {
+                self.publish(link, &completion, is_inline.then_some(local.total() as u32));
                 Ok(())
             }
             // An error of this side only: the receive stays posted.
@@ -146,28 +146,28 @@ impl Delivery {
                     Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
                     _ => (WcStatus::RemOpErr, WcStatus::LocProtErr),
                 };
-                (news.status, news.imm, news.invalidate) = (theirs, None, None);
-                self.publish(link, &news, None);
+                (completion.status, completion.imm, completion.invalidate) = (theirs, None, None);
+                self.publish(link, &completion, None);
                 Err(Stop::Fail(own))
             }
         }
     }
 
-    /// Publishes a completion at the peer and consumes its receive. If the message is inline, `carried` is
+    /// Publishes a completion at the peer and consumes its receive. If the message is inline, `inline_len` is
     /// its number of bytes, which are already in the slot.
-    pub(crate) fn publish(&mut self, link: &PeerQp, news: &News, carried: Option<u32>) {
+    pub(crate) fn publish(&mut self, link: &PeerQp, completion: &RecvCompletion, inline_len: Option<u32>) {
         let slot = link.comps.slot(link.delivered());
-        let bytes = carried.unwrap_or(0);
-        let mut flags = if carried.is_some() { comp::CARRIED } else { 0 };
-        flags |= if news.imm.is_some() { comp::IMM } else { 0 };
-        flags |= if news.invalidate.is_some() { comp::INVALIDATE } else { 0 };
-        flags |= if news.solicited { comp::SOLICITED } else { 0 };
-        let imm = news.imm.or(news.invalidate).unwrap_or(0);
-        slot[comp::LEN_IMM].store(news.len << 32 | u64::from(imm), Ordering::Relaxed);
+        let bytes = inline_len.unwrap_or(0);
+        let mut flags = if inline_len.is_some() { comp::INLINE } else { 0 };
+        flags |= if completion.imm.is_some() { comp::IMM } else { 0 };
+        flags |= if completion.invalidate.is_some() { comp::INVALIDATE } else { 0 };
+        flags |= if completion.solicited { comp::SOLICITED } else { 0 };
+        let imm = completion.imm.or(completion.invalidate).unwrap_or(0);
+        slot[comp::LEN_IMM].store(completion.len << 32 | u64::from(imm), Ordering::Relaxed);
         slot[comp::RECEIVE].store(self.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
-        let kind = u32::from(news.opcode == WcOpcode::RecvWriteImm);
-        let low = kind | comp::number_of(news.status) << 8 | flags << 16 | bytes << 24;
-        deliver(link, slot, low, news.solicited || news.status != WcStatus::Success);
+        let kind = u32::from(completion.opcode == WcOpcode::RecvWriteImm);
+        let low = kind | comp::number_of(completion.status) << 8 | flags << 16 | bytes << 24;
+        deliver(link, slot, low, completion.solicited || completion.status != WcStatus::Success);
     }
 }
 
@@ -192,7 +192,7 @@ pub(crate) unsafe fn publish_plain(
     }
     len_imm.store(u64::from(len) << 32 | u64::from(imm.unwrap_or(0)), Ordering::Relaxed);
     let imm = if imm.is_some() { comp::IMM } else { 0 };
-    let flags = comp::CARRIED | imm | if solicited { comp::SOLICITED } else { 0 };
+    let flags = comp::INLINE | imm | if solicited { comp::SOLICITED } else { 0 };
     deliver(link, slot, flags << 16 | len << 24, solicited);
     true
 }
@@ -203,7 +203,7 @@ fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     ring::publish(&slot[comp::MARK], ring::lap(link.delivered(), link.comps.shift()), low);
     link.count_delivery();
     link.fetch_next_receive();
-    if link.cq.has_listeners() {
+    if link.cq.must_notify() {
         link.announce(solicited);
     }
 }
@@ -227,7 +227,7 @@ fn fill_receive(
     if sges().map(|(_, len, _)| len).sum::<u64>() < total {
         return Err(Stop::Fail(WcStatus::RemInvReqErr));
     }
-    let carried = total <= comp::INLINE_MAX as u64;
+    let is_inline = total <= comp::INLINE_MAX as u64;
     let mut done = 0;
     for (addr, len, key) in sges() {
         let len = len.min(total - done);
@@ -237,21 +237,21 @@ fn fill_receive(
         let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
         let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
         // A piece that was copied before the request had to wait is not copied again.
-        if !carried && !transfer.asking.is_behind(done) {
+        if !is_inline && !transfer.service.has_copied(done) {
             transfer.deliver(link, &local.part(done, len), place, key, done)?;
         }
         done += len;
     }
-    transfer.asking.finish();
+    transfer.service.finish();
     // The peer may change its receive between the two reads; then the message is incomplete.
     if done < total {
         return Err(Stop::Fail(WcStatus::RemInvReqErr));
     }
-    if carried {
+    if is_inline {
         let bytes = link.comps.slot(link.delivered())[comp::BYTES].as_ptr().cast();
         // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
         // conformance suite.
         unsafe { place::move_mapped(local, bytes, Direction::Out) }?;
     }
-    Ok(carried)
+    Ok(is_inline)
 }

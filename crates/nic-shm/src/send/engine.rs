@@ -9,7 +9,7 @@ use crate::copy::place::{Direction, SgList};
 use crate::memory::layout::state;
 use crate::memory::tlb::Tlb;
 use crate::peer::queue_pair::PeerQp;
-use crate::send::delivery::{Delivery, News};
+use crate::send::delivery::{Delivery, RecvCompletion};
 use crate::send::transfer::{Stop, Transfer};
 
 /// The result of executing a request.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Engine {
     /// The local region used last.
-    pub(crate) near: Tlb,
+    pub(crate) local_tlb: Tlb,
     pub(crate) transfer: Transfer,
     pub(crate) delivery: Delivery,
 }
@@ -56,25 +56,26 @@ impl Engine {
             return Err(Stop::Fail(WcStatus::RetryExcErr));
         }
         let solicited = wr.flags.contains(SendFlags::SOLICITED);
-        let message = News::of(WcOpcode::Recv, local.total(), solicited);
+        let message = RecvCompletion::of(WcOpcode::Recv, local.total(), solicited);
         let now = || connection.device.host.now();
         let Self { transfer, delivery, .. } = self;
         match wr.op {
             SendOp::Write(remote) => {
-                transfer.reach(link, &local, remote, Direction::Out)?;
+                transfer.rdma(link, &local, remote, Direction::Out)?;
                 if wr.flags.contains(SendFlags::RING) {
                     link.ring();
                 }
             }
             SendOp::Read(remote) => {
-                transfer.reach(link, &local, remote, Direction::In)?;
+                transfer.rdma(link, &local, remote, Direction::In)?;
                 return Ok(local.total() as u32);
             }
             SendOp::WriteImm(remote, imm) => {
                 delivery.next_receive(link, now)?;
-                transfer.reach(link, &local, remote, Direction::Out)?;
-                let news = News::of(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
-                delivery.publish(link, &news, None);
+                transfer.rdma(link, &local, remote, Direction::Out)?;
+                let completion =
+                    RecvCompletion::of(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
+                delivery.publish(link, &completion, None);
             }
             SendOp::Send => delivery.send(transfer, link, &local, message, now)?,
             SendOp::SendImm(imm) => {
@@ -105,11 +106,11 @@ impl Engine {
                     if len == 0 {
                         continue;
                     }
-                    let at = match self.near.find(sge.lkey, need, sge.addr, len) {
+                    let at = match self.local_tlb.find(sge.lkey, need, sge.addr, len) {
                         Some(at) => at,
                         None => match connection.own_memory(sge.lkey, need, sge.addr, len) {
                             Some(at) => {
-                                self.near.learn(&connection.device.table, sge.lkey);
+                                self.local_tlb.insert(&connection.device.table, sge.lkey);
                                 at
                             }
                             None => return false,
@@ -124,6 +125,6 @@ impl Engine {
 
     /// Drops the request in progress; the queue pair has failed.
     pub(crate) fn abandon(&mut self) {
-        self.transfer.asking.finish();
+        self.transfer.service.finish();
     }
 }

@@ -13,31 +13,32 @@ use crate::peer::queue_pair::PeerQp;
 use crate::send::delivery::publish_plain;
 use crate::send::engine::Engine;
 
-/// Whether a request is a candidate for [`carry_out`].
+/// Whether a request is a candidate for [`execute`].
 #[inline]
-pub(crate) fn may_take(wr: &SendWr<'_>) -> bool {
+pub(crate) fn is_candidate(wr: &SendWr<'_>) -> bool {
     matches!(wr.op, SendOp::Write(_) | SendOp::Send | SendOp::SendImm(_))
 }
 
 /// Carries out the request if the fast path can; false if nothing has happened. Called under the send lock,
 /// with no request waiting.
 #[inline]
-pub(crate) fn carry_out(
+pub(crate) fn execute(
     engine: &mut Engine,
     link: &PeerQp,
     wr: &SendWr<'_>,
     inline_max: usize,
     size_max: u64,
 ) -> bool {
-    let Some((src, len)) = sole_sge(&engine.near, wr, inline_max, size_max) else { return false };
+    let Some((src, len)) = single_sge(&engine.local_tlb, wr, inline_max, size_max) else { return false };
     let _inside = link.enter();
     if !link.is_ready() {
         return false;
     }
     let SendOp::Write(remote) = wr.op else {
-        return send(link, wr, src, len);
+        return execute_send(link, wr, src, len);
     };
-    let Some(dst) = engine.transfer.far.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len) else {
+    let Some(dst) = engine.transfer.remote_tlb.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len)
+    else {
         return false;
     };
     // SAFETY: both caches guarantee registered memory of this length, the far one as long as we are inside,
@@ -54,7 +55,7 @@ pub(crate) fn carry_out(
 /// Delivers an inline message into a posted receive of the peer's own ring whose first SGE holds it; false if
 /// nothing has happened.
 #[inline]
-fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
+fn execute_send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
     let Some(receive) = link.waiting_receive() else { return false };
     let [_, _, addr, length_key, ..] = receive else { return false };
     let length_key = length_key.load(Ordering::Relaxed);
@@ -74,11 +75,16 @@ fn send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
 
 /// The request's local data, if it is one non-empty piece of allowed size.
 #[inline]
-fn sole_sge(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
+fn single_sge(
+    local_tlb: &Tlb,
+    wr: &SendWr<'_>,
+    inline_max: usize,
+    size_max: u64,
+) -> Option<(*const u8, u64)> {
     match wr.data {
         Data::Sges([sge]) if sge.length > 0 => {
             let len = u64::from(sge.length);
-            let at = near.find(sge.lkey, Access::empty(), sge.addr, len)?;
+            let at = local_tlb.find(sge.lkey, Access::empty(), sge.addr, len)?;
             (len <= size_max).then_some((at.cast_const(), len))
         }
         Data::Inline(bytes) if !bytes.is_empty() && bytes.len() <= inline_max => {

@@ -18,10 +18,10 @@ use nic_util::sync::reader_registry::Workplace;
 
 /// The sending half of a queue pair.
 pub(crate) struct Sending {
-    queue: Workplace<Queue>,
+    queue: Workplace<SendQueue>,
     pub(crate) completions: Arc<Completions>,
     /// Its slot in the completion queue.
-    seat: OnceLock<usize>,
+    cq_slot: OnceLock<usize>,
     /// Capacity in requests, and the limits of SGEs and inline bytes of each.
     max_wr: u32,
     max_sge: u32,
@@ -37,31 +37,31 @@ pub(crate) struct Sending {
 
 /// The thread that makes progress on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Caller {
     /// A thread of the program that polls, and is likely to poll again.
     Poller,
     /// The NIC thread.
-    Thread,
+    NicThread,
 }
 
 /// How often a poller checks for the receive that a message waits for: each check takes the cache line away
 /// from the thread that posts receives.
-const LOOK_PERIOD: Span = Span::from_us(1);
+const RETRY_PERIOD: Span = Span::from_us(1);
 /// A poller retries immediately when this many receives are posted.
 const MANY_RECEIVES: u64 = 32;
 /// A poller seen within this time counts as active; posting a receive then does not wake the NIC thread.
-const ATTENDED: Span = Span::from_us(100);
+const POLLER_ACTIVE: Span = Span::from_us(100);
 
 /// The send queue's state under the send lock.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct SendQueue {
     posted: u64,
     /// Requests that wait for the peer, in order.
     pending: VecDeque<Pending>,
     engine: Engine,
     /// Time of the last poll while requests waited, and of the last check for a receive.
     polled: Option<Time>,
-    looked: Option<Time>,
+    retried: Option<Time>,
 }
 
 /// A waiting send request, with copies of everything that the caller may reuse.
@@ -89,7 +89,7 @@ impl Pending {
     }
 }
 
-impl Queue {
+impl SendQueue {
     fn push(&mut self, wr: &SendWr<'_>) {
         self.posted += 1;
         self.pending.push_back(Pending::of(wr));
@@ -98,18 +98,18 @@ impl Queue {
     /// Whether to retry now. If a message waits for a receive, a poller retries when many are posted or some
     /// time has passed, so that the two sides do not contend for a cache line on each message. The peer has
     /// to notify only while no thread polls.
-    fn is_to_be_tried(&mut self, link: &PeerQp, by: By, now: Time) -> bool {
+    fn should_retry(&mut self, link: &PeerQp, caller: Caller, now: Time) -> bool {
         let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
         let delivery = &mut self.engine.delivery;
-        delivery.wants_to_be_told = by == By::Thread && !within(self.polled, ATTENDED);
-        if by == By::Thread {
+        delivery.needs_rnr_notify = caller == Caller::NicThread && !within(self.polled, POLLER_ACTIVE);
+        if caller == Caller::NicThread {
             return true;
         }
         self.polled = Some(now);
-        if delivery.is_waiting && within(self.looked, LOOK_PERIOD) && !link.has_receives(MANY_RECEIVES) {
+        if delivery.is_waiting && within(self.retried, RETRY_PERIOD) && !link.has_receives(MANY_RECEIVES) {
             return false;
         }
-        self.looked = Some(now);
+        self.retried = Some(now);
         true
     }
 
@@ -125,7 +125,7 @@ impl Sending {
         Self {
             queue: Workplace::default(),
             completions,
-            seat: OnceLock::new(),
+            cq_slot: OnceLock::new(),
             max_wr: cap.max_send_wr,
             max_sge: cap.max_send_sge,
             max_inline: cap.max_inline,
@@ -142,27 +142,27 @@ impl Sending {
     }
 
     /// Its slot in the completion queue.
-    pub(crate) fn seat(&self) -> Option<usize> {
-        self.seat.get().copied()
+    pub(crate) fn cq_slot(&self) -> Option<usize> {
+        self.cq_slot.get().copied()
     }
 
     /// Whether successful completions of its requests wait to be polled.
     pub(crate) fn has_completed(&self) -> bool {
-        self.seat().is_some_and(|seat| self.completions.has_completed(seat))
+        self.cq_slot().is_some_and(|cq_slot| self.completions.has_completed(cq_slot))
     }
 
-    pub(crate) fn set_seat(&self, seat: usize) {
-        let _ = self.seat.set(seat);
+    pub(crate) fn set_cq_slot(&self, cq_slot: usize) {
+        let _ = self.cq_slot.set(cq_slot);
     }
 
     /// Takes the send lock to carry out requests; deregistration waits until it is released.
     #[inline]
-    pub(crate) fn enter(&self, connection: &Connection) -> BiasedGuard<'_, Queue> {
+    pub(crate) fn enter(&self, connection: &Connection) -> BiasedGuard<'_, SendQueue> {
         self.queue.enter(|| connection.device.posters.add(connection.index))
     }
 
     /// Takes the send lock for any other purpose.
-    pub(crate) fn lock(&self) -> BiasedGuard<'_, Queue> {
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, SendQueue> {
         self.queue.lock()
     }
 
@@ -188,7 +188,7 @@ impl Sending {
     /// Posts a request by the fast path; false if nothing has happened.
     #[inline]
     fn post_fast(&self, connection: &Connection, wr: &SendWr<'_>) -> bool {
-        if !fast_path::may_take(wr) {
+        if !fast_path::is_candidate(wr) {
             return false;
         }
         let Some(link) = connection.link() else { return false };
@@ -197,7 +197,7 @@ impl Sending {
             return false;
         }
         let size_max = connection.device.attr.max_msg_size;
-        if !fast_path::carry_out(&mut queue.engine, link, wr, self.max_inline as usize, size_max) {
+        if !fast_path::execute(&mut queue.engine, link, wr, self.max_inline as usize, size_max) {
             return false;
         }
         self.complete(connection, &mut queue, wr, WcStatus::Success, 0);
@@ -217,7 +217,7 @@ impl Sending {
         }
         if queue.pending.is_empty() {
             // If it has to wait, the NIC thread is woken and checks whether a thread polls.
-            queue.engine.delivery.wants_to_be_told = false;
+            queue.engine.delivery.needs_rnr_notify = false;
             match queue.engine.execute(connection, wr) {
                 Outcome::Done(status, bytes) => {
                     return Ok(self.complete(connection, &mut queue, wr, status, bytes));
@@ -233,7 +233,7 @@ impl Sending {
     fn post_unready(
         &self,
         connection: &Connection,
-        queue: &mut Queue,
+        queue: &mut SendQueue,
         wr: &SendWr<'_>,
         status: u32,
     ) -> Result<bool> {
@@ -267,7 +267,7 @@ impl Sending {
 
     /// Whether the queue is full.
     #[inline]
-    fn is_full(&self, queue: &Queue) -> bool {
+    fn is_full(&self, queue: &SendQueue) -> bool {
         queue.posted - self.reclaimed.load(Ordering::Acquire) >= self.max_wr.into()
     }
 
@@ -283,7 +283,7 @@ impl Sending {
     fn complete(
         &self,
         connection: &Connection,
-        queue: &mut Queue,
+        queue: &mut SendQueue,
         wr: &SendWr<'_>,
         status: WcStatus,
         bytes: u32,
@@ -308,7 +308,7 @@ impl Sending {
             let done = SendDone {
                 wr_id: wr.wr_id,
                 upto,
-                seat: self.seat().map_or(u32::MAX, |seat| seat as u32),
+                cq_slot: self.cq_slot().map_or(u32::MAX, |cq_slot| cq_slot as u32),
                 qp_num: self.num,
                 byte_len: bytes,
                 status,
@@ -328,8 +328,8 @@ impl Sending {
 
     fn set_stalled(&self, connection: &Connection, stalled: bool) {
         if self.stalled.swap(stalled, Ordering::AcqRel) != stalled && stalled {
-            self.seat.get().iter().for_each(|seat| self.completions.stalls(**seat));
-            connection.device.look_at(connection.index);
+            self.cq_slot.get().iter().for_each(|cq_slot| self.completions.mark_stalled(**cq_slot));
+            connection.device.kick_qp(connection.index);
         }
     }
 
@@ -339,13 +339,13 @@ impl Sending {
     }
 
     /// Retries waiting requests. Returns whether the queue pair must be failed.
-    pub(crate) fn progress(&self, connection: &Connection, by: By) -> bool {
+    pub(crate) fn progress(&self, connection: &Connection, caller: Caller) -> bool {
         if !self.is_stalled() {
             return false;
         }
         let mut queue = self.enter(connection);
         let now = connection.device.host.now();
-        if connection.link().is_some_and(|link| !queue.is_to_be_tried(link, by, now)) {
+        if connection.link().is_some_and(|link| !queue.should_retry(link, caller, now)) {
             return false;
         }
         let mut failed = false;
@@ -403,9 +403,12 @@ mod tests {
         assert_eq!(send(10), Err(Error::QueueFull { queue: "send", depth: 10 }));
         assert_eq!(over(), (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>());
         let asked = || connection.link().map(|link| link.qp.rnr.0.load(Ordering::Relaxed));
-        assert!(!half.progress(connection, By::Poller) && asked() == Some(0), "it polls");
+        assert!(!half.progress(connection, Caller::Poller) && asked() == Some(0), "it polls");
         half.lock().polled = None;
-        assert!(!half.progress(connection, By::Thread) && over().is_empty(), "there is no receive still");
+        assert!(
+            !half.progress(connection, Caller::NicThread) && over().is_empty(),
+            "there is no receive still"
+        );
         assert_eq!(asked(), Some(1), "nobody polls");
         assert_eq!(send(10), Ok(false));
         connection.fail();

@@ -9,33 +9,33 @@ use std::sync::atomic::Ordering;
 
 use crate::copy::atomic::Atomic;
 use crate::copy::place::{self, Direction, Fault, SgList};
-use crate::memory::layout::{ServiceWords, ask};
+use crate::memory::layout::{ServiceWords, service_op};
 use crate::peer::queue_pair::PeerQp;
 
 /// Requests of one queue pair to its peer's NIC thread.
 #[derive(Default)]
-pub(crate) struct Asking {
+pub(crate) struct ServiceClient {
     /// The copy in progress.
-    job: Option<Job>,
+    job: Option<CopyJob>,
     /// Number of requests so far.
-    asks: u32,
+    requests: u32,
 }
 
 /// A copy in progress.
 #[derive(Default)]
-struct Job {
+struct CopyJob {
     /// Offset in the message of the piece that is being copied.
     from: u64,
     /// Number of bytes of the piece that have been copied.
     done: u64,
     /// Number of bytes requested, if a request is outstanding.
-    asked: Option<u64>,
+    requested: Option<u64>,
     /// Everything before this offset in the message has been copied.
-    behind: u64,
+    copied_up_to: u64,
 }
 
 /// A request to the owner.
-struct Ask {
+struct ServiceRequest {
     kind: u32,
     at: u64,
     len: u64,
@@ -43,10 +43,10 @@ struct Ask {
     operand: [u64; 2],
 }
 
-impl Asking {
+impl ServiceClient {
     /// Whether the piece of a message that begins at `from` has been copied already.
-    pub(crate) fn is_behind(&self, from: u64) -> bool {
-        self.job.as_ref().is_some_and(|job| job.behind > from)
+    pub(crate) fn has_copied(&self, from: u64) -> bool {
+        self.job.as_ref().is_some_and(|job| job.copied_up_to > from)
     }
 
     /// Forgets the copy: the request has completed or failed.
@@ -63,8 +63,8 @@ impl Asking {
         key: u32,
         way: Direction,
     ) -> Option<Result<(), Fault>> {
-        let kind = if way == Direction::Out { ask::WRITE } else { ask::READ };
-        let result = self.carry_on(link, local, at, key, kind)?;
+        let kind = if way == Direction::Out { service_op::WRITE } else { service_op::READ };
+        let result = self.continue_copy(link, local, at, key, kind)?;
         self.job = None;
         Some(result)
     }
@@ -81,11 +81,11 @@ impl Asking {
         if let Some(job) = &mut self.job
             && job.from != from
         {
-            *job = Job { from, behind: job.behind, ..Job::default() };
+            *job = CopyJob { from, copied_up_to: job.copied_up_to, ..CopyJob::default() };
         }
-        let result = self.carry_on(link, part, at, key, ask::DELIVER)?;
+        let result = self.continue_copy(link, part, at, key, service_op::DELIVER)?;
         if let Some(job) = &mut self.job {
-            job.behind = from + part.total();
+            job.copied_up_to = from + part.total();
         }
         Some(result)
     }
@@ -100,13 +100,13 @@ impl Asking {
     ) -> Option<Result<u64, Fault>> {
         let words = &link.qp.service.0;
         let job = self.job.get_or_insert_default();
-        if job.asked.is_none() {
+        if job.requested.is_none() {
             let (kind, operand) = match op {
-                Atomic::CompareSwap(compare, swap) => (ask::COMPARE_SWAP, [compare, swap]),
-                Atomic::FetchAdd(add) => (ask::FETCH_ADD, [add, 0]),
+                Atomic::CompareSwap(compare, swap) => (service_op::COMPARE_SWAP, [compare, swap]),
+                Atomic::FetchAdd(add) => (service_op::FETCH_ADD, [add, 0]),
             };
-            job.asked = Some(8);
-            self.ask(link, &Ask { kind, at, len: 8, key, operand });
+            job.requested = Some(8);
+            self.send_request(link, &ServiceRequest { kind, at, len: 8, key, operand });
             return None;
         }
         let result = answer(words)?;
@@ -114,7 +114,7 @@ impl Asking {
         Some(result.map(|()| words.operand[0].load(Ordering::Relaxed)))
     }
 
-    fn carry_on(
+    fn continue_copy(
         &mut self,
         link: &PeerQp,
         local: &SgList,
@@ -124,11 +124,11 @@ impl Asking {
     ) -> Option<Result<(), Fault>> {
         let words = &link.qp.service.0;
         let job = self.job.get_or_insert_default();
-        if let Some(len) = job.asked {
+        if let Some(len) = job.requested {
             if let Err(fault) = answer(words)? {
                 return Some(Err(fault));
             }
-            if kind == ask::READ && len > 0 {
+            if kind == service_op::READ && len > 0 {
                 let bounce = link.peer.table.map.bytes(words.bounce.load(Ordering::Relaxed), len);
                 let Some(bounce) = bounce else { return Some(Err(Fault::Access)) };
                 // SAFETY: `len` bytes in the peer's segment, into checked local memory. Test: the conformance
@@ -139,20 +139,23 @@ impl Asking {
                 }
             }
             job.done += len;
-            job.asked = None;
+            job.requested = None;
         }
         // Not `==`: a peer can shorten its receive meanwhile.
         if job.done >= local.total() {
             return Some(Ok(()));
         }
         let bounce = words.bounce.load(Ordering::Acquire);
-        let len = (local.total() - job.done).min(ask::BOUNCE);
+        let len = (local.total() - job.done).min(service_op::BOUNCE);
         if bounce == 0 {
-            job.asked = Some(0);
-            self.ask(link, &Ask { kind: ask::MAKE_BOUNCE, at: 0, len: 0, key: 0, operand: [0; 2] });
+            job.requested = Some(0);
+            self.send_request(
+                link,
+                &ServiceRequest { kind: service_op::ALLOC_BOUNCE, at: 0, len: 0, key: 0, operand: [0; 2] },
+            );
             return None;
         }
-        if kind != ask::READ {
+        if kind != service_op::READ {
             let Some(buffer) = link.peer.table.map.bytes(bounce, len) else {
                 return Some(Err(Fault::Access));
             };
@@ -162,21 +165,21 @@ impl Asking {
                 return Some(Err(fault));
             }
         }
-        job.asked = Some(len);
+        job.requested = Some(len);
         let at = at.wrapping_add(job.done);
-        self.ask(link, &Ask { kind, at, len, key, operand: [0; 2] });
+        self.send_request(link, &ServiceRequest { kind, at, len, key, operand: [0; 2] });
         None
     }
 
-    fn ask(&mut self, link: &PeerQp, ask: &Ask) {
+    fn send_request(&mut self, link: &PeerQp, request: &ServiceRequest) {
         let words = &link.qp.service.0;
-        words.kind.store(ask.kind, Ordering::Relaxed);
-        words.place.store(ask.at, Ordering::Relaxed);
-        words.len.store(ask.len, Ordering::Relaxed);
-        words.key.store(ask.key, Ordering::Relaxed);
-        words.operand.iter().zip(ask.operand).for_each(|(word, v)| word.store(v, Ordering::Relaxed));
-        self.asks = self.asks.wrapping_add(1);
-        words.turn.store(self.asks.wrapping_mul(2).wrapping_sub(1), Ordering::Release);
+        words.kind.store(request.kind, Ordering::Relaxed);
+        words.place.store(request.at, Ordering::Relaxed);
+        words.len.store(request.len, Ordering::Relaxed);
+        words.key.store(request.key, Ordering::Relaxed);
+        words.operand.iter().zip(request.operand).for_each(|(word, v)| word.store(v, Ordering::Relaxed));
+        self.requests = self.requests.wrapping_add(1);
+        words.turn.store(self.requests.wrapping_mul(2).wrapping_sub(1), Ordering::Release);
         link.kick();
     }
 }

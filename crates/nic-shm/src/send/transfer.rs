@@ -9,10 +9,10 @@ use crate::copy::atomic::{Atomic, atomic_across, store_old};
 use crate::copy::place::{self, Direction, Fault, SgList};
 use crate::memory::table::Location;
 use crate::memory::tlb::Tlb;
-use crate::memory::turn::Turn;
-use crate::peer::device::Reach;
+use crate::memory::turn::AtomicLock;
+use crate::peer::device::CopyMethod;
 use crate::peer::queue_pair::PeerQp;
-use crate::send::service::Asking;
+use crate::send::service::ServiceClient;
 
 /// Why a request cannot continue now.
 pub(crate) enum Stop {
@@ -34,17 +34,17 @@ impl From<Fault> for Stop {
 #[derive(Default)]
 pub(crate) struct Transfer {
     /// The remote region used last.
-    pub(crate) far: Tlb,
+    pub(crate) remote_tlb: Tlb,
     /// The copy that the owner was asked to make.
-    pub(crate) asking: Asking,
+    pub(crate) service: ServiceClient,
     /// Number of acquisitions of the peer's lock for atomics.
-    turns: u32,
+    atomic_locks: u32,
 }
 
 impl Transfer {
     /// RDMA: copies between local memory and one range of the peer.
     #[inline]
-    pub(crate) fn reach(
+    pub(crate) fn rdma(
         &mut self,
         link: &PeerQp,
         local: &SgList,
@@ -56,14 +56,14 @@ impl Transfer {
             return Ok(());
         }
         let need = if way == Direction::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
-        if let Some(at) = self.far.find(remote.rkey, need, remote.addr, len) {
+        if let Some(at) = self.remote_tlb.find(remote.rkey, need, remote.addr, len) {
             // SAFETY: as in `copy`.
             return Ok(unsafe { place::move_mapped(local, at, way) }?);
         }
         let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
         let place = place.ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
         if mapped(link, place, len).is_some() {
-            self.far.learn(&link.peer.table, remote.rkey);
+            self.remote_tlb.insert(&link.peer.table, remote.rkey);
         }
         self.copy(link, local, place, remote.rkey, way)
     }
@@ -79,19 +79,19 @@ impl Transfer {
     ) -> Result<(), Stop> {
         if let Some(at) = mapped(link, place, local.total()) {
             // SAFETY: both sides were checked against protection tables, whose entries remain until this side
-            // has left ([`crate::peer::queue_pair::Inside`]; the send lock for its own). Test: the
+            // has left ([`crate::peer::queue_pair::AccessGuard`]; the send lock for its own). Test: the
             // conformance suite; `violations` in it.
             return Ok(unsafe { place::move_mapped(local, at, way) }?);
         }
-        match (place, link.peer.reach) {
-            (Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
-            | (Location::Anywhere(at), Reach::Direct { pid }) => {
+        match (place, link.peer.copy_method) {
+            (Location::Private(at) | Location::Anywhere(at), CopyMethod::Kernel { pid })
+            | (Location::Anywhere(at), CopyMethod::Direct { pid }) => {
                 let mut remote = SgList::new();
                 remote.push(at as *mut u8, local.total());
                 Ok(place::across(pid, local, &remote, way)?)
             }
-            (Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
-                match self.asking.copy(link, local, at, key, way) {
+            (Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
+                match self.service.copy(link, local, at, key, way) {
                     Some(result) => Ok(result?),
                     None => Err(Stop::Wait),
                 }
@@ -110,8 +110,8 @@ impl Transfer {
         key: u32,
         from: u64,
     ) -> Result<(), Stop> {
-        if let (Some(at), Reach::Service) = (place.private(), link.peer.reach) {
-            return match self.asking.deliver(link, part, at, key, from) {
+        if let (Some(at), CopyMethod::Service) = (place.private(), link.peer.copy_method) {
+            return match self.service.deliver(link, part, at, key, from) {
                 Some(Err(Fault::Access)) => Err(Stop::Fail(WcStatus::RemOpErr)),
                 Some(result) => Ok(result?),
                 None => Err(Stop::Wait),
@@ -144,21 +144,21 @@ impl Transfer {
         if at.is_some_and(|at| !at.is_aligned()) {
             return Err(Stop::Fail(WcStatus::RemInvReqErr));
         }
-        let old = match (at, place, link.peer.reach) {
+        let old = match (at, place, link.peer.copy_method) {
             // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
             (Some(at), Location::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
             (Some(at), _, _) => {
-                let _turn = self.take_turn(link)?;
+                let _lock = self.lock_atomics(link)?;
                 // SAFETY: as above, except that a program may have unmapped it.
                 unsafe { op.apply_at(at) }?
             }
-            (None, Location::Private(at) | Location::Anywhere(at), Reach::Kernel { pid })
-            | (None, Location::Anywhere(at), Reach::Direct { pid }) => {
-                let _turn = self.take_turn(link)?;
+            (None, Location::Private(at) | Location::Anywhere(at), CopyMethod::Kernel { pid })
+            | (None, Location::Anywhere(at), CopyMethod::Direct { pid }) => {
+                let _lock = self.lock_atomics(link)?;
                 atomic_across(pid, at, op)?
             }
-            (None, Location::Private(at) | Location::Anywhere(at), Reach::Service) => {
-                self.asking.atomic(link, at, remote.rkey, op).ok_or(Stop::Wait)??
+            (None, Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
+                self.service.atomic(link, at, remote.rkey, op).ok_or(Stop::Wait)??
             }
             _ => return Err(refused()),
         };
@@ -167,9 +167,9 @@ impl Transfer {
 
     /// Takes the lock for atomics on the peer's private memory. If it stays taken for long, kicks the peer,
     /// which checks the holder.
-    fn take_turn<'l>(&mut self, link: &'l PeerQp) -> Result<Turn<'l>, Stop> {
-        self.turns = self.turns.wrapping_add(1);
-        Turn::take(&link.peer.table.map, link.index, self.turns).ok_or_else(|| {
+    fn lock_atomics<'l>(&mut self, link: &'l PeerQp) -> Result<AtomicLock<'l>, Stop> {
+        self.atomic_locks = self.atomic_locks.wrapping_add(1);
+        AtomicLock::take(&link.peer.table.map, link.index, self.atomic_locks).ok_or_else(|| {
             link.kick();
             Stop::Wait
         })
@@ -179,10 +179,10 @@ impl Transfer {
 /// A pointer to a checked location of the peer, if this process has it mapped.
 #[inline]
 fn mapped(link: &PeerQp, place: Location, len: u64) -> Option<*mut u8> {
-    match (place, link.peer.reach) {
+    match (place, link.peer.copy_method) {
         (Location::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
         // In this process, and so checked against the private record (`table`).
-        (Location::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
+        (Location::Private(at), CopyMethod::Direct { .. }) => Some(at as *mut u8),
         _ => None,
     }
 }
