@@ -279,7 +279,7 @@ mod tests {
     /// Goal: a peer may confirm and fail this queue pair, and do nothing else, whatever it writes. Method: it
     /// writes every state, of this generation and of the next, after each state that this side reached.
     #[test]
-    fn a_peer_takes_no_queue_pair_back() {
+    fn peer_cannot_move_a_queue_pair_back() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         let said = |generation, state| {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_condemned_twice_is_told_once() {
+    fn repeated_failure_request_is_queued_once() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         assert!(!connection.is_failing());

@@ -233,7 +233,7 @@ mod tests {
     /// Goal: a destroyed queue pair leaves no memory in its device, however late its peer notices. Method:
     /// the NIC thread of the peer has ended, so that the peer first reacts when it is destroyed itself.
     #[test]
-    fn a_peer_that_goes_later_takes_no_memory_of_the_one_that_went() {
+    fn destroying_the_peer_later_allocates_no_memory() {
         let (near, far) = crate::lies::connected();
         let device_of = |qp: &Qp| {
             let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");

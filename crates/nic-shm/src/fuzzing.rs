@@ -370,7 +370,7 @@ mod tests {
     /// Goal: a process that repeats this process's token is not mistaken for it. Method: the hello of a
     /// device of this process, as another process would send it.
     #[test]
-    fn another_process_cannot_pass_for_this_one() {
+    fn another_process_is_not_mistaken_for_this_one() {
         use crate::peer::device::CopyMethod;
         let victim = Victim::get();
         let token = victim.tokens.fetch_add(1, Ordering::Relaxed);

@@ -390,7 +390,7 @@ mod tests {
     /// Goal: the fields of the packet have the listed offsets. Method: a changed packet parses to the changed
     /// value.
     #[test]
-    fn twisted_hellos_say_the_lie() {
+    fn faulty_hellos_have_the_forged_value() {
         let hello = Hello {
             token: 1,
             process: 2,

@@ -105,7 +105,7 @@ pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<Qp
 /// allowed. Method: a region of NIC memory claims 2^62 bytes; a write that would reach a buffer of the victim
 /// is refused.
 #[test]
-fn a_region_that_claims_everything_reaches_nothing_outside() {
+fn oversized_region_gives_no_access_outside() {
     let (victim, liar) = pair(CopyPath::Auto);
     let memory = Buf::alloc(1 << 20).expect("memory");
     liar.entry(&liar.nic).len.store(1 << 62, Ordering::Release);
@@ -124,7 +124,7 @@ fn a_region_that_claims_everything_reaches_nothing_outside() {
 /// Goal: accesses to a device of this process reach registered memory only, even if another process changed
 /// its table; likewise for this side's table. Method: tables that refer to an unregistered buffer.
 #[test]
-fn a_changed_table_of_this_process_reaches_nothing_else() {
+fn forged_table_of_this_process_gives_no_other_access() {
     for own_table in [false, true] {
         let (victim, liar) = pair(CopyPath::Auto);
         let memory = Buf::alloc(LEN).expect("memory");
@@ -144,7 +144,7 @@ fn a_changed_table_of_this_process_reaches_nothing_else() {
 /// Goal: an atomic requested from the owner changes its 8 bytes only, whatever length the request has.
 /// Method: a request of length 0 for the 8 bytes after the region.
 #[test]
-fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
+fn atomic_of_length_zero_is_bounds_checked() {
     let (owner, asker) = pair(CopyPath::Service);
     let words = &owner.inner.connection.words.service.0;
     let behind = owner.host.buf().addr() + LEN as u64;
@@ -171,7 +171,7 @@ fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
 /// peer's process is a `cat`, killed after the queue pair was destroyed; the words show it as the lock's
 /// holder.
 #[test]
-fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
+fn peer_that_dies_inside_releases_the_atomic_lock() {
     let mut peer =
         std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
     let pidfd = rustix::process::pidfd_open(
@@ -209,7 +209,7 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
 /// Goal: after failing a queue pair, the program may reuse its memory. Method: the peer is inside, and leaves
 /// a little later; if that takes longer than the wait for it, the run proves nothing.
 #[test]
-fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
+fn to_error_waits_for_a_peer_inside() {
     let victim = Endpoint::new(CopyPath::Auto);
     let (inner, has_left) = (victim.inner.clone(), Arc::new(AtomicBool::new(false)));
     let host = inner.connection.device.host.clone();
@@ -232,7 +232,7 @@ fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
 
 /// Goal: the lock for atomics is not kept by a holder that is not inside. Method: forged holders.
 #[test]
-fn a_turn_of_nobody_does_not_last() {
+fn forged_atomic_lock_is_released() {
     let victim = Endpoint::new(CopyPath::Auto);
     let shared = &victim.inner.connection.device;
     for lie in [1, 7, u64::MAX, 1 << 40] {

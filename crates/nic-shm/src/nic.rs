@@ -132,7 +132,7 @@ mod tests {
     /// has ended, so that the test runs the rounds; queue pairs that fail without notification show which
     /// ones were checked.
     #[test]
-    fn a_round_looks_at_those_who_were_named() {
+    fn round_checks_kicked_queue_pairs_only() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
@@ -172,7 +172,7 @@ mod tests {
     /// and destroyed; the test runs the rounds instead of the thread, which has ended, until the memory is
     /// returned.
     #[test]
-    fn rounds_go_on_until_the_memory_of_a_crowd_is_given_back() {
+    fn rounds_continue_until_freed_memory_is_returned() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));

@@ -102,7 +102,7 @@ mod tests {
     /// Goal: deregistration waits for queue pairs that were used, not for all that exist. Method: queue pairs
     /// have words and locks that say "inside", but are in no registry: checking them would wait forever.
     #[test]
-    fn deregistering_asks_nobody_who_was_not_there() {
+    fn dereg_waits_for_no_unused_queue_pair() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
@@ -120,7 +120,7 @@ mod tests {
 
     /// Goal: memory stays registered during a peer's access, even if the access's queue pair was destroyed.
     #[test]
-    fn deregistering_waits_for_peers_of_queue_pairs_that_are_gone() {
+    fn dereg_waits_for_peers_of_destroyed_queue_pairs() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));

@@ -42,7 +42,7 @@ fn add_over(host: &Host, owner: &Pd, copy: CopyPath, remote: verbs::RemoteAddr) 
 /// Goal: atomics on private memory are atomic among all users of a device (`AtomicCap::Hca`), whichever copy
 /// path they use. Method: one thread for each path adds to the same word; no addition may be lost.
 #[test]
-fn atomics_over_different_ways_lose_nothing() {
+fn atomics_over_different_copy_paths_lose_nothing() {
     let host = host::real::host();
     let owner = device(&host, CopyPath::Auto);
     let pd = owner.alloc_pd().expect("a domain");

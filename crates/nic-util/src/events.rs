@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn events_beyond_the_limit_are_lost() {
+    fn events_beyond_the_limit_are_dropped() {
         let events = Events::asynchronous().expect("a descriptor");
         (0..=ASYNC_EVENTS_MAX as u32).for_each(|cq| events.push(AsyncEvent::CqError { cq }));
         for cq in 0..ASYNC_EVENTS_MAX as u32 {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_is_readable_exactly_while_there_is_an_event() {
+    fn descriptor_is_readable_exactly_while_there_is_an_event() {
         let events = Events::new().expect("a descriptor");
         assert!(!is_readable(&events));
         (0..10).for_each(|event| events.push_if(event, || event != 4));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_crowd_is_given_back() {
+    fn large_empty_queue_frees_its_memory() {
         let events = Events::new().expect("a descriptor");
         let mut ebbs = 0;
         (0..=KEPT).for_each(|event| events.push(event));

@@ -73,7 +73,7 @@ impl Region {
     /// The system's error, for length 0 or too little memory.
     pub fn private(len: usize) -> io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: copies_arrive.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: copy_to_copies_the_given_length.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }?;
         Ok(Self { base: non_null(base)?, len, fd: None })
     }
@@ -106,7 +106,7 @@ impl Region {
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; the file is a memory
-        // file of at least `len` bytes that nobody truncates. Test: another_handle_sees_the_same_bytes.
+        // file of at least `len` bytes that nobody truncates. Test: opened_region_shares_the_bytes.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd.as_fd(), 0) }?;
         Ok(Self { base: non_null(base)?, len, fd: Some(fd) })
     }
@@ -132,14 +132,14 @@ impl Region {
 
     /// Sets every byte, which also makes every page present.
     pub fn fill(&self, byte: u8) {
-        // SAFETY: the whole range is mapped writable and no reference to it exists. Test: copies_arrive.
+        // SAFETY: the whole range is mapped writable and no reference to it exists. Test: copy_to_copies_the_given_length.
         unsafe { std::ptr::write_bytes(self.base.as_ptr(), byte, self.len) };
     }
 
     /// Reads one byte, for checks; `None` beyond the end.
     #[must_use]
     pub fn byte(&self, offset: usize) -> Option<u8> {
-        // SAFETY: in bounds by the condition; volatile because another process may write it. Test: copies_arrive.
+        // SAFETY: in bounds by the condition; volatile because another process may write it. Test: copy_to_copies_the_given_length.
         (offset < self.len).then(|| unsafe { self.base.as_ptr().add(offset).read_volatile() })
     }
 
@@ -154,7 +154,7 @@ impl Region {
         for _ in 0..times {
             let (from, to) = std::hint::black_box((self.base.as_ptr(), to.base.as_ptr()));
             // SAFETY: both ranges are mapped and have `len` bytes; two mappings never overlap. A peer that
-            // writes at the same time mixes the bytes, nothing worse. Test: copies_arrive.
+            // writes at the same time mixes the bytes, nothing worse. Test: copy_to_copies_the_given_length.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         }
         Ok(())
@@ -330,7 +330,7 @@ impl PeerMemory {
         let remote = libc::iovec { iov_base: there, iov_len: len };
         for _ in 0..times {
             // SAFETY: `local` is mapped (checked above); the kernel checks `remote`, which is never of this
-            // process (`new`). Test: another_process_is_written.
+            // process (`new`). Test: peer_memory_refuses_bad_addresses_and_this_process.
             let done = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
             match usize::try_from(done) {
                 Err(_) => return Err(io::Error::last_os_error()),
@@ -347,7 +347,7 @@ impl PeerMemory {
 /// Makes `times` system calls that do nothing (getppid).
 pub fn empty_syscalls(times: u64) {
     for _ in 0..times {
-        // SAFETY: getppid takes nothing, touches nothing and cannot fail. Test: system_calls_return.
+        // SAFETY: getppid takes nothing, touches nothing and cannot fail. Test: empty_syscalls_return.
         unsafe { libc::syscall(libc::SYS_getppid) };
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_arrive() {
+    fn copy_to_copies_the_given_length() {
         let (from, to) = (Region::private(5000).expect("memory"), Region::shared(5000).expect("memory"));
         from.fill(7);
         from.copy_to(&to, 4999, 2).expect("fits");
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn another_handle_sees_the_same_bytes() {
+    fn opened_region_shares_the_bytes() {
         let one = Region::shared(4096).expect("memory");
         let fd = one.fd().expect("shared");
         let two = Region::open(std::process::id(), fd, 4096).expect("own descriptor");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_given_up_and_a_small_region_refused() {
+    fn bounce_fails_on_timeout_and_for_a_small_region() {
         let page = Region::shared(4096).expect("memory");
         let why = page.bounce((Role::Ping, Lines::One), 0, 1, 0, &|| true).expect_err("nobody answers");
         assert_eq!(why.kind(), io::ErrorKind::TimedOut);
@@ -419,7 +419,7 @@ mod tests {
     /// A forked child has the same mappings as this process, but `sleep` is another program, so only the
     /// refusals are certain: its memory is not at our address.
     #[test]
-    fn another_process_is_written() {
+    fn peer_memory_refuses_bad_addresses_and_this_process() {
         let from = Region::private(4096).expect("memory");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let peer = PeerMemory::new(child.id(), 8, 4096).expect("another process");
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn system_calls_return() {
+    fn empty_syscalls_return() {
         empty_syscalls(10);
     }
 }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn much_that_goes_ebbs_a_few_times_and_little_never_does() {
+    fn ebbs_start_for_large_amounts_only() {
         let ebbs = |count: usize| {
             let tide = HeapTrim::default();
             (0..count).for_each(|_| tide.rise(PIECE));
@@ -263,7 +263,7 @@ mod tests {
     /// Goal: a few large objects count as much as many small ones. Method: one object of the size that starts
     /// an ebb.
     #[test]
-    fn one_large_queue_ebbs_and_one_small_does_not() {
+    fn large_queue_starts_an_ebb_and_small_ones_do_not() {
         let ebbs = |bytes: usize| {
             let tide = HeapTrim::default();
             tide.rise(bytes);
@@ -275,7 +275,7 @@ mod tests {
     /// Goal: memory freed after the first half is returned as well. Method: after the half, one object is
     /// freed per millisecond; memory is returned once, 10 ms after the last.
     #[test]
-    fn memory_is_given_back_when_the_last_has_gone() {
+    fn memory_is_returned_after_the_last_object_was_freed() {
         let tide = HeapTrim::default();
         (0..PIECES * 2).for_each(|_| tide.rise(PIECE));
         assert_eq!(tide.turn(Time::ZERO), Turn::Nothing);
@@ -296,7 +296,7 @@ mod tests {
     /// Goal: if freeing pauses, memory is still returned completely. Method: half is freed and returned;
     /// after a pause the rest is freed, which is too little for an ebb.
     #[test]
-    fn what_goes_after_a_pause_is_given_back() {
+    fn memory_freed_after_a_pause_is_returned() {
         let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
         assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "an ebb, with the last of them");
@@ -313,7 +313,7 @@ mod tests {
 
     /// While queue pairs are freed without end, memory is still returned, once per second.
     #[test]
-    fn an_ebb_without_an_end_is_given_back_from_time_to_time() {
+    fn memory_is_returned_once_per_second_during_an_endless_ebb() {
         let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
         assert!((0..PIECES).any(|_| tide.fall(PIECE)), "all of them make an ebb");

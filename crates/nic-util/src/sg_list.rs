@@ -50,7 +50,7 @@ impl SgList {
     /// The entries in the form that system calls need.
     #[inline]
     pub fn as_slice(&self) -> &[libc::iovec] {
-        // SAFETY: the first `count` entries are written. Test: scatter_and_gather_cut_alike.
+        // SAFETY: the first `count` entries are written. Test: scatter_and_gather_split_at_the_same_offsets.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
     }
 
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scatter_and_gather_cut_alike() {
+    fn scatter_and_gather_split_at_the_same_offsets() {
         let mut bytes: Vec<u8> = (0..100).collect();
         let mut list = SgList::new();
         let base = bytes.as_mut_ptr();

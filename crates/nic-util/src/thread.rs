@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waking_is_no_happening() {
+    fn wake_up_is_not_reported_as_a_descriptor_event() {
         let ear = Ear::new().expect("descriptors");
         let mut events = Vec::with_capacity(4);
         ear.wake();

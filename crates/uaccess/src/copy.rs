@@ -83,7 +83,7 @@ macro_rules! move_two {
 #[inline]
 pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Result<(), Fault> {
     // SAFETY: the caller's contract; the assembly touches the two ranges only, and its faults are in the exception table.
-    // Tests: copies_every_size, every_byte_may_be_missing.
+    // Tests: copies_every_size, copy_reports_each_inaccessible_byte.
     unsafe {
         match n {
             0 => {}
@@ -337,7 +337,7 @@ mod tests {
 
     /// Goal: overlapping ranges are copied as by memmove. Method: every size, forward and backward, by small and large distances.
     #[test]
-    fn overlapping_ranges_are_moved() {
+    fn overlapping_ranges_are_copied_as_by_memmove() {
         prepare();
         let original: Vec<u8> = (0..90_000_u32).map(|i| (i * 7 + i / 253) as u8).collect();
         for n in sizes() {
@@ -359,7 +359,7 @@ mod tests {
     /// Method: a range ends at an inaccessible page or begins in one, for each size and each number of
     /// inaccessible bytes.
     #[test]
-    fn every_byte_may_be_missing() {
+    fn copy_reports_each_inaccessible_byte() {
         crate::arm().expect("a handler");
         prepare();
         let (near, far) = (Pages::new(80), Pages::new(80));
@@ -398,7 +398,7 @@ mod tests {
     /// Goal: memory that becomes inaccessible in the middle of a long copy is an error, too. Method: a thread
     /// protects the second half meanwhile.
     #[test]
-    fn memory_may_go_during_a_copy() {
+    fn copy_reports_memory_that_becomes_inaccessible() {
         crate::arm().expect("a handler");
         let len = 4096 * PAGE;
         let is_cut = (0..1000).any(|_| {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_is_an_error() {
+    fn copy_reports_a_truncated_file() {
         crate::arm().expect("a handler");
         let (file, bytes) = (Pages::of_file(2), [7; 2 * PAGE]);
         file.cut(PAGE);

@@ -46,7 +46,7 @@ struct Levels {
 
 // SAFETY: an element is written before its level is installed, by the thread that arms, and only read
 // afterwards.
-// Test: handlers_from_before_and_after_are_called.
+// Test: earlier_and_later_handlers_are_called.
 unsafe impl Sync for Levels {}
 
 static ALL: [Levels; SIGNALS.len()] = [const {
@@ -88,7 +88,7 @@ pub fn arm() -> io::Result<()> {
 /// of others: they inherit the mask of the thread that started them.
 pub fn unblock() -> Unblocked {
     let (mut set, mut before) = (empty(), empty());
-    // SAFETY: sets of this function's own. Test: a_blocked_signal_is_unblocked_for_a_check.
+    // SAFETY: sets of this function's own. Test: check_unblocks_signals_temporarily.
     unsafe {
         for signal in SIGNALS {
             libc::sigaddset(&raw mut set, signal);

@@ -84,7 +84,7 @@ fn touch(at: usize, writes: bool) -> Result<(), BadRange> {
 /// Reads a byte; false if that faults.
 #[inline]
 fn touch_to_read(at: usize) -> bool {
-    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test: what_is_not_there_is_found.
+    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test: check_reports_the_first_bad_address.
     unsafe {
         asm!(
             "2: mov {t:l}, byte ptr [{at}]",
@@ -130,7 +130,7 @@ fn why(at: usize, writes: bool) -> BadRange {
 
 /// Whether a range of whole pages has no hole, whatever its protection.
 fn is_mapped(at: usize, len: usize) -> bool {
-    // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test: what_is_not_there_is_found.
+    // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test: check_reports_the_first_bad_address.
     unsafe { libc::msync(std::ptr::without_provenance_mut(at), len, libc::MS_ASYNC) == 0 }
 }
 
@@ -285,7 +285,7 @@ mod tests {
 
     /// The last page of the address space has no next page where the loop could continue.
     #[test]
-    fn the_last_page_of_all_memory_is_not_mapped() {
+    fn check_fails_on_the_last_page_of_the_address_space() {
         crate::arm().expect("a handler");
         for (at, len) in [(usize::MAX - 8, 8), (usize::MAX, 0), (usize::MAX - PAGE, PAGE)] {
             let found = check(std::ptr::without_provenance(at), len, true);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_found() {
+    fn check_reports_the_first_bad_address() {
         crate::arm().expect("a handler");
         let pages = Pages::new(8);
         pages.protect(1..2, libc::PROT_READ);
@@ -352,7 +352,7 @@ mod tests {
 
     /// Goal: a check of a large mapping makes hardly any of its pages resident.
     #[test]
-    fn a_check_populates_no_large_mapping() {
+    fn check_of_a_large_mapping_does_not_populate_it() {
         crate::arm().expect("a handler");
         let pages = Pages::new((5 << 30) / PAGE);
         assert_eq!(check(pages.at(0), 5 << 30, true), Ok(()));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_the_kernel_is_read() {
+    fn check_text_parses_proc_self_maps() {
         let line = "7f00-8000 r-xp 00000000 fe:00 1234   /a path with spaces";
         let mapping = Mapping { start: 0x7f00, end: 0x8000, reads: true, writes: false };
         assert_eq!(parse(line), Some(mapping));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_went_are_not_readable() {
+    fn is_readable_is_false_for_unmapped_pages() {
         crate::arm().expect("a handler");
         let pages = Pages::new(8);
         let is = |from: usize, len| is_readable(pages.at(from), len);

@@ -18,7 +18,7 @@ pub struct Gone;
 #[inline]
 pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Gone> {
     let mut old = 0;
-    // SAFETY: the caller's contract. Test: atomics_report_memory_that_is_not_there.
+    // SAFETY: the caller's contract. Test: atomics_report_inaccessible_memory.
     let is_done = unsafe { fetch_add_guarded(at, add, &raw mut old) };
     if is_done { Ok(old) } else { Err(Gone) }
 }
@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::Pages;
 
     #[test]
-    fn atomics_report_memory_that_is_not_there() {
+    fn atomics_report_inaccessible_memory() {
         crate::arm().expect("a handler");
         let pages = Pages::new(2);
         let word = pages.at(8).cast::<u64>();

@@ -85,7 +85,7 @@ fn no_handlers() {
 }
 
 #[test]
-fn a_crash_without_handlers_ends_the_process_by_its_signal() {
+fn crash_without_handlers_ends_the_process_by_its_signal() {
     let crashed = in_child(|| {
         no_handlers();
         arm().expect("a handler");
@@ -105,7 +105,7 @@ fn a_crash_without_handlers_ends_the_process_by_its_signal() {
 }
 
 #[test]
-fn an_ignored_signal_is_ignored_if_sent_and_not_if_caused() {
+fn ignored_signal_is_ignored_unless_caused_by_a_fault() {
     let end = in_child(|| {
         on(SIGSEGV, libc::SIG_IGN, 0, &[]);
         arm().expect("a handler");
@@ -140,7 +140,7 @@ extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 }
 
 #[test]
-fn a_handler_from_before_repairs_as_before() {
+fn earlier_handler_repairs_faults() {
     let end = in_child(|| {
         on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         arm().expect("a handler");
@@ -159,7 +159,7 @@ extern "C" fn leave(signal: c_int) {
 }
 
 #[test]
-fn a_handler_of_one_argument_is_called() {
+fn handler_with_one_argument_is_called() {
     for signal in [SIGSEGV, SIGBUS] {
         let end = in_child(|| {
             on(signal, leave as extern "C" fn(c_int) as usize, 0, &[]);
@@ -177,7 +177,7 @@ extern "C" fn count(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
 }
 
 #[test]
-fn a_handler_for_one_signal_is_called_once() {
+fn reset_handler_is_called_once() {
     let end = in_child(|| {
         on(SIGSEGV, count as Handler as usize, libc::SA_SIGINFO | libc::SA_RESETHAND, &[]);
         arm().expect("a handler");
@@ -196,7 +196,7 @@ extern "C" fn note_stack(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
 }
 
 #[test]
-fn a_handler_runs_on_the_stack_that_it_has_asked_for() {
+fn handler_runs_on_its_requested_stack() {
     for wants_own in [false, true] {
         let end = in_child(|| {
             let mut stack = vec![0_u8; 64 << 10];
@@ -234,7 +234,7 @@ extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 /// Goal: handlers of the program are called in order, each once, whether they were installed before this one
 /// or after it.
 #[test]
-fn handlers_from_before_and_after_are_called() {
+fn earlier_and_later_handlers_are_called() {
     let end = in_child(|| {
         on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         arm().expect("a handler");
@@ -269,7 +269,7 @@ extern "C" fn nested(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
 }
 
 #[test]
-fn an_access_within_a_handler_may_fail() {
+fn guarded_access_in_a_handler_may_fail() {
     let end = in_child(|| {
         on(SIGSEGV, nested as Handler as usize, libc::SA_SIGINFO | libc::SA_NODEFER, &[]);
         arm().expect("a handler");
@@ -287,7 +287,7 @@ extern "C" fn crash_in_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
 
 /// Goal: a crash in a signal handler that interrupted a guarded copy is not mistaken for a fault of the copy.
 #[test]
-fn a_crash_in_a_handler_during_a_copy_is_a_crash() {
+fn crash_in_a_handler_during_a_copy_is_not_recovered() {
     let end = in_child(|| {
         no_handlers();
         arm().expect("a handler");
@@ -309,7 +309,7 @@ fn a_crash_in_a_handler_during_a_copy_is_a_crash() {
 }
 
 #[test]
-fn an_overflow_of_the_stack_is_reported_by_the_standard_library() {
+fn stack_overflow_is_reported_by_the_standard_library() {
     #[allow(unconditional_recursion)]
     fn deeper(depth: u64) -> u64 {
         std::hint::black_box([depth; 64])[7] + deeper(depth + 1)
@@ -323,7 +323,7 @@ fn an_overflow_of_the_stack_is_reported_by_the_standard_library() {
 }
 
 #[test]
-fn a_blocked_signal_is_unblocked_for_a_check() {
+fn check_unblocks_signals_temporarily() {
     let end = in_child(|| {
         arm().expect("a handler");
         let blocked = || {
@@ -351,7 +351,7 @@ fn a_blocked_signal_is_unblocked_for_a_check() {
 }
 
 #[test]
-fn a_child_of_an_armed_process_is_armed() {
+fn forked_child_stays_armed() {
     let end = in_child(|| {
         no_handlers();
         arm().expect("a handler");

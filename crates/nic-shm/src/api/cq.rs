@@ -161,7 +161,7 @@ mod tests {
     /// queues; no event is lost if its mark is. Method: queues that have events without a mark are found when
     /// no mark is set, and not before.
     #[test]
-    fn a_channel_asks_those_who_have_reported() {
+    fn channel_checks_marked_queues_only() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let channel = device.create_comp_channel().expect("a channel");
         let other = device.create_comp_channel().expect("another");
@@ -190,7 +190,7 @@ mod tests {
     /// Goal: a dropped queue leaves no weak handle behind, which would keep its memory. Method: the device's
     /// list is as long as before.
     #[test]
-    fn a_dropped_queue_leaves_nothing_behind() {
+    fn dropped_queue_leaves_no_list_entry() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let one = device.create_cq(64).expect("a queue");
         let inner: Arc<CqHandle> = own(one.ops().clone(), "the queue").expect("ours");

@@ -64,7 +64,7 @@ mod tests {
     /// depend on the number of queue pairs. Method: the peers of queue pairs of two shared receive queues
     /// wait, but only some have announced it.
     #[test]
-    fn a_post_wakes_those_who_have_said_that_they_found_no_receive() {
+    fn post_wakes_waiting_peers_of_this_queue_only() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let mr = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::ALL).expect("a region");

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_byte_goes_out_by_itself_and_nothing_is_lost() {
+    fn last_byte_is_copied_separately() {
         let mut bytes = [0_u8; 64];
         for count in 1..=SGE_MAX {
             let mut list = SgList::new();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn across_reports_a_process_that_is_gone() {
+    fn across_reports_an_ended_process() {
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         let pid = child.id() as i32;
         child.wait().expect("its end");

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_aligned_gives_back_and_merges() {
+    fn heap_aligns_and_merges_freed_ranges() {
         let mut heap = Heap::new("test bytes", 100, 1124);
         let a = heap.alloc(64, 64).expect("room");
         let b = heap.alloc(64, 64).expect("room");

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_with_another_generation_and_end_at_the_limit() {
+    fn freed_index_gets_a_new_generation_and_limit_is_enforced() {
         let mut numbers = QpNumbers::default();
         let all: Vec<_> = (0..QP_MAX).map(|_| numbers.alloc().expect("room")).collect();
         assert!(all.iter().enumerate().all(|(i, taken)| (taken.index, taken.generation) == (i, 1)));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_back_with_the_last_queue_pair_on_it() {
+    fn page_is_released_with_its_last_queue_pair() {
         let mut numbers = QpNumbers::default();
         let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
         (0..=per_page).for_each(|index| assert_eq!(numbers.alloc().map(|taken| taken.index), Ok(index)));

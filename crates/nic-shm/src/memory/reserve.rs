@@ -90,7 +90,7 @@ impl Reserve {
         if end > self.open.load(Ordering::Acquire) {
             self.grow(end)?;
         }
-        // SAFETY: from <= end <= the length of the mapping. Test: what_is_used_is_accessible_and_nothing_else.
+        // SAFETY: from <= end <= the length of the mapping. Test: only_the_used_part_is_accessible.
         Some(unsafe { self.base.as_ptr().add(from as usize) })
     }
 
@@ -172,7 +172,7 @@ mod tests {
     /// Goal: used parts are accessible and dumped, the rest is neither. Method: the kernel's own list, as the
     /// range is used.
     #[test]
-    fn what_is_used_is_accessible_and_nothing_else() {
+    fn only_the_used_part_is_accessible() {
         let file = memfd_create("reserve", MemfdFlags::CLOEXEC).expect("a file");
         let len = 64 * STEP;
         ftruncate(&file, len).expect("a size");

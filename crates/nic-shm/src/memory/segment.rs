@@ -82,7 +82,7 @@ impl PeerNicMemory {
     #[inline]
     fn bytes(&self, from: u64, end: u64) -> Option<*mut u8> {
         // SAFETY: null, or a mapping that lives as long as this. Test:
-        // a_peer_maps_as_much_nic_memory_as_it_uses.
+        // peer_maps_only_the_nic_memory_that_it_uses.
         match unsafe { self.current.load(Ordering::Acquire).as_ref() }
             .and_then(|current| current.bytes(from, end))
         {
@@ -334,7 +334,7 @@ mod tests {
     use crate::memory::layout::Header;
 
     #[test]
-    fn owner_and_peer_see_the_same_memory_and_nothing_outside() {
+    fn owner_and_peer_map_the_same_memory() {
         let segment = Segment::create(DM_BASE + 4096).expect("a segment");
         let file = segment.as_fd().try_clone_to_owned().expect("a descriptor");
         let peer = map_peer(file.try_clone().expect("another")).expect("the same memory");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_could_shrink_is_refused() {
+    fn map_peer_refuses_a_file_that_could_shrink() {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
         ftruncate(&file, DM_BASE + 1).expect("a size");
         assert!(map_peer(file).is_err());
@@ -356,7 +356,7 @@ mod tests {
     /// Goal: a peer reserves addresses only for the NIC memory that it uses, and its mappings stay. Method:
     /// pointers to increasing offsets in a segment with hardly any used memory.
     #[test]
-    fn a_peer_maps_as_much_nic_memory_as_it_uses() {
+    fn peer_maps_only_the_nic_memory_that_it_uses() {
         let size: u64 = 64 << 30;
         let segment = Segment::create(DM_BASE + size).expect("a segment");
         let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");

@@ -61,7 +61,7 @@ impl Tlb {
         let allowed = shown == self.stamp && recorded == self.stamp && self.access.contains(need);
         let inside = offset <= self.len && len <= self.len - offset;
         // SAFETY: offset <= len of the region, which is mapped as long as its stamp is set and we are inside.
-        // Test: a_region_that_claims_everything_reaches_nothing_outside.
+        // Test: oversized_region_gives_no_access_outside.
         (allowed && inside).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
     }
 
@@ -133,7 +133,7 @@ mod tests {
     /// forged since; and a region that was just cached is found. Method: random operations on a few keys that
     /// are reused all the time, with different rights and ranges, against a reference model.
     #[test]
-    fn the_cache_never_says_other_than_what_is_registered() {
+    fn cache_returns_only_registered_memory() {
         let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");
         let table = Table::own(&segment.map, segment.id().expect("a file"));
         let mut memory = vec![0_u8; 4 * PAGE as usize];

@@ -277,7 +277,7 @@ mod tests {
     /// Goal: a connecting socket blocks no listener. Method: a listener takes the port of a connecting
     /// socket.
     #[test]
-    fn the_port_of_a_client_can_be_listened_on() {
+    fn listener_can_take_the_port_of_a_client() {
         let (client, listener) = (socket(), socket());
         let port = bind_client(&client);
         assert!(CLIENT_PORTS.contains(&port), "{port}");
@@ -287,7 +287,7 @@ mod tests {
     /// Goal: a connection reports the port that its program holds, although a listening socket has that
     /// port's name. Method: two connections, whose listeners query the port of the peer.
     #[test]
-    fn a_connection_from_a_held_port_says_that_port() {
+    fn connection_from_a_held_port_reports_that_port() {
         let (listener, holder) = (socket(), socket());
         let port = listen_at(&listener, at(0)).expect("a free port").port;
         let held = listen_at(&holder, at(0)).expect("a free port").port;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_is_not_chosen_again_at_once() {
+    fn closed_port_is_not_reused_immediately() {
         let any = || listen_at(&socket(), at(0)).expect("a free port").port;
         assert_ne!(any(), any());
     }
@@ -311,7 +311,7 @@ mod tests {
     /// Method: sockets that have the name and do not listen, or listen with a full backlog, as our sockets
     /// never do.
     #[test]
-    fn a_port_whose_name_has_no_room_is_listened_at_again_and_again() {
+    fn listen_works_when_another_user_has_the_name() {
         let (squatter, port) = (socket(), port());
         bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
         listen(&squatter, 0).expect("it listens");
@@ -329,7 +329,7 @@ mod tests {
     /// one listens, a second one tries, the first ends as if it was killed, and the abstract name becomes
     /// free meanwhile.
     #[test]
-    fn a_port_whose_name_others_have_is_listened_at_and_found() {
+    fn port_with_a_taken_name_has_one_owner() {
         let (squatter, port) = (socket(), port());
         bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
         let listener = socket();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_a_process_of_this_user_has_is_taken() {
+    fn listen_fails_on_a_port_of_this_user() {
         let (listener, port) = (socket(), port());
         let name = listen_at(&listener, at(port)).expect("free");
         assert!(name.path.is_none() && name.port == port);

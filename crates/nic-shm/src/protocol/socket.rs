@@ -64,7 +64,7 @@ pub(crate) fn pidfd_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
         // SAFETY: the kernel has just created it for us. Test:
-        // a_peer_that_dies_inside_after_we_left_frees_the_turn.
+        // peer_that_dies_inside_releases_the_atomic_lock.
         return Some(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
@@ -167,7 +167,7 @@ mod tests {
     /// Goal: packets that a peer sent before its end are not lost. Method: the peer ends with and without
     /// unread data.
     #[test]
-    fn what_was_said_before_a_reset_is_heard() {
+    fn packets_before_a_reset_are_received() {
         for unread in [false, true] {
             let (peer, here) = pair();
             assert!(matches!(receive(&here), Ok(None)));

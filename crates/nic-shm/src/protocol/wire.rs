@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emitted_parses_back() {
+    fn emitted_messages_parse_back() {
         for message in samples() {
             let packet = message.emit();
             assert!(packet.len() <= PACKET_MAX);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_byte_is_an_error_or_a_message_that_emits_alike() {
+    fn truncated_and_corrupted_packets_never_panic() {
         for message in samples() {
             let packet = message.emit();
             for cut in 0..packet.len() {

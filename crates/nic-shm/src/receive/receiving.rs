@@ -328,7 +328,7 @@ mod tests {
     /// Goal: a peer completes posted receives, in order, and no others. Method: it publishes four completions
     /// ahead.
     #[test]
-    fn a_peer_completes_only_what_was_posted() {
+    fn peer_completes_only_posted_receives() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
         let (half, connection) = (&qp.receiving, &qp.connection);
         let post = |wr_id| half.post(connection, &RecvWr::new(wr_id, &[]));
@@ -346,7 +346,7 @@ mod tests {
     /// Goal: a completion for a shared receive that this peer has not claimed is not reported, and fails the
     /// queue pair.
     #[test]
-    fn a_receive_that_nobody_claimed_is_not_completed() {
+    fn unclaimed_shared_receive_is_not_completed() {
         let (device, qp) = idle(|pd, cq| {
             let srq = pd.create_srq(SrqInit { max_wr: 4, max_sge: 1 }).expect("a queue");
             srq.post_recv(&RecvWr::new(1, &[])).expect("room");

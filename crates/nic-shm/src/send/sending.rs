@@ -389,7 +389,7 @@ mod tests {
     /// Goal: waiting requests keep their queue entries, and are flushed in order. Method: ten sends to a peer
     /// that has eight receives and posts no more.
     #[test]
-    fn what_waits_keeps_its_place_and_its_order() {
+    fn waiting_requests_keep_their_entries_and_order() {
         let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));
         link_to_process(&qp, std::process::id() as i32, None);
         let (half, connection) = (&qp.sending, &qp.connection);

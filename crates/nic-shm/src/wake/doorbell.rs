@@ -83,7 +83,7 @@ mod tests {
     /// its flags. Method: O_NONBLOCK is cleared, as any holder can, and it is rung far more often than its
     /// buffer holds.
     #[test]
-    fn ringing_never_blocks() {
+    fn ring_never_blocks() {
         let bell = Doorbell::new().expect("a doorbell");
         assert_eq!(bell.take(), DoorbellState::Idle);
         rustix::fs::fcntl_setfl(bell.sender(), rustix::fs::OFlags::empty()).expect("a flag");

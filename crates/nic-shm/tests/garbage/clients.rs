@@ -133,7 +133,7 @@ fn mutate(rng: &mut Rng, real: &[u8]) -> Vec<u8> {
 /// is truncated, extended or changed, with none, some or the wrong descriptors, then possibly a further
 /// packet; then they close the socket, or wait for the answer.
 #[test]
-fn garbage_packets() {
+fn listener_survives_garbage_packets() {
     let _gate = one_at_a_time();
     let (real, real_fds, _asker) = real_request();
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("a file");
@@ -304,7 +304,7 @@ fn attack_back(end: &End, rng: &mut Rng) {
 /// Goal: a peer with a forged segment harms only its own connection. Method: 150 clients with segments of
 /// random queue pairs, regions and rings, half plausible; each accepted one is used for every operation.
 #[test]
-fn segments_that_lie() {
+fn listener_survives_forged_segments() {
     let _gate = one_at_a_time();
     let (real, real_fds, _asker) = real_request();
     // The first word of a segment; with another version, all would be refused.
@@ -327,7 +327,7 @@ fn segments_that_lie() {
 /// more than may be half-open; the oldest are closed immediately, the rest after the listener's timeout of 5
 /// s.
 #[test]
-fn silent_clients() {
+fn silent_clients_are_disconnected() {
     let _gate = one_at_a_time();
     let mut victim = Victim::new();
     let silent: Vec<Raw> = (0..300).map(|_| Raw::connect(victim.port())).collect();
@@ -349,7 +349,7 @@ fn silent_clients() {
 /// Goal: a client may disconnect at every step. Method: fifty each that disconnect after connecting, after
 /// half a request, after a request, after the reply, after confirming, after ending.
 #[test]
-fn clients_that_leave_at_every_step() {
+fn clients_may_disconnect_at_every_step() {
     let _gate = one_at_a_time();
     // A complete peer, as far as the victim can see.
     let (real, fds, _asker) = real_request();

@@ -41,7 +41,7 @@ const REPLIES: [Reply; 9] = [
 /// connected elsewhere unless it was linked, and no descriptor leaks. Method: false servers with each kind of
 /// answer, ten times; afterwards the same device connects to a proper one.
 #[test]
-fn false_servers() {
+fn connect_fails_on_false_servers() {
     let _gate = one_at_a_time();
     let (mut real, fds, _asker) = real_request();
     real[6] = 2;

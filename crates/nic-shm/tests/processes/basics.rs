@@ -136,7 +136,7 @@ fn messages_of_64_mib_between_processes() {
 /// memory. Method: two agents and this process add 1 concurrently; the word and the sum of all old values
 /// must be exact.
 #[test]
-fn increments_of_several_processes_add_up() {
+fn concurrent_increments_add_up() {
     let _gate = one_at_a_time();
     for (copy, count) in [(CopyPath::Auto, 3000_u64), (CopyPath::Service, 300)] {
         let device = device(copy);

@@ -79,7 +79,7 @@ fn descriptors() -> usize {
 /// Goal: a descriptor whose close blocks does not block the device. Method: a client sends one with an
 /// invalid packet; afterwards a proper peer connects and works.
 #[test]
-fn a_descriptor_that_takes_an_hour_to_close_hinders_nobody() {
+fn blocking_close_of_a_descriptor_blocks_nobody() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Auto, 4096);
     let listener = end.listen();

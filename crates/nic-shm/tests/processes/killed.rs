@@ -178,7 +178,7 @@ pub(crate) fn listen_role() {
 /// Goal: the port of a killed process is free immediately, and its name removed. Method: one child listens
 /// and is killed, another one listens on the same port right away, twenty times.
 #[test]
-fn the_port_of_a_killed_process_can_be_taken_at_once() {
+fn port_of_a_killed_process_is_free_immediately() {
     let _gate = one_at_a_time();
     let mut port = 0;
     for _ in 0..20 {

@@ -36,7 +36,7 @@ fn silent(port: u16) -> Option<OwnedFd> {
 /// Goal: connections without a request cannot keep others out. Method: more such connections than the device
 /// keeps, which stay open; then a proper client.
 #[test]
-fn silent_clients_do_not_keep_others_out() {
+fn silent_clients_do_not_block_others() {
     let _gate = one_at_a_time();
     let (mut a, mut b) = (End::new(CopyPath::Auto, 64), End::new(CopyPath::Auto, 64));
     let listener = a.listen();
@@ -77,7 +77,7 @@ pub(crate) fn pauper_role() {
 /// Goal: a process without free descriptors reports that, and what to do; so does the other side. Method: a
 /// child with just enough for its socket, and one with none.
 #[test]
-fn a_want_of_descriptors_is_named_on_both_sides() {
+fn missing_descriptors_are_reported_on_both_sides() {
     let _gate = one_at_a_time();
     let end = End::new(CopyPath::Auto, 64);
     let listener = end.listen();
@@ -117,7 +117,7 @@ pub(crate) fn bounded_role() {
 /// Goal: a limit on file sizes, address space or data reduces the NIC memory, or is an error that says what
 /// to do; never a signal. Method: children under limits, which must all exit with success.
 #[test]
-fn limits_of_sizes_are_kept_to_or_named() {
+fn size_limits_are_respected_or_reported() {
     let _gate = one_at_a_time();
     for (what, to, expected) in [
         ("files", 1_u64 << 20, "ulimit -f"),
@@ -138,7 +138,7 @@ fn limits_of_sizes_are_kept_to_or_named() {
 /// Goal: connecting to a listener with a full backlog fails with an error that says what to do. Method: a
 /// listener that never accepts.
 #[test]
-fn a_full_queue_is_named() {
+fn full_backlog_is_reported() {
     let _gate = one_at_a_time();
     let (port, flags) = (1, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
@@ -174,7 +174,7 @@ fn all_descriptors() -> Vec<OwnedFd> {
 /// Goal: without descriptors a listener pauses, and continues when there are some. Method: a client that
 /// cannot be accepted, the processor time used in one second of that, then the client's request after all.
 #[test]
-fn without_descriptors_a_listener_rests() {
+fn listener_pauses_without_descriptors() {
     let _gate = one_at_a_time();
     let mut a = End::new(CopyPath::Auto, 64);
     let listener = a.listen();

@@ -14,12 +14,12 @@ const LEN: usize = 200_000;
 /// if the kernel gives no pid. Method: a child in a namespace below ours, where our pid is 0: writes, reads,
 /// sends and atomics in both directions.
 #[test]
-fn peers_in_different_pid_namespaces_work() {
+fn operations_work_across_pid_namespaces() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Auto, LEN);
     let listener = end.listen();
     let Some(mut child) = Child::in_pid_namespace("agent") else {
-        println!("SKIPPED peers_in_different_pid_namespaces_work: no PID namespace can be made here");
+        println!("SKIPPED operations_work_across_pid_namespaces: no PID namespace can be made here");
         return;
     };
     child.tell(format!("auto {LEN} {}", listener.addr().port()));

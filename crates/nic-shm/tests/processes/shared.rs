@@ -82,7 +82,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
 /// queue, one is killed at a seeded time; then no more receives are posted, and the other process must use
 /// all open ones, except the claims of the dead process, which are flushed.
 #[test]
-fn a_killed_claimant_of_shared_receives_loses_none() {
+fn killed_claimant_loses_no_shared_receive() {
     let _gate = one_at_a_time();
     let device = device(CopyPath::Auto);
     let mut rng = Rng::new(51);

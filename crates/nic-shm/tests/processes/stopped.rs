@@ -43,7 +43,7 @@ fn work_on_stopped(end: &End, kind: MemoryKind, bytes: &[u8]) {
 /// reports it as stopped, do every operation on both kinds of memory and wait for all completions, check that
 /// it is still stopped; then SIGCONT: the target finds the data and its own completions, in order.
 #[test]
-fn a_stopped_target_is_written_read_and_sent_to() {
+fn operations_on_a_stopped_target_complete() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Auto, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Auto, LEN);
@@ -73,7 +73,7 @@ fn a_stopped_target_is_written_read_and_sent_to() {
 /// memory waits for the target and is then served. Method: both kinds of write to a stopped target; the
 /// second completes only after SIGCONT.
 #[test]
-fn a_stopped_target_that_copies_itself_is_waited_for() {
+fn service_copy_waits_for_a_stopped_target() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Service, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Service, LEN);

@@ -96,10 +96,10 @@ fn segment_fd() -> String {
 /// does not disturb permitted processes. Method: a child that runs as nobody tries each, also with a raw
 /// socket on the same name; afterwards a child of this user connects and works.
 #[test]
-fn another_user_reaches_nothing() {
+fn another_user_gets_no_access() {
     let _gate = one_at_a_time();
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED another_user_reaches_nothing: only root can start a process of another user");
+        println!("SKIPPED another_user_gets_no_access: only root can start a process of another user");
         return;
     }
     let mut end = End::new(CopyPath::Auto, 4096);
@@ -121,12 +121,12 @@ fn another_user_reaches_nothing() {
 /// port's name and a lower one; then this user listens. All in a separate network namespace, which shares no
 /// names with other tests.
 #[test]
-fn names_that_another_user_takes_keep_nobody_out() {
+fn listen_works_when_another_user_takes_all_names() {
     let _gate = one_at_a_time();
     match Space::alone() {
         Ok(space) => space.within(names_are_taken),
         Err(why) => {
-            println!("SKIPPED names_that_another_user_takes_keep_nobody_out, which needs root: {why}")
+            println!("SKIPPED listen_works_when_another_user_takes_all_names, which needs root: {why}")
         }
     }
 }

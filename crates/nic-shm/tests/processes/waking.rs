@@ -52,7 +52,7 @@ fn sleep_in_poll(end: &End, channel: &CompChannel) -> Wc {
 /// random times, to a receiver that first sleeps in poll(2) on its channel, later in `Cq::wait`; a lost
 /// wake-up ends in a timeout.
 #[test]
-fn sleepers_are_woken_by_another_process() {
+fn waiters_are_woken_by_another_process() {
     let _gate = one_at_a_time();
     let device = device(CopyPath::Auto);
     let channel = device.create_comp_channel().expect("a channel");

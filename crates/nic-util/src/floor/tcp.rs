@@ -301,7 +301,7 @@ mod tests {
     /// they may have seen before are not mistaken for the peer, and do not block it. Method: they connect
     /// first; the peer is still answered.
     #[test]
-    fn strangers_who_connect_first_are_not_the_peer() {
+    fn accept_rejects_clients_without_the_nonce() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
         let strangers: Vec<_> = [&[][..], &SHARED[0][..15], &[7; 40], &SHARED[1]]
@@ -327,7 +327,7 @@ mod tests {
     /// Goal: a listener at the address that does not know the second nonce is not mistaken for the peer.
     /// Method: it echoes the bytes that it reads.
     #[test]
-    fn a_stranger_who_answers_is_not_the_peer() {
+    fn connect_rejects_a_listener_without_the_nonce() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
         std::thread::scope(|s| {
@@ -349,7 +349,7 @@ mod tests {
 
     /// Messages much larger than the buffers, in chunks that do not divide them, spinning and sleeping.
     #[test]
-    fn messages_arrive_whole() {
+    fn messages_arrive_complete() {
         for (sleeps, buffers, chunk) in [(false, 0, 1000), (true, 4096, usize::MAX), (false, 4096, 1)] {
             let (mut near, mut far) = pair(buffers);
             near.set_sleeping(sleeps).expect("an option");
@@ -367,7 +367,7 @@ mod tests {
 
     /// Both send more than the buffers hold: an end makes progress only if it receives meanwhile.
     #[test]
-    fn both_directions_at_once_do_not_lock_each_other() {
+    fn exchange_of_large_messages_does_not_deadlock() {
         let (near, far) = pair(1 << 16);
         let sent = pattern(3 << 20);
         std::thread::scope(|s| {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_end_is_given_up_and_one_that_is_gone_is_noticed() {
+    fn receive_fails_on_timeout_and_on_closed_peer() {
         let (mut near, far) = pair(0);
         for sleeps in [false, true] {
             near.set_sleeping(sleeps).expect("an option");

@@ -108,7 +108,7 @@ mod loom_tests {
     /// full fences. Method: it would sleep forever. In loom the light fence is a full one, so that this
     /// proves the order of steps, and not that the processor keeps it.
     #[test]
-    fn loom_a_sleeper_is_heeded() {
+    fn loom_waiter_is_notified() {
         for often in [FEW - 1, FEW] {
             loom::model(move || {
                 let world = World::new(often);
@@ -126,7 +126,7 @@ mod loom_tests {
     /// published or is notified. Method: they check and do not sleep, as a model of two that wait for a third
     /// has no end; the ticket of a waiter that saw nothing has been notified.
     #[test]
-    fn loom_sleepers_beside_the_first_are_heeded() {
+    fn loom_second_waiter_is_notified() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
@@ -152,7 +152,7 @@ mod loom_tests {
     /// without it the waiter sleeps forever, which loom reports.
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
-    fn loom_without_the_fence_a_sleeper_is_missed() {
+    fn loom_waiter_is_missed_without_the_fence() {
         loom::model(|| {
             let world = World::new(0);
             let publisher = {

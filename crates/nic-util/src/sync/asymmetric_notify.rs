@@ -53,7 +53,7 @@ mod loom_tests {
     /// loom the light fence is a full one, so that this proves the order of steps, and not that the processor
     /// keeps it.
     #[test]
-    fn loom_no_knock_is_lost() {
+    fn loom_no_notification_is_lost() {
         loom::model(|| {
             let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
             let writer = {
@@ -77,7 +77,7 @@ mod loom_tests {
 
     /// A first notification with no fence but `introduce`'s own, against a waiter. If the waiter sees the
     /// announcement, it does not sleep: outside of loom it would pass a heavy fence then and find the word.
-    fn first_knock(introduce: fn(&AsymmetricNotify)) {
+    fn first_notification(introduce: fn(&AsymmetricNotify)) {
         loom::model(move || {
             let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
             let writer = {
@@ -101,15 +101,15 @@ mod loom_tests {
     /// Goal: the writer sees a waiter that has not seen its announcement. Method: as above, without a fence
     /// for the notification.
     #[test]
-    fn loom_a_sleeper_sees_the_knock_or_is_seen() {
-        first_knock(AsymmetricNotify::introduce);
+    fn loom_waiter_sees_the_announcement_or_is_seen() {
+        first_notification(AsymmetricNotify::introduce);
     }
 
     /// Goal: the fence of `introduce` is needed, and the model above would notice if it were removed. Method:
     /// without it the waiter sleeps forever, which loom reports.
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
-    fn loom_without_the_fence_a_sleeper_is_missed() {
-        first_knock(|knock| knock.0.store(1, Ordering::Relaxed));
+    fn loom_waiter_is_missed_without_the_fence() {
+        first_notification(|knock| knock.0.store(1, Ordering::Relaxed));
     }
 }

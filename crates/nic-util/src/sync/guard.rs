@@ -118,7 +118,7 @@ mod loom_tests {
     /// wait has removed the initiator from its registry. Method: an initiator uses the second region twice
     /// while the owner revokes both.
     #[test]
-    fn loom_nobody_is_inside_after_the_wait() {
+    fn loom_no_access_after_the_wait() {
         loom::model(|| {
             let world = World::new();
             let initiator = {
@@ -137,7 +137,7 @@ mod loom_tests {
     /// Goal: as above, for two concurrent threads of the owner, where only one finds the number in the
     /// registry.
     #[test]
-    fn loom_two_that_wait_wait_for_the_same() {
+    fn loom_two_owners_wait_for_the_same_reader() {
         // Two threads that wait for a third can take turns without end: with one preemption more, loom gives
         // up.
         let mut model = loom::model::Builder::new();

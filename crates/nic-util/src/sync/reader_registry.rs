@@ -157,7 +157,7 @@ mod tests {
     /// Goal: a waiting owner checks each reader of the last round once; only readers that stay inside are
     /// checked again.
     #[test]
-    fn each_is_asked_who_was_there_since_the_last_time() {
+    fn each_round_checks_new_readers_and_those_inside() {
         let (roll, suspects) = (Ready::new(), GracePeriods::default());
         let marks: [ReaderMark; 100] = std::array::from_fn(|_| ReaderMark::default());
         let enter = |member: usize| marks[member].sign(|| roll.add(member));
@@ -185,7 +185,7 @@ mod tests {
     /// Goal: a reader that a later round found is left to that round. Method: two rounds; the later one
     /// begins before the first checks.
     #[test]
-    fn a_round_clears_nobody_whom_a_later_one_found() {
+    fn round_keeps_readers_of_a_later_round() {
         let (roll, suspects, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
         let begin = || {
             suspects.begin(roll.taken(), |_| {
@@ -275,7 +275,7 @@ mod loom_tests {
     /// no heavy fence is needed. Method: a reader accesses it twice while the owner revokes it; loom reports
     /// concurrent accesses.
     #[test]
-    fn loom_who_is_in_a_lock_is_waited_for() {
+    fn loom_owner_waits_for_the_lock_holder() {
         loom::model(|| {
             let place = Place::new();
             let other = place.clone();
@@ -291,7 +291,7 @@ mod loom_tests {
     /// Goal: as above, for a number that is removed from the registry and added again. Method: a registered
     /// reader accesses the memory while the owner first waits for another reason.
     #[test]
-    fn loom_who_signs_again_is_waited_for() {
+    fn loom_owner_waits_for_a_reader_that_registers_again() {
         loom::model(|| {
             let place = Place::new();
             place.touch();

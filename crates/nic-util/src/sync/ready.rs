@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_was_added_once() {
+    fn take_returns_each_member_once() {
         let set = Ready::new();
         for member in [0, 63, 64, 4095, 4096, 8191, 63] {
             set.add(member);

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_filled_in_its_lap_only() {
+    fn slot_is_filled_in_its_lap_only() {
         let word = AtomicU64::new(0);
         assert_eq!(filled(&word, lap(3, 2)), None);
         publish(&word, lap(3, 2), 9);
@@ -51,7 +51,7 @@ mod loom_tests {
 
     /// Goal: the content is complete when the mark is seen, and a slot is not refilled before it was read.
     #[test]
-    fn loom_content_comes_with_the_mark() {
+    fn loom_content_is_complete_when_the_mark_is_seen() {
         loom::model(|| {
             let s = Arc::new((AtomicU64::new(0), loom::cell::UnsafeCell::new(0_u32), AtomicU32::new(0)));
             let producer = {
