@@ -298,7 +298,7 @@ mod tests {
         }
         said(generation, state::ERROR);
         assert!(connection.is_failed_by_peer() && connection.fail() && !connection.fail());
-        assert!(!connection.is_failed_by_peer(), "this side has dealt with it");
+        assert!(!connection.is_failed_by_peer(), "this side has handled it");
         drop(device);
     }
 

@@ -244,8 +244,8 @@ mod tests {
         let before = committed(&left);
         drop(near);
         let gone = committed(&left);
-        assert!(gone < before, "its page is given back: {gone} of {before}");
+        assert!(gone < before, "its page was not released: {gone} of {before}");
         drop(far);
-        assert_eq!(committed(&left), gone, "touched again");
+        assert_eq!(committed(&left), gone, "its page was allocated again");
     }
 }

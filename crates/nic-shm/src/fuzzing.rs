@@ -334,7 +334,7 @@ pub(crate) fn link_to_process(qp: &QpInner, pid: i32, pidfd: Option<OwnedFd>) {
     };
     let mut fds = vec![
         segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-        doorbell_sender().expect("a button"),
+        doorbell_sender().expect("a doorbell"),
     ];
     let peer = qp.connection.device.peers.get(&hello, pid, || pidfd, &mut fds).expect("a peer");
     assert!(qp.connection.connect(PeerQp::new(peer, &hello, None).expect("a link")).is_ok());
@@ -389,7 +389,7 @@ mod tests {
         };
         let mut fds = vec![
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-            doorbell_sender().expect("a button"),
+            doorbell_sender().expect("a doorbell"),
         ];
         let peer = world.inner.connection.device.peers.get(
             &hello,

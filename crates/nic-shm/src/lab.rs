@@ -335,7 +335,7 @@ pub fn twist_hellos(lie: Option<(Word, u64)>) {
 /// # Errors
 /// If no word has that name.
 pub fn find<'w>(words: &'w [Word], name: &str) -> Result<&'w Word> {
-    let missing = || Error::Invalid(format!("no word is called {name}"));
+    let missing = || Error::Invalid(format!("no word has the name {name}"));
     words.iter().find(|word| word.name == name).ok_or_else(missing)
 }
 

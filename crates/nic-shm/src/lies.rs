@@ -115,7 +115,7 @@ fn oversized_region_gives_no_access_outside() {
     let base = link.peer.table.map.bytes(place, 1).expect("mapped");
     let away = (memory.as_ptr().addr()).wrapping_sub(base.addr()) as u64;
     victim.host.buf().fill(1);
-    assert!(away < 1 << 62, "the buffer lies behind the region");
+    assert!(away < 1 << 62, "the buffer is after the region");
     let remote = RemoteAddr { addr: away, rkey: liar.nic.rkey() };
     assert_eq!(victim.request(SendOp::Write(remote), 8), WcStatus::RemAccessErr);
     assert_eq!(memory.word(0).expect("aligned").load(Ordering::SeqCst), 0, "written outside");
@@ -191,19 +191,22 @@ fn peer_that_dies_inside_releases_the_atomic_lock() {
     (0..3).for_each(|_| {
         device.check_atomic_lock();
     });
-    assert!(AtomicLock::take(&shared.table.map, 3, 1).is_none(), "taken from the living");
+    assert!(AtomicLock::take(&shared.table.map, 3, 1).is_none(), "the lock was taken from a live holder");
     peer.kill().expect("killed");
     peer.wait().expect("reaped");
     let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
     let patience = shared.host.after(Span::from_secs(30));
-    assert!(shared.host.poll("the turn", patience, free).is_some(), "nobody ever gets the turn");
+    assert!(shared.host.poll("the atomic lock", patience, free).is_some(), "the lock was never released");
     let seen_off = || device.objects.lingering.lock().expect("unpoisoned").is_empty().then_some(());
-    assert!(shared.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
+    assert!(
+        shared.host.poll("the end", patience, seen_off).is_some(),
+        "the queue pair's number was never freed"
+    );
     let page = || {
         let next = shared.indices.lock().qp.alloc().ok()?;
         shared.indices.lock().qp.free(next.index)
     };
-    assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
+    assert!(shared.host.poll("the page", patience, page).is_some(), "its page was never freed");
 }
 
 /// Goal: after failing a queue pair, the program may reuse its memory. Method: the peer is inside, and leaves
@@ -241,6 +244,6 @@ fn forged_atomic_lock_is_released() {
         shared.reactor.wake();
         let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
         let patience = shared.host.after(Span::from_secs(30));
-        assert!(shared.host.poll("the turn", patience, free).is_some(), "{lie:#x} keeps the turn");
+        assert!(shared.host.poll("the atomic lock", patience, free).is_some(), "{lie:#x} keeps the lock");
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         inner.stop();
         for qp in inner.objects.live_qps() {
-            assert!(qp.connection.advance(state::INIT, state::ERROR), "in secret");
+            assert!(qp.connection.advance(state::INIT, state::ERROR), "without a notification");
         }
         let mut work = PendingWork::default();
         let checked = |work: &mut PendingWork| {
@@ -153,7 +153,7 @@ mod tests {
                 .map(|qp| qp.index())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(checked(&mut work), [0; 0], "nobody was named");
+        assert_eq!(checked(&mut work), [0; 0], "no queue pair was kicked");
         [7, 64, 99, 7].iter().for_each(|&index| inner.shared.kick_qp(index));
         assert_eq!(checked(&mut work), [7, 64, 99]);
         // A ring that names no queue pair, as when a third process has removed the name, is still handled,
@@ -163,7 +163,7 @@ mod tests {
             .shared
             .host
             .poll("a later time", inner.shared.host.after(Span::from_secs(30)), later)
-            .expect("a clock that goes");
+            .expect("a running clock");
         work.doorbell_rung = true;
         assert_eq!(checked(&mut work).len(), 100);
         drop(qps);
@@ -180,11 +180,14 @@ mod tests {
         let mut work = PendingWork::default();
         let crowd: Vec<_> =
             (0..1024).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
-        assert_eq!(work.round(&inner), None, "nobody has gone");
+        assert_eq!(work.round(&inner), None, "nothing was freed");
         drop(crowd);
-        assert!(work.round(&inner).is_some(), "a crowd has gone");
+        assert!(work.round(&inner).is_some(), "many objects were freed");
         let calm = || work.round(&inner).is_none().then_some(());
         let patience = inner.shared.host.after(Span::from_secs(30));
-        assert!(inner.shared.host.poll("the calm", patience, calm).is_some(), "it never ends");
+        assert!(
+            inner.shared.host.poll("the end of freeing", patience, calm).is_some(),
+            "memory was never returned"
+        );
     }
 }

@@ -111,7 +111,7 @@ mod tests {
         all.iter().for_each(|qp| qp.connection.words.peer.0.busy.inside.store(1, Ordering::Relaxed));
         let locks: Vec<_> = all.iter().map(|qp| qp.sending.lock()).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
-        mr.dereg().expect("nobody has come in");
+        mr.dereg().expect("no access is in progress");
         inner.wait_for_peers_outside();
         drop(locks);
         all.iter().for_each(|qp| qp.connection.words.peer.0.busy.leave());
@@ -133,7 +133,7 @@ mod tests {
         its.connection.words.peer.0.busy.enter(&inner.shared.header.visited, its.index());
         drop(qp);
         for mr in [first, second] {
-            assert!(matches!(mr.dereg(), Err(Error::Busy { .. })), "the peer is inside still");
+            assert!(matches!(mr.dereg(), Err(Error::Busy { .. })), "the peer is still inside");
         }
         its.connection.words.peer.0.busy.leave();
         third.dereg().expect("it has left");

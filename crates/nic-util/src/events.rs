@@ -49,7 +49,7 @@ impl<T> Events<T> {
     /// A queue of at most `max` events; further ones are dropped.
     fn bounded(max: usize) -> Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        let hint = "cannot create a queue of events (if descriptors ran out, raise the limit with ulimit -n)";
+        let hint = "cannot create an event queue (if descriptors ran out, raise the limit with ulimit -n)";
         let fd = eventfd(0, flags).map_err(|e| Error::system(hint, e))?;
         Ok(Self { queue: Mutex::default(), len: AtomicUsize::new(0), max, bell: Bell::new(), fd: fd.into() })
     }

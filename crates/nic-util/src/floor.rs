@@ -408,9 +408,9 @@ mod tests {
     #[test]
     fn bounce_fails_on_timeout_and_for_a_small_region() {
         let page = Region::shared(4096).expect("memory");
-        let why = page.bounce((Role::Ping, Lines::One), 0, 1, 0, &|| true).expect_err("nobody answers");
+        let why = page.bounce((Role::Ping, Lines::One), 0, 1, 0, &|| true).expect_err("no peer");
         assert_eq!(why.kind(), io::ErrorKind::TimedOut);
-        let why = page.futex_rounds(Role::Ping, 0, 1, &|| true).expect_err("nobody answers");
+        let why = page.futex_rounds(Role::Ping, 0, 1, &|| true).expect_err("no peer");
         assert_eq!(why.kind(), io::ErrorKind::TimedOut);
         let small = Region::private(8).expect("memory");
         assert!(small.futex_rounds(Role::Ping, 0, 1, &|| true).is_err());

@@ -279,7 +279,7 @@ mod tests {
         let tide = HeapTrim::default();
         (0..PIECES * 2).for_each(|_| tide.rise(PIECE));
         assert_eq!(tide.turn(Time::ZERO), Turn::Nothing);
-        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "half of them make an ebb");
+        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "freeing half starts an ebb");
         let mut now = Time::ZERO;
         assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
         for _ in 0..PIECES {
@@ -287,7 +287,7 @@ mod tests {
             tide.fall(PIECE);
             assert_eq!(tide.turn(now), Turn::Wait(now + CALM), "at {now:?}");
         }
-        assert_eq!(tide.turn(now + MS), Turn::Wait(now + CALM), "asked too early");
+        assert_eq!(tide.turn(now + MS), Turn::Wait(now + CALM), "called too early");
         assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
         assert_eq!(tide.turn(now + CALM * 2), Turn::Wait(now + PAUSE));
         assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
@@ -299,13 +299,13 @@ mod tests {
     fn memory_freed_after_a_pause_is_returned() {
         let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
-        assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "an ebb, with the last of them");
+        assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "the last one starts an ebb");
         (0..PIECES / 2).for_each(|_| tide.rise(PIECE));
         let mut now = Time::ZERO + CALM;
         assert_eq!(tide.turn(Time::ZERO), Turn::Wait(now));
         assert_eq!(tide.turn(now), Turn::GiveBack(Time::ZERO + PAUSE));
         now = Time::ZERO + MS * 499;
-        assert!(!(0..PIECES / 2).any(|_| tide.fall(PIECE)), "too few for an ebb");
+        assert!(!(0..PIECES / 2).any(|_| tide.fall(PIECE)), "too little for an ebb");
         assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
         assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
         assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
@@ -316,14 +316,14 @@ mod tests {
     fn memory_is_returned_once_per_second_during_an_endless_ebb() {
         let tide = HeapTrim::default();
         (0..PIECES).for_each(|_| tide.rise(PIECE));
-        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "all of them make an ebb");
+        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "freeing everything starts an ebb");
         let mut given = Vec::new();
         for ms in 0..2500 {
             tide.rise(PIECE);
             tide.fall(PIECE);
             let now = Time::ZERO + MS * ms;
             if let Turn::GiveBack(again) = tide.turn(now) {
-                assert_eq!(again, now + CALM, "it goes on");
+                assert_eq!(again, now + CALM, "the ebb has not ended");
                 given.push(ms);
             }
         }

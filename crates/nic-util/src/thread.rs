@@ -163,8 +163,8 @@ mod tests {
         let ear = Ear::new().expect("descriptors");
         let mut events = Vec::with_capacity(4);
         ear.wake();
-        assert!(ear.sleep(&mut events, None) && events.is_empty(), "of no descriptor");
-        assert!(!ear.sleep(&mut events, Some(Span::ZERO)) && !ear.is_stopping(), "it was heard");
+        assert!(ear.sleep(&mut events, None) && events.is_empty(), "the wake-up is no descriptor's event");
+        assert!(!ear.sleep(&mut events, Some(Span::ZERO)) && !ear.is_stopping(), "the wake-up was consumed");
         let (here, there) = rustix::pipe::pipe().expect("a pipe");
         ear.watch(std::os::fd::AsFd::as_fd(&here), 7, epoll::EventFlags::IN).expect("watched");
         rustix::io::write(&there, &[1]).expect("written");

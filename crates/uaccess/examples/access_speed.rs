@@ -65,5 +65,5 @@ fn main() {
         println!("{len:>10} {check:>10.1} {readable:>10.1}");
     }
     let (arm, nothing) = beside(1000, |_| uaccess::arm().expect("armed"), |_| {});
-    println!("\narm, when it is: {:.1}", arm - nothing);
+    println!("\narm, when armed: {:.1}", arm - nothing);
 }

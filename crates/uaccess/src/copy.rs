@@ -411,7 +411,7 @@ mod tests {
             assert!(matches!(result, Ok(()) | Err(Fault::Source)));
             result.is_err()
         });
-        assert!(is_cut, "it never went in time");
+        assert!(is_cut, "the memory never became inaccessible in time");
     }
 
     #[test]

@@ -24,16 +24,16 @@ const SAMPLES: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRange {
     /// The range goes beyond the last address.
-    #[error("it goes beyond the end of all memory")]
+    #[error("it goes beyond the end of the address space")]
     Wraps,
     /// Part of the range is not mapped.
     #[error("nothing is mapped at {0:#x}")]
     NotMapped(usize),
     /// The range may not be read: protected, or beyond the end of its file.
-    #[error("at {0:#x} it may not be read (PROT_NONE, or behind the end of its file)")]
+    #[error("it may not be read at {0:#x} (PROT_NONE, or beyond the end of its file)")]
     NotReadable(usize),
     /// The range may be read but not written.
-    #[error("at {0:#x} it may only be read")]
+    #[error("it may be read but not written at {0:#x}")]
     NotWritable(usize),
 }
 
@@ -277,7 +277,7 @@ mod tests {
     const WAYS: [Way; 3] = [
         check_mappings,
         |start, end, writes| {
-            let maps = File::open("/proc/self/maps").expect("it is there");
+            let maps = File::open("/proc/self/maps").expect("the file exists");
             check_text(BufReader::new(maps), start, end, writes)
         },
         check_without_proc,
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(
             check(file.at(0), PAGE + 1, true),
             Err(BadRange::NotReadable(file.at(PAGE).addr())),
-            "behind the end of its file"
+            "beyond the end of its file"
         );
     }
 
@@ -356,7 +356,7 @@ mod tests {
         crate::arm().expect("a handler");
         let pages = Pages::new((5 << 30) / PAGE);
         assert_eq!(check(pages.at(0), 5 << 30, true), Ok(()));
-        assert!(pages.resident() <= 1024, "{} pages are in memory", pages.resident());
+        assert!(pages.resident() <= 1024, "{} pages are resident", pages.resident());
     }
 
     #[test]

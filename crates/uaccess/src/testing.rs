@@ -58,7 +58,7 @@ impl Pages {
 
     /// Truncates the file.
     pub(crate) fn cut(&self, len: usize) {
-        self.file.as_ref().expect("a file").set_len(len as u64).expect("it may be cut");
+        self.file.as_ref().expect("a file").set_len(len as u64).expect("the file can be truncated");
     }
 
     /// Number of resident pages.

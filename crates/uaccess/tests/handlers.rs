@@ -146,7 +146,7 @@ fn earlier_handler_repairs_faults() {
         arm().expect("a handler");
         let page = closed_page();
         assert_eq!(guarded(page), Err(Fault::Target));
-        assert_eq!(FIRST.load(Ordering::Relaxed), 0, "none of the program's affair");
+        assert_eq!(FIRST.load(Ordering::Relaxed), 0, "the program's handler was not called");
         crash(page);
         assert_eq!((FIRST.load(Ordering::Relaxed), guarded(page)), (1, Ok(())));
     });
@@ -186,7 +186,7 @@ fn reset_handler_is_called_once() {
         assert_eq!(FIRST.load(Ordering::Relaxed), 1);
         crash(closed_page());
     });
-    assert_eq!(end, End::Signal(SIGSEGV), "nobody handles the second");
+    assert_eq!(end, End::Signal(SIGSEGV), "the second signal has the default action");
 }
 
 /// Stores the address of a local variable of the handler.
@@ -242,7 +242,7 @@ fn earlier_and_later_handlers_are_called() {
         // SAFETY: nobody reads it yet.
         unsafe { (&raw mut REPLACED).write(Some(replaced)) };
         for round in 1..20 {
-            arm().expect("on top again");
+            arm().expect("reinstalled on top");
             let page = closed_page();
             assert_eq!(guarded(page), Err(Fault::Target));
             let called = || (FIRST.load(Ordering::Relaxed), SECOND.load(Ordering::Relaxed));
@@ -343,7 +343,7 @@ fn check_unblocks_signals_temporarily() {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
         }
         assert!(uaccess::check(closed_page(), 1, true).is_err());
-        assert_eq!(blocked(), [1, 1, 1], "as it was");
+        assert_eq!(blocked(), [1, 1, 1], "the mask is restored");
         let _ = uaccess::unblock();
         assert_eq!((blocked(), guarded(closed_page())), ([0, 0, 1], Err(Fault::Target)));
     });

@@ -182,7 +182,7 @@ mod tests {
         let id = |i: usize| inner(i).index;
         assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
         assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
-        assert_eq!(next(), None, "nobody has rung");
+        assert_eq!(next(), None, "the doorbell was not rung");
         ring(inner(3).channel.as_ref().expect("one").doorbell.sender());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }

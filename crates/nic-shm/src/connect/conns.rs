@@ -118,7 +118,7 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
                 }
             },
             Err(Errno::BADMSG) => {
-                let why = "it sent descriptors that are none of the protocol's";
+                let why = "it sent descriptors that the protocol does not allow";
                 return device.registry.end_conn(&device.shared, conn, &CmFailure::Protocol(why.into()));
             }
             Err(_) => return device.registry.end_conn(&device.shared, conn, &CmFailure::PeerGone),
@@ -192,7 +192,7 @@ fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<
             device.registry.end_conn(
                 &device.shared,
                 conn,
-                &CmFailure::Protocol("it sent a message out of turn".into()),
+                &CmFailure::Protocol("it sent a message that is not allowed in this state".into()),
             );
         }
     }

@@ -41,11 +41,11 @@ pub(crate) fn send_hello(
     send(&conn.socket, message, &fds).map_err(|errno| match errno {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => CmFailure::PeerGone,
         Errno::TOOMANYREFS => CmFailure::Shortage(
-            "too many descriptors are on their way to peers; raise the limit with ulimit -n, or connect fewer \
+            "too many descriptors are in flight to peers; raise the limit with ulimit -n, or connect fewer \
              at a time"
                 .into(),
         ),
-        other => CmFailure::Shortage(format!("what the peer needs cannot be sent: {other}")),
+        other => CmFailure::Shortage(format!("the descriptors cannot be sent to the peer: {other}")),
     })
 }
 

@@ -82,7 +82,7 @@ fn prepare() -> Option<String> {
             (done != 0).then(|| "kernel.yama.ptrace_scope is 1 and cannot be lifted for this process".into())
         }
         Some(scope @ 2..) if !rustix::process::geteuid().is_root() => {
-            Some(format!("kernel.yama.ptrace_scope is {scope}: set it to 1 or 0 to have a single copy"))
+            Some(format!("kernel.yama.ptrace_scope is {scope}: set it to 1 or 0 for a single copy"))
         }
         _ => None,
     }

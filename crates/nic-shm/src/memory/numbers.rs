@@ -112,10 +112,10 @@ mod tests {
         let all: Vec<_> = (0..QP_MAX).map(|_| numbers.alloc().expect("room")).collect();
         assert!(all.iter().enumerate().all(|(i, taken)| (taken.index, taken.generation) == (i, 1)));
         assert!(matches!(numbers.alloc(), Err(Error::Limit { .. })));
-        assert_eq!(numbers.free(7), None, "others are on its page");
+        assert_eq!(numbers.free(7), None, "the page has other queue pairs");
         let again = numbers.alloc().expect("room");
         assert_eq!((again.index, again.generation), (7, 2));
-        assert!(all.iter().all(|taken| taken.num != again.num), "known by another number");
+        assert!(all.iter().all(|taken| taken.num != again.num), "the public number differs");
     }
 
     #[test]

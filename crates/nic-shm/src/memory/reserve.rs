@@ -148,7 +148,7 @@ mod tests {
     /// The mappings of a range from /proc/self/smaps: length, rights, and whether core dumps include them.
     fn mappings(reserve: &Reserve) -> Vec<(u64, String, bool)> {
         let (first, end) = (reserve.base().addr(), reserve.base().addr() + reserve.len() as usize);
-        let text = std::fs::read_to_string("/proc/self/smaps").expect("it is there");
+        let text = std::fs::read_to_string("/proc/self/smaps").expect("the file exists");
         let mut found = Vec::new();
         let mut is_inside = false;
         for line in text.lines() {

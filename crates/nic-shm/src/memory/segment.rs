@@ -164,7 +164,7 @@ impl<T: Shared> Ref<T> {
     /// The object at `offset`.
     pub(crate) fn new(map: &Arc<Map>, offset: u64) -> Result<Self> {
         let at = map.get::<T>(offset).ok_or_else(|| {
-            Error::Invalid(format!("a shared object at {offset:#x} does not lie in its segment"))
+            Error::Invalid(format!("a shared object at {offset:#x} is outside its segment"))
         })?;
         Ok(Self { _map: map.clone(), at: NonNull::from(at) })
     }
@@ -195,7 +195,7 @@ unsafe impl Sync for Slots {}
 impl Slots {
     /// `1 << shift` slots of `stride` bytes (a multiple of 8) at `offset`.
     pub(crate) fn new(map: &Arc<Map>, offset: u64, stride: u64, shift: u32) -> Result<Self> {
-        let bad = || Error::Invalid(format!("a ring at {offset:#x} does not lie in its segment"));
+        let bad = || Error::Invalid(format!("a ring at {offset:#x} is outside its segment"));
         let len = stride.checked_mul(1 << shift.min(40)).ok_or_else(bad)?;
         let base = map.bytes(offset, len).and_then(NonNull::new).ok_or_else(bad)?;
         if !stride.is_multiple_of(8) || !offset.is_multiple_of(64) || shift > 20 {
@@ -238,7 +238,7 @@ impl Segment {
         // Growing a file beyond the limit raises a signal that ends the process.
         if let Some(limit) = file_limit().filter(|limit| *limit < len) {
             let what = format!("cannot create a device's shared memory of {len} bytes");
-            let why = format!("the size of files is limited to {limit} bytes; raise that with ulimit -f");
+            let why = format!("the file size is limited to {limit} bytes; raise the limit with ulimit -f");
             return Err(Error::system(what, std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)));
         }
         ftruncate(&file, len).map_err(refused)?;
@@ -266,7 +266,10 @@ impl Segment {
     /// Commits a range, so that accessing it cannot fail later.
     pub(crate) fn commit(&self, offset: u64, len: u64) -> Result<()> {
         fallocate(&self.file, FallocateFlags::empty(), offset, len).map_err(|e| {
-            Error::system(format!("no memory for {len} bytes of shared memory; free some or ask for less"), e)
+            Error::system(
+                format!("no memory for {len} bytes of shared memory; free some, or allocate less"),
+                e,
+            )
         })
     }
 
@@ -297,7 +300,7 @@ pub(crate) fn is_sealed_memory(file: impl AsFd) -> bool {
 /// The identity of a peer's segment.
 pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
     if !is_sealed_memory(file) {
-        return Err(Error::Invalid("the peer's segment is no memory file of sealed size".into()));
+        return Err(Error::Invalid("the peer's segment is not a memory file of sealed size".into()));
     }
     let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     Ok(FileId(stat.st_dev, stat.st_ino))
@@ -322,7 +325,7 @@ pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
         return Err(bad("is too small"));
     }
     if len > SEGMENT_MAX {
-        return Err(bad("takes too much of the address space"));
+        return Err(bad("uses too much of the address space"));
     }
     let tables = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
     Ok(Arc::new(Map { tables, nic_memory: NicMemory::OfPeer(PeerNicMemory::of(file, len - DM_BASE)) }))
@@ -377,7 +380,7 @@ mod tests {
             assert_eq!(here.load(Ordering::Acquire), at + 1);
         }
         assert!(peer.bytes(DM_BASE + size - 8, 8).is_some() && peer.bytes(DM_BASE + size - 8, 9).is_none());
-        assert!(peer.bytes(DM_BASE - 8, 16).is_none(), "no object lies on both sides");
+        assert!(peer.bytes(DM_BASE - 8, 16).is_none(), "no object spans both parts");
         assert!(peer.bytes(u64::MAX - 8, 8).is_none());
     }
 }

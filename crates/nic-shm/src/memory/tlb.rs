@@ -181,13 +181,13 @@ mod tests {
                             assert_eq!(table.own_memory(key, PD, need, addr, len), expected);
                             if expected.is_some() {
                                 tlb.insert(&table, key);
-                                assert_eq!(tlb.find(key, need, addr, len), expected, "just learned");
+                                assert_eq!(tlb.find(key, need, addr, len), expected, "just inserted");
                             }
                         }
                     }
                 }
             }
         }
-        assert!(hits > 500 && stale > 100, "{hits} hits, {stale} regions that had changed since");
+        assert!(hits > 500 && stale > 100, "{hits} hits, {stale} regions that had changed");
     }
 }

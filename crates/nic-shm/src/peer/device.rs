@@ -100,7 +100,7 @@ impl PeerDevices {
         }
         let (file, kick) = (fds.remove(0), fds.remove(0));
         if !is_doorbell_sender(&kick) || !fds.iter().all(is_doorbell_sender) {
-            return Err(Error::Invalid("the peer sent something else than a socket to wake it by".into()));
+            return Err(Error::Invalid("the peer sent a descriptor that is not a doorbell socket".into()));
         }
         let id = identify(&file)?;
         let other = || Error::Invalid("the peer claims to be another process's device".into());

@@ -106,8 +106,8 @@ fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<Name>> {
 /// Listens at the name in the user's folder, unless another process of this user does. Under a file lock, so
 /// that only names of processes that have ended are removed.
 fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
-    let folder =
-        user_folder().map_err(|why| Error::system("another user has the name of the port, and", why))?;
+    let folder = user_folder()
+        .map_err(|why| Error::system("another user has taken the name of the port, and", why))?;
     let lock = folder.join(format!("shm-{}.lock", network_namespace()));
     let lock = open(&lock, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
         .map_err(cannot("cannot open the lock of this user's names"))?;
@@ -173,10 +173,10 @@ pub(crate) fn connect_to(
     let why = match why {
         Some(Errno::CONNREFUSED) => return Ok(Err(CmFailure::Refused(addr))),
         Some(Errno::AGAIN) => {
-            "too many others wait there to be let in; connect fewer at a time, or again later".to_owned()
+            "the listener's backlog is full; connect fewer at a time, or try again later".to_owned()
         }
         Some(why) => why.to_string(),
-        None => "a process of another user listens there, and none of this one".to_owned(),
+        None => "only a process of another user listens there".to_owned(),
     };
     Ok(Err(CmFailure::Unreachable(addr, why)))
 }
@@ -337,7 +337,7 @@ mod tests {
         assert!(name.path.is_some());
         assert!(is_found(port));
         let again = listen_at(&socket(), at(port));
-        assert!(matches!(again, Err(Error::Address { .. })), "one process of ours has it");
+        assert!(matches!(again, Err(Error::Address { .. })), "a process of this user has it");
         // The port stays taken when its abstract name becomes free.
         drop(squatter);
         assert!(matches!(listen_at(&socket(), at(port)), Err(Error::Address { .. })));

@@ -84,7 +84,7 @@ fn option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
 
 /// Sends a message with descriptors.
 pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only the siege lies"))]
+    #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only fault injection changes packets"))]
     let mut packet = message.emit();
     #[cfg(feature = "lab")]
     crate::protocol::twist::apply(&mut packet);

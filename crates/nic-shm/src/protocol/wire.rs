@@ -71,9 +71,7 @@ impl Shortage {
                 format!("{whose} has no descriptors left for a connection; raise its limit with ulimit -n")
             }
             Self::Memory => {
-                format!(
-                    "{whose} cannot map the other's memory; raise its limit of address space with ulimit -v"
-                )
+                format!("{whose} cannot map the peer's memory; raise its address space limit with ulimit -v")
             }
         }
     }
@@ -91,8 +89,8 @@ pub(crate) enum Malformed {
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Magic => write!(f, "it sent something else than the shared-memory protocol"),
-            Self::Version(v) => write!(f, "it speaks version {v} of it, this side version {VERSION}"),
+            Self::Magic => write!(f, "it did not use the shared-memory protocol"),
+            Self::Version(v) => write!(f, "it uses version {v} of the protocol, this side version {VERSION}"),
             Self::Kind(k) => write!(f, "it sent a message of the unknown kind {k}"),
             Self::Length => write!(f, "it sent a message of a wrong length"),
         }

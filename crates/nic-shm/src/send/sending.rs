@@ -407,7 +407,7 @@ mod tests {
         half.lock().polled = None;
         assert!(
             !half.progress(connection, Caller::NicThread) && over().is_empty(),
-            "there is no receive still"
+            "there is still no receive"
         );
         assert_eq!(asked(), Some(1), "nobody polls");
         assert_eq!(send(10), Ok(false));

@@ -37,7 +37,7 @@ impl Doorbell {
     pub(crate) fn new() -> Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-            .map_err(|e| Error::system("cannot create a pair of sockets to be woken by", e))?;
+            .map_err(|e| Error::system("cannot create the socket pair of a doorbell", e))?;
         Ok(Self { receiver: receiver.into(), sender: sender.into() })
     }
 

@@ -191,9 +191,9 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
         ("no memory", vec![memory(0, good), button()]),
         ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), button()]),
         ("random memory", vec![random, button()]),
-        ("a full pipe as button", vec![own(segment), full]),
-        ("a closed pipe as button", vec![own(segment), closed]),
-        ("an event counter as button", vec![own(segment), counter()]),
+        ("a full pipe as doorbell", vec![own(segment), full]),
+        ("a closed pipe as doorbell", vec![own(segment), closed]),
+        ("an eventfd as doorbell", vec![own(segment), counter()]),
     ];
     if let Some(huge) = memory_file(SEGMENT_LEN, MemfdFlags::HUGETLB, good) {
         sets.push(("huge pages", vec![huge, button()]));
@@ -318,7 +318,7 @@ fn listener_survives_forged_segments() {
             victim.check();
         }
     }
-    println!("150 segments that lie: {} accepted, {} refused", victim.accepted, victim.refused);
+    println!("150 forged segments: {} accepted, {} refused", victim.accepted, victim.refused);
     assert!(victim.accepted > 10 && victim.refused > 10, "both ways are exercised");
     victim.end();
 }
@@ -333,15 +333,15 @@ fn silent_clients_are_disconnected() {
     let silent: Vec<Raw> = (0..300).map(|_| Raw::connect(victim.port())).collect();
     let began = Instant::now();
     let closed = |raw: &Raw, limit| matches!(raw.answer(limit), Answer::End);
-    until("refusal of the surplus", || {
+    until("end of the surplus clients", || {
         let now = silent.iter().filter(|raw| closed(raw, Duration::ZERO)).count();
         (now >= 44).then_some(())
     });
     victim.check();
     let (first, rest) = silent.split_at(44);
-    assert!(first.iter().all(|raw| closed(raw, Duration::ZERO)), "the oldest give way");
-    assert!(rest.iter().all(|raw| closed(raw, PATIENCE)), "a silent client is still welcome");
-    println!("300 silent clients: sent away within {:?}", began.elapsed());
+    assert!(first.iter().all(|raw| closed(raw, Duration::ZERO)), "the oldest are closed");
+    assert!(rest.iter().all(|raw| closed(raw, PATIENCE)), "a silent client is still connected");
+    println!("300 silent clients: disconnected within {:?}", began.elapsed());
     drop(silent);
     victim.end();
 }

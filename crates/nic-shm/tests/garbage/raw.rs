@@ -55,7 +55,7 @@ impl Raw {
     #[track_caller]
     pub(crate) fn connect(port: u16) -> Self {
         let socket = new_socket();
-        connect(&socket, &name(port)).expect("somebody who listens");
+        connect(&socket, &name(port)).expect("a listener");
         Self(socket)
     }
 

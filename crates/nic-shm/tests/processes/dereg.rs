@@ -56,7 +56,7 @@ fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
         let len = [8, 100, 4096, 65_536, 500_000][rng.below(5) as usize];
         let mr = under_fire(&mut end, buf, len, &mut child);
         std::thread::sleep(Duration::from_micros(rng.below(200)));
-        mr.dereg().expect("nobody is stopped");
+        mr.dereg().expect("no peer is stopped");
         let snapshot = buf.to_vec(0..buf.len()).expect("inside");
         assert_eq!(child.heard(), format!("{:?}", WcStatus::RemAccessErr));
         let later = buf.to_vec(0..buf.len()).expect("inside");
@@ -108,7 +108,7 @@ fn dereg_returns_while_a_writer_is_stopped() {
         assert!(!flushed.is_ok(), "{flushed:?}");
         end.check_canaries();
     }
-    println!("dereg beside a stopped writer: {busy} of 6 busy, the longest took {longest:?}");
+    println!("dereg with a stopped writer: {busy} of 6 busy, the longest took {longest:?}");
     // The device waits for one second.
     assert!(longest < Duration::from_secs(5), "dereg took {longest:?}");
 }

@@ -93,7 +93,7 @@ fn blocking_close_of_a_descriptor_blocks_nobody() {
     // closing it.
     let began = Instant::now();
     while closers() < kept.len() || descriptors() > before + kept.len() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the device keeps what it was sent");
+        assert!(began.elapsed() < Duration::from_secs(60), "the device keeps the descriptors");
         std::thread::yield_now();
     }
     let agent = Agent::start(&mut end, CopyPath::Auto, 4096);

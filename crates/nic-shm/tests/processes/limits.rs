@@ -142,15 +142,15 @@ fn full_backlog_is_reported() {
     let _gate = one_at_a_time();
     let (port, flags) = (1, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
-    bind(&listener, &name_of(port)).expect("a port that no program has");
+    bind(&listener, &name_of(port)).expect("an unused port");
     listen(&listener, 0).expect("a listener");
     let _waiting: Vec<_> = std::iter::from_fn(|| silent(port)).collect();
     let end = End::new(CopyPath::Auto, 64);
-    end.cm.connect(&end.qp, at(port), &end.param()).expect("an event says more");
+    end.cm.connect(&end.qp, at(port), &end.param()).expect("failures are reported by an event");
     let CmEvent::ConnectFailed { why, .. } = end.cm.get_event(deadline()).expect("an event") else {
-        panic!("connected to nobody")
+        panic!("connected without a listener")
     };
-    assert!(why.to_string().contains("again later"), "{why}");
+    assert!(why.to_string().contains("try again later"), "{why}");
 }
 
 fn processor_time() -> Duration {
@@ -185,9 +185,9 @@ fn listener_pauses_without_descriptors() {
     let fill = all_descriptors();
     child.tell(format!("auto 64 {port}"));
     let began = processor_time();
-    assert!(a.cm.get_event(within(Duration::from_secs(1))).is_err(), "nobody can come in");
+    assert!(a.cm.get_event(within(Duration::from_secs(1))).is_err(), "no connection can be accepted");
     let spent = processor_time() - began;
-    assert!(spent < Duration::from_millis(300), "a second of waiting took {spent:?} of the processor");
+    assert!(spent < Duration::from_millis(300), "waiting for a second used {spent:?} of processor time");
     setrlimit(Resource::Nofile, before).expect("the old limit");
     drop(fill);
     a.accept();

@@ -46,7 +46,7 @@ fn operations_work_across_pid_namespaces() {
         word.store(0, std::sync::atomic::Ordering::SeqCst);
         agent.start_adding(kind, 100);
         let sum: u64 = agent.0.heard().parse().expect("a sum");
-        assert_eq!(sum, (0..100).sum::<u64>(), "what it found before each addition");
+        assert_eq!(sum, (0..100).sum::<u64>(), "the sum of the old values");
         assert_eq!(word.load(std::sync::atomic::Ordering::SeqCst), 100);
     }
     end.check_canaries();

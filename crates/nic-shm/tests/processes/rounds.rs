@@ -153,7 +153,7 @@ pub(crate) fn churn_role() {
             end.post(id, SendOp::Write(end.peer.of(KINDS[id as usize % 2])), MemoryKind::Host, 0, 4096);
             // The write fails if the other side has ended the connection, but it must complete.
             end.send_cq.wait(host.after(host::Span::from_secs(20))).expect("a completion");
-            mr.dereg().expect("nobody is stopped");
+            mr.dereg().expect("no peer is stopped");
         }
     }
 }

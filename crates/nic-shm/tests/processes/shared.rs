@@ -64,11 +64,11 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
         receives.poll(&living, true);
     }
     victim.kill();
-    until("end of the killed one's connection", || {
+    until("end of the killed process's connection", || {
         receives.poll(&living, true);
         dying.cm.poll_event().map(|e| assert!(matches!(e, CmEvent::Disconnected { .. }), "{e:?}"))
     });
-    until("use of every receive", || {
+    until("completion of every receive", || {
         receives.poll(&living, false);
         receives.open.is_empty().then_some(())
     });

@@ -107,7 +107,7 @@ fn another_user_gets_no_access() {
     let mut child = stranger("stranger").expect("a child of another user");
     let (port, pid, uid) = (listener.addr().port(), std::process::id(), rustix::process::geteuid().as_raw());
     assert_eq!(child.ask(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
-    assert!(end.cm.poll_event().is_none(), "the listener heard of it");
+    assert!(end.cm.poll_event().is_none(), "the listener got an event");
     child.tell("end");
     child.end();
     let agent = Agent::start(&mut end, CopyPath::Auto, 4096);

@@ -337,7 +337,7 @@ mod tests {
                 socket.read_exact(&mut heard).expect("heard");
                 socket.write_all(&heard).expect("room");
             });
-            let why = Tcp::connect(addr, None, &SHARED, 0).expect_err("a stranger");
+            let why = Tcp::connect(addr, None, &SHARED, 0).expect_err("a refused connection");
             assert_eq!(why.kind(), ErrorKind::PermissionDenied);
         });
         assert!(nonces().expect("random").concat().iter().any(|&byte| byte != 0));
@@ -386,7 +386,7 @@ mod tests {
         let (mut near, far) = pair(0);
         for sleeps in [false, true] {
             near.set_sleeping(sleeps).expect("an option");
-            let why = near.receive(&mut [0], 1, &|| true).expect_err("nothing comes");
+            let why = near.receive(&mut [0], 1, &|| true).expect_err("no data");
             assert_eq!(why.kind(), ErrorKind::TimedOut);
         }
         drop(far);

@@ -143,7 +143,7 @@ mod loom_tests {
             publisher.join().unwrap();
             assert!(
                 tickets.into_iter().flatten().all(|ticket| world.bell.has_rung(ticket)),
-                "one sleeps for ever"
+                "a waiter sleeps forever"
             );
         });
     }

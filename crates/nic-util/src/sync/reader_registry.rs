@@ -173,10 +173,10 @@ mod tests {
             });
             (asked, result)
         };
-        assert_eq!(wait(&[]), (vec![], Ok(())), "nobody was there");
+        assert_eq!(wait(&[]), (vec![], Ok(())), "no reader has entered");
         [3, 70, 3, 5, 99].into_iter().for_each(enter);
         assert_eq!(wait(&[5]), (vec![70, 5, 3], Err(5)));
-        assert_eq!(wait(&[5]), (vec![5], Err(5)), "it has not left");
+        assert_eq!(wait(&[5]), (vec![5], Err(5)), "the reader has not left");
         [5, 7].into_iter().for_each(enter);
         assert_eq!(wait(&[]), (vec![7, 5], Ok(())));
         assert_eq!(wait(&[]), (vec![], Ok(())));
@@ -199,7 +199,7 @@ mod tests {
         mark.sign(|| roll.add(1));
         let second = begin();
         suspects.clear(1, first);
-        assert_eq!(suspects.each(first, |_| panic!("it has been outside since")), Ok(()));
+        assert_eq!(suspects.each(first, |_| panic!("the reader has been outside since")), Ok(()));
         assert_eq!(suspects.each(second, |member| member != 1), Err(1));
     }
 }

@@ -96,7 +96,7 @@ mod tests {
         assert!(!set.any());
         got.iter().for_each(|member| set.add(*member));
         assert_eq!(set.taken().inspect(|member| set.add(*member)).collect::<Vec<_>>(), got, "each once");
-        assert_eq!(set.taken().collect::<Vec<_>>(), got, "and in it again");
+        assert_eq!(set.taken().collect::<Vec<_>>(), got, "each was added again");
         set.take(|_| panic!("empty"));
     }
 }

@@ -20,7 +20,7 @@ const MARK: &str = "@ ";
 pub(crate) fn enter(roles: &[(&str, fn())]) {
     let Ok(role) = std::env::var(ROLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a death signal");
-    let (_, body) = roles.iter().find(|(name, _)| *name == role).expect("a role that there is");
+    let (_, body) = roles.iter().find(|(name, _)| *name == role).expect("a known role");
     body();
     std::process::exit(0);
 }
@@ -28,13 +28,13 @@ pub(crate) fn enter(roles: &[(&str, fn())]) {
 /// In a child: sends a line to the parent.
 pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("a parent that listens");
+    writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("a parent that reads");
 }
 
 /// In a child: the parent's next line; `None` at the end of input.
 pub(crate) fn hear() -> Option<String> {
     let mut line = String::new();
-    let n = std::io::stdin().lock().read_line(&mut line).expect("a parent that speaks");
+    let n = std::io::stdin().lock().read_line(&mut line).expect("a parent that writes");
     (n > 0).then(|| line.trim_end().to_string())
 }
 
@@ -108,7 +108,7 @@ impl Child {
     /// Sends a line to the child.
     #[track_caller]
     pub(crate) fn tell(&mut self, line: impl std::fmt::Display) {
-        writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).expect("a child that listens");
+        writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).expect("a child that reads");
     }
 
     /// The child's next line.
@@ -162,7 +162,7 @@ impl Child {
         self.process.kill().expect("killed");
         let status = self.process.wait().expect("reaped");
         self.reaped = true;
-        assert_eq!(status.signal(), Some(9), "it ended by itself: {status:?}");
+        assert_eq!(status.signal(), Some(9), "it ended before it was killed: {status:?}");
         Instant::now()
     }
 
