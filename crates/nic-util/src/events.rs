@@ -18,7 +18,7 @@ use crate::sync::unpoisoned;
 pub const ASYNC_EVENTS_MAX: usize = 1024;
 
 /// Capacity that an empty queue keeps, in events.
-const KEPT: usize = 256;
+const CAPACITY_KEPT: usize = 256;
 
 /// A queue of events for the program.
 pub struct Events<T> {
@@ -80,39 +80,39 @@ impl<T> Events<T> {
         self.bell.ring();
     }
 
-    /// Removes the first event. Calls `on_ebb` if this emptied an unusually large queue, whose memory is then
+    /// Removes the first event. Calls `on_shrink` if this emptied an unusually large queue, whose memory is then
     /// freed.
     #[inline]
-    pub fn pop(&self, on_ebb: impl FnOnce()) -> Option<T> {
-        if self.len.load(Ordering::Acquire) == 0 { None } else { self.pop_some(on_ebb) }
+    pub fn pop(&self, on_shrink: impl FnOnce()) -> Option<T> {
+        if self.len.load(Ordering::Acquire) == 0 { None } else { self.pop_some(on_shrink) }
     }
 
-    fn pop_some(&self, on_ebb: impl FnOnce()) -> Option<T> {
+    fn pop_some(&self, on_shrink: impl FnOnce()) -> Option<T> {
         let mut queue = unpoisoned(&self.queue);
         let event = queue.pop_front()?;
         self.len.store(queue.len(), Ordering::Release);
-        self.lower();
-        if queue.is_empty() && queue.capacity() > KEPT {
+        self.decrement();
+        if queue.is_empty() && queue.capacity() > CAPACITY_KEPT {
             *queue = VecDeque::new();
             drop(queue);
-            on_ebb();
+            on_shrink();
         }
         Some(*event)
     }
 
-    /// Removes and returns the events for which `of` returns true.
-    pub fn take_out(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
+    /// Removes and returns the events for which `is_taken` returns true.
+    pub fn take_out(&self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = unpoisoned(&self.queue);
-        let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| of(event));
+        let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| is_taken(event));
         *queue = stay;
         self.len.store(queue.len(), Ordering::Release);
-        out.iter().for_each(|_| self.lower());
+        out.iter().for_each(|_| self.decrement());
         drop(queue);
         out.into_iter().map(|event| *event).collect()
     }
 
     /// Decrements the descriptor's counter by one event.
-    fn lower(&self) {
+    fn decrement(&self) {
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
 
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn large_empty_queue_frees_its_memory() {
         let events = Events::new().expect("a descriptor");
-        let mut ebbs = 0;
-        (0..=KEPT).for_each(|event| events.push(event));
-        (0..=KEPT).for_each(|event| assert_eq!(events.pop(|| ebbs += 1), Some(event)));
-        assert_eq!((ebbs, unpoisoned(&events.queue).capacity()), (1, 0));
+        let mut shrinks = 0;
+        (0..=CAPACITY_KEPT).for_each(|event| events.push(event));
+        (0..=CAPACITY_KEPT).for_each(|event| assert_eq!(events.pop(|| shrinks += 1), Some(event)));
+        assert_eq!((shrinks, unpoisoned(&events.queue).capacity()), (1, 0));
     }
 }

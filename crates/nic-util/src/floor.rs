@@ -23,9 +23,9 @@ use rustix::thread::futex;
 /// Distance of the two lines of a mailbox: beyond the reach of the prefetcher that fetches line pairs.
 const MAILBOX_GAP: usize = 256;
 /// Polls between two calls of `give_up`.
-const LOOKS_PER_QUESTION: u64 = 1 << 16;
+const POLLS_PER_GIVE_UP_CHECK: u64 = 1 << 16;
 /// Polls before each further one is preceded by a yield, for two processes on one core.
-const LOOKS_BEFORE_YIELD: u64 = 1 << 14;
+const POLLS_BEFORE_YIELD: u64 = 1 << 14;
 
 /// The end of a ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,10 +195,10 @@ impl Region {
             match role {
                 Role::Ping => {
                     mine.store(token + 1, Ordering::Release);
-                    look_for(theirs, token + 2, spacing, give_up)?;
+                    poll_for(theirs, token + 2, spacing, give_up)?;
                 }
                 Role::Pong => {
-                    look_for(theirs, token + 1, spacing, give_up)?;
+                    poll_for(theirs, token + 1, spacing, give_up)?;
                     mine.store(token + 2, Ordering::Release);
                 }
             }
@@ -222,11 +222,11 @@ impl Region {
         let mut token = from;
         for _ in 0..rounds {
             if role == Role::Ping {
-                hand_over(word, token.wrapping_add(1));
-                sleep_until(word, token.wrapping_add(2), give_up)?;
+                set_and_wake(word, token.wrapping_add(1));
+                wait_for_value(word, token.wrapping_add(2), give_up)?;
             } else {
-                sleep_until(word, token.wrapping_add(1), give_up)?;
-                hand_over(word, token.wrapping_add(2));
+                wait_for_value(word, token.wrapping_add(1), give_up)?;
+                set_and_wake(word, token.wrapping_add(2));
             }
             token = token.wrapping_add(2);
         }
@@ -239,15 +239,15 @@ fn non_null(base: *mut c_void) -> io::Result<NonNull<u8>> {
 }
 
 #[inline]
-fn look_for(word: &AtomicU64, value: u64, spacing: u64, give_up: &dyn Fn() -> bool) -> io::Result<()> {
-    let mut looks = 0u64;
+fn poll_for(word: &AtomicU64, value: u64, spacing: u64, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+    let mut polls = 0u64;
     while word.load(Ordering::Acquire) != value {
-        idle(spacing);
-        looks += 1;
-        if looks > LOOKS_BEFORE_YIELD {
+        spin_for(spacing);
+        polls += 1;
+        if polls > POLLS_BEFORE_YIELD {
             std::thread::yield_now();
         }
-        if looks.is_multiple_of(LOOKS_PER_QUESTION) && give_up() {
+        if polls.is_multiple_of(POLLS_PER_GIVE_UP_CHECK) && give_up() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer"));
         }
     }
@@ -256,7 +256,7 @@ fn look_for(word: &AtomicU64, value: u64, spacing: u64, give_up: &dyn Fn() -> bo
 
 /// Spins for `cycles` without accessing memory.
 #[inline]
-fn idle(cycles: u64) {
+fn spin_for(cycles: u64) {
     if cycles == 0 {
         return;
     }
@@ -271,13 +271,13 @@ fn idle(cycles: u64) {
     std::hint::spin_loop();
 }
 
-fn hand_over(word: &AtomicU32, value: u32) {
+fn set_and_wake(word: &AtomicU32, value: u32) {
     word.store(value, Ordering::Release);
     // Only a bad address or an unknown flag can fail here, and neither can occur.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-fn sleep_until(word: &AtomicU32, value: u32, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+fn wait_for_value(word: &AtomicU32, value: u32, give_up: &dyn Fn() -> bool) -> io::Result<()> {
     let second = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         let seen = word.load(Ordering::Acquire);

@@ -18,26 +18,26 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use verbs::{Error, Result};
 
 /// The resources that a child must not keep.
-struct Belongings {
+struct Resources {
     descriptors: BTreeSet<RawFd>,
     /// Mappings of shared memory: address, length, and length of the accessible part, in bytes.
     mappings: BTreeMap<usize, (usize, usize)>,
 }
 
-static BELONGINGS: Mutex<Belongings> =
-    Mutex::new(Belongings { descriptors: BTreeSet::new(), mappings: BTreeMap::new() });
+static RESOURCES: Mutex<Resources> =
+    Mutex::new(Resources { descriptors: BTreeSet::new(), mappings: BTreeMap::new() });
 
 /// Number of forks between the process that registered the handlers and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// Held while this thread forks, so that no other thread changes the belongings.
-    static FORKING: RefCell<Option<MutexGuard<'static, Belongings>>> = const { RefCell::new(None) };
+    static FORK_LOCK: RefCell<Option<MutexGuard<'static, Resources>>> = const { RefCell::new(None) };
 }
 
-fn belongings() -> MutexGuard<'static, Belongings> {
+fn resources() -> MutexGuard<'static, Resources> {
     // Nothing panics while it holds the lock.
-    BELONGINGS.lock().unwrap_or_else(|e| e.into_inner())
+    RESOURCES.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Identifies the process in which an object was created.
@@ -68,37 +68,39 @@ impl ForkGuard {
 }
 
 /// The descriptor of /dev/null that replaces all others in a child; set before the handlers are registered.
-static VOID: OnceLock<RawFd> = OnceLock::new();
+static DEV_NULL: OnceLock<RawFd> = OnceLock::new();
 
 fn register() -> Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-    let void = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())
+    let dev_null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())
         .map_err(|e| Error::system("cannot open /dev/null, which forked children need", e))?;
-    VOID.get_or_init(|| void.as_raw_fd());
+    DEV_NULL.get_or_init(|| dev_null.as_raw_fd());
     // SAFETY: the handlers are functions that live as long as the program. Test: crates/fabric/tests/forks.rs.
-    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
-        0 => Ok(void),
+    match unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child))
+    } {
+        0 => Ok(dev_null),
         errno => Err(Error::system("cannot prepare for forks", std::io::Error::from_raw_os_error(errno))),
     }
 }
 
-extern "C" fn before() {
+extern "C" fn before_fork() {
     // While a thread exits, its thread-local lock may be gone: such a child keeps what it inherits.
-    let _ = FORKING.try_with(|forking| forking.replace(Some(belongings())));
+    let _ = FORK_LOCK.try_with(|fork_lock| fork_lock.replace(Some(resources())));
 }
 
-extern "C" fn in_parent() {
-    let _ = FORKING.try_with(RefCell::take);
+extern "C" fn after_fork_in_parent() {
+    let _ = FORK_LOCK.try_with(RefCell::take);
 }
 
-extern "C" fn in_child() {
+extern "C" fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let held = FORKING.try_with(RefCell::take).ok().flatten();
-    let (Some(held), Some(void)) = (held, VOID.get()) else { return };
+    let held = FORK_LOCK.try_with(RefCell::take).ok().flatten();
+    let (Some(held), Some(dev_null)) = (held, DEV_NULL.get()) else { return };
     for descriptor in &held.descriptors {
         // SAFETY: the descriptor is ours and stays open, but no longer reaches a peer. dup3(2) is
         // async-signal-safe.
-        unsafe { libc::dup3(*void, *descriptor, libc::O_CLOEXEC) };
+        unsafe { libc::dup3(*dev_null, *descriptor, libc::O_CLOEXEC) };
     }
     for (&at, &(len, open)) in &held.mappings {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -118,7 +120,7 @@ pub struct Fd(OwnedFd);
 
 impl From<OwnedFd> for Fd {
     fn from(fd: OwnedFd) -> Self {
-        belongings().descriptors.insert(fd.as_raw_fd());
+        resources().descriptors.insert(fd.as_raw_fd());
         Self(fd)
     }
 }
@@ -133,25 +135,25 @@ impl AsFd for Fd {
 impl Drop for Fd {
     fn drop(&mut self) {
         // Before the descriptor is closed: afterwards another one may have this number.
-        belongings().descriptors.remove(&self.0.as_raw_fd());
+        resources().descriptors.remove(&self.0.as_raw_fd());
     }
 }
 
 /// Registers shared memory that was mapped at `at`; none of it may be accessed yet.
 pub fn mapped(at: *mut u8, len: usize) {
-    belongings().mappings.insert(at.addr(), (len, 0));
+    resources().mappings.insert(at.addr(), (len, 0));
 }
 
 /// Records that the first `open` bytes of the mapping at `at` may be accessed.
 pub fn grown(at: *mut u8, open: usize) {
-    if let Some(mapping) = belongings().mappings.get_mut(&at.addr()) {
+    if let Some(mapping) = resources().mappings.get_mut(&at.addr()) {
         mapping.1 = open;
     }
 }
 
 /// Removes the mapping at `at` and unmaps it by `unmap`.
 pub fn unmapped(at: *mut u8, unmap: impl FnOnce()) {
-    let mut belongings = belongings();
-    belongings.mappings.remove(&at.addr());
+    let mut resources = resources();
+    resources.mappings.remove(&at.addr());
     unmap();
 }

@@ -3,7 +3,7 @@
 //! Rings and state of objects come from malloc(3). glibc returns freed memory to the system only at the end
 //! of a heap: one small block above it keeps everything below resident, and once something large was freed,
 //! glibc keeps tens of megabytes at the end, too. After 8,192 queue pairs that were 450 MB, after eight of
-//! the largest of rails 80 MB. So when at least half of a large amount was freed (an *ebb*), the device's
+//! the largest of rails 80 MB. So when at least half of a large amount was freed (a *shrink*), the device's
 //! thread waits until freeing stops and then calls malloc_trim(3). It does so once more if freeing had only
 //! paused.
 
@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use host::{Span, Time};
 
 /// Least amount in bytes that is worth a trim, which takes milliseconds.
-const MUCH: usize = 4 << 20;
-/// An ebb ends when nothing was freed for this long.
-const CALM: Span = Span::from_ms(10);
-/// Objects that are freed within this time after an ebb belong to it: the program may have been delayed while
-/// it closed many objects, and the rest may be too small for another ebb.
+const TRIM_MIN: usize = 4 << 20;
+/// A shrink ends when nothing was freed for this long.
+const QUIET: Span = Span::from_ms(10);
+/// Objects that are freed within this time after a shrink belong to it: the program may have been delayed while
+/// it closed many objects, and the rest may be too small for another shrink.
 const PAUSE: Span = Span::from_ms(500);
-/// During an ebb that does not end, memory is returned at this interval.
+/// During a shrink that does not end, memory is returned at this interval.
 const PATIENCE: Span = Span::from_secs(1);
 
 /// Approximate size of a memory region in bytes, with its table entries.
@@ -34,116 +34,116 @@ pub fn queue(entries: u32) -> usize {
 /// Memory that the objects of a device use, in bytes.
 #[derive(Debug, Default)]
 pub struct HeapTrim {
-    now: AtomicUsize,
-    /// The maximum since the last ebb.
-    high: AtomicUsize,
+    used: AtomicUsize,
+    /// The maximum since the last shrink.
+    peak: AtomicUsize,
     /// Number of times that memory was freed.
-    gone: AtomicUsize,
-    /// Number of ebbs so far.
-    ebbs: AtomicUsize,
-    watch: Mutex<Watch>,
+    frees: AtomicUsize,
+    /// Number of shrinks so far.
+    shrinks: AtomicUsize,
+    state: Mutex<ThreadState>,
 }
 
 /// State of the device's thread.
 #[derive(Debug, Default)]
-struct Watch {
-    /// Number of ebbs after which memory was returned.
-    settled: usize,
-    /// The ebb in progress.
-    seen: Option<Seen>,
+struct ThreadState {
+    /// Number of shrinks after which memory was returned.
+    handled: usize,
+    /// The shrink in progress.
+    current: Option<Shrink>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Shrink {
     /// Number of objects freed at the last check, and the time since which it has not changed.
-    gone: usize,
+    frees: usize,
     at: Time,
     /// When to return memory at the latest.
     latest: Time,
     /// Whether the memory of all freed objects was returned.
-    is_given: bool,
+    is_trimmed: bool,
 }
 
 /// The next step of the device's thread.
 #[derive(Debug, PartialEq, Eq)]
-enum Turn {
+enum Step {
     Nothing,
     /// Check again at this time.
     Wait(Time),
     /// Return memory, and check again at this time.
-    GiveBack(Time),
+    Trim(Time),
 }
 
 impl HeapTrim {
     /// Counts a new object of `bytes` bytes.
     pub fn rise(&self, bytes: usize) {
-        let now = self.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        self.high.fetch_max(now, Ordering::AcqRel);
+        let now = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        self.peak.fetch_max(now, Ordering::AcqRel);
     }
 
-    /// Counts a freed object of `bytes` bytes; returns whether this starts an ebb, for which the caller wakes
+    /// Counts a freed object of `bytes` bytes; returns whether this starts a shrink, for which the caller wakes
     /// the device's thread.
     pub fn fall(&self, bytes: usize) -> bool {
-        let now = self.now.fetch_sub(bytes, Ordering::AcqRel) - bytes;
-        self.gone.fetch_add(1, Ordering::AcqRel);
-        let high = self.high.load(Ordering::Acquire);
-        let is_ebb = now <= high / 2
-            && high - now >= MUCH
-            && self.high.compare_exchange(high, now, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if is_ebb {
-            self.ebbs.fetch_add(1, Ordering::AcqRel);
+        let now = self.used.fetch_sub(bytes, Ordering::AcqRel) - bytes;
+        self.frees.fetch_add(1, Ordering::AcqRel);
+        let peak = self.peak.load(Ordering::Acquire);
+        let is_shrink = now <= peak / 2
+            && peak - now >= TRIM_MIN
+            && self.peak.compare_exchange(peak, now, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_shrink {
+            self.shrinks.fetch_add(1, Ordering::AcqRel);
         }
-        is_ebb
+        is_shrink
     }
 
-    /// Starts an ebb for other memory that was freed; the caller wakes the device's thread.
+    /// Starts a shrink for other memory that was freed; the caller wakes the device's thread.
     pub fn ebb(&self) {
-        self.gone.fetch_add(1, Ordering::AcqRel);
-        self.ebbs.fetch_add(1, Ordering::AcqRel);
+        self.frees.fetch_add(1, Ordering::AcqRel);
+        self.shrinks.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns free memory to the system when an ebb has ended; called by the device's thread. Returns when
+    /// Returns free memory to the system when a shrink has ended; called by the device's thread. Returns when
     /// to call it again.
     pub fn give_back(&self, now: Time) -> Option<Time> {
-        match self.turn(now) {
-            Turn::Nothing => None,
-            Turn::Wait(until) => Some(until),
-            Turn::GiveBack(again) => {
+        match self.next_step(now) {
+            Step::Nothing => None,
+            Step::Wait(until) => Some(until),
+            Step::Trim(again) => {
                 trim();
                 Some(again)
             }
         }
     }
 
-    fn turn(&self, now: Time) -> Turn {
+    fn next_step(&self, now: Time) -> Step {
         // Nothing panics under this lock, which only the device's thread takes.
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let ebbs = self.ebbs.load(Ordering::Acquire);
-        if ebbs == watch.settled {
-            return Turn::Nothing;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let shrinks = self.shrinks.load(Ordering::Acquire);
+        if shrinks == state.handled {
+            return Step::Nothing;
         }
-        let gone = self.gone.load(Ordering::Acquire);
-        let new = Seen { gone, at: now, latest: now + PATIENCE, is_given: false };
-        let mut seen = watch.seen.unwrap_or(new);
-        if seen.gone != gone {
-            (seen.gone, seen.at, seen.is_given) = (gone, now, false);
+        let frees = self.frees.load(Ordering::Acquire);
+        let new = Shrink { frees, at: now, latest: now + PATIENCE, is_trimmed: false };
+        let mut shrink = state.current.unwrap_or(new);
+        if shrink.frees != frees {
+            (shrink.frees, shrink.at, shrink.is_trimmed) = (frees, now, false);
         }
-        let (calm, over) = (seen.at + CALM, seen.at + PAUSE);
-        let turn = match seen.is_given {
+        let (calm, over) = (shrink.at + QUIET, shrink.at + PAUSE);
+        let step = match shrink.is_trimmed {
             true if now >= over => {
-                *watch = Watch { settled: ebbs, seen: None };
-                return Turn::Nothing;
+                *state = ThreadState { handled: shrinks, current: None };
+                return Step::Nothing;
             }
-            true => Turn::Wait(over),
-            false if now >= calm => Turn::GiveBack(over),
-            false if now >= seen.latest => Turn::GiveBack(calm),
-            false => Turn::Wait(calm),
+            true => Step::Wait(over),
+            false if now >= calm => Step::Trim(over),
+            false if now >= shrink.latest => Step::Trim(calm),
+            false => Step::Wait(calm),
         };
-        if matches!(turn, Turn::GiveBack(_)) {
-            (seen.is_given, seen.latest) = (now >= calm, now + PATIENCE);
+        if matches!(step, Step::Trim(_)) {
+            (shrink.is_trimmed, shrink.latest) = (now >= calm, now + PATIENCE);
         }
-        watch.seen = Some(seen);
-        turn
+        state.current = Some(shrink);
+        step
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
 
     const MS: Span = Span::from_ms(1);
     const PIECE: usize = 16 << 10;
-    const PIECES: usize = MUCH / PIECE;
+    const PIECES: usize = TRIM_MIN / PIECE;
 
     /// 6 MiB of 1 KiB each.
     #[cfg(target_env = "gnu")]
@@ -251,79 +251,79 @@ mod tests {
     }
 
     #[test]
-    fn ebbs_start_for_large_amounts_only() {
-        let ebbs = |count: usize| {
-            let tide = HeapTrim::default();
-            (0..count).for_each(|_| tide.rise(PIECE));
-            (0..count).filter(|_| tide.fall(PIECE)).count()
+    fn shrinks_start_for_large_amounts_only() {
+        let shrinks = |count: usize| {
+            let heap = HeapTrim::default();
+            (0..count).for_each(|_| heap.rise(PIECE));
+            (0..count).filter(|_| heap.fall(PIECE)).count()
         };
-        assert_eq!((ebbs(PIECES - 1), ebbs(PIECES), ebbs(PIECES * 16)), (0, 1, 5));
+        assert_eq!((shrinks(PIECES - 1), shrinks(PIECES), shrinks(PIECES * 16)), (0, 1, 5));
     }
 
     /// Goal: a few large objects count as much as many small ones. Method: one object of the size that starts
-    /// an ebb.
+    /// a shrink.
     #[test]
-    fn large_queue_starts_an_ebb_and_small_ones_do_not() {
-        let ebbs = |bytes: usize| {
-            let tide = HeapTrim::default();
-            tide.rise(bytes);
-            tide.fall(bytes)
+    fn large_queue_starts_a_shrink_and_small_ones_do_not() {
+        let shrinks = |bytes: usize| {
+            let heap = HeapTrim::default();
+            heap.rise(bytes);
+            heap.fall(bytes)
         };
-        assert_eq!((ebbs(queue(1)), ebbs(REGION), ebbs(queue(1 << 15))), (false, false, true));
+        assert_eq!((shrinks(queue(1)), shrinks(REGION), shrinks(queue(1 << 15))), (false, false, true));
     }
 
     /// Goal: memory freed after the first half is returned as well. Method: after the half, one object is
     /// freed per millisecond; memory is returned once, 10 ms after the last.
     #[test]
     fn memory_is_returned_after_the_last_object_was_freed() {
-        let tide = HeapTrim::default();
-        (0..PIECES * 2).for_each(|_| tide.rise(PIECE));
-        assert_eq!(tide.turn(Time::ZERO), Turn::Nothing);
-        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "freeing half starts an ebb");
+        let heap = HeapTrim::default();
+        (0..PIECES * 2).for_each(|_| heap.rise(PIECE));
+        assert_eq!(heap.next_step(Time::ZERO), Step::Nothing);
+        assert!((0..PIECES).any(|_| heap.fall(PIECE)), "freeing half starts a shrink");
         let mut now = Time::ZERO;
-        assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
+        assert_eq!(heap.next_step(now), Step::Wait(now + QUIET));
         for _ in 0..PIECES {
             now = now + MS;
-            tide.fall(PIECE);
-            assert_eq!(tide.turn(now), Turn::Wait(now + CALM), "at {now:?}");
+            heap.fall(PIECE);
+            assert_eq!(heap.next_step(now), Step::Wait(now + QUIET), "at {now:?}");
         }
-        assert_eq!(tide.turn(now + MS), Turn::Wait(now + CALM), "called too early");
-        assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
-        assert_eq!(tide.turn(now + CALM * 2), Turn::Wait(now + PAUSE));
-        assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
+        assert_eq!(heap.next_step(now + MS), Step::Wait(now + QUIET), "called too early");
+        assert_eq!(heap.next_step(now + QUIET), Step::Trim(now + PAUSE));
+        assert_eq!(heap.next_step(now + QUIET * 2), Step::Wait(now + PAUSE));
+        assert_eq!(heap.next_step(now + PAUSE), Step::Nothing);
     }
 
     /// Goal: if freeing pauses, memory is still returned completely. Method: half is freed and returned;
-    /// after a pause the rest is freed, which is too little for an ebb.
+    /// after a pause the rest is freed, which is too little for a shrink.
     #[test]
     fn memory_freed_after_a_pause_is_returned() {
-        let tide = HeapTrim::default();
-        (0..PIECES).for_each(|_| tide.rise(PIECE));
-        assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "the last one starts an ebb");
-        (0..PIECES / 2).for_each(|_| tide.rise(PIECE));
-        let mut now = Time::ZERO + CALM;
-        assert_eq!(tide.turn(Time::ZERO), Turn::Wait(now));
-        assert_eq!(tide.turn(now), Turn::GiveBack(Time::ZERO + PAUSE));
+        let heap = HeapTrim::default();
+        (0..PIECES).for_each(|_| heap.rise(PIECE));
+        assert_eq!((0..PIECES).filter(|_| heap.fall(PIECE)).count(), 1, "the last one starts a shrink");
+        (0..PIECES / 2).for_each(|_| heap.rise(PIECE));
+        let mut now = Time::ZERO + QUIET;
+        assert_eq!(heap.next_step(Time::ZERO), Step::Wait(now));
+        assert_eq!(heap.next_step(now), Step::Trim(Time::ZERO + PAUSE));
         now = Time::ZERO + MS * 499;
-        assert!(!(0..PIECES / 2).any(|_| tide.fall(PIECE)), "too little for an ebb");
-        assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
-        assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
-        assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
+        assert!(!(0..PIECES / 2).any(|_| heap.fall(PIECE)), "too little for a shrink");
+        assert_eq!(heap.next_step(now), Step::Wait(now + QUIET));
+        assert_eq!(heap.next_step(now + QUIET), Step::Trim(now + PAUSE));
+        assert_eq!(heap.next_step(now + PAUSE), Step::Nothing);
     }
 
     /// While queue pairs are freed without end, memory is still returned, once per second.
     #[test]
-    fn memory_is_returned_once_per_second_during_an_endless_ebb() {
-        let tide = HeapTrim::default();
-        (0..PIECES).for_each(|_| tide.rise(PIECE));
-        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "freeing everything starts an ebb");
+    fn memory_is_returned_once_per_second_during_an_endless_shrink() {
+        let heap = HeapTrim::default();
+        (0..PIECES).for_each(|_| heap.rise(PIECE));
+        assert!((0..PIECES).any(|_| heap.fall(PIECE)), "freeing everything starts a shrink");
         let mut given = Vec::new();
         for ms in 0..2500 {
-            tide.rise(PIECE);
-            tide.fall(PIECE);
+            heap.rise(PIECE);
+            heap.fall(PIECE);
             let now = Time::ZERO + MS * ms;
-            if let Turn::GiveBack(again) = tide.turn(now) {
-                assert_eq!(again, now + CALM, "the ebb has not ended");
+            if let Step::Trim(again) = heap.next_step(now) {
+                assert_eq!(again, now + QUIET, "the shrink has not ended");
                 given.push(ms);
             }
         }

@@ -1,4 +1,4 @@
-//! Data path: copies that report a fault as an error, at the cost of memmove(3). Copies of up to [`LONG`]
+//! Data path: copies that report a fault as an error, at the cost of memmove(3). Copies of up to [`COPY_MAX`]
 //! bytes are done here, with AVX where the processor has it; longer ones call memmove itself from a frame
 //! that is in the exception table.
 
@@ -18,7 +18,7 @@ pub enum Fault {
 
 /// The longest copy that is done here, in bytes, not counting its last eight. Up to this size, calling
 /// memmove and setting up the frame around it cost 0.5 to 2 ns more than the copy itself.
-const LONG: usize = 4096;
+const COPY_MAX: usize = 4096;
 
 /// Whether vectors of 32 bytes are used.
 static AVX: AtomicBool = AtomicBool::new(false);
@@ -111,7 +111,7 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
             ),
             _ => match copy_more(dst, src, n) {
                 0 => {}
-                at => return Err(side(dst, n, at)),
+                at => return Err(fault_side(dst, n, at)),
             },
         }
     }
@@ -120,7 +120,7 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
 
 /// The side that an address belongs to.
 #[cold]
-fn side(dst: *mut u8, n: usize, at: usize) -> Fault {
+fn fault_side(dst: *mut u8, n: usize, at: usize) -> Fault {
     if at.wrapping_sub(dst.addr()) < n { Fault::Target } else { Fault::Source }
 }
 
@@ -173,7 +173,7 @@ unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> u
         "6: ret",
         guard!("2b", "6b", "6b", "1"),
         avx = sym AVX,
-        long = const LONG,
+        long = const COPY_MAX,
         by_vectors = sym copy_by_vectors,
         in_loop = sym copy_in_loop,
         by_memmove = sym copy_by_memmove,
@@ -226,7 +226,7 @@ unsafe extern "sysv64" fn copy_by_vectors(dst: *mut u8, src: *const u8, n: usize
     )
 }
 
-/// Does [`copy_more`] for 257 to [`LONG`] bytes before the last 8.
+/// Does [`copy_more`] for 257 to [`COPY_MAX`] bytes before the last 8.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_in_loop(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(

@@ -76,7 +76,7 @@ pub fn is_armed() -> bool {
 /// Where sigaction(2) is forbidden.
 pub fn arm() -> io::Result<()> {
     for (signal, levels) in SIGNALS.into_iter().zip(&ALL) {
-        if level_of(&installed(signal)?).is_none() {
+        if level_of(&current_action(signal)?).is_none() {
             install(signal, levels)?;
         }
     }
@@ -123,12 +123,12 @@ fn empty() -> sigset_t {
 }
 
 /// The current action of a signal.
-fn installed(signal: c_int) -> io::Result<sigaction> {
-    change(signal, None)
+fn current_action(signal: c_int) -> io::Result<sigaction> {
+    set_action(signal, None)
 }
 
 /// Sets the action of a signal, or only queries it for `None`; returns the previous action.
-fn change(signal: c_int, to: Option<&sigaction>) -> io::Result<sigaction> {
+fn set_action(signal: c_int, to: Option<&sigaction>) -> io::Result<sigaction> {
     let mut before = MaybeUninit::<sigaction>::zeroed();
     let to = to.map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: both are actions, or null; the handlers are functions of this file, or were installed before.
@@ -163,7 +163,7 @@ fn install(signal: c_int, levels: &Levels) -> io::Result<()> {
 }
 
 fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
-    let current = installed(signal)?;
+    let current = current_action(signal)?;
     let used = levels.used.load(Ordering::Relaxed);
     if level_of(&current).is_some() {
         return Ok(());
@@ -176,7 +176,7 @@ fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
         unsafe { (*place.get()).write(current) };
         levels.used.store(used + 1, Ordering::Release);
     }
-    change(signal, Some(&on_top_of(&current, HANDLERS[level]))).map(drop)
+    set_action(signal, Some(&on_top_of(&current, HANDLERS[level]))).map(drop)
 }
 
 impl Levels {
@@ -236,7 +236,7 @@ unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *m
     let Some(before) = levels.map(|(_, levels)| levels.replaced(level)) else { return };
     if is_function(&before) {
         if before.sa_flags & libc::SA_RESETHAND != 0 {
-            be_default(signal);
+            reset_to_default(signal);
         }
         // SAFETY: the handler that was installed, called as it has asked for.
         unsafe {
@@ -254,9 +254,9 @@ unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *m
     if is_fault(signal, unsafe { (*info).si_code }) {
         // Ignoring a fault ends the process, too (sigaction(2)). The fault repeats when this returns, with
         // its full context.
-        be_default(signal);
+        reset_to_default(signal);
     } else if before.sa_sigaction == libc::SIG_DFL {
-        be_default(signal);
+        reset_to_default(signal);
         // The signal is blocked until this returns and is delivered then, as if it came only now.
         // SAFETY: the kernel copies the information that it gave this process.
         unsafe {
@@ -267,9 +267,9 @@ unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *m
 }
 
 /// Resets a signal to its default action. Called within signal handlers.
-fn be_default(signal: c_int) {
+fn reset_to_default(signal: c_int) {
     // SAFETY: all zeros is the default action without flags.
     let action: sigaction = unsafe { std::mem::zeroed() };
     // It cannot fail: the signal number is valid, and this process was allowed to install this handler.
-    let _ = change(signal, Some(&action));
+    let _ = set_action(signal, Some(&action));
 }

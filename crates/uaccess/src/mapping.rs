@@ -54,7 +54,7 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
     }
     let blocked = unblock();
     let found = if is_short {
-        touch_all(start, end, PAGE, writes)
+        touch_pages(start, end, PAGE, writes)
     } else {
         touch(start, writes).and_then(|()| touch(end - 1, writes))
     };
@@ -71,14 +71,14 @@ fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize>
 }
 
 /// Touches one byte of each page, or of one page per stride.
-fn touch_all(start: usize, end: usize, stride: usize, writes: bool) -> Result<(), BadRange> {
+fn touch_pages(start: usize, end: usize, stride: usize, writes: bool) -> Result<(), BadRange> {
     pages(start, end, stride).try_for_each(|at| touch(at, writes))
 }
 
 #[inline]
 fn touch(at: usize, writes: bool) -> Result<(), BadRange> {
-    let is_there = if writes { touch_to_write(at) } else { touch_to_read(at) };
-    if is_there { Ok(()) } else { Err(why(at, writes)) }
+    let is_accessible = if writes { touch_to_write(at) } else { touch_to_read(at) };
+    if is_accessible { Ok(()) } else { Err(bad_range(at, writes)) }
 }
 
 /// Reads a byte; false if that faults.
@@ -118,7 +118,7 @@ fn touch_to_write(at: usize) -> bool {
 
 /// The reason why a byte faults.
 #[cold]
-fn why(at: usize, writes: bool) -> BadRange {
+fn bad_range(at: usize, writes: bool) -> BadRange {
     if !is_mapped(at & !(PAGE - 1), PAGE) {
         BadRange::NotMapped(at)
     } else if writes && touch_to_read(at) {
@@ -149,7 +149,7 @@ fn check_mappings(start: usize, end: usize, writes: bool) -> Result<(), BadRange
     let mut at = start;
     while at < end {
         match query(&maps, at) {
-            Query::Found(mapping) => at = allowed(&mapping, at, writes)?,
+            Query::Found(mapping) => at = end_if_allowed(&mapping, at, writes)?,
             Query::Nothing => return Err(BadRange::NotMapped(at)),
             Query::Unknown => return check_text(BufReader::new(maps), start, end, writes),
         }
@@ -158,7 +158,7 @@ fn check_mappings(start: usize, end: usize, writes: bool) -> Result<(), BadRange
 }
 
 /// The end of the mapping at `at`, if it allows the access.
-fn allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, BadRange> {
+fn end_if_allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, BadRange> {
     match mapping {
         Mapping { start, .. } if *start > at => Err(BadRange::NotMapped(at)),
         Mapping { reads: false, .. } => Err(BadRange::NotReadable(at)),
@@ -223,7 +223,7 @@ fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Res
     let mut at = start;
     for mapping in text.lines().map_while(Result::ok).filter_map(|line| parse(&line)) {
         if mapping.end > at {
-            at = allowed(&mapping, at, writes)?;
+            at = end_if_allowed(&mapping, at, writes)?;
         }
         if at >= end {
             return Ok(());
@@ -251,7 +251,7 @@ fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadR
     }
     let stride = ((end - start) / SAMPLES).next_multiple_of(PAGE).max(PAGE);
     let blocked = unblock();
-    let found = touch_all(start, end, stride, writes);
+    let found = touch_pages(start, end, stride, writes);
     blocked.restore();
     found
 }
@@ -271,10 +271,10 @@ mod tests {
     use super::*;
     use crate::testing::Pages;
 
-    type Way = fn(usize, usize, bool) -> Result<(), BadRange>;
+    type Method = fn(usize, usize, bool) -> Result<(), BadRange>;
 
     /// Each method of checking the mappings of a long range.
-    const WAYS: [Way; 3] = [
+    const METHODS: [Method; 3] = [
         check_mappings,
         |start, end, writes| {
             let maps = File::open("/proc/self/maps").expect("the file exists");
@@ -337,12 +337,12 @@ mod tests {
         pages.protect(200..201, libc::PROT_NONE);
         pages.unmap(300..301);
         let at = |page: usize| pages.at(page * PAGE).addr();
-        for (index, way) in WAYS.into_iter().enumerate() {
-            assert_eq!(way(at(0) + 5, at(100), true), Ok(()), "{index}");
-            assert_eq!(way(at(0), at(200), false), Ok(()), "{index}");
-            assert_eq!(way(at(0), at(101), true), Err(BadRange::NotWritable(at(100))), "{index}");
-            assert_eq!(way(at(101), at(201), false), Err(BadRange::NotReadable(at(200))), "{index}");
-            let hole = way(at(201), at(302), false);
+        for (index, method) in METHODS.into_iter().enumerate() {
+            assert_eq!(method(at(0) + 5, at(100), true), Ok(()), "{index}");
+            assert_eq!(method(at(0), at(200), false), Ok(()), "{index}");
+            assert_eq!(method(at(0), at(101), true), Err(BadRange::NotWritable(at(100))), "{index}");
+            assert_eq!(method(at(101), at(201), false), Err(BadRange::NotReadable(at(200))), "{index}");
+            let hole = method(at(201), at(302), false);
             let found = if index == 2 { at(201) } else { at(300) };
             assert_eq!(hole, Err(BadRange::NotMapped(found)), "{index}");
         }

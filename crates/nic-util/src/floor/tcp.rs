@@ -11,7 +11,7 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// Calls without data between two calls of `give_up`; each is a system call.
-const CALLS_PER_QUESTION: u64 = 1 << 10;
+const CALLS_PER_GIVE_UP_CHECK: u64 = 1 << 10;
 /// Calls without data before each further one is preceded by a yield, for two processes on one core.
 const CALLS_BEFORE_YIELD: u64 = 1 << 8;
 /// Interval of `give_up` calls while sleeping.
@@ -20,7 +20,7 @@ const SLEEP: Duration = Duration::from_millis(200);
 /// Timeout for the answer to a nonce.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Maximum number of connections that have not sent their nonce; beyond it the oldest is closed.
-const UNHEARD_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// The secrets of the two ends of a floor: the first is sent by the connecting end, the second is the answer.
 /// A process that has only seen the first cannot answer.
@@ -35,20 +35,20 @@ pub fn nonces() -> io::Result<Nonces> {
 }
 
 /// A connection that has not sent the whole nonce.
-struct Newcomer {
+struct PendingClient {
     socket: TcpStream,
-    said: Vec<u8>,
+    received: Vec<u8>,
 }
 
-impl Newcomer {
+impl PendingClient {
     /// Reads the received bytes, up to a nonce's length; false at the end of the stream.
-    fn hear(&mut self) -> bool {
+    fn read_nonce(&mut self) -> bool {
         let mut bytes = [0; 16];
-        let room = bytes.len() - self.said.len();
+        let room = bytes.len() - self.received.len();
         match self.socket.read(&mut bytes[..room]) {
             Ok(0) => false,
             Ok(n) => {
-                self.said.extend_from_slice(&bytes[..n]);
+                self.received.extend_from_slice(&bytes[..n]);
                 true
             }
             Err(e) => e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted,
@@ -78,28 +78,28 @@ impl Tcp {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         // Connections that send nothing do not block the others, which are read meanwhile.
-        let mut unheard: Vec<Newcomer> = Vec::new();
+        let mut pending: Vec<PendingClient> = Vec::new();
         loop {
             match listener.accept() {
                 Ok((socket, _)) => {
                     socket.set_nonblocking(true)?;
-                    if unheard.len() == UNHEARD_MAX {
-                        unheard.remove(0);
+                    if pending.len() == PENDING_MAX {
+                        pending.remove(0);
                     }
-                    unheard.push(Newcomer { socket, said: Vec::new() });
+                    pending.push(PendingClient { socket, received: Vec::new() });
                     continue;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
-            unheard.retain_mut(Newcomer::hear);
-            if let Some(at) = unheard.iter().position(|newcomer| newcomer.said == nonces[0]) {
-                let socket = unheard.swap_remove(at).socket;
+            pending.retain_mut(PendingClient::read_nonce);
+            if let Some(at) = pending.iter().position(|client| client.received == nonces[0]) {
+                let socket = pending.swap_remove(at).socket;
                 (&socket).write_all(&nonces[1])?;
                 return Self::new(socket, buffers);
             }
             if give_up() {
-                return Err(silent());
+                return Err(timed_out());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -125,12 +125,12 @@ impl Tcp {
         let socket = TcpStream::from(socket);
         socket.set_read_timeout(Some(ANSWER))?;
         (&socket).write_all(&nonces[0])?;
-        let mut said = [0; 16];
-        (&socket).read_exact(&mut said).map_err(|why| match why.kind() {
-            ErrorKind::WouldBlock => silent(),
+        let mut answer = [0; 16];
+        (&socket).read_exact(&mut answer).map_err(|why| match why.kind() {
+            ErrorKind::WouldBlock => timed_out(),
             _ => why,
         })?;
-        if said != nonces[1] {
+        if answer != nonces[1] {
             let why = "another process answers at the address of the floor";
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
         }
@@ -181,7 +181,7 @@ impl Tcp {
                     sent += n;
                     idle = Idle::default();
                 }
-                Err(e) => idle.after(e, self.sleeps, give_up)?,
+                Err(e) => idle.handle(e, self.sleeps, give_up)?,
             }
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Tcp {
                     got += n;
                     idle = Idle::default();
                 }
-                Err(e) => idle.after(e, self.sleeps, give_up)?,
+                Err(e) => idle.handle(e, self.sleeps, give_up)?,
             }
         }
         Ok(())
@@ -237,7 +237,9 @@ impl Tcp {
                 }
             }
             match refused {
-                Some(e) if before == (sent, got) || !is_nothing(&e) => idle.after(e, self.sleeps, give_up)?,
+                Some(e) if before == (sent, got) || !is_would_block(&e) => {
+                    idle.handle(e, self.sleeps, give_up)?
+                }
                 _ => idle = Idle::default(),
             }
         }
@@ -251,26 +253,26 @@ struct Idle(u64);
 
 impl Idle {
     /// Handles an error of a call: `Ok` if the call should be repeated.
-    fn after(&mut self, why: io::Error, sleeps: bool, give_up: &dyn Fn() -> bool) -> io::Result<()> {
-        if !is_nothing(&why) {
+    fn handle(&mut self, why: io::Error, sleeps: bool, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+        if !is_would_block(&why) {
             return Err(why);
         }
         self.0 += 1;
         if !sleeps && self.0 > CALLS_BEFORE_YIELD {
             std::thread::yield_now();
         }
-        if (sleeps || self.0.is_multiple_of(CALLS_PER_QUESTION)) && give_up() {
-            return Err(silent());
+        if (sleeps || self.0.is_multiple_of(CALLS_PER_GIVE_UP_CHECK)) && give_up() {
+            return Err(timed_out());
         }
         Ok(())
     }
 }
 
-fn is_nothing(why: &io::Error) -> bool {
+fn is_would_block(why: &io::Error) -> bool {
     matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-fn silent() -> io::Error {
+fn timed_out() -> io::Error {
     io::Error::new(ErrorKind::TimedOut, "the other process does not answer")
 }
 
@@ -304,12 +306,12 @@ mod tests {
     fn accept_rejects_clients_without_the_nonce() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
-        let strangers: Vec<_> = [&[][..], &SHARED[0][..15], &[7; 40], &SHARED[1]]
+        let others: Vec<_> = [&[][..], &SHARED[0][..15], &[7; 40], &SHARED[1]]
             .into_iter()
-            .map(|said| {
-                let mut stranger = TcpStream::connect(addr).expect("room");
-                stranger.write_all(said).expect("room");
-                stranger
+            .map(|bytes| {
+                let mut other = TcpStream::connect(addr).expect("room");
+                other.write_all(bytes).expect("room");
+                other
             })
             .collect();
         std::thread::scope(|s| {
@@ -317,11 +319,11 @@ mod tests {
             let far = Tcp::accept(&listener, &SHARED, 0, &patience()).expect("a connection");
             let near = near.join().expect("no panic");
             near.send(b"hello", 5, &patience()).expect("sent");
-            let mut heard = [0; 5];
-            far.receive(&mut heard, 5, &patience()).expect("received");
-            assert_eq!(&heard, b"hello");
+            let mut received = [0; 5];
+            far.receive(&mut received, 5, &patience()).expect("received");
+            assert_eq!(&received, b"hello");
         });
-        drop(strangers);
+        drop(others);
     }
 
     /// Goal: a listener at the address that does not know the second nonce is not mistaken for the peer.
@@ -333,9 +335,9 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 let (mut socket, _) = listener.accept().expect("a connection");
-                let mut heard = [0; 16];
-                socket.read_exact(&mut heard).expect("heard");
-                socket.write_all(&heard).expect("room");
+                let mut received = [0; 16];
+                socket.read_exact(&mut received).expect("heard");
+                socket.write_all(&received).expect("room");
             });
             let why = Tcp::connect(addr, None, &SHARED, 0).expect_err("a refused connection");
             assert_eq!(why.kind(), ErrorKind::PermissionDenied);

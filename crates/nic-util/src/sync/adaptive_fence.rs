@@ -10,13 +10,13 @@ use super::atomics::*;
 use super::fence;
 
 /// Producers must pass a full fence before they check for waiters.
-const WANTED: u32 = 1;
-/// All producers use the full fence: a heavy fence has completed since `WANTED` was set.
-const KNOWN: u32 = 2;
+const FULL_REQUESTED: u32 = 1;
+/// All producers use the full fence: a heavy fence has completed since `FULL_REQUESTED` was set.
+const FULL_IN_USE: u32 = 2;
 /// The bits above the flags count the waiters so far.
-const ONE: u32 = 1 << 8;
+const ONE_WAITER: u32 = 1 << 8;
 /// Number of waits for which a heavy fence is passed instead.
-const FEW: u32 = 16;
+const LIGHT_WAITS_MAX: u32 = 16;
 
 /// In shared memory; all zero means that there was no waiter yet.
 #[repr(C)]
@@ -26,8 +26,8 @@ pub struct AdaptiveFence(AtomicU32);
 impl AdaptiveFence {
     /// A fence on which this many waits have happened.
     #[cfg(all(test, loom))]
-    pub fn new(often: u32) -> Self {
-        Self(AtomicU32::new(often * ONE))
+    pub fn new(waits: u32) -> Self {
+        Self(AtomicU32::new(waits * ONE_WAITER))
     }
 
     /// Called by the producer, after publishing and before it checks for waiters.
@@ -36,25 +36,25 @@ impl AdaptiveFence {
         // Partner: the heavy fences below. Neither this word nor the waiters may be read before the data is
         // published.
         fence::light();
-        if self.0.load(Ordering::Relaxed) & WANTED != 0 {
+        if self.0.load(Ordering::Relaxed) & FULL_REQUESTED != 0 {
             fence(Ordering::SeqCst);
         }
     }
 
     /// Called by the waiter, after it announced itself (with a full fence) and before its last check.
     pub fn demand(&self) {
-        if self.0.load(Ordering::Acquire) & KNOWN != 0 {
+        if self.0.load(Ordering::Acquire) & FULL_IN_USE != 0 {
             return;
         }
-        let word = self.0.fetch_add(ONE, Ordering::Relaxed);
-        if word < FEW * ONE {
+        let word = self.0.fetch_add(ONE_WAITER, Ordering::Relaxed);
+        if word < LIGHT_WAITS_MAX * ONE_WAITER {
             return fence::heavy();
         }
-        self.0.fetch_or(WANTED, Ordering::Relaxed);
+        self.0.fetch_or(FULL_REQUESTED, Ordering::Relaxed);
         fence::heavy();
         // Other waiters rely on this instead of a heavy fence of their own: from here on every producer uses
         // the full fence.
-        self.0.fetch_or(KNOWN, Ordering::Release);
+        self.0.fetch_or(FULL_IN_USE, Ordering::Release);
     }
 
     /// Forgets the waiters of a predecessor.
@@ -71,32 +71,32 @@ mod loom_tests {
     use loom::sync::atomic::AtomicU32 as Word;
 
     struct World {
-        heed: AdaptiveFence,
+        adaptive: AdaptiveFence,
         bell: Bell,
         word: Word,
     }
 
     impl World {
-        fn new(often: u32) -> Arc<Self> {
-            Arc::new(Self { heed: AdaptiveFence::new(often), bell: Bell::new(), word: Word::new(0) })
+        fn new(waits: u32) -> Arc<Self> {
+            Arc::new(Self { adaptive: AdaptiveFence::new(waits), bell: Bell::new(), word: Word::new(0) })
         }
 
         fn publish(&self) {
             self.word.store(1, Ordering::Relaxed);
-            self.heed.before_looking();
+            self.adaptive.before_looking();
             self.bell.ring_after_fence();
         }
 
         /// Announces a waiter; returns the ticket to sleep with, if nothing is published yet.
-        fn look(&self) -> Option<u32> {
+        fn prepare_sleep(&self) -> Option<u32> {
             let ticket = self.bell.announce();
-            self.heed.demand();
+            self.adaptive.demand();
             (self.word.load(Ordering::Relaxed) == 0).then_some(ticket)
         }
 
         fn sleep(&self, demand: fn(&AdaptiveFence)) {
             let ticket = self.bell.announce();
-            demand(&self.heed);
+            demand(&self.adaptive);
             if self.word.load(Ordering::Relaxed) == 0 {
                 self.bell.sleep(ticket, None);
             }
@@ -109,9 +109,9 @@ mod loom_tests {
     /// proves the order of steps, and not that the processor keeps it.
     #[test]
     fn loom_waiter_is_notified() {
-        for often in [FEW - 1, FEW] {
+        for waits in [LIGHT_WAITS_MAX - 1, LIGHT_WAITS_MAX] {
             loom::model(move || {
-                let world = World::new(often);
+                let world = World::new(waits);
                 let publisher = {
                     let world = world.clone();
                     loom::thread::spawn(move || world.publish())
@@ -130,16 +130,16 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            let world = World::new(FEW);
+            let world = World::new(LIGHT_WAITS_MAX);
             let publisher = {
                 let world = world.clone();
                 loom::thread::spawn(move || world.publish())
             };
             let other = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.look())
+                loom::thread::spawn(move || world.prepare_sleep())
             };
-            let tickets = [world.look(), other.join().unwrap()];
+            let tickets = [world.prepare_sleep(), other.join().unwrap()];
             publisher.join().unwrap();
             assert!(
                 tickets.into_iter().flatten().all(|ticket| world.bell.has_rung(ticket)),

@@ -89,8 +89,8 @@ mod loom_tests {
                 })
             };
             let ticket = shared.1.announce();
-            let knocked = shared.0.0.load(Ordering::Relaxed) != 0;
-            if !knocked && shared.2.load(Ordering::Relaxed) == 0 {
+            let announced = shared.0.0.load(Ordering::Relaxed) != 0;
+            if !announced && shared.2.load(Ordering::Relaxed) == 0 {
                 shared.1.sleep(ticket, None);
             }
             shared.1.retract();
@@ -110,6 +110,6 @@ mod loom_tests {
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
     fn loom_waiter_is_missed_without_the_fence() {
-        first_notification(|knock| knock.0.store(1, Ordering::Relaxed));
+        first_notification(|notify| notify.0.store(1, Ordering::Relaxed));
     }
 }

@@ -24,12 +24,12 @@ pub struct Busy {
 impl Busy {
     /// Starts an access, as number `member` of the owner's registry; check the right after this.
     #[inline]
-    pub fn enter(&self, roll: &Ready, member: usize) {
+    pub fn enter(&self, registry: &Ready, member: usize) {
         self.inside.store(1, Ordering::Relaxed);
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark
         // nor the right may be read before the word is set.
         fence::light();
-        self.mark.sign(|| roll.add(member));
+        self.mark.sign(|| registry.add(member));
     }
 
     /// Ends an access, after its last copy.
@@ -66,8 +66,8 @@ mod loom_tests {
 
     struct World {
         busy: Busy,
-        roll: Ready,
-        suspects: GracePeriods,
+        registry: Ready,
+        grace_periods: GracePeriods,
         regions: [Region; 2],
     }
 
@@ -76,15 +76,15 @@ mod loom_tests {
             let regions = [(); 2].map(|()| Region(Word::new(1), loom::cell::UnsafeCell::new(0)));
             Arc::new(Self {
                 busy: Busy::default(),
-                roll: Ready::new(),
-                suspects: GracePeriods::default(),
+                registry: Ready::new(),
+                grace_periods: GracePeriods::default(),
                 regions,
             })
         }
 
         fn access(&self, region: usize) {
             let Region(right, memory) = &self.regions[region];
-            self.busy.enter(&self.roll, 5);
+            self.busy.enter(&self.registry, 5);
             if right.load(Ordering::Acquire) == 1 {
                 // SAFETY: allowed, and the owner waits for us.
                 memory.with_mut(|p| unsafe { *p += 1 });
@@ -96,7 +96,7 @@ mod loom_tests {
         fn revoke(&self, region: usize) {
             let Region(right, memory) = &self.regions[region];
             right.store(0, Ordering::Relaxed);
-            let round = self.suspects.begin(self.roll.taken(), |member| {
+            let round = self.grace_periods.begin(self.registry.taken(), |member| {
                 assert_eq!(member, 5);
                 self.busy.mark.erase();
                 true
@@ -108,7 +108,7 @@ mod loom_tests {
                 }
                 true
             };
-            assert_eq!(self.suspects.each(round, out), Ok(()));
+            assert_eq!(self.grace_periods.each(round, out), Ok(()));
             // SAFETY: no initiator accesses it any more.
             memory.with_mut(|p| unsafe { *p += 1 });
         }

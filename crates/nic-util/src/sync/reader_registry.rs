@@ -19,19 +19,19 @@ use host::{Biased, BiasedGuard};
 pub struct ReaderMark(AtomicU32);
 
 impl ReaderMark {
-    /// Calls `put`, which adds the reader's number to the registry, unless it is a member. The reader calls this
+    /// Calls `register`, which adds the reader's number to the registry, unless it is a member. The reader calls this
     /// after it has marked itself inside and before it checks the right.
     #[inline]
-    pub fn sign(&self, put: impl FnOnce()) {
+    pub fn sign(&self, register: impl FnOnce()) {
         if self.0.load(Ordering::Relaxed) == 0 {
-            self.sign_first(put);
+            self.sign_new(register);
         }
     }
 
     #[cold]
-    fn sign_first(&self, put: impl FnOnce()) {
+    fn sign_new(&self, register: impl FnOnce()) {
         self.0.store(1, Ordering::Relaxed);
-        put();
+        register();
         // Partner: the fence in `GracePeriods::begin`. The right may not be read before the number is in the
         // registry: an owner that did not find it had revoked the right before, and this reader sees that.
         fence(Ordering::SeqCst);
@@ -46,10 +46,10 @@ impl ReaderMark {
 
 /// Numbers removed from a registry that have not been seen outside since.
 #[derive(Debug, Default)]
-pub struct GracePeriods(Spin<List>);
+pub struct GracePeriods(Spin<Rounds>);
 
 #[derive(Debug, Default)]
-struct List {
+struct Rounds {
     round: u64,
     /// Each number once, sorted, with the last round that found it in the registry.
     members: Vec<(usize, u64)>,
@@ -61,7 +61,7 @@ impl GracePeriods {
     /// Returns the round for [`GracePeriods::each`], which the caller may use once it has passed
     /// [`super::fence::heavy`].
     pub fn begin(&self, taken: impl Iterator<Item = usize>, mut erase: impl FnMut(usize) -> bool) -> u64 {
-        // Partner: the fence in `ReaderMark::sign_first`. The registry may not be read before the right is
+        // Partner: the fence in `ReaderMark::sign_new`. The registry may not be read before the right is
         // revoked.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
@@ -120,15 +120,15 @@ pub struct Workplace<T> {
 }
 
 impl<T> Workplace<T> {
-    /// Takes the lock to access registered memory; for `put` see [`ReaderMark::sign`]. Check the right after
+    /// Takes the lock to access registered memory; for `register` see [`ReaderMark::sign`]. Check the right after
     /// this.
     #[inline]
-    pub fn enter(&self, put: impl FnOnce()) -> BiasedGuard<'_, T> {
+    pub fn enter(&self, register: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The held lock
         // marks this thread as inside, which must be visible before it reads the mark and the right.
         light();
-        self.mark.sign(put);
+        self.mark.sign(register);
         guard
     }
 
@@ -158,16 +158,16 @@ mod tests {
     /// checked again.
     #[test]
     fn each_round_checks_new_readers_and_those_inside() {
-        let (roll, suspects) = (Ready::new(), GracePeriods::default());
+        let (registry, grace_periods) = (Ready::new(), GracePeriods::default());
         let marks: [ReaderMark; 100] = std::array::from_fn(|_| ReaderMark::default());
-        let enter = |member: usize| marks[member].sign(|| roll.add(member));
+        let enter = |member: usize| marks[member].sign(|| registry.add(member));
         let wait = |stays: &[usize]| {
             let mut asked = Vec::new();
-            let round = suspects.begin(roll.taken(), |member| {
+            let round = grace_periods.begin(registry.taken(), |member| {
                 marks[member].erase();
                 member != 99
             });
-            let result = suspects.each(round, |member| {
+            let result = grace_periods.each(round, |member| {
                 asked.push(member);
                 !stays.contains(&member)
             });
@@ -186,21 +186,21 @@ mod tests {
     /// begins before the first checks.
     #[test]
     fn round_keeps_readers_of_a_later_round() {
-        let (roll, suspects, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
+        let (registry, grace_periods, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
         let begin = || {
-            suspects.begin(roll.taken(), |_| {
+            grace_periods.begin(registry.taken(), |_| {
                 mark.erase();
                 true
             })
         };
-        mark.sign(|| roll.add(1));
+        mark.sign(|| registry.add(1));
         let first = begin();
-        assert_eq!(suspects.last(usize::MAX, first), Some(1));
-        mark.sign(|| roll.add(1));
+        assert_eq!(grace_periods.last(usize::MAX, first), Some(1));
+        mark.sign(|| registry.add(1));
         let second = begin();
-        suspects.clear(1, first);
-        assert_eq!(suspects.each(first, |_| panic!("the reader has been outside since")), Ok(()));
-        assert_eq!(suspects.each(second, |member| member != 1), Err(1));
+        grace_periods.clear(1, first);
+        assert_eq!(grace_periods.each(first, |_| panic!("the reader has been outside since")), Ok(()));
+        assert_eq!(grace_periods.each(second, |member| member != 1), Err(1));
     }
 }
 
@@ -217,8 +217,8 @@ mod loom_tests {
         memory: UnsafeCell<u32>,
         lock: Spin<()>,
         mark: ReaderMark,
-        roll: Spin<BTreeSet<usize>>,
-        suspects: GracePeriods,
+        registry: Spin<BTreeSet<usize>>,
+        grace_periods: GracePeriods,
     }
 
     // SAFETY: the models check the accesses.
@@ -231,16 +231,16 @@ mod loom_tests {
                 memory: UnsafeCell::new(0),
                 lock: Spin::new(()),
                 mark: ReaderMark::default(),
-                roll: Spin::default(),
-                suspects: GracePeriods::default(),
+                registry: Spin::default(),
+                grace_periods: GracePeriods::default(),
             })
         }
 
         /// Accesses the memory if the right is still there.
-        fn touch(&self) {
+        fn access(&self) {
             let held = self.lock.lock();
             self.mark.sign(|| {
-                self.roll.lock().insert(0);
+                self.registry.lock().insert(0);
             });
             if self.right.load(Ordering::Relaxed) {
                 self.memory.with(|_| {});
@@ -250,17 +250,17 @@ mod loom_tests {
 
         /// Waits until no thread accesses the memory by a right from before.
         fn pass(&self) {
-            let taken = std::iter::from_fn(|| self.roll.lock().pop_first());
+            let taken = std::iter::from_fn(|| self.registry.lock().pop_first());
             let erase = |_| {
                 self.mark.erase();
                 true
             };
-            let round = self.suspects.begin(taken, erase);
+            let round = self.grace_periods.begin(taken, erase);
             let pass = |_| {
                 drop(self.lock.lock());
                 true
             };
-            assert!(self.suspects.each(round, pass).is_ok());
+            assert!(self.grace_periods.each(round, pass).is_ok());
         }
 
         /// Revokes the right; afterwards the owner alone uses the memory.
@@ -280,8 +280,8 @@ mod loom_tests {
             let place = Place::new();
             let other = place.clone();
             let thread = loom::thread::spawn(move || {
-                other.touch();
-                other.touch();
+                other.access();
+                other.access();
             });
             place.retire();
             thread.join().unwrap();
@@ -294,9 +294,9 @@ mod loom_tests {
     fn loom_owner_waits_for_a_reader_that_registers_again() {
         loom::model(|| {
             let place = Place::new();
-            place.touch();
+            place.access();
             let other = place.clone();
-            let thread = loom::thread::spawn(move || other.touch());
+            let thread = loom::thread::spawn(move || other.access());
             place.pass();
             place.retire();
             thread.join().unwrap();
