@@ -37,9 +37,9 @@ fn child_entry() {
         ("listen", killed::listen_role),
         ("pingpong", waking::pingpong_role),
         ("writer", dereg::writer_role),
-        ("stranger", users::stranger_role),
+        ("stranger", users::other_user_role),
         ("squatter", users::squatter_role),
-        ("pauper", limits::pauper_role),
-        ("bounded", limits::bounded_role),
+        ("pauper", limits::no_descriptors_role),
+        ("bounded", limits::limited_role),
     ]);
 }

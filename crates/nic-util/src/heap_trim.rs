@@ -128,19 +128,19 @@ impl HeapTrim {
         if shrink.frees != frees {
             (shrink.frees, shrink.at, shrink.is_trimmed) = (frees, now, false);
         }
-        let (calm, over) = (shrink.at + QUIET, shrink.at + PAUSE);
+        let (quiet_at, done_at) = (shrink.at + QUIET, shrink.at + PAUSE);
         let step = match shrink.is_trimmed {
-            true if now >= over => {
+            true if now >= done_at => {
                 *state = ThreadState { handled: shrinks, current: None };
                 return Step::Nothing;
             }
-            true => Step::Wait(over),
-            false if now >= calm => Step::Trim(over),
-            false if now >= shrink.latest => Step::Trim(calm),
-            false => Step::Wait(calm),
+            true => Step::Wait(done_at),
+            false if now >= quiet_at => Step::Trim(done_at),
+            false if now >= shrink.latest => Step::Trim(quiet_at),
+            false => Step::Wait(quiet_at),
         };
         if matches!(step, Step::Trim(_)) {
-            (shrink.is_trimmed, shrink.latest) = (now >= calm, now + PATIENCE);
+            (shrink.is_trimmed, shrink.latest) = (now >= quiet_at, now + PATIENCE);
         }
         state.current = Some(shrink);
         step

@@ -41,8 +41,8 @@ pub(crate) fn execute(
     else {
         return false;
     };
-    // SAFETY: both caches guarantee registered memory of this length, the far one as long as we are inside,
-    // the near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
+    // SAFETY: both caches guarantee registered memory of this length, the remote TLB as long as we are inside,
+    // the local TLB as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
     if unsafe { place::copy_last_byte_last(dst, src, len as usize) }.is_err() {
         return false;
     }
@@ -68,7 +68,7 @@ fn execute_send(link: &PeerQp, wr: &SendWr<'_>, src: *const u8, len: u64) -> boo
         return false;
     }
     let imm = if let SendOp::SendImm(imm) = wr.op { Some(imm) } else { None };
-    // SAFETY: the near cache guarantees the source, or it is inline; the length was checked against
+    // SAFETY: the local TLB guarantees the source, or it is inline; the length was checked against
     // INLINE_MAX. Test: `traffic` of the conformance suite.
     unsafe { publish_plain(link, src, len as u32, imm, wr.flags.contains(SendFlags::SOLICITED)) }
 }

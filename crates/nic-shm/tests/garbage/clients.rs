@@ -8,8 +8,8 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use verbs::{CmEvent, Error, Listener, MemoryKind, SendOp};
 
 use crate::raw::{
-    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, button, counter, full_pipe,
-    memory_file, real_request, short, write_at,
+    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, doorbell, event_fd,
+    full_pipe, memory_file, real_request, short, write_at,
 };
 use crate::support::agent::Agent;
 use crate::support::device;
@@ -135,7 +135,7 @@ fn mutate(rng: &mut Rng, real: &[u8]) -> Vec<u8> {
 #[test]
 fn listener_survives_garbage_packets() {
     let _gate = one_at_a_time();
-    let (real, real_fds, _asker) = real_request();
+    let (real, real_fds, _requester) = real_request();
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("a file");
     let mut rng = Rng::new(31);
     let mut victim = Victim::new();
@@ -181,22 +181,22 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
     let (_, closed) = rustix::pipe::pipe().map(|(r, w)| (drop(r), w)).expect("a pipe");
     let mut sets = vec![
         ("none", vec![]),
-        ("one", vec![button()]),
+        ("one", vec![doorbell()]),
         ("/dev/null", vec![file("/dev/null"), file("/dev/null")]),
-        ("a folder", vec![file("/"), button()]),
-        ("a pipe", vec![read, button()]),
-        ("buttons", vec![button(), button(), button()]),
-        ("memory that may shrink", vec![memory(SEGMENT_LEN, SealFlags::empty()), button()]),
-        ("too little memory", vec![memory(4096, good), button()]),
-        ("no memory", vec![memory(0, good), button()]),
-        ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), button()]),
-        ("random memory", vec![random, button()]),
+        ("a folder", vec![file("/"), doorbell()]),
+        ("a pipe", vec![read, doorbell()]),
+        ("doorbells", vec![doorbell(), doorbell(), doorbell()]),
+        ("memory that may shrink", vec![memory(SEGMENT_LEN, SealFlags::empty()), doorbell()]),
+        ("too little memory", vec![memory(4096, good), doorbell()]),
+        ("no memory", vec![memory(0, good), doorbell()]),
+        ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), doorbell()]),
+        ("random memory", vec![random, doorbell()]),
         ("a full pipe as doorbell", vec![own(segment), full]),
         ("a closed pipe as doorbell", vec![own(segment), closed]),
-        ("an eventfd as doorbell", vec![own(segment), counter()]),
+        ("an eventfd as doorbell", vec![own(segment), event_fd()]),
     ];
     if let Some(huge) = memory_file(SEGMENT_LEN, MemfdFlags::HUGETLB, good) {
-        sets.push(("huge pages", vec![huge, button()]));
+        sets.push(("huge pages", vec![huge, doorbell()]));
     }
     sets
 }
@@ -206,7 +206,7 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
 #[test]
 fn wrong_descriptors_are_refused() {
     let _gate = one_at_a_time();
-    let (real, real_fds, _asker) = real_request();
+    let (real, real_fds, _requester) = real_request();
     let mut rng = Rng::new(32);
     let sets = wrong_descriptors(&mut rng, &real_fds[0]);
     let mut victim = Victim::new();
@@ -217,12 +217,12 @@ fn wrong_descriptors_are_refused() {
             victim.serve();
             Some(raw.answer(Duration::ZERO)).filter(|answer| !matches!(answer, Answer::Silence))
         });
-        let is_sent_away = match &answer {
+        let is_rejected = match &answer {
             Answer::Packet(packet, _) => packet[6] == 4,
             Answer::End => true,
             Answer::Silence => false,
         };
-        assert!(is_sent_away, "{what}: {answer:?}");
+        assert!(is_rejected, "{what}: {answer:?}");
         assert_eq!(victim.accepted, 0, "{what} was accepted");
         victim.check();
     }
@@ -257,7 +257,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     // Generation 1, ready to send.
     write_at(&file, QP_AT + index * 1024, &(3_u64 | 1 << 32).to_le_bytes());
     let raw = Raw::connect(victim.port());
-    raw.send(&hello, &[file.as_fd(), button().as_fd(), button().as_fd()]);
+    raw.send(&hello, &[file.as_fd(), doorbell().as_fd(), doorbell().as_fd()]);
     let before = victim.accepted + victim.refused;
     until("decision", || {
         victim.serve();
@@ -273,7 +273,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
         assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
         Some(())
     });
-    attack_back(&victim.open[0], rng);
+    use_connection(&victim.open[0], rng);
     drop(raw);
     until("end", || {
         victim.serve();
@@ -282,7 +282,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
 }
 
 /// Uses a hostile connection; requests must complete or wait for its end.
-fn attack_back(end: &End, rng: &mut Rng) {
+fn use_connection(end: &End, rng: &mut Rng) {
     for id in 0..8 {
         let remote = verbs::RemoteAddr { addr: rng.next_u64(), rkey: rng.below(8 << 16) as u32 };
         let op = match id {
@@ -306,7 +306,7 @@ fn attack_back(end: &End, rng: &mut Rng) {
 #[test]
 fn listener_survives_forged_segments() {
     let _gate = one_at_a_time();
-    let (real, real_fds, _asker) = real_request();
+    let (real, real_fds, _requester) = real_request();
     // The first word of a segment; with another version, all would be refused.
     let mut version = [0; 4];
     rustix::io::pread(&real_fds[0], &mut version, 0).expect("a segment");
@@ -352,7 +352,7 @@ fn silent_clients_are_disconnected() {
 fn clients_may_disconnect_at_every_step() {
     let _gate = one_at_a_time();
     // A complete peer, as far as the victim can see.
-    let (real, fds, _asker) = real_request();
+    let (real, fds, _requester) = real_request();
     let mut victim = Victim::new();
     for step in 0..6 {
         for _ in 0..50 {

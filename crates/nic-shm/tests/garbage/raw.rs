@@ -119,19 +119,19 @@ impl RawListener {
 }
 
 /// The sender of a real request, which still waits for the answer.
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     _end: End,
     _raw: Raw,
 }
 
 /// A real request, with its segment and its doorbell, as a device sends it; valid while the asker is alive.
-pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Asker) {
+pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Requester) {
     let listener = RawListener::new();
     let end = End::on(&device(nic_shm::CopyPath::Auto), 4096);
     end.cm.connect(&end.qp, at(listener.port), &end.param()).expect("asked");
     let raw = listener.accept();
     let Answer::Packet(packet, fds) = raw.answer(PATIENCE) else { panic!("no request") };
-    (packet, fds, Asker { _end: end, _raw: raw })
+    (packet, fds, Requester { _end: end, _raw: raw })
 }
 
 /// A memory file of `len` bytes.
@@ -143,13 +143,13 @@ pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Opti
 }
 
 /// A doorbell for a peer to ring.
-pub(crate) fn button() -> OwnedFd {
+pub(crate) fn doorbell() -> OwnedFd {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     pair.expect("two sockets").0
 }
 
 /// An eventfd, which is not a valid doorbell.
-pub(crate) fn counter() -> OwnedFd {
+pub(crate) fn event_fd() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC).expect("a counter")
 }
 

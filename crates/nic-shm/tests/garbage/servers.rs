@@ -6,7 +6,7 @@ use std::time::Duration;
 use nic_shm::CopyPath;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
-use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, counter, full_pipe, real_request, short};
+use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, event_fd, full_pipe, real_request, short};
 use crate::support::device;
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
@@ -43,10 +43,10 @@ const REPLIES: [Reply; 9] = [
 #[test]
 fn connect_fails_on_false_servers() {
     let _gate = one_at_a_time();
-    let (mut real, fds, _asker) = real_request();
+    let (mut real, fds, _requester) = real_request();
     real[6] = 2;
     let (_read, full) = full_pipe();
-    let not_a_segment = counter();
+    let not_a_segment = event_fd();
     let device = device(CopyPath::Auto);
     let listener = RawListener::new();
     let before = {

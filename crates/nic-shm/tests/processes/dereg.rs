@@ -32,7 +32,7 @@ pub(crate) fn writer_role() {
 }
 
 /// Registers a region of `len` bytes in `buf` and waits until the writer writes to it.
-fn under_fire(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr {
+fn start_writing(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr {
     buf.fill(0);
     end.renew();
     let mr = end.pd.reg_mr_range(buf, 64..64 + len, Access::ALL).expect("a region");
@@ -45,7 +45,7 @@ fn under_fire(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr {
     mr
 }
 
-fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
+fn check_nothing_written_after_dereg(copy: CopyPath, rounds: u64) {
     let mut end = End::on(&device(copy), 4096);
     let mut child = Child::start("writer");
     child.tell(if copy == CopyPath::Service { "service" } else { "auto" });
@@ -54,7 +54,7 @@ fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
     for round in 0..rounds {
         let buf = &buffers[round as usize % 2];
         let len = [8, 100, 4096, 65_536, 500_000][rng.below(5) as usize];
-        let mr = under_fire(&mut end, buf, len, &mut child);
+        let mr = start_writing(&mut end, buf, len, &mut child);
         std::thread::sleep(Duration::from_micros(rng.below(200)));
         mr.dereg().expect("no peer is stopped");
         let snapshot = buf.to_vec(0..buf.len()).expect("inside");
@@ -72,8 +72,8 @@ fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
 #[test]
 fn nothing_is_written_after_dereg() {
     let _gate = one_at_a_time();
-    nothing_after_dereg(CopyPath::Auto, 300);
-    nothing_after_dereg(CopyPath::Service, 60);
+    check_nothing_written_after_dereg(CopyPath::Auto, 300);
+    check_nothing_written_after_dereg(CopyPath::Service, 60);
 }
 
 /// Goal: an initiator that is stopped in the middle of a write does not block its target forever. Method:
@@ -91,7 +91,7 @@ fn dereg_returns_while_a_writer_is_stopped() {
     for round in 0..6 {
         let buf = if round % 2 == 0 { Buf::alloc(16 << 20) } else { end.device.alloc_dm(16 << 20) };
         let buf = buf.expect("memory");
-        let mr = under_fire(&mut end, &buf, len, &mut child);
+        let mr = start_writing(&mut end, &buf, len, &mut child);
         std::thread::sleep(Duration::from_micros(rng.below(8000)));
         child.stop();
         let began = Instant::now();

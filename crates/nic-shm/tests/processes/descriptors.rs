@@ -48,7 +48,7 @@ fn send_with(port: u16, packet: &[u8], fds: &[BorrowedFd<'_>]) {
 /// Sends `packet` with a socket whose last close is done by the device, and takes an hour. Dropping the
 /// returned listener ends that. If the device closes it first, so that ours is the last close, tries again
 /// with another socket.
-fn send_what_lingers(port: u16, packet: &[u8]) -> TcpListener {
+fn send_lingering_socket(port: u16, packet: &[u8]) -> TcpListener {
     loop {
         let (stream, far) = lingering();
         send_with(port, packet, &[stream.as_fd()]);
@@ -64,7 +64,7 @@ fn send_what_lingers(port: u16, packet: &[u8]) -> TcpListener {
 }
 
 /// Number of threads of this process that close descriptors for the device.
-fn closers() -> usize {
+fn closing_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
     let name =
         |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
@@ -87,12 +87,12 @@ fn blocking_close_of_a_descriptor_blocks_nobody() {
     // Kept until the end: dropping them ends the blocked close.
     let mut kept = Vec::new();
     for packet in [&b"nonsense"[..], &[b'n'; 48]] {
-        kept.push(send_what_lingers(listener.addr().port(), packet));
+        kept.push(send_lingering_socket(listener.addr().port(), packet));
     }
     // A child that is forked while the device still holds one would inherit it, and block in execve(2) when
     // closing it.
     let began = Instant::now();
-    while closers() < kept.len() || descriptors() > before + kept.len() {
+    while closing_threads() < kept.len() || descriptors() > before + kept.len() {
         assert!(began.elapsed() < Duration::from_secs(60), "the device keeps the descriptors");
         std::thread::yield_now();
     }

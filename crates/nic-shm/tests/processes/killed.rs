@@ -16,12 +16,12 @@ use crate::support::{Rng, digest, one_at_a_time, traces, until};
 const NOTICE_MAX: Duration = Duration::from_secs(5);
 
 /// Children that are started one round ahead.
-struct Nursery {
+struct ChildPool {
     role: &'static str,
     next: Child,
 }
 
-impl Nursery {
+impl ChildPool {
     fn new(role: &'static str) -> Self {
         Self { role, next: Child::start(role) }
     }
@@ -61,13 +61,13 @@ impl Bystander {
 
 /// Resources of the process that the rounds must not increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Holdings {
+struct ResourceUse {
     descriptors: usize,
     segments: usize,
     children: usize,
 }
 
-impl Holdings {
+impl ResourceUse {
     fn now() -> Self {
         Self {
             descriptors: traces::descriptors(),
@@ -77,17 +77,17 @@ impl Holdings {
     }
 
     #[track_caller]
-    fn await_level(self) {
+    fn wait_until_at_most(self) {
         let mut now = Self::now();
-        let mut look = || {
+        let mut check = || {
             now = Self::now();
             // Fewer, if objects of the previous test were still being closed.
-            let holds_more = now.descriptors > self.descriptors || now.segments > self.segments;
-            (!holds_more && now.children <= self.children).then_some(())
+            let uses_more = now.descriptors > self.descriptors || now.segments > self.segments;
+            (!uses_more && now.children <= self.children).then_some(())
         };
         let back = (0..2000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(5));
-            look()
+            check()
         });
         assert!(back.is_some(), "held before: {self:?}, now: {now:?}");
     }
@@ -103,21 +103,21 @@ fn rounds(
 ) {
     let _gate = one_at_a_time();
     let files = traces::files();
-    let bare = Holdings::now();
+    let before_device = ResourceUse::now();
     let device = device(copy);
     let mut bystander = Bystander::new(&device);
-    let level = Holdings::now();
+    let before_rounds = ResourceUse::now();
     let bytes = traces::segment_bytes();
     let mut longest = Duration::ZERO;
-    let mut nursery = Nursery::new(role);
+    let mut children = ChildPool::new(role);
     for i in 0..count {
-        let took = round(i, &device, nursery.child());
+        let took = round(i, &device, children.child());
         assert!(took < NOTICE_MAX, "round {i}: the survivor took {took:?}");
         longest = longest.max(took);
         bystander.check(i);
     }
-    drop(nursery);
-    level.await_level();
+    drop(children);
+    before_rounds.wait_until_at_most();
     // A page of a ring may stay committed if it is shared with a ring in use.
     let more = traces::segment_bytes().saturating_sub(bytes);
     assert!(more < 256 << 10, "{more} bytes of shared memory stay committed after {count} rounds");
@@ -127,7 +127,7 @@ fn rounds(
     let Bystander { end, agent } = bystander;
     agent.end();
     drop((end, device));
-    bare.await_level();
+    before_device.wait_until_at_most();
     let new: Vec<_> =
         traces::files().difference(&files).filter(|f| f.contains("nicety-shm")).cloned().collect();
     assert!(new.is_empty(), "left behind: {new:?}");

@@ -53,7 +53,7 @@ fn limit(resource: Resource, to: u64) {
 }
 
 /// Child: connects to a port when it has no descriptor left except for the socket; reports the event.
-pub(crate) fn pauper_role() {
+pub(crate) fn no_descriptors_role() {
     let port: u16 = hear().and_then(|line| line.parse().ok()).expect("a port");
     let end = End::new(CopyPath::Auto, 64);
     // All open descriptors are in use, and one more is for the socket.
@@ -101,7 +101,7 @@ fn missing_descriptors_are_reported_on_both_sides() {
 }
 
 /// Child: opens a device under a limit, and reports the result.
-pub(crate) fn bounded_role() {
+pub(crate) fn limited_role() {
     let (what, to) = (hear(), hear().and_then(|line| line.parse().ok()).expect("a number"));
     match what.as_deref() {
         Some("files") => limit(Resource::Fsize, to),

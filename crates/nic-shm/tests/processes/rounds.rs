@@ -178,7 +178,7 @@ pub(crate) fn storm_round(
             std::thread::sleep(delay);
             child.kill()
         });
-        let noticed = ride(&end, &mut storm, mode);
+        let noticed = run_storm(&end, &mut storm, mode);
         (killer.join().expect("killed by us"), noticed)
     });
     std::thread::sleep(Duration::from_millis(1));
@@ -192,21 +192,23 @@ pub(crate) fn storm_round(
 }
 
 /// Posts operations until the connection has ended and everything has completed.
-fn ride(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
-    let mut over = false;
+fn run_storm(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
+    let mut disconnected = false;
     until("end of the storm", || {
         for _ in 0..256 {
-            if mode != Mode::Initiator && !over && !storm.failed {
+            if mode != Mode::Initiator && !disconnected && !storm.failed {
                 storm.post(end);
             }
             storm.poll(end);
             match end.cm.poll_event() {
                 None => {}
-                Some(CmEvent::Disconnected { qp_num }) if qp_num == end.qp.num() && !over => over = true,
+                Some(CmEvent::Disconnected { qp_num }) if qp_num == end.qp.num() && !disconnected => {
+                    disconnected = true
+                }
                 Some(other) => panic!("{other:?}"),
             }
             // If it had no traffic, its receives must still be flushed.
-            if over && storm.is_settled() {
+            if disconnected && storm.is_settled() {
                 return Some(Instant::now());
             }
         }

@@ -18,7 +18,7 @@ use crate::support::one_at_a_time;
 const NOBODY: u32 = 65_534;
 
 /// Child, as another user: `PORT PID FD UID`; reports what it managed to do.
-pub(crate) fn stranger_role() {
+pub(crate) fn other_user_role() {
     let line = hear().expect("a line");
     let words: Vec<&str> = line.split(' ').collect();
     let port: u16 = words[0].parse().expect("a port");
@@ -69,7 +69,7 @@ pub(crate) fn squatter_role() {
 }
 
 /// Starts a child as another user, from a copy of this binary if that user cannot access it.
-fn stranger(role: &str) -> std::io::Result<Child> {
+fn start_as_nobody(role: &str) -> std::io::Result<Child> {
     let exe = std::env::current_exe()?;
     if let Ok(child) = Child::try_start(role, &exe, Some(NOBODY)) {
         return Ok(child);
@@ -104,7 +104,7 @@ fn another_user_gets_no_access() {
     }
     let mut end = End::new(CopyPath::Auto, 4096);
     let listener = end.listen();
-    let mut child = stranger("stranger").expect("a child of another user");
+    let mut child = start_as_nobody("stranger").expect("a child of another user");
     let (port, pid, uid) = (listener.addr().port(), std::process::id(), rustix::process::geteuid().as_raw());
     assert_eq!(child.ask(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
     assert!(end.cm.poll_event().is_none(), "the listener got an event");
@@ -124,30 +124,30 @@ fn another_user_gets_no_access() {
 fn listen_works_when_another_user_takes_all_names() {
     let _gate = one_at_a_time();
     match Space::alone() {
-        Ok(space) => space.within(names_are_taken),
+        Ok(space) => space.within(listen_with_all_names_taken),
         Err(why) => {
             println!("SKIPPED listen_works_when_another_user_takes_all_names, which needs root: {why}")
         }
     }
 }
 
-fn names_are_taken() {
+fn listen_with_all_names_taken() {
     const CHOSEN: u16 = 14_711;
     const EACH: u32 = 4096;
     let uid = rustix::process::geteuid().as_raw();
     let parts = (0..4).map(|part| (49_152 + part * EACH, 49_152 + (part + 1) * EACH));
     let taken = |(first, end): (u32, u32)| {
-        let mut child = stranger("squatter").expect("a child of another user");
+        let mut child = start_as_nobody("squatter").expect("a child of another user");
         let said = child.ask(format!("{uid} {first} {end}"));
         (child, said.strip_prefix("took ").and_then(|count| count.parse::<u32>().ok()).expect("a count"))
     };
     let (children, counts): (Vec<_>, Vec<_>) =
         parts.chain([(CHOSEN.into(), u32::from(CHOSEN) + 1)]).map(taken).unzip();
     assert_eq!(counts.iter().sum::<u32>(), 4 * EACH + 1, "{counts:?}");
-    for asked in [0, CHOSEN] {
+    for requested_port in [0, CHOSEN] {
         let mut end = End::new(CopyPath::Auto, 4096);
-        let listener = end.cm.listen(at(asked), 1).expect("it listens");
-        assert!(asked == 0 || listener.addr().port() == asked);
+        let listener = end.cm.listen(at(requested_port), 1).expect("it listens");
+        assert!(requested_port == 0 || listener.addr().port() == requested_port);
         drop(listener);
         let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
         end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
