@@ -149,7 +149,7 @@ impl Inner {
             return;
         }
         let waiting = &self.shared.header.rnr;
-        for index in waiting.taken() {
+        for index in waiting.drain() {
             let Some(qp) = self.objects.qp(index) else { continue };
             match &qp.receiving.srq {
                 Some(its) if its.index != srq.index => waiting.add(index),

@@ -78,7 +78,7 @@ impl PendingWork {
         let rung = std::mem::take(&mut self.doorbell_rung);
         let kicked = &shared.header.kicked;
         if kicked.any() {
-            kicked.take(|index| {
+            kicked.drain_each(|index| {
                 self.waiting.insert(index);
             });
         } else if rung && self.check_all_at.is_none() {

@@ -15,7 +15,7 @@ use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::send::sending::Caller;
 use crate::shared::Shared;
-use nic_util::sync::reader_registry::Workplace;
+use nic_util::sync::reader_registry::ReaderLock;
 
 /// Number of queue pairs that a poll checks one by one; if there are more, peers mark those with completions.
 const FEW: usize = 8;
@@ -125,7 +125,7 @@ impl PollState {
 /// A completion queue with the queue pairs that it polls.
 pub(crate) struct Polling {
     pub(crate) completions: Arc<Completions>,
-    state: Workplace<PollState>,
+    state: ReaderLock<PollState>,
     /// There are too many queue pairs to poll each: peers mark those with completions. Never reset.
     has_many: AtomicBool,
 }
@@ -133,7 +133,7 @@ pub(crate) struct Polling {
 impl Polling {
     pub(crate) fn new(completions: Completions) -> Self {
         let completions = Arc::new(completions);
-        Self { completions, state: Workplace::default(), has_many: AtomicBool::new(false) }
+        Self { completions, state: ReaderLock::default(), has_many: AtomicBool::new(false) }
     }
 
     /// Adds a queue pair's sending half, which gets a slot here; returns whether this makes an overrun
@@ -165,7 +165,7 @@ impl Polling {
             self.completions.require_slow_path();
             let words = &self.completions.words;
             words.many.store(1, Ordering::SeqCst);
-            words.adaptive_fence.demand();
+            words.adaptive_fence.register_waiter();
             // Peers publish first and read `many` afterwards; this finds completions of peers that read it
             // too early.
             nic_util::sync::fence::heavy();
@@ -258,7 +258,7 @@ impl Polling {
     fn read_marks(&self, state: &mut PollState) {
         let ready = &self.completions.words.ready;
         if self.has_many.load(Ordering::Relaxed) && ready.any() {
-            ready.take(|index| state.handle_mark(index));
+            ready.drain_each(|index| state.handle_mark(index));
         }
     }
 
@@ -301,7 +301,7 @@ impl Polling {
     #[cold]
     fn retry_stalled(&self) {
         let stalled = &self.completions.stalled;
-        for cq_slot in stalled.taken() {
+        for cq_slot in stalled.drain() {
             let sender = self.state.lock().senders.get(cq_slot).cloned().flatten();
             // Without the lock, which reporting a failure takes.
             sender.iter().for_each(|qp| qp.progress(Caller::Poller));
@@ -312,12 +312,12 @@ impl Polling {
     }
 
     /// Waits until the thread that polls now has finished.
-    pub(crate) fn pass(&self) {
-        self.state.pass();
+    pub(crate) fn wait_for_reader(&self) {
+        self.state.wait_for_reader();
     }
 
     /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
-    pub(crate) fn erase(&self) {
-        self.state.erase();
+    pub(crate) fn reset_mark(&self) {
+        self.state.reset_mark();
     }
 }

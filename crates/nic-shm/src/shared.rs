@@ -17,7 +17,7 @@ use crate::wake::reactor::Reactor;
 use nic_util::events::Events;
 use nic_util::fork::ForkGuard;
 use nic_util::heap_trim::HeapTrim;
-use nic_util::sync::ready::Ready;
+use nic_util::sync::ready::ReadySet;
 use nic_util::sync::{Spin, unpoisoned};
 
 /// The name of the device.
@@ -44,8 +44,8 @@ pub(crate) struct Shared {
     pub(crate) heap_trim: HeapTrim,
     /// Registries of queue pairs whose send requests this process has carried out, and of completion queues
     /// that it has polled, since it last waited for them; see [`nic_util::sync::reader_registry`].
-    pub(crate) posters: Ready,
-    pub(crate) pollers: Ready,
+    pub(crate) posters: ReadySet,
+    pub(crate) pollers: ReadySet,
     pub(crate) reactor: Reactor,
 }
 
@@ -86,8 +86,8 @@ impl Shared {
             events: Events::asynchronous()?,
             requested_failures: RequestedFailures::default(),
             heap_trim: HeapTrim::default(),
-            posters: Ready::new(),
-            pollers: Ready::new(),
+            posters: ReadySet::new(),
+            pollers: ReadySet::new(),
             reactor: Reactor::new()?,
         })
     }

@@ -37,17 +37,18 @@ impl GracePeriodSet {
         patience: Span,
     ) -> Result<(), u32> {
         let peers = self.begin_with_peers(device, objects);
-        let erase_qp = |index| objects.qp(index).map(|qp| qp.sending.erase()).is_some();
-        let posting = self.posting.begin(device.posters.taken(), erase_qp);
-        let erase_cq = |index| objects.cq(index).map(|cq| cq.erase()).is_some();
-        let polling = self.polling.begin(device.pollers.taken(), erase_cq);
+        let reset_qp = |index| objects.qp(index).map(|qp| qp.sending.reset_mark()).is_some();
+        let posting = self.posting.begin(device.posters.drain(), reset_qp);
+        let reset_cq = |index| objects.cq(index).map(|cq| cq.reset_mark()).is_some();
+        let polling = self.polling.begin(device.pollers.drain(), reset_cq);
         fence::heavy();
         // Threads of this process work under these locks and will release them; destroyed objects have no
         // such threads.
-        let pass_qp = |index| objects.qp(index).map(|qp| qp.sending.pass()).is_none_or(|()| true);
-        let pass_cq = |index| objects.cq(index).map(|cq| cq.pass()).is_none_or(|()| true);
-        let _ = self.posting.each(posting, pass_qp);
-        let _ = self.polling.each(polling, pass_cq);
+        let wait_for_qp =
+            |index| objects.qp(index).map(|qp| qp.sending.wait_for_reader()).is_none_or(|()| true);
+        let wait_for_cq = |index| objects.cq(index).map(|cq| cq.wait_for_reader()).is_none_or(|()| true);
+        let _ = self.posting.each(posting, wait_for_qp);
+        let _ = self.polling.each(polling, wait_for_cq);
         self.wait_for_peers(device, objects, call, patience, peers)
     }
 
@@ -63,7 +64,7 @@ impl GracePeriodSet {
     fn begin_with_peers(&self, device: &Shared, objects: &Objects) -> u64 {
         let erase = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.erase();
         let is_ours = |index| objects.qp_or_lingering(index).map(erase).is_some();
-        self.peers.begin(device.header.visited.taken(), is_ours)
+        self.peers.begin(device.header.visited.drain(), is_ours)
     }
 
     fn wait_for_peers(

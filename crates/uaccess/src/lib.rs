@@ -27,4 +27,4 @@ mod word;
 pub use copy::{Fault, copy_last_byte_last, prepare};
 pub use handler::{Unblocked, arm, is_armed, unblock};
 pub use mapping::{BadRange, check, is_readable};
-pub use word::{Gone, compare_swap, fetch_add, update};
+pub use word::{Inaccessible, compare_swap, fetch_add, update};

@@ -6,7 +6,7 @@ use crate::table::guard;
 
 /// The memory could not be accessed as needed; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct Inaccessible;
 
 /// Adds to eight aligned bytes and returns their previous value.
 ///
@@ -14,13 +14,13 @@ pub struct Gone;
 /// As [`copy_last_byte_last`](crate::copy_last_byte_last), for eight bytes at `at`.
 ///
 /// # Errors
-/// [`Gone`].
+/// [`Inaccessible`].
 #[inline]
-pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Gone> {
+pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Inaccessible> {
     let mut old = 0;
     // SAFETY: the caller's contract. Test: atomics_report_inaccessible_memory.
     let is_done = unsafe { fetch_add_guarded(at, add, &raw mut old) };
-    if is_done { Ok(old) } else { Err(Gone) }
+    if is_done { Ok(old) } else { Err(Inaccessible) }
 }
 
 /// Sets eight aligned bytes to `new` if they equal `expected`; returns their previous value.
@@ -29,13 +29,13 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Gone> {
 /// As [`fetch_add`].
 ///
 /// # Errors
-/// [`Gone`].
+/// [`Inaccessible`].
 #[inline]
-pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64, Gone> {
+pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64, Inaccessible> {
     let mut old = 0;
     // SAFETY: as above.
     let is_done = unsafe { compare_swap_guarded(at, expected, new, &raw mut old) };
-    if is_done { Ok(old) } else { Err(Gone) }
+    if is_done { Ok(old) } else { Err(Inaccessible) }
 }
 
 /// Changes eight aligned bytes by a function, which may be called more than once; returns their previous
@@ -45,9 +45,9 @@ pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64,
 /// As [`fetch_add`].
 ///
 /// # Errors
-/// [`Gone`].
+/// [`Inaccessible`].
 #[inline]
-pub unsafe fn update(at: *mut u64, change: impl Fn(u64) -> u64) -> Result<u64, Gone> {
+pub unsafe fn update(at: *mut u64, change: impl Fn(u64) -> u64) -> Result<u64, Inaccessible> {
     // SAFETY: as above. The first exchange, of two equal values, only reads.
     let mut old = unsafe { compare_swap(at, 0, 0) }?;
     loop {
@@ -104,10 +104,13 @@ mod tests {
             assert_eq!(update(word, |old| old * 2), Ok(9));
             assert_eq!(*word, 18);
             pages.protect(0..2, libc::PROT_READ);
-            assert_eq!((fetch_add(word, 1), compare_swap(word, 18, 2)), (Err(Gone), Err(Gone)));
-            assert_eq!((update(word, |old| old), *word), (Err(Gone), 18));
+            assert_eq!(
+                (fetch_add(word, 1), compare_swap(word, 18, 2)),
+                (Err(Inaccessible), Err(Inaccessible))
+            );
+            assert_eq!((update(word, |old| old), *word), (Err(Inaccessible), 18));
             pages.protect(0..2, libc::PROT_NONE);
-            assert_eq!((fetch_add(word, 1), update(word, |_| 3)), (Err(Gone), Err(Gone)));
+            assert_eq!((fetch_add(word, 1), update(word, |_| 3)), (Err(Inaccessible), Err(Inaccessible)));
         }
     }
 }

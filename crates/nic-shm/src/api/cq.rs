@@ -136,7 +136,7 @@ impl CompChannelOps for ChannelHandle {
         // One thread at a time: marks of other channels' queues are removed from the set for a moment.
         let _event_lock = self.device.event_lock.lock();
         let (objects, reporting) = (&self.device.objects, &self.device.shared.header.reporting);
-        let mut found = self.take_event_of(reporting.taken().filter_map(|index| objects.cq(index)));
+        let mut found = self.take_event_of(reporting.drain().filter_map(|index| objects.cq(index)));
         if found.is_none() {
             // The peer that rang has set a wrong mark, or another one has removed it.
             found = self.take_event_of(objects.live_cqs().into_iter());

@@ -60,6 +60,6 @@ impl Atomic {
                 Self::FetchAdd(add) => uaccess::fetch_add(at, add),
             }
         };
-        old.map_err(|uaccess::Gone| Fault::Access)
+        old.map_err(|uaccess::Inaccessible| Fault::Access)
     }
 }

@@ -22,7 +22,7 @@ use verbs::RNR_PAUSE;
 use nic_util::sync::adaptive_fence::AdaptiveFence;
 use nic_util::sync::asymmetric_notify::AsymmetricNotify;
 use nic_util::sync::guard::Busy;
-use nic_util::sync::ready::{MEMBERS, Ready};
+use nic_util::sync::ready::{MEMBERS, ReadySet};
 
 /// Must change with every change of this file.
 pub(crate) const VERSION: u32 = 8;
@@ -61,14 +61,14 @@ pub(crate) struct Header {
     /// number of its acquisitions in the upper half; 0 if free.
     pub(crate) atomic_holder: CacheLine<AtomicU64>,
     /// Queue pairs here that the NIC thread must check; written before it is woken.
-    pub(crate) kicked: Ready,
+    pub(crate) kicked: ReadySet,
     /// Queue pairs here whose peers wait for a receive of a shared receive queue.
-    pub(crate) rnr: Ready,
+    pub(crate) rnr: ReadySet,
     /// Completion queues here that have an event for their channels.
-    pub(crate) reporting: Ready,
+    pub(crate) reporting: ReadySet,
     /// Registry of queue pairs here whose peers accessed memory since this device last waited for them; see
     /// [`nic_util::sync::reader_registry`].
-    pub(crate) visited: Ready,
+    pub(crate) visited: ReadySet,
 }
 
 /// A memory region's entry in the protection table.
@@ -269,7 +269,7 @@ pub(crate) struct CqShared {
     pub(crate) many: AtomicU32,
     /// Whether peers notify the bell after RDMA writes.
     pub(crate) asymmetric_notify: AsymmetricNotify,
-    pub(crate) ready: Ready,
+    pub(crate) ready: ReadySet,
 }
 
 impl CqShared {
@@ -277,7 +277,7 @@ impl CqShared {
     /// poller relies on `ready`.
     #[inline]
     pub(crate) fn must_notify(&self) -> bool {
-        self.adaptive_fence.before_looking();
+        self.adaptive_fence.fence_before_waiter_check();
         let armed = self.armed.load(Ordering::Relaxed) | self.many.load(Ordering::Relaxed);
         armed != 0 || self.bell.is_awaited()
     }

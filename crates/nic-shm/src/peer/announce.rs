@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::memory::layout::{ChannelShared, CqShared};
 use crate::wake::doorbell::ring;
-use nic_util::sync::ready::Ready;
+use nic_util::sync::ready::ReadySet;
 
 /// Armed for solicited completions.
 pub(crate) const ARMED_SOLICITED: u32 = 1;
@@ -18,7 +18,7 @@ pub(crate) const ARMED_ANY: u32 = 2;
 #[inline]
 pub(crate) fn announce(
     cq: &CqShared,
-    reporting: &Ready,
+    reporting: &ReadySet,
     index: usize,
     channel: Option<(&ChannelShared, BorrowedFd<'_>)>,
     solicited: bool,

@@ -16,7 +16,7 @@ use crate::memory::table::{Table, own_table};
 use crate::protocol::wire::Hello;
 use crate::wake::doorbell::{is_doorbell_sender, ring};
 use nic_util::fork::Fd;
-use nic_util::sync::ready::Ready;
+use nic_util::sync::ready::ReadySet;
 use nic_util::sync::unpoisoned;
 
 /// How this process accesses private memory of the peer.
@@ -54,7 +54,7 @@ impl PeerDevice {
     /// The registry in which this side marks accesses to the peer's memory; see
     /// [`crate::memory::layout::Header`].
     #[inline]
-    pub(crate) fn reader_registry(&self) -> &Ready {
+    pub(crate) fn reader_registry(&self) -> &ReadySet {
         &self.header.visited
     }
 

@@ -118,7 +118,7 @@ impl PeerQp {
     #[inline]
     pub(crate) fn ring(&self) {
         if self.notify_announced.load(Ordering::Acquire) {
-            // Partner: the heavy fence in `AsymmetricNotify::settle`. The check for waiters must not move
+            // Partner: the heavy fence in `AsymmetricNotify::fence_before_wait`. The check for waiters must not move
             // before the stores.
             compiler_fence(Ordering::SeqCst);
         } else {
@@ -131,7 +131,7 @@ impl PeerQp {
     /// time.
     #[cold]
     fn announce_notify(&self) {
-        self.cq.asymmetric_notify.introduce();
+        self.cq.asymmetric_notify.announce_writer();
         // Another thread that sees this may skip it.
         self.notify_announced.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
     }

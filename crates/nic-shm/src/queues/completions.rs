@@ -14,7 +14,7 @@ use crate::peer::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
 use crate::queues::channel::Channel;
 use crate::shared::Shared;
 use nic_util::heap_trim::queue;
-use nic_util::sync::ready::Ready;
+use nic_util::sync::ready::ReadySet;
 
 /// The completion of a send request, with its queue position.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ pub(crate) struct Completions {
     /// path.
     slow_path: AtomicBool,
     /// Queue pairs with waiting send requests, by slot; pollers retry these requests.
-    pub(crate) stalled: Ready,
+    pub(crate) stalled: ReadySet,
 }
 
 impl Completions {
@@ -86,7 +86,7 @@ impl Completions {
             max_outstanding: AtomicU32::new(0),
             overrun_seen: AtomicBool::new(false),
             slow_path: AtomicBool::new(false),
-            stalled: Ready::new(),
+            stalled: ReadySet::new(),
         })
     }
 
@@ -208,7 +208,7 @@ impl Completions {
         // Pairs with the fences of `notify` and of completing threads: the next poll must not move before the
         // arming.
         fence(Ordering::SeqCst);
-        self.words.adaptive_fence.demand();
+        self.words.adaptive_fence.register_waiter();
     }
 
     /// Raises an event, armed or not: a peer may have died after it had reset the arming.
@@ -238,8 +238,8 @@ impl Completions {
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {
         let wake = Wake::by(&self.words.bell);
-        self.words.adaptive_fence.demand();
-        self.words.asymmetric_notify.settle();
+        self.words.adaptive_fence.register_waiter();
+        self.words.asymmetric_notify.fence_before_wait();
         wake
     }
 

@@ -158,7 +158,7 @@ impl SharedReceives {
     }
 
     fn entry(&self, position: u64) -> Option<shared_queue::Entry> {
-        shared_queue::look(&self.ring.slot(position)[0])
+        shared_queue::read(&self.ring.slot(position)[0])
     }
 
     /// Whether a peer has announced that it waits, since the last call.

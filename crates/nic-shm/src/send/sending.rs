@@ -14,11 +14,11 @@ use crate::peer::queue_pair::PeerQp;
 use crate::queues::completions::{Completions, SendDone};
 use crate::send::engine::{Engine, Outcome};
 use crate::send::fast_path;
-use nic_util::sync::reader_registry::Workplace;
+use nic_util::sync::reader_registry::ReaderLock;
 
 /// The sending half of a queue pair.
 pub(crate) struct Sending {
-    queue: Workplace<SendQueue>,
+    queue: ReaderLock<SendQueue>,
     pub(crate) completions: Arc<Completions>,
     /// Its slot in the completion queue.
     cq_slot: OnceLock<usize>,
@@ -123,7 +123,7 @@ impl SendQueue {
 impl Sending {
     pub(crate) fn new(cap: &QpCap, signal_all: bool, num: u32, completions: Arc<Completions>) -> Self {
         Self {
-            queue: Workplace::default(),
+            queue: ReaderLock::default(),
             completions,
             cq_slot: OnceLock::new(),
             max_wr: cap.max_send_wr,
@@ -167,13 +167,13 @@ impl Sending {
     }
 
     /// Waits until the thread that carries out requests now has finished.
-    pub(crate) fn pass(&self) {
-        self.queue.pass();
+    pub(crate) fn wait_for_reader(&self) {
+        self.queue.wait_for_reader();
     }
 
     /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
-    pub(crate) fn erase(&self) {
-        self.queue.erase();
+    pub(crate) fn reset_mark(&self) {
+        self.queue.reset_mark();
     }
 
     /// Posts a request; returns whether the queue pair must be failed.

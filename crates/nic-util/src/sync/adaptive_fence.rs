@@ -32,7 +32,7 @@ impl AdaptiveFence {
 
     /// Called by the producer, after publishing and before it checks for waiters.
     #[inline]
-    pub fn before_looking(&self) {
+    pub fn fence_before_waiter_check(&self) {
         // Partner: the heavy fences below. Neither this word nor the waiters may be read before the data is
         // published.
         fence::light();
@@ -42,7 +42,7 @@ impl AdaptiveFence {
     }
 
     /// Called by the waiter, after it announced itself (with a full fence) and before its last check.
-    pub fn demand(&self) {
+    pub fn register_waiter(&self) {
         if self.0.load(Ordering::Acquire) & FULL_IN_USE != 0 {
             return;
         }
@@ -83,20 +83,20 @@ mod loom_tests {
 
         fn publish(&self) {
             self.word.store(1, Ordering::Relaxed);
-            self.adaptive.before_looking();
+            self.adaptive.fence_before_waiter_check();
             self.bell.ring_after_fence();
         }
 
         /// Announces a waiter; returns the ticket to sleep with, if nothing is published yet.
         fn prepare_sleep(&self) -> Option<u32> {
             let ticket = self.bell.announce();
-            self.adaptive.demand();
+            self.adaptive.register_waiter();
             (self.word.load(Ordering::Relaxed) == 0).then_some(ticket)
         }
 
-        fn sleep(&self, demand: fn(&AdaptiveFence)) {
+        fn sleep(&self, register_waiter: fn(&AdaptiveFence)) {
             let ticket = self.bell.announce();
-            demand(&self.adaptive);
+            register_waiter(&self.adaptive);
             if self.word.load(Ordering::Relaxed) == 0 {
                 self.bell.sleep(ticket, None);
             }
@@ -116,7 +116,7 @@ mod loom_tests {
                     let world = world.clone();
                     loom::thread::spawn(move || world.publish())
                 };
-                world.sleep(AdaptiveFence::demand);
+                world.sleep(AdaptiveFence::register_waiter);
                 publisher.join().unwrap();
             });
         }
@@ -162,7 +162,7 @@ mod loom_tests {
                     world.bell.ring_after_fence();
                 })
             };
-            world.sleep(AdaptiveFence::demand);
+            world.sleep(AdaptiveFence::register_waiter);
             publisher.join().unwrap();
         });
     }

@@ -21,16 +21,16 @@ impl AsymmetricNotify {
     }
 
     /// Called by the writer, once before its first notification. The fence separates this store from the
-    /// check for waiters: a waiter that still read 0 in [`AsymmetricNotify::settle`] has announced itself
+    /// check for waiters: a waiter that still read 0 in [`AsymmetricNotify::fence_before_wait`] has announced itself
     /// before, and the writer sees it.
     #[cold]
-    pub fn introduce(&self) {
+    pub fn announce_writer(&self) {
         self.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Called by the waiter, after its announcement (which ends with a full fence) and before its last check.
-    pub fn settle(&self) {
+    pub fn fence_before_wait(&self) {
         if self.0.load(Ordering::Relaxed) != 0 {
             fence::heavy();
         }
@@ -59,14 +59,14 @@ mod loom_tests {
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
-                    s.0.introduce();
+                    s.0.announce_writer();
                     s.2.store(1, Ordering::Relaxed);
                     fence::light();
                     s.1.ring_after_fence();
                 })
             };
             let ticket = shared.1.announce();
-            shared.0.settle();
+            shared.0.fence_before_wait();
             if shared.2.load(Ordering::Relaxed) == 0 {
                 shared.1.sleep(ticket, None);
             }
@@ -75,15 +75,15 @@ mod loom_tests {
         });
     }
 
-    /// A first notification with no fence but `introduce`'s own, against a waiter. If the waiter sees the
+    /// A first notification with no fence but `announce_writer`'s own, against a waiter. If the waiter sees the
     /// announcement, it does not sleep: outside of loom it would pass a heavy fence then and find the word.
-    fn first_notification(introduce: fn(&AsymmetricNotify)) {
+    fn first_notification(announce_writer: fn(&AsymmetricNotify)) {
         loom::model(move || {
             let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
-                    introduce(&s.0);
+                    announce_writer(&s.0);
                     s.2.store(1, Ordering::Relaxed);
                     s.1.ring_after_fence();
                 })
@@ -102,10 +102,10 @@ mod loom_tests {
     /// for the notification.
     #[test]
     fn loom_waiter_sees_the_announcement_or_is_seen() {
-        first_notification(AsymmetricNotify::introduce);
+        first_notification(AsymmetricNotify::announce_writer);
     }
 
-    /// Goal: the fence of `introduce` is needed, and the model above would notice if it were removed. Method:
+    /// Goal: the fence of `announce_writer` is needed, and the model above would notice if it were removed. Method:
     /// without it the waiter sleeps forever, which loom reports.
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]

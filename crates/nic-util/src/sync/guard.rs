@@ -9,7 +9,7 @@
 use super::atomics::*;
 use super::fence;
 use super::reader_registry::ReaderMark;
-use super::ready::Ready;
+use super::ready::ReadySet;
 
 /// The word of one initiator, in shared memory; all zero means that it accesses nothing.
 #[repr(C)]
@@ -24,7 +24,7 @@ pub struct Busy {
 impl Busy {
     /// Starts an access, as number `member` of the owner's registry; check the right after this.
     #[inline]
-    pub fn enter(&self, registry: &Ready, member: usize) {
+    pub fn enter(&self, registry: &ReadySet, member: usize) {
         self.inside.store(1, Ordering::Relaxed);
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark
         // nor the right may be read before the word is set.
@@ -66,7 +66,7 @@ mod loom_tests {
 
     struct World {
         busy: Busy,
-        registry: Ready,
+        registry: ReadySet,
         grace_periods: GracePeriods,
         regions: [Region; 2],
     }
@@ -76,7 +76,7 @@ mod loom_tests {
             let regions = [(); 2].map(|()| Region(Word::new(1), loom::cell::UnsafeCell::new(0)));
             Arc::new(Self {
                 busy: Busy::default(),
-                registry: Ready::new(),
+                registry: ReadySet::new(),
                 grace_periods: GracePeriods::default(),
                 regions,
             })
@@ -96,7 +96,7 @@ mod loom_tests {
         fn revoke(&self, region: usize) {
             let Region(right, memory) = &self.regions[region];
             right.store(0, Ordering::Relaxed);
-            let round = self.grace_periods.begin(self.registry.taken(), |member| {
+            let round = self.grace_periods.begin(self.registry.drain(), |member| {
                 assert_eq!(member, 5);
                 self.busy.mark.erase();
                 true

@@ -111,15 +111,15 @@ impl GracePeriods {
     }
 }
 
-/// A lock that threads of this process hold while they access registered memory: once `pass` has returned,
+/// A lock that threads of this process hold while they access registered memory: once `wait_for_reader` has returned,
 /// they are outside.
 #[derive(Debug, Default)]
-pub struct Workplace<T> {
+pub struct ReaderLock<T> {
     lock: Biased<T>,
     mark: ReaderMark,
 }
 
-impl<T> Workplace<T> {
+impl<T> ReaderLock<T> {
     /// Takes the lock to access registered memory; for `register` see [`ReaderMark::sign`]. Check the right after
     /// this.
     #[inline]
@@ -139,31 +139,31 @@ impl<T> Workplace<T> {
     }
 
     /// Waits, after [`super::fence::heavy`], until the thread that is inside now has left.
-    pub fn pass(&self) {
+    pub fn wait_for_reader(&self) {
         self.lock.pass();
     }
 
     /// Resets the mark, see [`ReaderMark::erase`].
-    pub fn erase(&self) {
+    pub fn reset_mark(&self) {
         self.mark.erase();
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::ready::Ready;
+    use super::super::ready::ReadySet;
     use super::*;
 
     /// Goal: a waiting owner checks each reader of the last round once; only readers that stay inside are
     /// checked again.
     #[test]
     fn each_round_checks_new_readers_and_those_inside() {
-        let (registry, grace_periods) = (Ready::new(), GracePeriods::default());
+        let (registry, grace_periods) = (ReadySet::new(), GracePeriods::default());
         let marks: [ReaderMark; 100] = std::array::from_fn(|_| ReaderMark::default());
         let enter = |member: usize| marks[member].sign(|| registry.add(member));
         let wait = |stays: &[usize]| {
             let mut asked = Vec::new();
-            let round = grace_periods.begin(registry.taken(), |member| {
+            let round = grace_periods.begin(registry.drain(), |member| {
                 marks[member].erase();
                 member != 99
             });
@@ -186,9 +186,10 @@ mod tests {
     /// begins before the first checks.
     #[test]
     fn round_keeps_readers_of_a_later_round() {
-        let (registry, grace_periods, mark) = (Ready::new(), GracePeriods::default(), ReaderMark::default());
+        let (registry, grace_periods, mark) =
+            (ReadySet::new(), GracePeriods::default(), ReaderMark::default());
         let begin = || {
-            grace_periods.begin(registry.taken(), |_| {
+            grace_periods.begin(registry.drain(), |_| {
                 mark.erase();
                 true
             })

@@ -1,4 +1,4 @@
-//! [`Ready`]: a set of numbers in shared memory, with many producers and one consumer.
+//! [`ReadySet`]: a set of numbers in shared memory, with many producers and one consumer.
 //!
 //! A completion queue with many queue pairs reads from it which queue pairs have events, so that it need not
 //! poll all. Two levels: a summary bit for each word of 64 members.
@@ -13,20 +13,20 @@ const SUMMARIES: usize = WORDS.div_ceil(64);
 /// The set; all zero is empty.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Ready {
+pub struct ReadySet {
     /// A bit for each word that may have members.
     pub summary: [AtomicU64; SUMMARIES],
     /// A bit for each member.
     pub words: [AtomicU64; WORDS],
 }
 
-impl Default for Ready {
+impl Default for ReadySet {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Ready {
+impl ReadySet {
     /// An empty set, in memory of this process.
     pub fn new() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Ready {
     /// Removes all members and returns them one by one. The caller may add a member again meanwhile; this
     /// call does not return it twice.
     #[inline]
-    pub fn taken(&self) -> impl Iterator<Item = usize> {
+    pub fn drain(&self) -> impl Iterator<Item = usize> {
         (0..SUMMARIES).filter(|i| self.summary[*i].load(Ordering::Relaxed) != 0).flat_map(move |i| {
             // The summary is cleared before its words: a member added in between sets it again.
             let words = bits(self.summary[i].swap(0, Ordering::AcqRel)).map(move |word| i * 64 + word);
@@ -64,8 +64,8 @@ impl Ready {
 
     /// Removes all members and passes them to `each`.
     #[inline]
-    pub fn take(&self, each: impl FnMut(usize)) {
-        self.taken().for_each(each);
+    pub fn drain_each(&self, each: impl FnMut(usize)) {
+        self.drain().for_each(each);
     }
 }
 
@@ -84,20 +84,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn take_returns_each_member_once() {
-        let set = Ready::new();
+    fn drain_returns_each_member_once() {
+        let set = ReadySet::new();
         for member in [0, 63, 64, 4095, 4096, 8191, 63] {
             set.add(member);
         }
         assert!(set.any());
         let mut got = Vec::new();
-        set.take(|m| got.push(m));
+        set.drain_each(|m| got.push(m));
         assert_eq!(got, [0, 63, 64, 4095, 4096, 8191]);
         assert!(!set.any());
         got.iter().for_each(|member| set.add(*member));
-        assert_eq!(set.taken().inspect(|member| set.add(*member)).collect::<Vec<_>>(), got, "each once");
-        assert_eq!(set.taken().collect::<Vec<_>>(), got, "each was added again");
-        set.take(|_| panic!("empty"));
+        assert_eq!(set.drain().inspect(|member| set.add(*member)).collect::<Vec<_>>(), got, "each once");
+        assert_eq!(set.drain().collect::<Vec<_>>(), got, "each was added again");
+        set.drain_each(|_| panic!("empty"));
     }
 }
 
@@ -108,12 +108,12 @@ mod loom_tests {
 
     /// Goal: a member that is added while the set is emptied is returned once, then or later, together with
     /// what was published before. Method: members of two words are added while the set is emptied; a last
-    /// `take` must find the rest.
+    /// `drain` must find the rest.
     #[test]
     fn loom_no_member_is_lost() {
         loom::model(|| {
-            let shared = Arc::new((Ready::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
-            let add = |shared: &(Ready, [AtomicU32; 2]), place: usize| {
+            let shared = Arc::new((ReadySet::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
+            let add = |shared: &(ReadySet, [AtomicU32; 2]), place: usize| {
                 shared.1[place].store(1, Ordering::Relaxed);
                 shared.0.add(place * 64 + 5);
             };
@@ -122,16 +122,16 @@ mod loom_tests {
                 loom::thread::spawn(move || add(&shared, place))
             });
             let mut found = [0; 2];
-            let mut take = || {
-                shared.0.take(|member| {
+            let mut drain = || {
+                shared.0.drain_each(|member| {
                     assert_eq!(member % 64, 5);
                     assert_eq!(shared.1[member / 64].load(Ordering::Relaxed), 1, "it was published before");
                     found[member / 64] += 1;
                 });
             };
-            take();
+            drain();
             adders.into_iter().for_each(|adder| adder.join().unwrap());
-            take();
+            drain();
             assert_eq!(found, [1, 1]);
             assert!(!shared.0.any());
         });
@@ -141,16 +141,16 @@ mod loom_tests {
     #[test]
     fn loom_two_members_of_a_word_are_both_found() {
         loom::model(|| {
-            let shared = Arc::new(Ready::new());
+            let shared = Arc::new(ReadySet::new());
             let adders = [1, 2].map(|member| {
                 let shared = shared.clone();
                 loom::thread::spawn(move || shared.add(member))
             });
             let mut found = 0;
-            let mut take = || shared.take(|member| found += member);
-            take();
+            let mut drain = || shared.drain_each(|member| found += member);
+            drain();
             adders.into_iter().for_each(|adder| adder.join().unwrap());
-            take();
+            drain();
             assert_eq!(found, 3);
         });
     }

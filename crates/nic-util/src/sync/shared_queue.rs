@@ -89,7 +89,7 @@ pub fn claim<'a>(
 
 /// The current content of an entry, if it was ever filled.
 #[inline]
-pub fn look(entry: &AtomicU64) -> Option<Entry> {
+pub fn read(entry: &AtomicU64) -> Option<Entry> {
     let entry = Entry::unpack(entry.load(Ordering::Acquire));
     (entry.lap != 0).then_some(entry)
 }
