@@ -73,7 +73,8 @@ impl Region {
     /// The system's error, for length 0 or too little memory.
     pub fn private(len: usize) -> io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: copy_to_copies_the_given_length.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test:
+        // copy_to_copies_the_given_length.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }?;
         Ok(Self { base: non_null(base)?, len, fd: None })
     }
@@ -139,7 +140,8 @@ impl Region {
     /// Reads one byte, for checks; `None` beyond the end.
     #[must_use]
     pub fn byte(&self, offset: usize) -> Option<u8> {
-        // SAFETY: in bounds by the condition; volatile because another process may write it. Test: copy_to_copies_the_given_length.
+        // SAFETY: in bounds by the condition; volatile because another process may write it. Test:
+        // copy_to_copies_the_given_length.
         (offset < self.len).then(|| unsafe { self.base.as_ptr().add(offset).read_volatile() })
     }
 

@@ -335,7 +335,8 @@ mod tests {
         }
     }
 
-    /// Goal: overlapping ranges are copied as by memmove. Method: every size, forward and backward, by small and large distances.
+    /// Goal: overlapping ranges are copied as by memmove. Method: every size, forward and backward, by small
+    /// and large distances.
     #[test]
     fn overlapping_ranges_are_copied_as_by_memmove() {
         prepare();

@@ -84,7 +84,8 @@ fn touch(at: usize, writes: bool) -> Result<(), BadRange> {
 /// Reads a byte; false if that faults.
 #[inline]
 fn touch_to_read(at: usize) -> bool {
-    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test: check_reports_the_first_bad_address.
+    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test:
+    // check_reports_the_first_bad_address.
     unsafe {
         asm!(
             "2: mov {t:l}, byte ptr [{at}]",
@@ -130,7 +131,8 @@ fn bad_range(at: usize, writes: bool) -> BadRange {
 
 /// Whether a range of whole pages has no hole, whatever its protection.
 fn is_mapped(at: usize, len: usize) -> bool {
-    // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test: check_reports_the_first_bad_address.
+    // SAFETY: MS_ASYNC does nothing but walk the mappings (msync(2), since Linux 2.6.19). Test:
+    // check_reports_the_first_bad_address.
     unsafe { libc::msync(std::ptr::without_provenance_mut(at), len, libc::MS_ASYNC) == 0 }
 }
 
@@ -205,7 +207,8 @@ const WRITABLE: u64 = 2;
 fn query(maps: &File, at: usize) -> Query {
     let mut query =
         ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: at as u64, ..Default::default() };
-    // SAFETY: the kernel reads and writes the structure, no more than its size says. Test: long_ranges_are_checked_by_mapping.
+    // SAFETY: the kernel reads and writes the structure, no more than its size says. Test:
+    // long_ranges_are_checked_by_mapping.
     let done = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } == 0;
     if done {
         let (start, end) = (query.vma_start as usize, query.vma_end as usize);

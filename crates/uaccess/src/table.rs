@@ -1,4 +1,5 @@
-//! The exception table: which instructions may fault on the program's memory, and where execution continues if one does.
+//! The exception table: which instructions may fault on the program's memory, and where execution continues
+//! if one does.
 //!
 //! Linux handles faults of its own copy_from_user the same way (Documentation/arch/x86/exception-tables.rst).
 //! The guarded assembly itself writes each entry into a separate section, so that there is one entry for each
