@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use host::{Network, Span};
 
 /// Reads granted and requested beyond what the program asks for; used by the flush markers of `send::flush_markers`.
-pub(crate) const QUESTIONS: u16 = 16;
+pub(crate) const MARKER_READS: u16 = 16;
 /// Maximum private data of a program: a request of revision 2 uses four bytes itself (RFC 6581 section 6).
 pub(crate) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
 

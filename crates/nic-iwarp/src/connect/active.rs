@@ -9,7 +9,7 @@ use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome
 use rustix::net::sockopt;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
-use crate::config::{IwarpConfig, Mpa, QUESTIONS};
+use crate::config::{IwarpConfig, MARKER_READS, Mpa};
 use crate::connection::link::Link;
 use crate::qp::QpInner;
 use crate::queues::events::Events;
@@ -82,8 +82,8 @@ impl Active {
         InitiatorConfig {
             revision: self.revision,
             crc: config.crc,
-            ird: u16::from(self.param.responder_resources) + QUESTIONS,
-            ord: u16::from(self.param.initiator_depth) + QUESTIONS,
+            ird: u16::from(self.param.responder_resources) + MARKER_READS,
+            ord: u16::from(self.param.initiator_depth) + MARKER_READS,
             ord_min: 0,
             peer_to_peer: rtr,
             private_data: self.param.private_data.clone(),
@@ -190,7 +190,7 @@ impl Active {
                 register(&qp);
                 if negotiated.rtr.is_none() {
                     // The peer waits for a first message that nothing else would send.
-                    link.greet();
+                    link.send_first_message();
                 }
                 if negotiated.rtr != Some(Rtr::Send) {
                     link.expect_silence(queues);

@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use verbs::provider::{CmOps, QpOps, RequestOps, screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
 
-use crate::config::{PRIVATE_DATA_MAX, QUESTIONS};
+use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
 use crate::connect::cm::{find_events, own_qp};
 use crate::connect::incoming::Asked;
 use crate::connect::listener::Listener;
@@ -79,8 +79,8 @@ impl RequestHandle {
             return Err(Error::Invalid("the connect request has already been answered".into()));
         };
         let accept = Accept {
-            ird: u16::from(param.responder_resources) + QUESTIONS,
-            ord: u16::from(param.initiator_depth) + QUESTIONS,
+            ird: u16::from(param.responder_resources) + MARKER_READS,
+            ord: u16::from(param.initiator_depth) + MARKER_READS,
             private_data: param.private_data.clone(),
         };
         let negotiated = match machine.accept(&accept) {

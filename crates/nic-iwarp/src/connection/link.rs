@@ -19,7 +19,7 @@ use crate::memory::place::segment_len;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{Queues, state};
 use crate::receive::receiving::Receiving;
-use crate::send::sending::{Owes, Sending};
+use crate::send::sending::{PendingResponses, Sending};
 use crate::shared::{Shared, machine_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::give_port_back;
@@ -86,9 +86,9 @@ impl Link {
         let passive = negotiated.role == Role::Responder;
         // Whether flush markers may be sent to this peer. In revision 1 siw cannot be recognized: the program sets
         // `complete=sent`, or loses the connection rather than a message.
-        let asks = negotiated.may_ask() && shared.config.completion == Completion::Placed;
+        let uses_markers = negotiated.may_ask() && shared.config.completion == Completion::Placed;
         let mut negotiated = negotiated.clone();
-        if negotiated.revision == Revision::V1 && !asks {
+        if negotiated.revision == Revision::V1 && !uses_markers {
             // Nothing was negotiated: only the program knows how many reads the peer serves.
             negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
         }
@@ -98,7 +98,7 @@ impl Link {
             socket,
             machine: Connection::new(&negotiated, &limits, machine_time(shared.host.now())),
             receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
-            sending: Sending::new(asks, negotiated.ord, first_send),
+            sending: Sending::new(uses_markers, negotiated.ord, first_send),
             attention: Attention::default(),
             events,
             polls_left: 0,
@@ -116,8 +116,8 @@ impl Link {
     }
 
     /// Sends a first message that the peer waits for and nothing else would send.
-    pub(crate) fn greet(&mut self) {
-        self.sending.greet(&mut self.machine);
+    pub(crate) fn send_first_message(&mut self) {
+        self.sending.send_first_message(&mut self.machine);
     }
 
     /// Announces the RNR retry limit to the peer, if the peer may understand it.
@@ -178,9 +178,9 @@ impl Link {
     /// Sends what is queued.
     #[inline]
     pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
-        let hurry = !self.is_tended();
+        let is_last_chance = !self.is_tended();
         let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-        self.sending.transmit(&mut lent, hurry)
+        self.sending.transmit(&mut lent, is_last_chance)
     }
 
     /// Receives what has arrived; returns whether there was anything.
@@ -222,11 +222,15 @@ impl Link {
     fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), End> {
         match *event {
             Event::Ready => self.ready(queues),
-            Event::ReadRequest(request) if request.len == 0 => self.sending.owe(Owes::Little),
-            Event::ReadRequest(_) | Event::AtomicRequest(_) => self.sending.owe(Owes::Much),
-            Event::ReadDone { id } => self.sending.answered(queues, id),
-            Event::AtomicDone { id, original } => self.sending.atomic_answered(queues, id, original)?,
-            Event::RtrDone => self.sending.first_answered(),
+            Event::ReadRequest(request) if request.len == 0 => {
+                self.sending.add_response(PendingResponses::Short)
+            }
+            Event::ReadRequest(_) | Event::AtomicRequest(_) => {
+                self.sending.add_response(PendingResponses::Long)
+            }
+            Event::ReadDone { id } => self.sending.on_answered(queues, id),
+            Event::AtomicDone { id, original } => self.sending.on_atomic_answered(queues, id, original)?,
+            Event::RtrDone => self.sending.on_rtr_answered(),
             Event::Terminated(terminate) => return Err(End::Terminated(terminate)),
             // The receiving half has handled it.
             Event::Received(_) => {}
@@ -287,7 +291,7 @@ impl Link {
         if nudges.left > 0 {
             queues.shared.reactor.at(nudges.due, queues.num);
         }
-        self.greet();
+        self.send_first_message();
     }
 
     /// Checks that the peer's host still acknowledges; fails if it has been silent for too long.
@@ -304,9 +308,9 @@ impl Link {
     pub(crate) fn end(mut self, queues: &Queues, end: &End) {
         let rest = end.last_words().and_then(|code| {
             let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-            self.sending.last_words(&mut lent, code)
+            self.sending.send_last_bytes(&mut lent, code)
         });
-        let failed = self.sending.failing(queues, end, self.machine.receipt());
+        let failed = self.sending.failed_request(queues, end, self.machine.receipt());
         self.receiving.give_up(queues, end.of_receive());
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);

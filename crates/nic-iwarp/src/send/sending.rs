@@ -21,7 +21,7 @@ use crate::queues::messages::{check_local, is_last, messages, request_of};
 use crate::queues::outcome;
 use crate::queues::per_qp::Queues;
 use crate::queues::request_ring::{Request, SendQueue};
-use crate::send::flush_markers::{Questions, announcement, greeting, request_behind};
+use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_behind};
 use crate::tcp::outbox::{Item, Outbox, SMALL_MAX};
 use nic_util::sg_list::{SgList, is_present};
 
@@ -33,27 +33,27 @@ const TURN_BYTES: usize = 4 << 20;
 
 /// Responses to the peer that wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owes {
-    Nothing,
+pub(crate) enum PendingResponses {
+    None,
     /// Short responses, which can be sent together with later messages.
-    Little,
-    Much,
+    Short,
+    Long,
 }
 
 /// The sending half of a connection.
 pub(crate) struct Sending {
     outbox: Outbox,
-    questions: Questions,
+    markers: FlushMarkers,
     /// Number of requests whose last byte TCP has accepted.
     sent: u64,
     /// Maximum number of reads and atomics outstanding.
     ord: u16,
     /// Operations that the state machine holds back: an earlier read must be answered, or the peer must send, first.
-    held: u32,
+    in_machine: u32,
     /// A request that failed locally; it is reported when those before it have completed.
     failed: Option<(u64, WcStatus)>,
     blocked: bool,
-    owes: Owes,
+    responses: PendingResponses,
     /// The stream ends in the middle of an FPDU, so nothing more can be sent.
     is_cut: bool,
     /// An RNR retry limit that has not been announced to the peer yet.
@@ -71,21 +71,21 @@ enum NotFast {
     /// It does not qualify; nothing has changed.
     Unfit,
     /// Its memory cannot be accessed.
-    Gone,
+    Inaccessible,
 }
 
 impl Sending {
-    /// `asks` enables flush markers; `first_send` is the number of the first message on the queue of Sends.
-    pub(crate) fn new(asks: bool, ord: u16, first_send: u32) -> Self {
+    /// `uses_markers` enables flush markers; `first_send` is the number of the first message on the queue of Sends.
+    pub(crate) fn new(uses_markers: bool, ord: u16, first_send: u32) -> Self {
         Self {
             outbox: Outbox::new(),
-            questions: Questions::new(asks, ord, first_send),
+            markers: FlushMarkers::new(uses_markers, ord, first_send),
             sent: 0,
             ord,
-            held: 0,
+            in_machine: 0,
             failed: None,
             blocked: false,
-            owes: Owes::Nothing,
+            responses: PendingResponses::None,
             is_cut: false,
             rnr_limit: None,
         }
@@ -97,8 +97,8 @@ impl Sending {
     }
 
     /// Records a response that the state machine has queued.
-    pub(crate) fn owe(&mut self, what: Owes) {
-        self.owes = self.owes.max(what);
+    pub(crate) fn add_response(&mut self, what: PendingResponses) {
+        self.responses = self.responses.max(what);
     }
 
     /// Whether all sending may wait for the next poll. If nothing has arrived, that requires that there is nothing to
@@ -106,23 +106,23 @@ impl Sending {
     #[inline]
     pub(crate) fn may_wait(&self, queues: &Queues, any: bool) -> bool {
         let may = if any {
-            self.owes <= Owes::Little
+            self.responses <= PendingResponses::Short
         } else {
-            self.owes == Owes::Nothing && !self.questions.are_due(false, false)
+            self.responses == PendingResponses::None && !self.markers.is_due(false, false)
         };
         may && !self.blocked
             && self.outbox.is_empty()
-            && self.held == 0
-            && self.questions.next() == queues.sends.lock().posted()
+            && self.in_machine == 0
+            && self.markers.next() == queues.sends.lock().posted()
     }
 
     /// Whether requests just posted should wait, to be sent in one batch.
     #[inline]
     pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
-        if !self.questions.is_open() || self.failed.is_some() {
+        if !self.markers.has_open_marker() || self.failed.is_some() {
             return false;
         }
-        let (queue, next) = (queues.sends.lock(), self.questions.next());
+        let (queue, next) = (queues.sends.lock(), self.markers.next());
         queue.posted() - next < HELD_REQUESTS
             && (next..queue.posted()).map(|n| u64::from(queue.get(n).len)).sum::<u64>() < HELD_BYTES
     }
@@ -132,12 +132,12 @@ impl Sending {
         self.rnr_limit = Some(retries);
     }
 
-    /// Sends what can be sent. With `hurry` no later poll will send the rest.
-    pub(crate) fn transmit(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<(), End> {
+    /// Sends what can be sent. With `is_last_chance` no later poll will send the rest.
+    pub(crate) fn transmit(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> Result<(), End> {
         let mut turn = 0;
         loop {
-            let full = self.prepare(lent, hurry)?;
-            self.owes = Owes::Nothing;
+            let full = self.prepare(lent, is_last_chance)?;
+            self.responses = PendingResponses::None;
             if self.outbox.is_empty() {
                 self.blocked = false;
                 break;
@@ -160,25 +160,25 @@ impl Sending {
     }
 
     /// Fills the outbox; returns whether it is full while there may be more to send.
-    fn prepare(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> Result<bool, End> {
+    fn prepare(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> Result<bool, End> {
         loop {
             if !self.outbox.has_room() {
                 return Ok(true);
             }
             let idle = lent.machine.is_idle();
             match if idle { None } else { lent.machine.poll_transmit() } {
-                Some(transmit) => self.take_out(lent, &transmit)?,
-                None if self.begin_next(lent, hurry) => {}
+                Some(transmit) => self.handle_transmit(lent, &transmit)?,
+                None if self.begin_next(lent, is_last_chance) => {}
                 None => return Ok(false),
             }
         }
     }
 
     /// Handles what the state machine yields.
-    fn take_out(&mut self, lent: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), End> {
+    fn handle_transmit(&mut self, lent: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), End> {
         match transmit {
             Transmit::Fpdu(fpdu) => self.pack(lent, fpdu),
-            Transmit::Atomic(request) => self.carry_out(lent, request),
+            Transmit::Atomic(request) => self.execute_atomic(lent, request),
         }
     }
 
@@ -187,24 +187,24 @@ impl Sending {
         let mut upto = None;
         if let Origin::Op(id) = fpdu.origin {
             if fpdu.expects.is_some() {
-                self.questions.left(id);
+                self.markers.on_sent(id);
             }
             if fpdu.last {
-                self.held -= 1;
+                self.in_machine -= 1;
                 upto = request_behind(id).filter(|_| is_last(id)).map(|number| number + 1);
             }
         } else if fpdu.expects.is_some() {
-            self.questions.first_left();
+            self.markers.on_rtr_sent();
         }
         let packed = match fpdu.payload.len() {
             0..=SMALL_MAX => self.outbox.append(upto, |to| write_out(lent.queues, fpdu, to)),
             _ => self.pack_large(lent.queues, fpdu, upto),
         };
-        packed.map_err(|gone| end_of(lent.machine, gone))
+        packed.map_err(|inaccessible| end_for(lent.machine, inaccessible))
     }
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
-    fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Gone> {
+    fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
         let (mut seal, mut staged) = (fpdu.seal(), None);
         if seal.wants_payload() {
             let list = payload(queues, fpdu)?;
@@ -217,7 +217,7 @@ impl Sending {
                 })
             });
             if !is_copied {
-                return Err(gone(fpdu));
+                return Err(inaccessible(fpdu));
             }
             staged = Some(at);
         }
@@ -228,12 +228,12 @@ impl Sending {
     }
 
     /// Executes an atomic of the peer; the responses before it are already queued.
-    fn carry_out(&mut self, lent: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), End> {
+    fn execute_atomic(&mut self, lent: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), End> {
         let at = lent.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
         let original = at
             .map_err(|_| TerminateCode::STAG_INVALID)
             .and_then(|at| place::atomic(at, request.op).ok_or(TerminateCode::PROTECTION_UNSPECIFIED));
-        let original = original.map_err(|code| end_of(lent.machine, code.into()))?;
+        let original = original.map_err(|code| end_for(lent.machine, code.into()))?;
         match lent.machine.atomic_done(original) {
             Some(fpdu) => self.pack(lent, &fpdu),
             None => Ok(()),
@@ -241,20 +241,20 @@ impl Sending {
     }
 
     /// Passes the next request or flush marker to the state machine; returns whether there was one.
-    fn begin_next(&mut self, lent: &mut QpContext<'_>, hurry: bool) -> bool {
-        if self.held > 0 {
+    fn begin_next(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> bool {
+        if self.in_machine > 0 {
             return false;
         }
         if let Some(retries) = self.rnr_limit.take() {
-            return self.hand(lent.machine, announcement(retries)).is_ok();
+            return self.post_op(lent.machine, announcement(retries)).is_ok();
         }
-        let (queues, number) = (lent.queues, self.questions.next());
+        let (queues, number) = (lent.queues, self.markers.next());
         let queue = queues.sends.lock();
         let more = number < queue.posted() && self.failed.is_none();
-        let must = more && self.questions.must_precede(&queue.get(number).op);
-        if (must || self.questions.are_due(more, hurry)) && lent.machine.outstanding() < self.ord {
+        let must = more && self.markers.must_precede(&queue.get(number).op);
+        if (must || self.markers.is_due(more, is_last_chance)) && lent.machine.outstanding() < self.ord {
             drop(queue);
-            return self.ask(lent.machine);
+            return self.post_marker(lent.machine);
         }
         if must || !more {
             return false;
@@ -263,7 +263,7 @@ impl Sending {
         let verdict = check_local(&queue, queues.domain(), number, &request)
             .and_then(|()| self.begin(lent.machine, queues, &queue, &request));
         match verdict {
-            Ok(()) => self.questions.begun(&request, queues.signals(request.flags)),
+            Ok(()) => self.markers.on_begun(&request, queues.signals(request.flags)),
             Err(status) => self.failed = Some((number, status)),
         }
         true
@@ -278,9 +278,9 @@ impl Sending {
         queue: &SendQueue,
         request: &Request,
     ) -> Result<(), WcStatus> {
-        match self.write_at_once(machine, queues, queue, request) {
+        match self.write_fast(machine, queues, queue, request) {
             Ok(()) => Ok(()),
-            Err(NotFast::Gone) => Err(WcStatus::LocProtErr),
+            Err(NotFast::Inaccessible) => Err(WcStatus::LocProtErr),
             Err(NotFast::Unfit) => self.post(machine, request),
         }
     }
@@ -289,14 +289,14 @@ impl Sending {
     /// operation in the state machine's queue and an FPDU value. A message of 8 bytes takes about half of the
     /// instructions.
     #[inline]
-    fn write_at_once(
+    fn write_fast(
         &mut self,
         machine: &mut Connection,
         queues: &Queues,
         queue: &SendQueue,
         request: &Request,
     ) -> Result<(), NotFast> {
-        let (len, number) = (request.len, self.questions.next());
+        let (len, number) = (request.len, self.markers.next());
         if len as usize > SMALL_MAX || request.flags.contains(SendFlags::FENCE) {
             return Err(NotFast::Unfit);
         }
@@ -309,16 +309,17 @@ impl Sending {
             _ => return Err(NotFast::Unfit),
         };
         self.outbox.append(Some(number + 1), |to| {
-            let payload =
-                |to: &mut Vec<u8>| queue.append(number, queues.domain(), 0, len, to).ok_or(NotFast::Gone);
+            let payload = |to: &mut Vec<u8>| {
+                queue.append(number, queues.domain(), 0, len, to).ok_or(NotFast::Inaccessible)
+            };
             machine.write_at_once(&kind, to, payload).unwrap_or(Err(NotFast::Unfit))
         })
     }
 
     /// Passes the messages of the next request to the state machine.
     fn post(&mut self, machine: &mut Connection, request: &Request) -> Result<(), WcStatus> {
-        messages(self.questions.next(), request).into_iter().flatten().try_for_each(|op| {
-            self.hand(machine, op).map_err(|error| match error {
+        messages(self.markers.next(), request).into_iter().flatten().try_for_each(|op| {
+            self.post_op(machine, op).map_err(|error| match error {
                 PostError::Unaligned => WcStatus::RemInvReqErr,
                 PostError::Wraps => WcStatus::RemAccessErr,
                 _ => WcStatus::LocQpOpErr,
@@ -326,25 +327,25 @@ impl Sending {
         })
     }
 
-    fn hand(&mut self, machine: &mut Connection, op: Op) -> Result<(), PostError> {
+    fn post_op(&mut self, machine: &mut Connection, op: Op) -> Result<(), PostError> {
         machine.post(op)?;
-        self.held += 1;
+        self.in_machine += 1;
         Ok(())
     }
 
-    fn ask(&mut self, machine: &mut Connection) -> bool {
+    fn post_marker(&mut self, machine: &mut Connection) -> bool {
         // This fails only if the stream ends, which also flushes the requests.
-        let asked = self.hand(machine, self.questions.question()).is_ok();
-        if asked {
-            self.questions.ask();
+        let posted = self.post_op(machine, self.markers.marker()).is_ok();
+        if posted {
+            self.markers.on_posted();
         }
-        asked
+        posted
     }
 
     /// Sends a first message, after which a responder of revision 1 may send.
-    pub(crate) fn greet(&mut self, machine: &mut Connection) {
+    pub(crate) fn send_first_message(&mut self, machine: &mut Connection) {
         // This fails only if the stream ends.
-        let _ = self.hand(machine, greeting());
+        let _ = self.post_op(machine, first_message());
     }
 
     /// Sends the outbox, as much as fits.
@@ -374,13 +375,13 @@ impl Sending {
         let mut items = usize::MAX;
         loop {
             let mut gather = Gather::new();
-            if let Err(gone) = self.gather(lent.queues, &mut gather, items) {
-                return Err(self.end_before_gone(lent, gone));
+            if let Err(inaccessible) = self.gather(lent.queues, &mut gather, items) {
+                return Err(self.end_before_inaccessible(lent, inaccessible));
             }
             match place::send(lent.socket, &mut gather) {
                 // Nothing was sent. The items before the unreadable payload can still be sent.
-                Err(Errno::FAULT) => match self.first_gone(lent.queues) {
-                    (0, gone) => return Err(self.end_before_gone(lent, gone)),
+                Err(Errno::FAULT) => match self.first_inaccessible(lent.queues) {
+                    (0, inaccessible) => return Err(self.end_before_inaccessible(lent, inaccessible)),
                     (place, _) => items = place.min(items.saturating_sub(1)),
                 },
                 sent => return Ok((gather.total(), sent)),
@@ -391,43 +392,43 @@ impl Sending {
     /// The first item, by position, whose payload cannot be read. Only items gathered from the program's memory
     /// count.
     #[cold]
-    fn first_gone(&self, queues: &Queues) -> (usize, Gone) {
+    fn first_inaccessible(&self, queues: &Queues) -> (usize, Inaccessible) {
         let mut first = None;
         for (place, item) in self.outbox.items().enumerate() {
             let Item::Large { fpdu, staged: None, .. } = item else { continue };
             // If all are readable again, blame the first one, so that this terminates.
             first = first.or(Some((place, fpdu)));
             if !payload(queues, fpdu).is_ok_and(|list| is_present(&list, false)) {
-                return (place, gone(fpdu));
+                return (place, inaccessible(fpdu));
             }
         }
-        let unknown = Gone::Source(TerminateCode::PROTECTION_UNSPECIFIED);
-        first.map_or((0, unknown), |(place, fpdu)| (place, gone(fpdu)))
+        let unknown = Inaccessible::Source(TerminateCode::PROTECTION_UNSPECIFIED);
+        first.map_or((0, unknown), |(place, fpdu)| (place, inaccessible(fpdu)))
     }
 
     /// The payload of the first item cannot be read. If part of it was sent, the rest is filled with zeros, provided
     /// that the peer discards it; otherwise the stream can only be cut.
     #[cold]
-    fn end_before_gone(&mut self, lent: &mut QpContext<'_>, gone: Gone) -> End {
+    fn end_before_inaccessible(&mut self, lent: &mut QpContext<'_>, inaccessible: Inaccessible) -> End {
         if self.outbox.sent() == 0 {
             self.outbox.clear();
         } else {
             self.outbox.drop_behind_first();
             self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, |_, _| false);
         }
-        end_of(lent.machine, gone)
+        end_for(lent.machine, inaccessible)
     }
 
     /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
     /// inaccessible; otherwise the items before an inaccessible one are sent first.
-    fn gather(&self, queues: &Queues, gather: &mut Gather, items: usize) -> Result<(), Gone> {
+    fn gather(&self, queues: &Queues, gather: &mut Gather, items: usize) -> Result<(), Inaccessible> {
         let mut skip = self.outbox.sent();
         for (place, item) in self.outbox.items().take(items).enumerate() {
             if gather.is_full() {
                 break;
             }
-            if let Err(gone) = put(queues, &self.outbox, item, gather, &mut skip) {
-                return if place > 0 { Ok(()) } else { Err(gone) };
+            if let Err(inaccessible) = put(queues, &self.outbox, item, gather, &mut skip) {
+                return if place > 0 { Ok(()) } else { Err(inaccessible) };
             }
         }
         Ok(())
@@ -437,49 +438,49 @@ impl Sending {
     /// ones, together with unsignaled requests before them.
     #[inline]
     fn complete_sent(&mut self, queues: &Queues) {
-        if self.questions.are_asked() && !self.questions.has_locals() {
+        if self.markers.is_enabled() && !self.markers.has_open_locals() {
             return;
         }
-        let upto = self.over_when_sent(queues);
+        let upto = self.completed_when_sent(queues);
         self.arrived(queues, upto);
     }
 
     /// The number of the request before which all are complete because TCP has accepted them.
-    fn over_when_sent(&self, queues: &Queues) -> u64 {
-        let (queue, asks) = (queues.sends.lock(), self.questions.are_asked());
+    fn completed_when_sent(&self, queues: &Queues) -> u64 {
+        let (queue, uses_markers) = (queues.sends.lock(), self.markers.is_enabled());
         let mut upto = queue.over();
         for number in queue.over()..self.sent {
             let request = queue.get(number);
-            let is_over = !asks || request.is_local();
-            if request.op.fetches() || !is_over && queues.signals(request.flags) {
+            let completes = !uses_markers || request.is_local();
+            if request.op.fetches() || !completes && queues.signals(request.flags) {
                 break;
             }
-            upto = if is_over { number + 1 } else { upto };
+            upto = if completes { number + 1 } else { upto };
         }
         upto
     }
 
     /// The ready-to-receive message has been answered.
-    pub(crate) fn first_answered(&mut self) {
-        self.questions.first_answered();
+    pub(crate) fn on_rtr_answered(&mut self) {
+        self.markers.on_rtr_answered();
     }
 
     /// The read, atomic or marker with this identifier has been answered.
-    pub(crate) fn answered(&mut self, queues: &Queues, id: u64) {
-        let upto = self.questions.answered(id);
+    pub(crate) fn on_answered(&mut self, queues: &Queues, id: u64) {
+        let upto = self.markers.on_answered(id);
         self.arrived(queues, upto);
         self.complete_sent(queues);
     }
 
     /// An atomic of this side has been executed; `original` is the word's previous value.
-    pub(crate) fn atomic_answered(&mut self, queues: &Queues, id: u64, original: u64) -> Result<(), End> {
+    pub(crate) fn on_atomic_answered(&mut self, queues: &Queues, id: u64, original: u64) -> Result<(), End> {
         let number = request_of(id);
         let sink = queues.sends.lock().locate(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
         let copied = sink.map(|sink| place::copy_in(&original.to_ne_bytes(), &sink));
         if !matches!(copied, Some(Ok(()))) {
             return Err(End::BadSink(number));
         }
-        self.answered(queues, id);
+        self.on_answered(queues, id);
         Ok(())
     }
 
@@ -492,12 +493,12 @@ impl Sending {
 
     fn finish_first(&mut self, queues: &Queues) {
         let request = queues.finish_send(WcStatus::Success);
-        self.questions.finished(&request);
+        self.markers.on_completed(&request);
     }
 
     /// Returns the request that this end makes fail, and its status. Completes the requests before it that are known
     /// to have arrived; `receipt` is the peer's receipt.
-    pub(crate) fn failing(
+    pub(crate) fn failed_request(
         &mut self,
         queues: &Queues,
         end: &End,
@@ -510,17 +511,17 @@ impl Sending {
                 Some((*number, WcStatus::LocProtErr))
             }
             End::Closed => {
-                self.receipted(queues, receipt);
+                self.complete_receipted(queues, receipt);
                 None
             }
             End::Broken(_) => {
-                self.receipted(queues, receipt);
+                self.complete_receipted(queues, receipt);
                 let first = queues.sends.lock().over();
-                (self.questions.next() > first).then_some((first, WcStatus::RetryExcErr))
+                (self.markers.next() > first).then_some((first, WcStatus::RetryExcErr))
             }
             End::Terminated(terminate) => {
                 // The Terminate itself proves nothing.
-                let open = self.receipted(queues, receipt);
+                let open = self.complete_receipted(queues, receipt);
                 let number = blamed(terminate, &open)?.number;
                 Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
             }
@@ -529,11 +530,11 @@ impl Sending {
     }
 
     /// Completes the requests that the peer's receipt covers; returns the open ones.
-    fn receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<Open> {
+    fn complete_receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<Open> {
         let queue = queues.sends.lock();
-        let (mut open, first) = (self.questions.open(&queue), queue.over());
+        let (mut open, first) = (self.markers.open_requests(&queue), queue.over());
         drop(queue);
-        let arrived = self.questions.arrived(receipt, &open);
+        let arrived = self.markers.arrived(receipt, &open);
         self.arrived(queues, first + arrived as u64);
         open.split_off(arrived)
     }
@@ -541,7 +542,7 @@ impl Sending {
     /// Sends the last bytes of a connection: responses, a receipt, and the Terminate if there is one. Returns the
     /// bytes that the socket did not accept; payload that has not been started is left out. `None` if the stream has
     /// a gap: then the connection is reset.
-    pub(crate) fn last_words(
+    pub(crate) fn send_last_bytes(
         &mut self,
         lent: &mut QpContext<'_>,
         code: Option<TerminateCode>,
@@ -585,7 +586,7 @@ impl Sending {
             && let Some(transmit) = lent.machine.poll_transmit()
         {
             // An error changes nothing: the connection already ends.
-            let _ = self.take_out(lent, &transmit);
+            let _ = self.handle_transmit(lent, &transmit);
         }
     }
 
@@ -609,22 +610,22 @@ impl Sending {
 }
 
 /// Inaccessible memory: the source of a peer's read, or local memory of a request.
-enum Gone {
+enum Inaccessible {
     Source(TerminateCode),
     Local(u64),
 }
 
-impl From<TerminateCode> for Gone {
+impl From<TerminateCode> for Inaccessible {
     fn from(code: TerminateCode) -> Self {
         Self::Source(code)
     }
 }
 
 /// The connection's end that inaccessible memory causes.
-fn end_of(machine: &mut Connection, gone: Gone) -> End {
-    match gone {
-        Gone::Local(number) => End::Local(number, WcStatus::LocProtErr),
-        Gone::Source(code) => {
+fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> End {
+    match inaccessible {
+        Inaccessible::Local(number) => End::Local(number, WcStatus::LocProtErr),
+        Inaccessible::Source(code) => {
             debug_assert!(code.is_protection());
             machine.abort(code);
             End::Violation(Failure { terminate: Terminate::new(code) })
@@ -634,22 +635,22 @@ fn end_of(machine: &mut Connection, gone: Gone) -> End {
 
 /// The meaning of an FPDU whose payload cannot be read.
 #[cold]
-fn gone(fpdu: &Fpdu) -> Gone {
+fn inaccessible(fpdu: &Fpdu) -> Inaccessible {
     match fpdu.payload {
-        Payload::Op { id, .. } => Gone::Local(request_of(id)),
-        Payload::None | Payload::Source { .. } => Gone::Source(TerminateCode::PROTECTION_UNSPECIFIED),
+        Payload::Op { id, .. } => Inaccessible::Local(request_of(id)),
+        Payload::None | Payload::Source { .. } => Inaccessible::Source(TerminateCode::PROTECTION_UNSPECIFIED),
     }
 }
 
 /// The addresses of an FPDU's payload.
-fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Gone> {
+fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Inaccessible> {
     let domain = queues.domain();
     match fpdu.payload {
         Payload::None => Ok(SgList::new()),
         Payload::Op { id, offset, len } => {
             let (queue, number) = (queues.sends.lock(), request_of(id));
             let found = queue.locate(number, domain, Access::empty(), offset.into(), len.into());
-            found.ok_or(Gone::Local(number))
+            found.ok_or(Inaccessible::Local(number))
         }
         Payload::Source { stag, to, len } => {
             domain.remote(stag, Access::REMOTE_READ, to, len.into()).map_err(|refusal| refusal.code().into())
@@ -658,18 +659,18 @@ fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Gone> {
 }
 
 /// Serializes a small FPDU.
-fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Gone> {
+fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Inaccessible> {
     let domain = queues.domain();
     fpdu.write(to, |to| match fpdu.payload {
         Payload::None => Ok(()),
         Payload::Op { id, offset, len } => {
             let (queue, number) = (queues.sends.lock(), request_of(id));
-            queue.append(number, domain, offset, len, to).ok_or(Gone::Local(number))
+            queue.append(number, domain, offset, len, to).ok_or(Inaccessible::Local(number))
         }
         Payload::Source { stag, to: from, len } => {
             let found = domain.find(stag, Access::REMOTE_READ, from, len.into());
             let at = found.map_err(|refusal| refusal.code())?;
-            place::append(at, len as usize, to).map_err(|_| gone(fpdu))
+            place::append(at, len as usize, to).map_err(|_| inaccessible(fpdu))
         }
     })
 }
@@ -681,7 +682,7 @@ fn put(
     item: &Item,
     gather: &mut Gather,
     skip: &mut usize,
-) -> Result<(), Gone> {
+) -> Result<(), Inaccessible> {
     match item {
         Item::Run { from, to } => gather.push_bytes(outbox.run(*from, *to), skip),
         Item::Large { fpdu, trailer, staged: Some(at) } => {
@@ -694,7 +695,7 @@ fn put(
             // Checked while the FPDU can still be left out: the kernel may notice only in the middle that a page is
             // unmapped.
             if *skip == 0 && fpdu.completes_message() && !place::is_readable(&list) {
-                return Err(gone(fpdu));
+                return Err(inaccessible(fpdu));
             }
             gather.push_bytes(fpdu.header(), skip);
             gather.push_list(&list, skip);

@@ -6,7 +6,7 @@ use iwarp::mpa::{Enhanced, Negotiated, Revision};
 use rustix::net::getsockname;
 use verbs::{ConnInfo, Depths};
 
-use crate::config::QUESTIONS;
+use crate::config::MARKER_READS;
 use nic_util::fork::Fd;
 
 /// The content of connection events: the local address and that of `peer`. The peer's address is determined once,
@@ -30,5 +30,5 @@ pub(crate) fn agreed(negotiated: &Negotiated) -> Option<Depths> {
 
 /// The program's part of a depth: the rest is for the NICs' own flush markers.
 fn programs(depth: u16) -> u8 {
-    u8::try_from(depth.saturating_sub(QUESTIONS)).unwrap_or(u8::MAX)
+    u8::try_from(depth.saturating_sub(MARKER_READS)).unwrap_or(u8::MAX)
 }
