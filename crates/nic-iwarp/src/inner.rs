@@ -12,7 +12,7 @@ use crate::connect::registry::{Registry, Wish};
 use crate::memory::nic_memory::NicMemory;
 use crate::qp::QpInner;
 use crate::shared::Shared;
-use crate::wake::ready::{By, TURNS};
+use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
 use nic_util::sync::reader_registry::GracePeriods;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
@@ -83,7 +83,7 @@ impl Inner {
     pub(crate) fn forget_qp(&self, num: u32) {
         self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&num);
         self.remove_connected(&[num]);
-        self.shared.reactor.forget(num);
+        self.shared.reactor.cancel_timers(num);
         self.shared.visited.lock().remove(&num);
         unpoisoned(&self.qp_nums).give(num);
     }
@@ -152,9 +152,9 @@ impl Inner {
 
     /// Drives the connections that have events.
     pub(crate) fn drive_ready(&self) {
-        self.shared.news.take(|num, by| {
-            if self.qp(num).is_some_and(|qp| !qp.poll(by)) {
-                self.shared.news.again(num, by);
+        self.shared.ready_set.poll(|num, driver| {
+            if self.qp(num).is_some_and(|qp| !qp.poll(driver)) {
+                self.shared.ready_set.requeue(num, driver);
             }
         });
     }
@@ -178,20 +178,21 @@ impl Chore for Inner {
             let only = connected.list.first().cloned();
             drop(connected);
             return only.iter().for_each(|qp| {
-                qp.poll(By::Poller);
+                qp.poll(Driver::Poller);
             });
         }
-        let turns = if count > TURNS { usize::from(self.shared.is_turn()) } else { count };
-        let mut some = [const { None }; TURNS];
+        let turns =
+            if count > ROUND_ROBIN_MAX { usize::from(self.shared.is_round_robin_turn()) } else { count };
+        let mut some = [const { None }; ROUND_ROBIN_MAX];
         for (step, place) in some.iter_mut().take(turns).enumerate() {
             *place = Some(connected.list[(connected.turn + step) % count].clone());
         }
-        connected.turn = if count > TURNS { (connected.turn + turns) % count } else { 0 };
+        connected.turn = if count > ROUND_ROBIN_MAX { (connected.turn + turns) % count } else { 0 };
         drop(connected);
         some.iter().flatten().for_each(|qp| {
-            qp.poll(By::Poller);
+            qp.poll(Driver::Poller);
         });
-        if count > TURNS {
+        if count > ROUND_ROBIN_MAX {
             self.drive_ready();
         }
     }

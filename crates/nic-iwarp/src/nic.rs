@@ -17,11 +17,11 @@ use crate::connection::end::End;
 use crate::inner::Inner;
 use crate::qp::QpInner;
 use crate::shared::Shared;
-use crate::wake::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM, meaning};
+use crate::wake::reactor::{ATTEMPT, LINGERING, LISTENER, STREAM, SocketEvent, decode};
 
 /// The first and the longest pause between two checks whether a poller still polls.
-const LOOK_MIN: Span = Span::from_us(50);
-const LOOK_MAX: Span = Span::from_ms(1);
+const CHECK_PAUSE_MIN: Span = Span::from_us(50);
+const CHECK_PAUSE_MAX: Span = Span::from_ms(1);
 
 /// Starts a device's thread.
 pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
 }
 
 fn run(shared: &Shared, device: &Weak<Inner>) {
-    let (mut rounds, mut pace) = (Rounds::default(), Pace::default());
+    let (mut state, mut spin_policy) = (ThreadState::default(), SpinPolicy::default());
     let (mut pause, mut awake_until) = (None, None);
     let (ear, host) = (&shared.reactor.ear, &shared.host);
     let mut events = Vec::with_capacity(64);
@@ -50,78 +50,81 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
         let (began, woken) = (host.now(), shared.woken());
         device.thread.is_me();
         for event in &events {
-            rounds.on_event(&device, &meaning(event));
+            state.on_event(&device, &decode(event));
         }
-        let next = rounds.round(&device);
+        let next = state.run_due(&device);
         let now = host.now();
         pause = next.map(|at| at.since(now));
-        awake_until = pace.on_work(began, now, shared.woken() != woken);
+        awake_until = spin_policy.on_work(began, now, shared.woken() != woken);
     }
 }
 
 /// Work of this length has copied a lot of data.
-const MUCH: Span = Span::from_us(8);
+const LONG_WORK: Span = Span::from_us(8);
 /// Work that follows within this time belongs to the same stream.
-const SOON: Span = Span::from_us(200);
+const STREAM_GAP: Span = Span::from_us(200);
 /// How long the thread polls for more of a stream before it sleeps.
-const STAY: Span = Span::from_us(50);
+const SPIN_TIME: Span = Span::from_us(50);
 
 /// How densely work follows on work. While a lot of data arrives in quick succession, the thread polls for a moment
 /// before it sleeps: waking it would take longer than the next arrival, and the sender would pay for it, too. A
 /// stream may arrive one small segment at a time, so recent work is added up. Work that woke another thread does not
 /// count: that thread handles the next data, often on this very core.
 #[derive(Default)]
-struct Pace {
+struct SpinPolicy {
     /// When the last work ended.
     ended: Option<Time>,
-    /// Recent working time, weighted by age; work older than [`STAY`] does not count.
+    /// Recent working time, weighted by age; work older than [`SPIN_TIME`] does not count.
     busy: Span,
 }
 
-impl Pace {
+impl SpinPolicy {
     /// Records work; `woken` means that it woke another thread. Returns until when to stay awake for more.
     fn on_work(&mut self, began: Time, ended: Time, woken: bool) -> Option<Time> {
         let gap = self.ended.replace(ended).map(|before| began.since(before));
-        let left = STAY.as_ps().saturating_sub(gap.unwrap_or(STAY).as_ps());
-        let of_late = (u128::from(self.busy.as_ps()) * u128::from(left) / u128::from(STAY.as_ps())) as u64;
-        self.busy = if woken { Span::ZERO } else { (Span::from_ps(of_late) + ended.since(began)).min(STAY) };
-        (gap.is_some_and(|gap| gap <= SOON) && self.busy >= MUCH).then(|| ended + STAY)
+        let left = SPIN_TIME.as_ps().saturating_sub(gap.unwrap_or(SPIN_TIME).as_ps());
+        let recent =
+            (u128::from(self.busy.as_ps()) * u128::from(left) / u128::from(SPIN_TIME.as_ps())) as u64;
+        self.busy =
+            if woken { Span::ZERO } else { (Span::from_ps(recent) + ended.since(began)).min(SPIN_TIME) };
+        (gap.is_some_and(|gap| gap <= STREAM_GAP) && self.busy >= LONG_WORK).then(|| ended + SPIN_TIME)
     }
 }
 
 /// The connections that the NIC thread watches because other threads poll them.
 #[derive(Default)]
-struct Watch {
+struct WatchList {
     list: BTreeMap<u32, Weak<QpInner>>,
     /// The poll count of the pollers' epoll set at the last check.
-    polls_of_all: u32,
+    set_polls: u32,
     pause: Option<Span>,
     due: Option<Time>,
 }
 
-impl Watch {
+impl WatchList {
     fn add(&mut self, qp: &Arc<QpInner>, now: Time) {
         self.list.insert(qp.num(), Arc::downgrade(qp));
-        self.pause = Some(LOOK_MIN);
-        self.due = Some(now + LOOK_MIN);
+        self.pause = Some(CHECK_PAUSE_MIN);
+        self.due = Some(now + CHECK_PAUSE_MIN);
     }
 
     /// Checks all watched connections if it is time.
-    fn look(&mut self, shared: &Shared, now: Time) {
+    fn check(&mut self, shared: &Shared, now: Time) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
-        let polls = shared.news.polls();
-        let go_on = std::mem::replace(&mut self.polls_of_all, polls) != polls;
+        let polls = shared.ready_set.polls();
+        let polls_continue = std::mem::replace(&mut self.set_polls, polls) != polls;
         // With many connections, a poll of the pollers' epoll set covers them all: while polls continue, none
         // needs a check.
-        if !(go_on && shared.is_crowded()) {
+        if !(polls_continue && shared.has_many_connections()) {
             // If another thread holds the lock it is working on the connection: waiting for the lock would only slow
             // it down.
-            let stays = |qp: Arc<QpInner>| qp.try_with(|stream| stream.on_look(&qp.queues)).unwrap_or(true);
+            let stays =
+                |qp: Arc<QpInner>| qp.try_with(|stream| stream.check_polls(&qp.queues)).unwrap_or(true);
             self.list.retain(|_, qp| qp.upgrade().is_some_and(stays));
         }
-        let pause = self.pause.map_or(LOOK_MIN, |pause| (pause * 2).min(LOOK_MAX));
+        let pause = self.pause.map_or(CHECK_PAUSE_MIN, |pause| (pause * 2).min(CHECK_PAUSE_MAX));
         self.pause = Some(pause);
         self.due = (!self.list.is_empty()).then(|| now + pause);
     }
@@ -129,14 +132,14 @@ impl Watch {
 
 /// The state that the thread keeps between rounds.
 #[derive(Default)]
-struct Rounds {
-    watch: Watch,
+struct ThreadState {
+    watch: WatchList,
     /// When the next check for silent peers is due.
-    patrol_due: Option<Time>,
+    keepalive_due: Option<Time>,
 }
 
-impl Rounds {
-    fn on_event(&mut self, device: &Arc<Inner>, &Happening { kind, id, flags }: &Happening) {
+impl ThreadState {
+    fn on_event(&mut self, device: &Arc<Inner>, &SocketEvent { kind, id, flags }: &SocketEvent) {
         match kind {
             LISTENER => handshake::on_listener(device, id),
             ATTEMPT => handshake::on_attempt(device, id),
@@ -153,7 +156,7 @@ impl Rounds {
     }
 
     /// Does the work that is due; returns when the next is.
-    fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
+    fn run_due(&mut self, device: &Arc<Inner>) -> Option<Time> {
         let shared = &device.shared;
         handshake::fulfil_wishes(device);
         device.forget_parted();
@@ -163,38 +166,41 @@ impl Rounds {
             device.live_qps().iter().filter(|qp| is_user(qp)).for_each(|qp| qp.end(&End::Overrun));
         }
         let now = shared.host.now();
-        for qp in shared.reactor.taken_over().into_iter().filter_map(|num| device.qp(num)) {
+        for qp in shared.reactor.take_taken_over().into_iter().filter_map(|num| device.qp(num)) {
             self.watch.add(&qp, now);
         }
-        self.watch.look(shared, now);
-        let (due, timers) = shared.reactor.due(now);
+        self.watch.check(shared, now);
+        let (due, timers) = shared.reactor.expired_timers(now);
         for qp in due.into_iter().filter_map(|num| device.qp(num)) {
-            qp.with(|stream| stream.on_time(&qp.queues, now));
+            qp.with(|stream| stream.on_timer(&qp.queues, now));
         }
         let attempts = handshake::expire(device, now);
         let listeners = handshake::wake_listeners(device, now);
-        let patrol = self.patrol(device, now);
+        let check_keepalives = self.check_keepalives(device, now);
         let lingering = shared.lingering().expire(now);
         let ebb = shared.tide.give_back(now);
-        [self.watch.due, timers, attempts, listeners, patrol, lingering, ebb].into_iter().flatten().min()
+        [self.watch.due, timers, attempts, listeners, check_keepalives, lingering, ebb]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Checks for silent peers if it is time; returns when the next check is due.
-    fn patrol(&mut self, device: &Inner, now: Time) -> Option<Time> {
+    fn check_keepalives(&mut self, device: &Inner, now: Time) -> Option<Time> {
         let silence = device.shared.config.silence.max(IwarpConfig::SILENCE_MIN);
-        match self.patrol_due {
+        match self.keepalive_due {
             Some(due) if now < due => {}
             due => {
                 let connected = device.connected();
                 if due.is_some() {
                     connected
                         .iter()
-                        .for_each(|qp| qp.with(|stream| stream.on_patrol(&qp.queues, now, silence)));
+                        .for_each(|qp| qp.with(|stream| stream.check_keepalive(&qp.queues, now, silence)));
                 }
-                self.patrol_due = (!connected.is_empty()).then(|| now + silence / 4);
+                self.keepalive_due = (!connected.is_empty()).then(|| now + silence / 4);
             }
         }
-        self.patrol_due
+        self.keepalive_due
     }
 }
 
@@ -205,14 +211,22 @@ mod tests {
     #[test]
     fn the_thread_stays_awake_while_much_comes_soon() {
         let at = |us| Time::ZERO + Span::from_us(us);
-        let mut pace = Pace::default();
-        assert_eq!(pace.on_work(at(1000), at(1020), false), None, "the first");
-        assert_eq!(pace.on_work(at(1040), at(1060), false), Some(at(1110)));
-        assert_eq!(pace.on_work(at(1080), at(1083), false), Some(at(1133)), "little, right after much");
-        assert_eq!(pace.on_work(at(1283), at(1303), false), Some(at(1353)));
-        assert_eq!(pace.on_work(at(1504), at(1604), false), None, "late");
-        assert_eq!(pace.on_work(at(1624), at(1644), true), None, "somebody was woken, who needs a core");
-        assert_eq!(pace.on_work(at(1664), at(1684), false), Some(at(1734)));
+        let mut spin_policy = SpinPolicy::default();
+        assert_eq!(spin_policy.on_work(at(1000), at(1020), false), None, "the first");
+        assert_eq!(spin_policy.on_work(at(1040), at(1060), false), Some(at(1110)));
+        assert_eq!(
+            spin_policy.on_work(at(1080), at(1083), false),
+            Some(at(1133)),
+            "little, right after much"
+        );
+        assert_eq!(spin_policy.on_work(at(1283), at(1303), false), Some(at(1353)));
+        assert_eq!(spin_policy.on_work(at(1504), at(1604), false), None, "late");
+        assert_eq!(
+            spin_policy.on_work(at(1624), at(1644), true),
+            None,
+            "somebody was woken, who needs a core"
+        );
+        assert_eq!(spin_policy.on_work(at(1664), at(1684), false), Some(at(1734)));
     }
 
     /// Goal: a stream keeps the thread awake although each segment is little work, and a ping-pong of messages does
@@ -220,12 +234,12 @@ mod tests {
     #[test]
     fn little_that_comes_at_once_is_much_together() {
         let at = |us| Time::ZERO + Span::from_us(us);
-        let mut pace = Pace::default();
-        let stream = [10, 20, 30].map(|us| pace.on_work(at(us), at(us + 6), us == 30));
+        let mut spin_policy = SpinPolicy::default();
+        let stream = [10, 20, 30].map(|us| spin_policy.on_work(at(us), at(us + 6), us == 30));
         assert_eq!(stream, [None, Some(at(76)), None], "somebody was woken by the last");
-        assert_eq!(pace.on_work(at(40), at(46), false), None, "what came before is forgotten then");
-        let mut pace = Pace::default();
-        let mut ping_pong = |k: u64| pace.on_work(at(k * 30), at(k * 30 + 4), false).is_none();
+        assert_eq!(spin_policy.on_work(at(40), at(46), false), None, "what came before is forgotten then");
+        let mut spin_policy = SpinPolicy::default();
+        let mut ping_pong = |k: u64| spin_policy.on_work(at(k * 30), at(k * 30 + 4), false).is_none();
         assert!((0..100).all(&mut ping_pong), "a ping-pong");
     }
 

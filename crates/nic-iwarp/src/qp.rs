@@ -8,7 +8,7 @@ use crate::connection::end::End;
 use crate::connection::stream::Stream;
 use crate::queues::per_qp::{Making, Queues};
 use crate::shared::Shared;
-use crate::wake::ready::By;
+use crate::wake::ready::Driver;
 use nic_util::heap_trim::queue;
 use nic_util::sync::combining_lock::CombiningLock;
 
@@ -62,13 +62,13 @@ impl QpInner {
 
     /// Drives the connection for a poller, unless another thread holds the lock; returns false in that case.
     #[inline]
-    pub(crate) fn poll(&self, by: By) -> bool {
+    pub(crate) fn poll(&self, driver: Driver) -> bool {
         let queues = &self.queues;
         if !queues.is_connected() {
             return true;
         }
         queues.count_poll();
-        let work = |stream: &mut Stream| stream.progress(queues, by);
+        let work = |stream: &mut Stream| stream.progress(queues, driver);
         self.stage.try_with(work, |stream| stream.asked(queues)).is_some()
     }
 
@@ -94,7 +94,7 @@ impl QpInner {
         self.queues.set_rnr_retry(retries);
         self.with(|stream| {
             stream.announce_rnr_limit(&self.queues);
-            stream.progress(&self.queues, By::Other);
+            stream.progress(&self.queues, Driver::Other);
         });
     }
 

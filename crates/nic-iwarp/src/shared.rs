@@ -14,7 +14,7 @@ use crate::memory::regions::Table;
 use crate::tcp::outbox::Pool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
-use crate::wake::ready::{News, TURNS};
+use crate::wake::ready::{ROUND_ROBIN_MAX, ReadySet};
 use nic_util::events::Events;
 use nic_util::fork::{Fd, ForkGuard};
 use nic_util::heap_trim::HeapTrim;
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) regions: Table,
     pub(crate) staging: Pool,
     pub(crate) reactor: Reactor,
-    pub(crate) news: News,
+    pub(crate) ready_set: ReadySet,
     pub(crate) tide: HeapTrim,
     lingering: Lingering,
     /// Number of connections.
@@ -55,7 +55,7 @@ impl Shared {
             regions: Table::new(),
             staging: Pool::default(),
             reactor: Reactor::new()?,
-            news: News::new().map_err(refused)?,
+            ready_set: ReadySet::new().map_err(refused)?,
             tide: HeapTrim::default(),
             lingering: Lingering::default(),
             connections: AtomicUsize::new(0),
@@ -124,14 +124,14 @@ impl Shared {
 
     /// Whether there are more connections than pollers drive one by one.
     #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) > TURNS
+    pub(crate) fn has_many_connections(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > ROUND_ROBIN_MAX
     }
 
     /// Whether this poll drives the next connection in turn, in addition to those with events.
     #[inline]
-    pub(crate) fn is_turn(&self) -> bool {
-        self.news.is_turn(self.connections.load(Ordering::Relaxed))
+    pub(crate) fn is_round_robin_turn(&self) -> bool {
+        self.ready_set.is_round_robin_turn(self.connections.load(Ordering::Relaxed))
     }
 
     /// Closes a connection such that the peer receives the last bytes.

@@ -14,7 +14,7 @@ use crate::inner::Inner;
 use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::queues::reports::Reports;
-use crate::wake::ready::{By, TURNS};
+use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
 use nic_util::heap_trim::queue;
 use nic_util::sync::{Spin, unpoisoned};
 
@@ -74,16 +74,16 @@ impl CqInner {
         // Another thread is polling already.
         let Some(mut users) = self.users.try_lock() else { return };
         let count = users.list.len();
-        let turns = if count > TURNS && self.device.shared.is_crowded() {
+        let turns = if count > ROUND_ROBIN_MAX && self.device.shared.has_many_connections() {
             self.device.drive_ready();
-            usize::from(self.device.shared.is_turn())
+            usize::from(self.device.shared.is_round_robin_turn())
         } else {
-            count.min(TURNS)
+            count.min(ROUND_ROBIN_MAX)
         };
         for step in 0..turns {
-            users.list[(users.turn + step) % count].poll(By::Poller);
+            users.list[(users.turn + step) % count].poll(Driver::Poller);
         }
-        users.turn = if count > TURNS { (users.turn + turns) % count } else { 0 };
+        users.turn = if count > ROUND_ROBIN_MAX { (users.turn + turns) % count } else { 0 };
         drop(users);
         if sleepy {
             self.hand_over();

@@ -12,7 +12,7 @@ use crate::connection::end::End;
 use crate::inner::Inner;
 use crate::qp::QpInner;
 use crate::queues::per_qp::{Making, state_of};
-use crate::wake::ready::By;
+use crate::wake::ready::Driver;
 
 /// Completions to reserve for a queue pair with a shared receive queue.
 const SRQ_COMPLETIONS: u32 = 64;
@@ -62,7 +62,7 @@ impl QpHandle {
 
     /// Receives everything that has arrived by now, as a card would have done on arrival, and sends the responses.
     fn take_in(&self) {
-        self.qp.with(|stream| stream.progress(&self.qp.queues, By::Other));
+        self.qp.with(|stream| stream.progress(&self.qp.queues, Driver::Other));
     }
 
     fn is_elsewhere(&self) -> bool {

@@ -128,7 +128,7 @@ impl RequestHandle {
             }
         });
         if negotiated.rtr.is_some() {
-            shared.reactor.at(shared.host.now() + param.timeout, queues.num);
+            shared.reactor.set_timer(shared.host.now() + param.timeout, queues.num);
         }
     }
 }

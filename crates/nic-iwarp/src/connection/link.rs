@@ -14,7 +14,7 @@ use verbs::{CmEvent, ConnInfo, ConnParam};
 use crate::config::{Completion, FpduSize};
 use crate::connection::context::QpContext;
 use crate::connection::end::End;
-use crate::connection::poll_owner::Attention;
+use crate::connection::poll_owner::PollOwner;
 use crate::memory::place::segment_len;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{Queues, state};
@@ -23,7 +23,7 @@ use crate::send::sending::{PendingResponses, Sending};
 use crate::shared::{Shared, machine_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::give_port_back;
-use crate::wake::ready::By;
+use crate::wake::ready::Driver;
 use nic_util::fork::Fd;
 
 /// Operations that the state machine may queue: those of one request, a flush marker, and a first message or
@@ -53,7 +53,7 @@ pub(crate) struct Link {
     machine: Connection,
     receiving: Receiving,
     sending: Sending,
-    attention: Attention,
+    poll_owner: PollOwner,
     events: Arc<Events>,
     /// On a device with many connections: how many further polls include this one without an epoll event.
     polls_left: u32,
@@ -99,7 +99,7 @@ impl Link {
             machine: Connection::new(&negotiated, &limits, machine_time(shared.host.now())),
             receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
             sending: Sending::new(uses_markers, negotiated.ord, first_send),
-            attention: Attention::default(),
+            poll_owner: PollOwner::default(),
             events,
             polls_left: 0,
             has_next_poll: false,
@@ -138,47 +138,47 @@ impl Link {
         self.sending.holds_back(queues)
     }
 
-    pub(crate) fn attention(&mut self) -> &mut Attention {
-        &mut self.attention
+    pub(crate) fn poll_owner(&mut self) -> &mut PollOwner {
+        &mut self.poll_owner
     }
 
-    /// See [`Attention::on_event`].
+    /// See [`PollOwner::on_event`].
     pub(crate) fn on_event(&mut self, queues: &Queues) -> bool {
-        self.attention.on_event(self.socket.as_fd(), queues)
+        self.poll_owner.on_event(self.socket.as_fd(), queues)
     }
 
     /// Receives what has arrived and sends what is queued.
-    pub(crate) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
-        let polls = by != By::Other;
-        match by {
-            By::Reminded => self.has_next_poll = false,
+    pub(crate) fn progress(&mut self, queues: &Queues, driver: Driver) -> Result<(), End> {
+        let polls = driver != Driver::Other;
+        match driver {
+            Driver::Requeued => self.has_next_poll = false,
             // The next poll includes this connection and will find what epoll reported.
-            By::Told if self.has_next_poll => return Ok(()),
-            By::Told | By::Poller | By::Other => {}
+            Driver::Notified if self.has_next_poll => return Ok(()),
+            Driver::Notified | Driver::Poller | Driver::Other => {}
         }
         if polls {
             self.polls_left = self.polls_left.saturating_sub(1);
-            self.attention.on_poll(self.socket.as_fd(), queues);
+            self.poll_owner.on_poll(self.socket.as_fd(), queues);
         }
         let any = self.receive(queues)?;
         if any && polls && self.polls_left > 1 {
-            self.attention.on_news(self.socket.as_fd(), queues);
+            self.poll_owner.on_poll_data(self.socket.as_fd(), queues);
         }
-        if polls && self.is_tended() && self.sending.may_wait(queues, any) {
+        if polls && self.may_defer_work() && self.sending.may_wait(queues, any) {
             return Ok(());
         }
         self.transmit(queues)
     }
 
     #[inline]
-    fn is_tended(&self) -> bool {
-        self.attention.is_tended(self.polls_left > 0)
+    fn may_defer_work(&self) -> bool {
+        self.poll_owner.may_defer_work(self.polls_left > 0)
     }
 
     /// Sends what is queued.
     #[inline]
     pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
-        let is_last_chance = !self.is_tended();
+        let is_last_chance = !self.may_defer_work();
         let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
         self.sending.transmit(&mut lent, is_last_chance)
     }
@@ -191,8 +191,8 @@ impl Link {
         if bytes > 0 {
             queues.stir_receives();
             // More may follow.
-            self.polls_left = queues.shared.news.polls_after_news();
-            queues.shared.news.heard(bytes);
+            self.polls_left = queues.shared.ready_set.polls_after_data();
+            queues.shared.ready_set.count_bytes(bytes);
         }
         result.map(|()| bytes > 0)
     }
@@ -250,15 +250,15 @@ impl Link {
     #[inline]
     pub(crate) fn settle(&mut self, queues: &Queues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
-        self.attention.settle(self.socket.as_fd(), queues, rnr, blocked);
-        if !self.attention.is_listed() || self.has_next_poll {
+        self.poll_owner.settle(self.socket.as_fd(), queues, rnr, blocked);
+        if !self.poll_owner.is_listed() || self.has_next_poll {
             return;
         }
         if self.polls_left > 0 || blocked {
             self.has_next_poll = true;
-            queues.shared.news.again(queues.num, By::Reminded);
+            queues.shared.ready_set.requeue(queues.num, Driver::Requeued);
         } else {
-            self.attention.on_calm(self.socket.as_fd(), queues);
+            self.poll_owner.on_poll_idle(self.socket.as_fd(), queues);
         }
     }
 
@@ -266,14 +266,14 @@ impl Link {
     pub(crate) fn expect_silence(&mut self, queues: &Queues) {
         let due = queues.shared.host.now() + NUDGE_AFTER;
         self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
-        queues.shared.reactor.at(due, queues.num);
+        queues.shared.reactor.set_timer(due, queues.num);
     }
 
     /// A timer has expired.
-    pub(crate) fn on_time(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
+    pub(crate) fn on_timer(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
         self.machine.handle_timeout(machine_time(now)).map_err(|_| End::Overdue)?;
         self.nudge(queues, now);
-        self.progress(queues, By::Other)
+        self.progress(queues, Driver::Other)
     }
 
     /// Sends a zero-length write, which changes nothing, if it is due and the peer has sent nothing yet.
@@ -289,13 +289,13 @@ impl Link {
         nudges.pause = nudges.pause * 4;
         (nudges.left, nudges.due) = (nudges.left - 1, now + nudges.pause);
         if nudges.left > 0 {
-            queues.shared.reactor.at(nudges.due, queues.num);
+            queues.shared.reactor.set_timer(nudges.due, queues.num);
         }
         self.send_first_message();
     }
 
     /// Checks that the peer's host still acknowledges; fails if it has been silent for too long.
-    pub(crate) fn on_patrol(&mut self, now: Time, silence: Span) -> Result<(), End> {
+    pub(crate) fn check_keepalive(&mut self, now: Time, silence: Span) -> Result<(), End> {
         self.unheard = keepalive::unheard(self.socket.as_fd(), self.unheard, now);
         match self.unheard {
             Some(since) if now.since(since) >= silence => Err(End::Broken(Errno::TIMEDOUT)),
@@ -316,7 +316,7 @@ impl Link {
         let (shared, qp_num) = (&queues.shared, queues.num);
         shared.part(qp_num);
         give_port_back(&self.socket);
-        self.attention.leave(self.socket.as_fd(), shared);
+        self.poll_owner.stop(self.socket.as_fd(), shared);
         if let Some(event) = end.async_event(qp_num) {
             shared.async_event(event);
         }

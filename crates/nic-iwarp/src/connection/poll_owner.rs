@@ -21,7 +21,7 @@ use crate::queues::per_qp::Queues;
 use crate::shared::Shared;
 
 /// The NIC thread leaves a connection to a poller after this many polls since the socket was armed.
-const POLLS_OF_A_POLLER: u32 = 8;
+const POLLS_TO_WATCH: u32 = 8;
 /// A poller disarms the socket itself after this many polls since it was armed: some tens of microseconds of polling.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
@@ -31,38 +31,38 @@ const POLLS_TO_MUTE: u32 = 16;
 
 /// The result of the NIC thread's check of a watched connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum PollCheck {
     /// Polls continue.
     Polled,
     /// Polls have stopped: the NIC thread must do the pending work now.
-    Left,
+    Stopped,
     /// The connection is no longer watched.
     Unwatched,
 }
 
 /// Which thread polls a connection's socket.
 #[derive(Default)]
-pub(crate) struct Attention {
+pub(crate) struct PollOwner {
     /// The events for which epoll is armed; `None` once it has reported them.
     armed: Option<EventFlags>,
     /// The NIC thread watches the connection, because another thread polls it.
     watched: bool,
     polls_when_armed: u32,
-    polls_when_looked: u32,
+    polls_when_checked: u32,
     /// The socket is in the pollers' epoll set: see [`crate::wake::ready`]. Then each of their polls counts for this
     /// connection.
     listed: bool,
     /// The kernel had memory to add it to that set.
-    has_place: bool,
+    in_epoll_set: bool,
     /// Number of consecutive polls with received data; the socket is muted at [`POLLS_TO_MUTE`].
-    streak: u32,
+    data_streak: u32,
 }
 
-impl Attention {
+impl PollOwner {
     /// Whether work that a poller leaves undone will be done soon: the NIC thread watches, and the next poll includes
     /// the connection without an event, because it is not listed or it is `warm`.
     #[inline]
-    pub(crate) fn is_tended(&self, warm: bool) -> bool {
+    pub(crate) fn may_defer_work(&self, warm: bool) -> bool {
         self.watched && (!self.listed || warm)
     }
 
@@ -72,8 +72,8 @@ impl Attention {
     }
 
     fn polls(&self, queues: &Queues) -> u32 {
-        let of_all = if self.listed { queues.shared.news.polls() } else { 0 };
-        queues.polls().wrapping_add(of_all)
+        let set_polls = if self.listed { queues.shared.ready_set.polls() } else { 0 };
+        queues.polls().wrapping_add(set_polls)
     }
 
     fn polls_since_armed(&self, queues: &Queues) -> u32 {
@@ -83,7 +83,7 @@ impl Attention {
     /// Starts watching, because another thread polls.
     fn watch(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
         self.watched = true;
-        self.polls_when_looked = self.polls(queues);
+        self.polls_when_checked = self.polls(queues);
         queues.shared.reactor.disarm(socket);
         queues.note_watched();
     }
@@ -102,7 +102,7 @@ impl Attention {
     pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
         self.armed = None;
         let starts =
-            !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER && !queues.has_sleeper();
+            !self.watched && self.polls_since_armed(queues) >= POLLS_TO_WATCH && !queues.has_sleeper();
         if starts {
             self.watch(socket, queues);
             // A thread that went to sleep in between has found nothing to hand over.
@@ -112,16 +112,16 @@ impl Attention {
     }
 
     /// Checks for the NIC thread whether polls continue.
-    pub(crate) fn on_look(&mut self, queues: &Queues) -> Look {
+    pub(crate) fn check_polls(&mut self, queues: &Queues) -> PollCheck {
         if !self.watched {
-            return Look::Unwatched;
+            return PollCheck::Unwatched;
         }
         let polls = self.polls(queues);
-        if std::mem::replace(&mut self.polls_when_looked, polls) != polls {
-            return Look::Polled;
+        if std::mem::replace(&mut self.polls_when_checked, polls) != polls {
+            return PollCheck::Polled;
         }
         self.watched = false;
-        Look::Left
+        PollCheck::Stopped
     }
 
     /// The poller is about to sleep; returns whether the connection was watched, so that work may be pending.
@@ -135,9 +135,9 @@ impl Attention {
     #[inline]
     pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, rnr: bool, blocked: bool) {
         let reactor = &queues.shared.reactor;
-        if !self.listed && queues.shared.is_crowded() {
+        if !self.listed && queues.shared.has_many_connections() {
             self.listed = true;
-            self.has_place = queues.shared.news.list(socket, queues.num);
+            self.in_epoll_set = queues.shared.ready_set.add(socket, queues.num);
         }
         if self.watched && !rnr {
             if self.armed.take().is_some() {
@@ -157,30 +157,30 @@ impl Attention {
 
     /// A poll received data, and the next polls include this connection, too.
     #[inline]
-    pub(crate) fn on_news(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
-        if self.has_place && self.streak < POLLS_TO_MUTE {
-            self.streak += 1;
-            if self.streak == POLLS_TO_MUTE {
-                queues.shared.news.mute(socket);
+    pub(crate) fn on_poll_data(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        if self.in_epoll_set && self.data_streak < POLLS_TO_MUTE {
+            self.data_streak += 1;
+            if self.data_streak == POLLS_TO_MUTE {
+                queues.shared.ready_set.mute(socket);
             }
         }
     }
 
     /// From now on polls include this connection only on an epoll event.
     #[inline]
-    pub(crate) fn on_calm(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
-        let streak = std::mem::take(&mut self.streak);
-        if streak == POLLS_TO_MUTE && !queues.shared.news.unmute(socket, queues.num) {
-            self.has_place = false;
-            queues.shared.news.unlist(socket);
+    pub(crate) fn on_poll_idle(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        let data_streak = std::mem::take(&mut self.data_streak);
+        if data_streak == POLLS_TO_MUTE && !queues.shared.ready_set.unmute(socket, queues.num) {
+            self.in_epoll_set = false;
+            queues.shared.ready_set.remove(socket);
         }
     }
 
     /// Stops all polling of the socket.
-    pub(crate) fn leave(&self, socket: BorrowedFd<'_>, shared: &Shared) {
+    pub(crate) fn stop(&self, socket: BorrowedFd<'_>, shared: &Shared) {
         shared.reactor.unwatch(socket);
-        if self.has_place {
-            shared.news.unlist(socket);
+        if self.in_epoll_set {
+            shared.ready_set.remove(socket);
         }
     }
 }
@@ -225,17 +225,17 @@ mod tests {
         let (queues, ring) = queues();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
         for sleeps in [false, true, false] {
-            let mut attention = Attention::default();
-            attention.settle(socket.as_fd(), &queues, false, false);
+            let mut poll_owner = PollOwner::default();
+            poll_owner.settle(socket.as_fd(), &queues, false, false);
             (0..POLLS_TO_TAKE_OVER - 1).for_each(|_| queues.count_poll());
-            attention.on_poll(socket.as_fd(), &queues);
+            poll_owner.on_poll(socket.as_fd(), &queues);
             if sleeps {
                 ring.bell().announce();
-                assert!(!attention.hand_over(), "the socket is armed");
+                assert!(!poll_owner.hand_over(), "the socket is armed");
             }
-            assert_eq!(attention.on_event(socket.as_fd(), &queues), !sleeps);
-            attention.settle(socket.as_fd(), &queues, false, false);
-            assert_eq!(attention.armed.is_some(), sleeps, "the thread hears of more if nobody polls");
+            assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
+            poll_owner.settle(socket.as_fd(), &queues, false, false);
+            assert_eq!(poll_owner.armed.is_some(), sleeps, "the thread hears of more if nobody polls");
             if sleeps {
                 ring.bell().retract();
             }

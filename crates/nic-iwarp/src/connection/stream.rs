@@ -7,9 +7,9 @@ use host::{Span, Time};
 
 use crate::connection::end::End;
 use crate::connection::link::Link;
-use crate::connection::poll_owner::Look;
+use crate::connection::poll_owner::PollCheck;
 use crate::queues::per_qp::{Queues, state};
-use crate::wake::ready::By;
+use crate::wake::ready::Driver;
 
 /// The connection of a queue pair, if there is one.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Stream {
         self.link = Some(Box::new(link));
         self.began = true;
         self.announce_rnr_limit(queues);
-        self.progress(queues, By::Other);
+        self.progress(queues, Driver::Other);
     }
 
     /// Announces the program's RNR retry limit to the peer, if the program has set one.
@@ -42,8 +42,8 @@ impl Stream {
 
     /// Receives what has arrived and sends what is queued.
     #[inline]
-    pub(crate) fn progress(&mut self, queues: &Queues, by: By) {
-        self.work(queues, |link| link.progress(queues, by));
+    pub(crate) fn progress(&mut self, queues: &Queues, driver: Driver) {
+        self.work(queues, |link| link.progress(queues, driver));
     }
 
     /// Runs `body` on the connection, if there is one, and then continues or ends it.
@@ -68,7 +68,7 @@ impl Stream {
         }
         let Some(link) = &self.link else { return };
         if link.is_rnr() {
-            self.progress(queues, By::Other);
+            self.progress(queues, Driver::Other);
         } else if !link.holds_back(queues) {
             self.work(queues, |link| link.transmit(queues));
         }
@@ -83,37 +83,37 @@ impl Stream {
             self.end(queues, &End::Closed);
             return false;
         }
-        self.progress(queues, By::Other);
+        self.progress(queues, Driver::Other);
         starts && self.link.is_some()
     }
 
     /// The NIC thread checks a watched connection; returns whether to keep watching.
-    pub(crate) fn on_look(&mut self, queues: &Queues) -> bool {
+    pub(crate) fn check_polls(&mut self, queues: &Queues) -> bool {
         let Some(link) = &mut self.link else { return false };
-        let look = link.attention().on_look(queues);
-        if look == Look::Left {
-            self.progress(queues, By::Other);
+        let check = link.poll_owner().check_polls(queues);
+        if check == PollCheck::Stopped {
+            self.progress(queues, Driver::Other);
         }
-        look == Look::Polled
+        check == PollCheck::Polled
     }
 
     /// The poller is about to sleep.
     pub(crate) fn hand_over(&mut self, queues: &Queues) {
-        if self.link.as_mut().is_some_and(|link| link.attention().hand_over()) {
-            self.progress(queues, By::Other);
+        if self.link.as_mut().is_some_and(|link| link.poll_owner().hand_over()) {
+            self.progress(queues, Driver::Other);
         }
     }
 
     /// A timer has expired.
-    pub(crate) fn on_time(&mut self, queues: &Queues, now: Time) {
-        self.work(queues, |link| link.on_time(queues, now));
+    pub(crate) fn on_timer(&mut self, queues: &Queues, now: Time) {
+        self.work(queues, |link| link.on_timer(queues, now));
     }
 
     /// The NIC thread checks that the peer's host still acknowledges, and ends the connection if it has been silent
     /// for too long.
-    pub(crate) fn on_patrol(&mut self, queues: &Queues, now: Time, silence: Span) {
+    pub(crate) fn check_keepalive(&mut self, queues: &Queues, now: Time, silence: Span) {
         if let Some(link) = &mut self.link
-            && let Err(end) = link.on_patrol(now, silence)
+            && let Err(end) = link.check_keepalive(now, silence)
         {
             self.end(queues, &end);
         }

@@ -297,7 +297,7 @@ impl Receiving {
             if retries < RETRY_FOREVER {
                 let deadline = shared.host.now() + queues.rnr_pause() * retries.into();
                 self.deadline = Some(deadline);
-                shared.reactor.at(deadline, queues.num);
+                shared.reactor.set_timer(deadline, queues.num);
             }
         }
         self.has_receive = queues.receives.take(&mut self.receive);

@@ -23,7 +23,7 @@ const KIND: u64 = 0xff << KIND_SHIFT;
 
 /// An event of a descriptor.
 #[derive(Clone, Copy)]
-pub(crate) struct Happening {
+pub(crate) struct SocketEvent {
     /// [`LISTENER`], [`ATTEMPT`], [`STREAM`] or [`LINGERING`].
     pub(crate) kind: u64,
     pub(crate) id: u64,
@@ -89,23 +89,23 @@ impl Reactor {
     }
 
     /// Takes the connections that were taken over since the last call.
-    pub(crate) fn taken_over(&self) -> Vec<u32> {
+    pub(crate) fn take_taken_over(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.taken_over))
     }
 
     /// Makes the thread check a queue pair's deadlines at this time.
-    pub(crate) fn at(&self, time: Time, num: u32) {
+    pub(crate) fn set_timer(&self, time: Time, num: u32) {
         unpoisoned(&self.timers).push((time, num));
         self.wake();
     }
 
     /// Removes the timers of a queue pair that is being destroyed.
-    pub(crate) fn forget(&self, num: u32) {
+    pub(crate) fn cancel_timers(&self, num: u32) {
         unpoisoned(&self.timers).retain(|&(_, other)| other != num);
     }
 
     /// The queue pairs whose timers have expired, and the time of the next timer.
-    pub(crate) fn due(&self, now: Time) -> (Vec<u32>, Option<Time>) {
+    pub(crate) fn expired_timers(&self, now: Time) -> (Vec<u32>, Option<Time>) {
         let mut timers = unpoisoned(&self.timers);
         let due = timers.extract_if(.., |(time, _)| now >= *time).map(|(_, num)| num).collect();
         (due, timers.iter().map(|(time, _)| *time).min())
@@ -113,9 +113,9 @@ impl Reactor {
 }
 
 /// Decodes an event.
-pub(crate) fn meaning(event: &epoll::Event) -> Happening {
+pub(crate) fn decode(event: &epoll::Event) -> SocketEvent {
     let token = event.data.u64();
-    Happening { kind: token & KIND, id: token & !KIND, flags: event.flags }
+    SocketEvent { kind: token & KIND, id: token & !KIND, flags: event.flags }
 }
 
 #[cfg(test)]
@@ -128,18 +128,18 @@ mod tests {
         let reactor = Reactor::new().expect("descriptors");
         let at = |ms| Time::ZERO + Span::from_ms(ms);
         for (ms, num) in [(30, 1), (10, 2), (20, 3), (10, 1)] {
-            reactor.at(at(ms), num);
+            reactor.set_timer(at(ms), num);
         }
-        assert_eq!(reactor.due(at(9)), (vec![], Some(at(10))));
-        assert_eq!(reactor.due(at(10)), (vec![2, 1], Some(at(20))));
-        reactor.forget(1);
-        assert_eq!(reactor.due(at(40)), (vec![3], None));
+        assert_eq!(reactor.expired_timers(at(9)), (vec![], Some(at(10))));
+        assert_eq!(reactor.expired_timers(at(10)), (vec![2, 1], Some(at(20))));
+        reactor.cancel_timers(1);
+        assert_eq!(reactor.expired_timers(at(40)), (vec![3], None));
     }
 
     #[test]
     fn what_was_taken_over_is_told_once() {
         let reactor = Reactor::new().expect("descriptors");
         reactor.ask_to_watch(7);
-        assert_eq!((reactor.taken_over(), reactor.taken_over()), (vec![7], vec![]));
+        assert_eq!((reactor.take_taken_over(), reactor.take_taken_over()), (vec![7], vec![]));
     }
 }

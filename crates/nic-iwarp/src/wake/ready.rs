@@ -10,9 +10,10 @@
 //! *muted*, that is removed from the epoll set: this saves the kernel's work to record events that every poll finds
 //! anyway.
 //!
-//! A quiet connection must not starve behind active ones. One in [`LOOKS_PER_QUESTION`] polls asks epoll, and sooner
-//! under load: each [`BYTES_PER_LOOK`] bytes received since the last call count as a poll. So between two calls at most
-//! [`LOOKS_PER_QUESTION`] times [`BYTES_PER_LOOK`] bytes are received, plus one turn on each of [`TURNS`] connections.
+//! A quiet connection must not starve behind active ones. One in [`POLLS_PER_WAIT`] polls asks epoll, and sooner
+//! under load: each [`BYTES_PER_POLL`] bytes received since the last call count as a poll. So between two calls at
+//! most [`POLLS_PER_WAIT`] times [`BYTES_PER_POLL`] bytes are received, plus one turn on each of [`ROUND_ROBIN_MAX`]
+//! connections.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -27,62 +28,62 @@ use nic_util::fork::Fd;
 use nic_util::sync::Spin;
 
 /// Maximum number of connections that are polled one by one.
-pub(crate) const TURNS: usize = 4;
+pub(crate) const ROUND_ROBIN_MAX: usize = 4;
 /// Maximum number of events that one poll takes.
-const NEWS_MAX: usize = 16;
+const EVENTS_MAX: usize = 16;
 /// One in this many polls drives the next connection in turn.
-const POLLS_PER_TURN: u32 = 16;
+const POLLS_PER_ROUND_ROBIN: u32 = 16;
 /// One in this many polls of connections without events also asks epoll.
-const LOOKS_PER_QUESTION: u32 = 8;
+const POLLS_PER_WAIT: u32 = 8;
 /// This many bytes count as one poll for that purpose.
-const BYTES_PER_LOOK: usize = 16 << 10;
+const BYTES_PER_POLL: usize = 16 << 10;
 /// How many polls include a connection after it has received something: some hundred microseconds of polling.
-const POLLS_AFTER_NEWS: u32 = 256;
+const POLLS_AFTER_DATA: u32 = 256;
 
 /// The caller that drives a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Driver {
     /// A poller that will poll again.
     Poller,
     /// A poller that drives the connection because it was queued for this poll.
-    Reminded,
+    Requeued,
     /// A poller to which epoll has reported the connection.
-    Told,
+    Notified,
     /// Any other caller: no work may be left undone.
     Other,
 }
 
 /// The pollers' epoll set, used if there are many connections.
-pub(crate) struct News {
+pub(crate) struct ReadySet {
     epoll: Fd,
     /// Number of polls. The count is approximate: only whether it changes matters.
     polls: AtomicU32,
     /// Polls since epoll was asked, including received bytes counted as polls; approximate.
-    looks: AtomicU32,
+    polls_since_wait: AtomicU32,
     /// Number of connections in the set, which need no turns.
     listed: AtomicUsize,
     /// Queue pairs queued for the next poll, because their connections may have more work that epoll does not report;
     /// with the caller to pass.
-    again: Spin<VecDeque<(u32, By)>>,
-    again_len: AtomicUsize,
+    requeued: Spin<VecDeque<(u32, Driver)>>,
+    requeued_len: AtomicUsize,
 }
 
-impl News {
+impl ReadySet {
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?.into();
-        let (polls, looks, listed, again, again_len) = Default::default();
-        Ok(Self { epoll, polls, looks, listed, again, again_len })
+        let (polls, polls_since_wait, listed, requeued, requeued_len) = Default::default();
+        Ok(Self { epoll, polls, polls_since_wait, listed, requeued, requeued_len })
     }
 
     /// Adds a socket to the set; returns false if the kernel has no memory. Its connection then gets turns.
-    pub(crate) fn list(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
         let is_listed = self.unmute(fd, num);
         self.listed.fetch_add(usize::from(is_listed), Ordering::Relaxed);
         is_listed
     }
 
     /// Removes a socket from the set for good.
-    pub(crate) fn unlist(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         self.mute(fd);
         self.listed.fetch_sub(1, Ordering::Relaxed);
     }
@@ -106,59 +107,63 @@ impl News {
     }
 
     /// Whether this poll drives the next of `connections` in turn, regardless of events.
-    pub(crate) fn is_turn(&self, connections: usize) -> bool {
-        connections > self.listed.load(Ordering::Relaxed) && self.polls().is_multiple_of(POLLS_PER_TURN)
+    pub(crate) fn is_round_robin_turn(&self, connections: usize) -> bool {
+        connections > self.listed.load(Ordering::Relaxed)
+            && self.polls().is_multiple_of(POLLS_PER_ROUND_ROBIN)
     }
 
     /// Counts received bytes, so that other connections do not wait for many expensive polls.
     #[inline]
-    pub(crate) fn heard(&self, bytes: usize) {
-        let looks = (bytes / BYTES_PER_LOOK) as u32;
-        if looks > 0 {
-            self.looks.store(self.looks.load(Ordering::Relaxed).saturating_add(looks), Ordering::Relaxed);
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        let polls = (bytes / BYTES_PER_POLL) as u32;
+        if polls > 0 {
+            self.polls_since_wait.store(
+                self.polls_since_wait.load(Ordering::Relaxed).saturating_add(polls),
+                Ordering::Relaxed,
+            );
         }
     }
 
-    /// Queues a connection for the next poll; `by` is the caller to pass then.
-    pub(crate) fn again(&self, num: u32, by: By) {
-        let mut again = self.again.lock();
-        again.push_back((num, by));
-        self.again_len.store(again.len(), Ordering::Release);
+    /// Queues a connection for the next poll; `driver` is the caller to pass then.
+    pub(crate) fn requeue(&self, num: u32, driver: Driver) {
+        let mut requeued = self.requeued.lock();
+        requeued.push_back((num, driver));
+        self.requeued_len.store(requeued.len(), Ordering::Release);
     }
 
     /// How many polls include a connection that has received something: only one if enough others are active.
     #[inline]
-    pub(crate) fn polls_after_news(&self) -> u32 {
-        if self.again_len.load(Ordering::Relaxed) < TURNS { POLLS_AFTER_NEWS } else { 1 }
+    pub(crate) fn polls_after_data(&self) -> u32 {
+        if self.requeued_len.load(Ordering::Relaxed) < ROUND_ROBIN_MAX { POLLS_AFTER_DATA } else { 1 }
     }
 
-    fn take_again(&self) -> Option<(u32, By)> {
-        let mut again = self.again.lock();
-        let next = again.pop_front();
-        self.again_len.store(again.len(), Ordering::Release);
+    fn take_requeued(&self) -> Option<(u32, Driver)> {
+        let mut requeued = self.requeued.lock();
+        let next = requeued.pop_front();
+        self.requeued_len.store(requeued.len(), Ordering::Release);
         next
     }
 
     /// Calls `each` with the numbers of the queue pairs that are queued for this poll or have events.
-    pub(crate) fn take(&self, mut each: impl FnMut(u32, By)) {
+    pub(crate) fn poll(&self, mut each: impl FnMut(u32, Driver)) {
         // Connections that are queued again meanwhile are for the next poll.
-        let again = self.again_len.load(Ordering::Acquire);
-        for _ in 0..again {
-            let Some((num, by)) = self.take_again() else { break };
-            each(num, by);
+        let requeued = self.requeued_len.load(Ordering::Acquire);
+        for _ in 0..requeued {
+            let Some((num, driver)) = self.take_requeued() else { break };
+            each(num, driver);
         }
         self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
-        let looks = self.looks.load(Ordering::Relaxed).saturating_add(1);
-        let asks = again == 0 || looks >= LOOKS_PER_QUESTION;
-        self.looks.store(if asks { 0 } else { looks }, Ordering::Relaxed);
-        if !asks {
+        let polls_since_wait = self.polls_since_wait.load(Ordering::Relaxed).saturating_add(1);
+        let waits = requeued == 0 || polls_since_wait >= POLLS_PER_WAIT;
+        self.polls_since_wait.store(if waits { 0 } else { polls_since_wait }, Ordering::Relaxed);
+        if !waits {
             return;
         }
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); NEWS_MAX];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal may interrupt this; the next poll tries again.
-        let Ok((news, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once)) else { return };
-        news.iter().for_each(|event| each(event.data.u64() as u32, By::Told));
+        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut events, Some(&no_wait)) else { return };
+        ready.iter().for_each(|event| each(event.data.u64() as u32, Driver::Notified));
     }
 }
 
@@ -173,14 +178,14 @@ mod tests {
     /// Goal: work that a poll leaves undone is for the next poll, not for this one.
     #[test]
     fn whoever_asks_for_it_has_the_next_poll() {
-        let news = News::new().expect("a descriptor");
-        [3, 5].into_iter().for_each(|num| news.again(num, By::Reminded));
+        let ready = ReadySet::new().expect("a descriptor");
+        [3, 5].into_iter().for_each(|num| ready.requeue(num, Driver::Requeued));
         let taken = |leaves: &[u32]| {
             let mut all = Vec::new();
-            news.take(|num, by| {
-                assert_eq!(by, By::Reminded, "there are no sockets");
+            ready.poll(|num, driver| {
+                assert_eq!(driver, Driver::Requeued, "there are no sockets");
                 all.push(num);
-                leaves.iter().filter(|left| **left == num).for_each(|left| news.again(*left, by));
+                leaves.iter().filter(|left| **left == num).for_each(|left| ready.requeue(*left, driver));
             });
             all
         };
@@ -192,47 +197,47 @@ mod tests {
     /// Goal: turns are only for connections outside the epoll set, and continue while there are some.
     #[test]
     fn turns_go_on_while_somebody_is_not_listed() {
-        let news = News::new().expect("a descriptor");
+        let ready = ReadySet::new().expect("a descriptor");
         let (socket, _peer) = UnixStream::pair().expect("sockets");
         let turns = |connections| {
-            (0..2 * POLLS_PER_TURN)
+            (0..2 * POLLS_PER_ROUND_ROBIN)
                 .filter(|_| {
-                    news.take(|_, _| {});
-                    news.is_turn(connections)
+                    ready.poll(|_, _| {});
+                    ready.is_round_robin_turn(connections)
                 })
                 .count()
         };
         assert_eq!(turns(5), 2);
-        assert!(news.list(socket.as_fd(), 1));
+        assert!(ready.add(socket.as_fd(), 1));
         assert_eq!((turns(5), turns(1)), (2, 0));
         assert!(
-            !news.list(socket.as_fd(), 1),
+            !ready.add(socket.as_fd(), 1),
             "epoll refuses what it has already, as it does without memory"
         );
         assert_eq!(turns(1), 0, "that counts as none");
-        news.unlist(socket.as_fd());
+        ready.remove(socket.as_fd());
         assert_eq!(turns(1), 2);
     }
 
     /// One connection receives `bytes` in each poll; another receives something after `before` polls. Returns how
     /// many polls it then takes to notice that.
-    fn polls_until_heard(bytes: usize, before: u32) -> u32 {
-        let news = News::new().expect("a descriptor");
+    fn polls_until_found(bytes: usize, before: u32) -> u32 {
+        let ready = ReadySet::new().expect("a descriptor");
         let (cold, mut peer) = UnixStream::pair().expect("sockets");
-        assert!(news.list(cold.as_fd(), 7));
-        news.take(|_, _| {});
-        news.take(|num, _| panic!("{num} is silent"));
-        news.again(3, By::Reminded);
+        assert!(ready.add(cold.as_fd(), 7));
+        ready.poll(|_, _| {});
+        ready.poll(|num, _| panic!("{num} is silent"));
+        ready.requeue(3, Driver::Requeued);
         let poll = || {
-            let mut heard = false;
-            news.take(|num, by| match by {
-                By::Reminded => {
-                    news.heard(bytes);
-                    news.again(num, by);
+            let mut found = false;
+            ready.poll(|num, driver| match driver {
+                Driver::Requeued => {
+                    ready.count_bytes(bytes);
+                    ready.requeue(num, driver);
                 }
-                _ => heard = num == 7,
+                _ => found = num == 7,
             });
-            heard
+            found
         };
         assert!(!(0..before).any(|_| poll()), "nothing has come");
         peer.write_all(b"at last").expect("sent");
@@ -243,28 +248,28 @@ mod tests {
     /// polls take long.
     #[test]
     fn who_is_silent_for_long_does_not_wait_for_the_loud() {
-        let longest = |bytes| (0..50).map(|before| polls_until_heard(bytes, before)).max();
-        assert_eq!(longest(64), Some(LOOKS_PER_QUESTION));
-        assert_eq!(longest(BYTES_PER_LOOK), Some(LOOKS_PER_QUESTION / 2));
-        assert_eq!(longest(BYTES_PER_LOOK * LOOKS_PER_QUESTION as usize), Some(1));
+        let longest = |bytes| (0..50).map(|before| polls_until_found(bytes, before)).max();
+        assert_eq!(longest(64), Some(POLLS_PER_WAIT));
+        assert_eq!(longest(BYTES_PER_POLL), Some(POLLS_PER_WAIT / 2));
+        assert_eq!(longest(BYTES_PER_POLL * POLLS_PER_WAIT as usize), Some(1));
     }
 
     /// Goal: data that arrives while a socket is muted is reported after unmuting.
     #[test]
     fn nothing_is_lost_to_muting() {
-        let news = News::new().expect("a descriptor");
+        let ready = ReadySet::new().expect("a descriptor");
         let (socket, mut peer) = UnixStream::pair().expect("sockets");
-        assert!(news.list(socket.as_fd(), 7));
-        let told = || {
-            let mut told = 0;
-            news.take(|_, by| told += u32::from(by == By::Told));
-            told
+        assert!(ready.add(socket.as_fd(), 7));
+        let reported = || {
+            let mut reported = 0;
+            ready.poll(|_, driver| reported += u32::from(driver == Driver::Notified));
+            reported
         };
-        assert_eq!((told(), told()), (1, 0), "there is room to send");
-        news.mute(socket.as_fd());
+        assert_eq!((reported(), reported()), (1, 0), "there is room to send");
+        ready.mute(socket.as_fd());
         peer.write_all(b"unheard").expect("sent");
-        assert_eq!(told(), 0);
-        assert!(news.unmute(socket.as_fd(), 7));
-        assert_eq!((told(), told()), (1, 0));
+        assert_eq!(reported(), 0);
+        assert!(ready.unmute(socket.as_fd(), 7));
+        assert_eq!((reported(), reported()), (1, 0));
     }
 }
