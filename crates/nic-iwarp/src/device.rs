@@ -19,7 +19,7 @@ use crate::memory::regions::{MR_MAX, random};
 use crate::nic;
 use crate::queues::per_qp::MAX_MSG_SIZE;
 use crate::shared::Shared;
-use crate::tcp::socket::check_own;
+use crate::tcp::socket::check_local_addr;
 use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sg_list::SGE_MAX;
@@ -32,7 +32,7 @@ use nic_util::sg_list::SGE_MAX;
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = ForkGuard::here()?;
     uaccess::prepare();
-    config.bind.map_or(Ok(()), check_own)?;
+    config.bind.map_or(Ok(()), check_local_addr)?;
     // Without random numbers no memory can be registered, so the device is not opened.
     random()?;
     let files = raise_file_limit();

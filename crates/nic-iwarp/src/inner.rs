@@ -8,7 +8,7 @@ use host::Chore;
 use verbs::provider::Numbers;
 use verbs::{DeviceAttr, Result};
 
-use crate::connect::registry::{Registry, Wish};
+use crate::connect::registry::{Registry, ThreadRequest};
 use crate::memory::nic_memory::NicMemory;
 use crate::qp::QpInner;
 use crate::shared::Shared;
@@ -160,8 +160,8 @@ impl Inner {
     }
 
     /// Queues a program's request and wakes the NIC thread.
-    pub(crate) fn ask(&self, wish: Wish) {
-        self.registry.wish(wish);
+    pub(crate) fn request_thread(&self, request: ThreadRequest) {
+        self.registry.push_request(request);
         self.shared.reactor.wake();
     }
 }

@@ -158,7 +158,7 @@ impl ThreadState {
     /// Does the work that is due; returns when the next is.
     fn run_due(&mut self, device: &Arc<Inner>) -> Option<Time> {
         let shared = &device.shared;
-        handshake::fulfil_wishes(device);
+        handshake::handle_thread_requests(device);
         device.forget_parted();
         let condemned = shared.take_condemned();
         if !condemned.is_empty() {
@@ -175,7 +175,7 @@ impl ThreadState {
             qp.with(|stream| stream.on_timer(&qp.queues, now));
         }
         let attempts = handshake::expire(device, now);
-        let listeners = handshake::wake_listeners(device, now);
+        let listeners = handshake::resume_listeners(device, now);
         let check_keepalives = self.check_keepalives(device, now);
         let lingering = shared.lingering().expire(now);
         let ebb = shared.tide.give_back(now);

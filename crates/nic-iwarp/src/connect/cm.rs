@@ -10,10 +10,10 @@ use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
-use crate::connect::active::{Active, From};
-use crate::connect::listener::{Listener, SocketWish};
+use crate::connect::listener::{Listener, SocketRequest};
+use crate::connect::outgoing::{OutgoingConn, SourceAddr};
 use crate::connect::port::{Listening, Port};
-use crate::connect::registry::Wish;
+use crate::connect::registry::ThreadRequest;
 use crate::connection::end::End;
 use crate::inner::Inner;
 use crate::qp::QpInner;
@@ -24,7 +24,7 @@ use crate::wake::reactor::LISTENER;
 use nic_util::fork::Fd;
 
 /// Time limit for the NIC thread to create a socket.
-const LISTEN_PATIENCE: Span = Span::from_secs(10);
+const SOCKET_TIMEOUT: Span = Span::from_secs(10);
 
 /// The API's handle of a listener.
 struct ListenerHandle {
@@ -97,11 +97,11 @@ impl CmHandle {
             }
             _ => addr,
         };
-        let wish = Arc::new(SocketWish::new(addr, backlog));
-        self.device.ask(Wish::Socket(wish.clone()));
+        let request = Arc::new(SocketRequest::new(addr, backlog));
+        self.device.request_thread(ThreadRequest::Socket(request.clone()));
         let call = if backlog.is_some() { "Cm::listen" } else { "Cm::bind" };
         let host = &shared.host;
-        host.wait(call, wish.bell(), host.after(LISTEN_PATIENCE), || wish.take())
+        host.wait(call, request.bell(), host.after(SOCKET_TIMEOUT), || request.take())
             .unwrap_or(Err(Error::TimedOut { call }))
     }
 
@@ -128,7 +128,7 @@ impl CmHandle {
         qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,
-        from: Option<From>,
+        source: Option<SourceAddr>,
     ) -> Result<()> {
         let shared = &self.device.shared;
         shared.birth.check()?;
@@ -143,8 +143,8 @@ impl CmHandle {
                 now => Error::WrongState { call: "connect", state: state_of(now) },
             });
         }
-        let active = Active::new(shared, qp, self.events.clone(), addr, param.clone(), from);
-        self.device.ask(Wish::Connect(active));
+        let outgoing = OutgoingConn::new(shared, qp, self.events.clone(), addr, param.clone(), source);
+        self.device.request_thread(ThreadRequest::Connect(outgoing));
         Ok(())
     }
 }
@@ -179,7 +179,7 @@ impl CmOps for CmHandle {
         param: &ConnParam,
     ) -> Result<()> {
         let port = Port::own(port, &self.device)?;
-        self.begin(qp, addr, param, Some(port.lend()?))
+        self.begin(qp, addr, param, Some(port.source_addr()?))
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {

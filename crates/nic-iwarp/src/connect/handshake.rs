@@ -11,39 +11,39 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use verbs::CmFailure;
 
-use crate::connect::active::{Active, Step};
-use crate::connect::incoming::{Heard, Hearing, REQUEST_PATIENCE};
+use crate::connect::incoming::{IncomingConn, IncomingStep, REQUEST_TIMEOUT};
 use crate::connect::listener::Listener;
-use crate::connect::registry::{Attempt, Phase, Wish};
+use crate::connect::outgoing::{OutgoingConn, OutgoingStep};
+use crate::connect::registry::{Attempt, Phase, ThreadRequest};
 use crate::connect::request;
 use crate::inner::Inner;
-use crate::tcp::socket::prepare;
+use crate::tcp::socket::set_options;
 use crate::wake::reactor::{ATTEMPT, LISTENER};
 use nic_util::fork::Fd;
 
 /// Connections accepted per event, so that a flood does not keep the thread from other work.
-const ACCEPTS: usize = 64;
+const ACCEPTS_PER_EVENT: usize = 64;
 /// How long listeners pause when descriptors or memory have run out.
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
 /// Starts what programs have asked for.
-pub(crate) fn fulfil_wishes(device: &Inner) {
-    for wish in device.registry.take_wishes() {
-        match wish {
-            Wish::Connect(active) => connect(device, active),
-            Wish::Socket(wish) => wish.fulfil(),
+pub(crate) fn handle_thread_requests(device: &Inner) {
+    for request in device.registry.take_thread_requests() {
+        match request {
+            ThreadRequest::Connect(outgoing) => connect(device, outgoing),
+            ThreadRequest::Socket(request) => request.create_socket(),
         }
     }
 }
 
 /// Starts to connect; the result is reported by events.
-fn connect(device: &Inner, active: Active) {
-    if !active.is_wanted() {
+fn connect(device: &Inner, outgoing: OutgoingConn) {
+    if !outgoing.is_wanted() {
         return;
     }
-    if let Some((socket, active)) = active.connect(&device.shared) {
-        let deadline = active.deadline;
-        add(device, Attempt { socket, deadline, phase: Phase::Connecting(active) });
+    if let Some((socket, outgoing)) = outgoing.connect(&device.shared) {
+        let deadline = outgoing.deadline;
+        add(device, Attempt { socket, deadline, phase: Phase::Connecting(outgoing) });
     }
 }
 
@@ -51,53 +51,57 @@ fn add(device: &Inner, attempt: Attempt) {
     let reactor = &device.shared.reactor;
     let id = reactor.fresh_id();
     match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.wanted()) {
-        Ok(()) => device.registry.keep(id, attempt),
-        Err(why) => drop(attempt.phase.into_active().map(|active| active.fail_unwatched(&why))),
+        Ok(()) => device.registry.insert_attempt(id, attempt),
+        Err(why) => drop(attempt.phase.into_outgoing().map(|outgoing| outgoing.fail_to_watch(&why))),
     }
 }
 
 /// Handles an event on the socket of a connection attempt.
 pub(crate) fn on_attempt(device: &Arc<Inner>, id: u64) {
-    let Some(Attempt { socket, deadline, phase }) = device.registry.take(id) else { return };
+    let Some(Attempt { socket, deadline, phase }) = device.registry.take_attempt(id) else { return };
     let shared = &device.shared;
     let step = match phase {
-        Phase::Connecting(active) => active.on_connected(shared, &socket),
-        Phase::Asking(active, machine) => active.on_reply(&socket, machine),
-        Phase::Hearing(hearing) => match hearing.on_words(&socket) {
-            Heard::Part(hearing) => return keep(device, id, socket, deadline, Phase::Hearing(hearing)),
-            Heard::All(asked) => {
-                shared.reactor.unwatch(socket.as_fd());
-                return request::offer(device, socket, asked);
+        Phase::Connecting(outgoing) => outgoing.on_connected(shared, &socket),
+        Phase::AwaitingReply(outgoing, machine) => outgoing.on_reply(&socket, machine),
+        Phase::AwaitingRequest(incoming) => match incoming.on_data(&socket) {
+            IncomingStep::Incomplete(incoming) => {
+                return keep_waiting(device, id, socket, deadline, Phase::AwaitingRequest(incoming));
             }
-            Heard::Over(words) => Step::Over(words),
+            IncomingStep::Complete(request) => {
+                shared.reactor.unwatch(socket.as_fd());
+                return request::report(device, socket, request);
+            }
+            IncomingStep::Ended(last_bytes) => OutgoingStep::Ended(last_bytes),
         },
     };
     match step {
-        Step::Asking(active, machine) => keep(device, id, socket, deadline, Phase::Asking(active, machine)),
-        Step::Again(active) => connect(device, active),
-        Step::Agreed(active, negotiated, rest) => {
-            active.begin(shared, socket, &negotiated, &rest, |qp| device.add_connected(qp));
+        OutgoingStep::AwaitingReply(outgoing, machine) => {
+            keep_waiting(device, id, socket, deadline, Phase::AwaitingReply(outgoing, machine))
         }
-        Step::Over(words) if words.is_empty() => {}
-        Step::Over(words) => {
+        OutgoingStep::Retry(outgoing) => connect(device, outgoing),
+        OutgoingStep::Established(outgoing, negotiated, rest) => {
+            outgoing.begin(shared, socket, &negotiated, &rest, |qp| device.add_connected(qp));
+        }
+        OutgoingStep::Ended(last_bytes) if last_bytes.is_empty() => {}
+        OutgoingStep::Ended(last_bytes) => {
             shared.reactor.unwatch(socket.as_fd());
-            shared.linger(socket, words);
+            shared.linger(socket, last_bytes);
         }
     }
 }
 
 /// Keeps an attempt waiting for the socket event of its phase.
-fn keep(device: &Inner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
+fn keep_waiting(device: &Inner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
     device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
-    device.registry.keep(id, Attempt { socket, deadline, phase });
+    device.registry.insert_attempt(id, Attempt { socket, deadline, phase });
 }
 
 /// Ends attempts whose deadline has passed; returns the next deadline.
 pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
     let (late, next) = device.registry.expire(now);
     for attempt in late {
-        if let Some(active) = attempt.phase.into_active() {
-            active.fail(CmFailure::TimedOut);
+        if let Some(outgoing) = attempt.phase.into_outgoing() {
+            outgoing.fail(CmFailure::TimedOut);
         }
     }
     next
@@ -107,12 +111,12 @@ pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
 pub(crate) fn on_listener(device: &Inner, id: u64) {
     let Some(listener) = device.registry.listener(id) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    for _ in 0..ACCEPTS {
+    for _ in 0..ACCEPTS_PER_EVENT {
         match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 if device.shared.config.allows(peer.map(|peer| peer.ip())) {
-                    hear_out(device, socket.into(), &listener, peer.unwrap_or(listener.addr));
+                    await_request(device, socket.into(), &listener, peer.unwrap_or(listener.addr));
                 }
             }
             // `INVAL`: the listener has been shut down.
@@ -121,7 +125,7 @@ pub(crate) fn on_listener(device: &Inner, id: u64) {
                 // Connections wait in the backlog meanwhile. Retrying immediately would only keep the thread busy.
                 let shared = &device.shared;
                 shared.reactor.rewatch(listener.socket.as_fd(), LISTENER | id, EventFlags::empty());
-                return device.registry.rest(shared.host.now() + SHORTAGE_PAUSE);
+                return device.registry.pause_accepting(shared.host.now() + SHORTAGE_PAUSE);
             }
             // An error of this one connection, which is already gone (accept(2)).
             Err(_) => {}
@@ -130,19 +134,19 @@ pub(crate) fn on_listener(device: &Inner, id: u64) {
 }
 
 /// Resumes paused listeners when their pause has ended; returns when that will be.
-pub(crate) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
-    device.registry.end_rest(now, |listener| {
+pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
+    device.registry.resume_accepting(now, |listener| {
         let reactor = &device.shared.reactor;
         reactor.rewatch(listener.socket.as_fd(), LISTENER | listener.id, EventFlags::IN);
     })
 }
 
 /// Waits for the request of a new connection.
-fn hear_out(device: &Inner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
+fn await_request(device: &Inner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
     let shared = &device.shared;
-    device.registry.make_room(listener.id);
-    prepare(&socket, &shared.config);
+    device.registry.drop_oldest_incoming(listener.id);
+    set_options(&socket, &shared.config);
     let now = shared.host.now();
-    let phase = Phase::Hearing(Hearing::new(&shared.config, listener, peer, now));
-    add(device, Attempt { socket, deadline: now + REQUEST_PATIENCE, phase });
+    let phase = Phase::AwaitingRequest(IncomingConn::new(&shared.config, listener, peer, now));
+    add(device, Attempt { socket, deadline: now + REQUEST_TIMEOUT, phase });
 }

@@ -9,21 +9,21 @@ use iwarp::mpa::{Request, Responder, ResponderConfig, Revision, RtrSet};
 use crate::config::{IwarpConfig, Mpa};
 use crate::connect::listener::Listener;
 use crate::shared::machine_time;
-use crate::tcp::socket::hear;
+use crate::tcp::socket::recv_available;
 use nic_util::fork::Fd;
 
 /// Time limit for the request after TCP has connected, even if bytes keep arriving.
-pub(crate) const REQUEST_PATIENCE: Span = Span::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Span = Span::from_secs(5);
 
 /// A connection whose request has not arrived completely.
-pub(crate) struct Hearing {
+pub(crate) struct IncomingConn {
     machine: Box<Responder>,
     pub(crate) listener: Arc<Listener>,
     peer: SocketAddr,
 }
 
 /// A complete request.
-pub(crate) struct Asked {
+pub(crate) struct IncomingRequest {
     pub(crate) machine: Box<Responder>,
     pub(crate) request: Request,
     pub(crate) listener: Arc<Listener>,
@@ -31,43 +31,43 @@ pub(crate) struct Asked {
 }
 
 /// The result of reading.
-pub(crate) enum Heard {
+pub(crate) enum IncomingStep {
     /// The request is still incomplete.
-    Part(Hearing),
+    Incomplete(IncomingConn),
     /// The request is complete.
-    All(Asked),
+    Complete(IncomingRequest),
     /// The connection has ended; with the last bytes to send to the peer.
-    Over(Vec<u8>),
+    Ended(Vec<u8>),
 }
 
-impl Hearing {
+impl IncomingConn {
     pub(crate) fn new(config: &IwarpConfig, listener: &Arc<Listener>, peer: SocketAddr, now: Time) -> Self {
         let config = ResponderConfig {
             revision_max: if config.mpa == Mpa::V1 { Revision::V1 } else { Revision::V2 },
             crc: config.crc,
             peer_to_peer: RtrSet::all(),
-            timeout: REQUEST_PATIENCE.to_std(),
+            timeout: REQUEST_TIMEOUT.to_std(),
         };
         let machine = Box::new(Responder::new(config, machine_time(now)));
         Self { machine, listener: listener.clone(), peer }
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_words(mut self, socket: &Fd) -> Heard {
+    pub(crate) fn on_data(mut self, socket: &Fd) -> IncomingStep {
         let mut bytes = [0; 1024];
-        let n = match hear(socket, &mut bytes) {
-            Ok(None) => return Heard::Part(self),
-            Ok(Some(0)) | Err(_) => return Heard::Over(Vec::new()),
+        let n = match recv_available(socket, &mut bytes) {
+            Ok(None) => return IncomingStep::Incomplete(self),
+            Ok(Some(0)) | Err(_) => return IncomingStep::Ended(Vec::new()),
             Ok(Some(n)) => n,
         };
         match self.machine.handle_bytes(&bytes[..n]) {
-            Ok((_, None)) => Heard::Part(self),
+            Ok((_, None)) => IncomingStep::Incomplete(self),
             Ok((_, Some(request))) => {
                 let Self { machine, listener, peer } = self;
-                Heard::All(Asked { machine, request, listener, peer })
+                IncomingStep::Complete(IncomingRequest { machine, request, listener, peer })
             }
             // A rejecting reply, if there is one.
-            Err(_) => Heard::Over(self.machine.transmit().to_vec()),
+            Err(_) => IncomingStep::Ended(self.machine.transmit().to_vec()),
         }
     }
 }

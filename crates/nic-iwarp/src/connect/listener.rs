@@ -62,7 +62,7 @@ impl Listener {
 }
 
 /// A request for a listening or bound socket, which the NIC thread creates.
-pub(crate) struct SocketWish {
+pub(crate) struct SocketRequest {
     addr: SocketAddr,
     /// Backlog of a listening socket; `None` for a bound one.
     backlog: Option<u32>,
@@ -70,7 +70,7 @@ pub(crate) struct SocketWish {
     socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
 }
 
-impl SocketWish {
+impl SocketRequest {
     pub(crate) fn new(addr: SocketAddr, backlog: Option<u32>) -> Self {
         Self { addr, backlog, bell: Bell::new(), socket: Mutex::new(None) }
     }
@@ -84,7 +84,7 @@ impl SocketWish {
         unpoisoned(&self.socket).take()
     }
 
-    pub(crate) fn fulfil(&self) {
+    pub(crate) fn create_socket(&self) {
         *unpoisoned(&self.socket) = Some(match self.backlog {
             Some(backlog) => listen_at(self.addr, backlog),
             None => bind_at(self.addr),

@@ -7,7 +7,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use verbs::provider::PortOps;
 use verbs::{Error, Result};
 
-use crate::connect::active::From;
+use crate::connect::outgoing::SourceAddr;
 use crate::inner::Inner;
 use crate::tcp::socket::listen_on;
 use nic_util::fork::Fd;
@@ -43,7 +43,7 @@ impl Port {
     }
 
     /// Fails if the port is listening.
-    fn check_idle(&self, held: &Held) -> Result<()> {
+    fn check_not_listening(&self, held: &Held) -> Result<()> {
         match held.listening.strong_count() {
             0 => Ok(()),
             _ => Err(Error::Busy { what: "the port", why: format!("somebody listens at {}", self.addr) }),
@@ -53,7 +53,7 @@ impl Port {
     /// Makes the socket listen, and returns it.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<Fd>, Arc<Listening>)> {
         let mut held = unpoisoned(&self.held);
-        self.check_idle(&held)?;
+        self.check_not_listening(&held)?;
         let used = || format!("a connection was made from {}", self.addr);
         let socket = held.socket.clone().ok_or_else(|| Error::Busy { what: "the port", why: used() })?;
         listen_on(&socket, backlog).map_err(|errno| Error::system("cannot listen", errno))?;
@@ -63,15 +63,15 @@ impl Port {
     }
 
     /// The local address for a connection. The first attempt takes the socket; later ones bind another.
-    pub(crate) fn lend(&self) -> Result<From> {
+    pub(crate) fn source_addr(&self) -> Result<SourceAddr> {
         let mut held = unpoisoned(&self.held);
-        self.check_idle(&held)?;
-        let Some(socket) = &held.socket else { return Ok(From::new(self.addr, None)) };
+        self.check_not_listening(&held)?;
+        let Some(socket) = &held.socket else { return Ok(SourceAddr::new(self.addr, None)) };
         // Requests that arrived at an earlier listener may keep the socket open a moment longer.
         let own = fcntl_dupfd_cloexec(&**socket, 0)
             .map_err(|errno| Error::system("cannot copy a socket", errno))?;
         held.socket = None;
-        Ok(From::new(self.addr, Some(own.into())))
+        Ok(SourceAddr::new(self.addr, Some(own.into())))
     }
 }
 

@@ -10,22 +10,22 @@ use host::Time;
 use iwarp::mpa::Initiator;
 use rustix::event::epoll::EventFlags;
 
-use crate::connect::active::Active;
-use crate::connect::incoming::Hearing;
-use crate::connect::listener::{Listener, SocketWish};
+use crate::connect::incoming::IncomingConn;
+use crate::connect::listener::{Listener, SocketRequest};
+use crate::connect::outgoing::OutgoingConn;
 use crate::qp::QpInner;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
 /// Maximum number of accepted connections that have not sent their request, for one listener and for the device. At
 /// the limit the oldest is dropped. An honest peer needs only one round trip, so silent ones cannot keep it out.
-const HALF_OPEN_OF_LISTENER: usize = 256;
+const HALF_OPEN_PER_LISTENER: usize = 256;
 const HALF_OPEN_MAX: usize = 1024;
 
 /// A program's request to the NIC thread.
-pub(crate) enum Wish {
-    Connect(Active),
-    Socket(Arc<SocketWish>),
+pub(crate) enum ThreadRequest {
+    Connect(OutgoingConn),
+    Socket(Arc<SocketRequest>),
 }
 
 /// A connection being established.
@@ -37,26 +37,26 @@ pub(crate) struct Attempt {
 
 pub(crate) enum Phase {
     /// TCP is connecting.
-    Connecting(Active),
+    Connecting(OutgoingConn),
     /// The request has been sent; waiting for the reply.
-    Asking(Active, Box<Initiator>),
+    AwaitingReply(OutgoingConn, Box<Initiator>),
     /// A TCP connection was accepted; waiting for its request.
-    Hearing(Hearing),
+    AwaitingRequest(IncomingConn),
 }
 
 impl Phase {
-    fn active(&self) -> Option<&Active> {
+    fn outgoing(&self) -> Option<&OutgoingConn> {
         match self {
-            Self::Connecting(active) | Self::Asking(active, _) => Some(active),
-            Self::Hearing(_) => None,
+            Self::Connecting(outgoing) | Self::AwaitingReply(outgoing, _) => Some(outgoing),
+            Self::AwaitingRequest(_) => None,
         }
     }
 
     /// The attempt of the active side.
-    pub(crate) fn into_active(self) -> Option<Active> {
+    pub(crate) fn into_outgoing(self) -> Option<OutgoingConn> {
         match self {
-            Self::Connecting(active) | Self::Asking(active, _) => Some(active),
-            Self::Hearing(_) => None,
+            Self::Connecting(outgoing) | Self::AwaitingReply(outgoing, _) => Some(outgoing),
+            Self::AwaitingRequest(_) => None,
         }
     }
 
@@ -69,22 +69,22 @@ impl Phase {
 /// Listeners and connection attempts by number.
 #[derive(Default)]
 pub(crate) struct Registry {
-    wishes: Mutex<Vec<Wish>>,
+    thread_requests: Mutex<Vec<ThreadRequest>>,
     listeners: Mutex<BTreeMap<u64, Arc<Listener>>>,
     attempts: Mutex<BTreeMap<u64, Attempt>>,
     /// Descriptors ran out: no connection is accepted before this time.
-    rest_until: Mutex<Option<Time>>,
+    paused_until: Mutex<Option<Time>>,
 }
 
 impl Registry {
     /// Queues a request to the NIC thread; the caller wakes the thread afterwards.
-    pub(crate) fn wish(&self, wish: Wish) {
-        unpoisoned(&self.wishes).push(wish);
+    pub(crate) fn push_request(&self, request: ThreadRequest) {
+        unpoisoned(&self.thread_requests).push(request);
     }
 
     /// Takes the requests queued since the last call.
-    pub(crate) fn take_wishes(&self) -> Vec<Wish> {
-        std::mem::take(&mut *unpoisoned(&self.wishes))
+    pub(crate) fn take_thread_requests(&self) -> Vec<ThreadRequest> {
+        std::mem::take(&mut *unpoisoned(&self.thread_requests))
     }
 
     pub(crate) fn add_listener(&self, listener: &Arc<Listener>) {
@@ -100,40 +100,41 @@ impl Registry {
     }
 
     /// Pauses accepting until this time.
-    pub(crate) fn rest(&self, until: Time) {
-        *unpoisoned(&self.rest_until) = Some(until);
+    pub(crate) fn pause_accepting(&self, until: Time) {
+        *unpoisoned(&self.paused_until) = Some(until);
     }
 
     /// Returns when paused listeners resume. If that is now, calls `wake` with each listener.
-    pub(crate) fn end_rest(&self, now: Time, mut wake: impl FnMut(&Listener)) -> Option<Time> {
-        let mut rest_until = unpoisoned(&self.rest_until);
-        let until = (*rest_until)?;
+    pub(crate) fn resume_accepting(&self, now: Time, mut wake: impl FnMut(&Listener)) -> Option<Time> {
+        let mut paused_until = unpoisoned(&self.paused_until);
+        let until = (*paused_until)?;
         if now < until {
             return Some(until);
         }
-        *rest_until = None;
+        *paused_until = None;
         unpoisoned(&self.listeners).values().for_each(|listener| wake(listener));
         None
     }
 
     /// Puts an attempt back, unless its queue pair no longer wants it.
-    pub(crate) fn keep(&self, id: u64, attempt: Attempt) {
+    pub(crate) fn insert_attempt(&self, id: u64, attempt: Attempt) {
         // Under the lock: cancelling changes the state first and takes the lock afterwards.
         let mut attempts = unpoisoned(&self.attempts);
-        if attempt.phase.active().is_none_or(Active::is_wanted) {
+        if attempt.phase.outgoing().is_none_or(OutgoingConn::is_wanted) {
             attempts.insert(id, attempt);
         }
     }
 
     /// Takes an attempt out in order to work on it.
-    pub(crate) fn take(&self, id: u64) -> Option<Attempt> {
+    pub(crate) fn take_attempt(&self, id: u64) -> Option<Attempt> {
         unpoisoned(&self.attempts).remove(&id)
     }
 
     /// Cancels the attempt of a queue pair in the error state.
     pub(crate) fn cancel(&self, qp: &Arc<QpInner>) {
-        unpoisoned(&self.attempts)
-            .retain(|_, attempt| attempt.phase.active().is_none_or(|active| !Arc::ptr_eq(&active.qp, qp)));
+        unpoisoned(&self.attempts).retain(|_, attempt| {
+            attempt.phase.outgoing().is_none_or(|outgoing| !Arc::ptr_eq(&outgoing.qp, qp))
+        });
     }
 
     /// Takes the attempts whose deadline has passed; returns them and the next deadline.
@@ -146,18 +147,18 @@ impl Registry {
     }
 
     /// Drops the oldest connection that has not sent its request, if there are too many.
-    pub(crate) fn make_room(&self, listener: u64) {
+    pub(crate) fn drop_oldest_incoming(&self, listener: u64) {
         let mut attempts = unpoisoned(&self.attempts);
         // Attempts are in the order of their numbers, so the oldest comes first.
         let oldest = |of: Option<u64>, limit: usize| {
-            let mut hearing = attempts.iter().filter(|(_, attempt)| match &attempt.phase {
-                Phase::Hearing(hearing) => of.is_none_or(|id| id == hearing.listener.id),
+            let mut incoming = attempts.iter().filter(|(_, attempt)| match &attempt.phase {
+                Phase::AwaitingRequest(incoming) => of.is_none_or(|id| id == incoming.listener.id),
                 _ => false,
             });
-            let first = hearing.next().map(|(id, _)| *id);
-            if 1 + hearing.count() >= limit { first } else { None }
+            let first = incoming.next().map(|(id, _)| *id);
+            if 1 + incoming.count() >= limit { first } else { None }
         };
-        let victim = oldest(Some(listener), HALF_OPEN_OF_LISTENER).or_else(|| oldest(None, HALF_OPEN_MAX));
+        let victim = oldest(Some(listener), HALF_OPEN_PER_LISTENER).or_else(|| oldest(None, HALF_OPEN_MAX));
         if let Some(id) = victim {
             attempts.remove(&id);
         }

@@ -11,7 +11,7 @@ use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Resu
 
 use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
 use crate::connect::cm::{find_events, own_qp};
-use crate::connect::incoming::Asked;
+use crate::connect::incoming::IncomingRequest;
 use crate::connect::listener::Listener;
 use crate::connection::end::End;
 use crate::connection::link::Link;
@@ -20,19 +20,19 @@ use crate::qp::QpInner;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{state, state_of};
 use crate::tcp::ends;
-use crate::tcp::socket::{has_closed, say};
+use crate::tcp::socket::{has_closed, send_now};
 use nic_util::fork::Fd;
 
 /// Reports a complete request to the program.
-pub(crate) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
-    let Asked { mut machine, request, listener, peer } = asked;
+pub(crate) fn report(device: &Arc<Inner>, socket: Fd, incoming: IncomingRequest) {
+    let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
-    let info = ends::info(&socket, peer, ends::asked(request.enhanced.as_ref()));
+    let info = ends::info(&socket, peer, ends::requested(request.enhanced.as_ref()));
     let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
         Ok(screened) => screened,
-        Err(words) => {
+        Err(private_data) => {
             // This fails if the state machine has already refused the request as incompatible.
-            let _ = machine.reject(&words);
+            let _ = machine.reject(&private_data);
             return device.shared.linger(socket, machine.transmit().to_vec());
         }
     };
@@ -110,12 +110,12 @@ impl RequestHandle {
         param: &ConnParam,
     ) {
         let (shared, queues) = (&self.device.shared, &qp.queues);
-        let said = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
-            && say(&socket, reply).is_ok_and(|n| n == reply.len());
-        let info = ConnInfo { depths: ends::agreed(negotiated), ..self.info };
+        let sent = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
+            && send_now(&socket, reply).is_ok_and(|n| n == reply.len());
+        let info = ConnInfo { depths: ends::negotiated(negotiated), ..self.info };
         let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).untold(info);
         qp.with(|stream| {
-            if !said {
+            if !sent {
                 stream.end(queues, &End::Closed);
                 let why = CmFailure::PeerGone;
                 return events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });

@@ -22,7 +22,7 @@ use crate::receive::receiving::Receiving;
 use crate::send::sending::{PendingResponses, Sending};
 use crate::shared::{Shared, machine_time};
 use crate::tcp::keepalive;
-use crate::tcp::socket::give_port_back;
+use crate::tcp::socket::make_port_reusable;
 use crate::wake::ready::Driver;
 use nic_util::fork::Fd;
 
@@ -315,7 +315,7 @@ impl Link {
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);
         shared.part(qp_num);
-        give_port_back(&self.socket);
+        make_port_reusable(&self.socket);
         self.poll_owner.stop(self.socket.as_fd(), shared);
         if let Some(event) = end.async_event(qp_num) {
             shared.async_event(event);

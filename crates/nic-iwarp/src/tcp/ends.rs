@@ -17,18 +17,19 @@ pub(crate) fn info(socket: &Fd, peer: SocketAddr, depths: Option<Depths>) -> Con
 }
 
 /// The depths that a request asks for, if it contains any.
-pub(crate) fn asked(enhanced: Option<&Enhanced>) -> Option<Depths> {
-    enhanced.map(|e| Depths { responder_resources: programs(e.ird), initiator_depth: programs(e.ord) })
+pub(crate) fn requested(enhanced: Option<&Enhanced>) -> Option<Depths> {
+    enhanced
+        .map(|e| Depths { responder_resources: program_depth(e.ird), initiator_depth: program_depth(e.ord) })
 }
 
 /// The negotiated depths in the peer's view; revision 1 negotiates none.
-pub(crate) fn agreed(negotiated: &Negotiated) -> Option<Depths> {
-    let (theirs, ours) = (programs(negotiated.ord), programs(negotiated.ird));
+pub(crate) fn negotiated(negotiated: &Negotiated) -> Option<Depths> {
+    let (theirs, ours) = (program_depth(negotiated.ord), program_depth(negotiated.ird));
     let depths = Depths { responder_resources: theirs, initiator_depth: ours };
     (negotiated.revision != Revision::V1).then_some(depths)
 }
 
 /// The program's part of a depth: the rest is for the NICs' own flush markers.
-fn programs(depth: u16) -> u8 {
+fn program_depth(depth: u16) -> u8 {
     u8::try_from(depth.saturating_sub(MARKER_READS)).unwrap_or(u8::MAX)
 }

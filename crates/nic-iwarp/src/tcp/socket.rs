@@ -43,7 +43,7 @@ fn cannot_create(errno: Errno) -> Error {
 }
 
 /// Sets the options of every connection. If the system lacks an option, the connection still works, only worse.
-pub(crate) fn prepare(socket: &Fd, config: &IwarpConfig) {
+pub(crate) fn set_options(socket: &Fd, config: &IwarpConfig) {
     let _ = set_tcp_nodelay(socket, true);
     let (idle, interval, count) = keep_alive(config.silence);
     let _ = set_socket_keepalive(socket, true);
@@ -53,7 +53,7 @@ pub(crate) fn prepare(socket: &Fd, config: &IwarpConfig) {
 }
 
 /// Why an address cannot be used.
-fn refused(addr: SocketAddr, errno: Errno) -> Error {
+fn bind_error(addr: SocketAddr, errno: Errno) -> Error {
     let why = match errno {
         Errno::ADDRINUSE => "the port is taken; choose another, or 0 for any".into(),
         Errno::ADDRNOTAVAIL => "this host has no such address; use one of its own, or 0.0.0.0".into(),
@@ -87,7 +87,7 @@ pub(crate) fn stop_listening(socket: &Fd) {
 }
 
 /// Marks the port of an ended connection as reusable: while the connection closes, a listener may bind the port.
-pub(crate) fn give_port_back(socket: &Fd) {
+pub(crate) fn make_port_reusable(socket: &Fd) {
     // If this fails, the port is only unavailable for a minute.
     let _ = set_socket_reuseaddr(socket, true);
 }
@@ -98,13 +98,13 @@ pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAdd
     // Connections of an earlier listener that are still closing must not block the port.
     let _ = set_socket_reuseaddr(&socket, true);
     let listening = bind(&socket, &addr).and_then(|()| listen_on(&socket, backlog));
-    listening.map_err(|errno| refused(addr, errno))?;
-    let addr = bound(&socket, addr);
+    listening.map_err(|errno| bind_error(addr, errno))?;
+    let addr = bound_addr(&socket, addr);
     Ok((socket, addr))
 }
 
 /// The actual address of a socket that was bound to this one.
-fn bound(socket: &Fd, addr: SocketAddr) -> SocketAddr {
+fn bound_addr(socket: &Fd, addr: SocketAddr) -> SocketAddr {
     getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok()).unwrap_or(addr)
 }
 
@@ -117,20 +117,20 @@ const TRIES: usize = 16;
 /// So such a port is bound again by its number.
 pub(crate) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
     if addr.port() != 0 {
-        return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| refused(addr, errno));
+        return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| bind_error(addr, errno));
     }
     let mut last = Errno::ADDRINUSE;
     for _ in 0..TRIES {
         let chosen = socket_for(addr)?;
-        bind(&chosen, &addr).map_err(|errno| refused(addr, errno))?;
-        let addr = bound(&chosen, addr);
+        bind(&chosen, &addr).map_err(|errno| bind_error(addr, errno))?;
+        let addr = bound_addr(&chosen, addr);
         drop(chosen);
         match bind_exactly(addr) {
             Ok(socket) => return Ok((socket, addr)),
             Err(errno) => last = errno,
         }
     }
-    Err(refused(addr, last))
+    Err(bind_error(addr, last))
 }
 
 fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
@@ -150,7 +150,7 @@ fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
 }
 
 /// Checks that this host has the address, by the only reliable test: binding a socket to it.
-pub(crate) fn check_own(ip: IpAddr) -> Result<()> {
+pub(crate) fn check_local_addr(ip: IpAddr) -> Result<()> {
     let addr = SocketAddr::new(ip, 0);
     let socket = new_socket(ip).map_err(cannot_create)?;
     bind(&socket, &addr).map_err(|errno| Error::Address {
@@ -175,7 +175,7 @@ pub(crate) fn has_closed(socket: &Fd) -> bool {
 /// Detects a socket that is connected to itself, which happens if TCP chooses the destination port, on which nobody
 /// listens, as the local port. The connection is then dissolved so that the port is free immediately: a normal close
 /// would block it for a minute for listeners.
-pub(crate) fn parted_from_itself(socket: &Fd) -> bool {
+pub(crate) fn dissolve_self_connection(socket: &Fd) -> bool {
     let is_itself =
         matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far);
     if is_itself {
@@ -187,7 +187,7 @@ pub(crate) fn parted_from_itself(socket: &Fd) -> bool {
 
 /// Starts to connect from `bound`, or else from the device's address if it has one.
 pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConfig) -> Result<Fd, CmFailure> {
-    let unreachable = |errno: Errno| failure(addr, errno);
+    let unreachable = |errno: Errno| connect_failure(addr, errno);
     let is_bound = bound.is_some();
     let socket = bound.map_or_else(|| new_socket(addr.ip()), Ok).map_err(unreachable)?;
     if let Some(local) = config.bind.filter(|_| !is_bound) {
@@ -197,7 +197,7 @@ pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConf
     }
     match rustix::net::connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => {
-            prepare(&socket, config);
+            set_options(&socket, config);
             Ok(socket)
         }
         Err(errno) => Err(unreachable(errno)),
@@ -205,7 +205,7 @@ pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConf
 }
 
 /// The connection failure that corresponds to an error.
-pub(crate) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
+pub(crate) fn connect_failure(addr: SocketAddr, errno: Errno) -> CmFailure {
     match errno {
         Errno::CONNREFUSED => CmFailure::Refused(addr),
         Errno::TIMEDOUT => CmFailure::TimedOut,
@@ -223,7 +223,7 @@ pub(crate) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
 }
 
 /// Sends as much as the socket accepts; a frame always fits.
-pub(crate) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+pub(crate) fn send_now(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -231,7 +231,7 @@ pub(crate) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Receives available bytes; `None` if there are none, 0 at the end of the stream.
-pub(crate) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
+pub(crate) fn recv_available(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
     match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
         Ok((_, n)) => Ok(Some(n)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -253,10 +253,10 @@ mod tests {
         bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let port = getsockname(&socket).expect("an address");
         let addr = SocketAddr::try_from(port).expect("an address of the internet");
-        assert!(!parted_from_itself(&socket), "it is not connected yet");
+        assert!(!dissolve_self_connection(&socket), "it is not connected yet");
         let begun = rustix::net::connect(&socket, &addr);
         assert!(matches!(begun, Ok(()) | Err(Errno::INPROGRESS)), "{begun:?}");
-        assert!(parted_from_itself(&socket));
+        assert!(dissolve_self_connection(&socket));
         let (_listener, at) = listen_at(addr, 1).expect("the port");
         assert_eq!(at, addr);
     }

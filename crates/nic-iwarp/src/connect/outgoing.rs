@@ -16,28 +16,30 @@ use crate::queues::events::Events;
 use crate::queues::per_qp::state;
 use crate::shared::{Shared, machine_time};
 use crate::tcp::ends;
-use crate::tcp::socket::{bind_at, connect_to, failure, hear, parted_from_itself, say};
+use crate::tcp::socket::{
+    bind_at, connect_failure, connect_to, dissolve_self_connection, recv_available, send_now,
+};
 use nic_util::fork::Fd;
 
 /// An outgoing connection attempt.
-pub(crate) struct Active {
+pub(crate) struct OutgoingConn {
     pub(crate) qp: Arc<QpInner>,
     events: Arc<Events>,
     addr: SocketAddr,
     param: ConnParam,
-    from: Option<From>,
+    source: Option<SourceAddr>,
     pub(crate) deadline: Time,
     revision: Revision,
 }
 
 /// The local address for an outgoing connection.
-pub(crate) struct From {
+pub(crate) struct SourceAddr {
     addr: SocketAddr,
     /// A socket bound to the address, until an attempt has used it.
     socket: Option<Fd>,
 }
 
-impl From {
+impl SourceAddr {
     pub(crate) fn new(addr: SocketAddr, socket: Option<Fd>) -> Self {
         Self { addr, socket }
     }
@@ -48,21 +50,21 @@ impl From {
     }
 }
 
-impl Active {
+impl OutgoingConn {
     pub(crate) fn new(
         shared: &Shared,
         qp: Arc<QpInner>,
         events: Arc<Events>,
         addr: SocketAddr,
         param: ConnParam,
-        from: Option<From>,
+        source: Option<SourceAddr>,
     ) -> Self {
         let deadline = shared.host.now() + param.timeout;
         let revision = match shared.config.mpa {
             Mpa::V1 => Revision::V1,
             Mpa::V2 => Revision::V2,
         };
-        Self { qp, events, addr, param, from, deadline, revision }
+        Self { qp, events, addr, param, source, deadline, revision }
     }
 
     pub(crate) fn fail(self, why: CmFailure) {
@@ -72,7 +74,7 @@ impl Active {
     }
 
     /// Fails the attempt because its socket cannot be added to epoll.
-    pub(crate) fn fail_unwatched(self, why: &verbs::Error) {
+    pub(crate) fn fail_to_watch(self, why: &verbs::Error) {
         let why = CmFailure::Unreachable(self.addr, why.to_string());
         self.fail(why);
     }
@@ -98,7 +100,7 @@ impl Active {
 
     /// Starts to connect; `None` if that failed immediately.
     pub(crate) fn connect(mut self, shared: &Shared) -> Option<(Fd, Self)> {
-        let bound = self.from.as_mut().map(From::take).transpose();
+        let bound = self.source.as_mut().map(SourceAddr::take).transpose();
         let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
         match bound.and_then(|bound| connect_to(self.addr, bound, &shared.config)) {
             Ok(socket) => Some((socket, self)),
@@ -110,62 +112,62 @@ impl Active {
     }
 
     /// TCP has connected or failed.
-    pub(crate) fn on_connected(self, shared: &Shared, socket: &Fd) -> Step {
-        match self.ask(shared, socket) {
-            Ok(machine) => Step::Asking(self, Box::new(machine)),
+    pub(crate) fn on_connected(self, shared: &Shared, socket: &Fd) -> OutgoingStep {
+        match self.send_request(shared, socket) {
+            Ok(machine) => OutgoingStep::AwaitingReply(self, Box::new(machine)),
             Err(why) => {
                 self.fail(why);
-                Step::Over(Vec::new())
+                OutgoingStep::Ended(Vec::new())
             }
         }
     }
 
     /// Sends the MPA request.
-    fn ask(&self, shared: &Shared, socket: &Fd) -> Result<Initiator, CmFailure> {
+    fn send_request(&self, shared: &Shared, socket: &Fd) -> Result<Initiator, CmFailure> {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
-            Ok(Err(errno)) | Err(errno) => return Err(failure(self.addr, errno)),
+            Ok(Err(errno)) | Err(errno) => return Err(connect_failure(self.addr, errno)),
         }
-        if parted_from_itself(socket) {
+        if dissolve_self_connection(socket) {
             // Nobody listens, and the kernel happened to choose the destination port as the local port.
             return Err(CmFailure::Refused(self.addr));
         }
         let now = shared.host.now();
         let mut machine = Initiator::new(self.config(&shared.config, now), machine_time(now))
-            .map_err(|error| meaning(&error))?;
+            .map_err(|error| cm_failure(&error))?;
         // A newly connected socket accepts a frame, which has at most 532 bytes.
-        let n = say(socket, machine.transmit()).map_err(|errno| failure(self.addr, errno))?;
+        let n = send_now(socket, machine.transmit()).map_err(|errno| connect_failure(self.addr, errno))?;
         machine.transmitted(n);
         Ok(machine)
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_reply(self, socket: &Fd, mut machine: Box<Initiator>) -> Step {
+    pub(crate) fn on_reply(self, socket: &Fd, mut machine: Box<Initiator>) -> OutgoingStep {
         let mut bytes = [0; 1024];
-        let result = match hear(socket, &mut bytes) {
-            Ok(None) => return Step::Asking(self, machine),
+        let result = match recv_available(socket, &mut bytes) {
+            Ok(None) => return OutgoingStep::AwaitingReply(self, machine),
             Ok(Some(0)) | Err(_) => Err(machine.handle_eof()),
             Ok(Some(n)) => machine.handle_bytes(&bytes[..n]).map(|(taken, outcome)| (taken, n, outcome)),
         };
         match result {
-            Ok((_, _, None)) => Step::Asking(self, machine),
+            Ok((_, _, None)) => OutgoingStep::AwaitingReply(self, machine),
             Ok((taken, n, Some(Outcome::Established(negotiated)))) => {
-                Step::Agreed(self, Box::new(negotiated), bytes[taken..n].to_vec())
+                OutgoingStep::Established(self, Box::new(negotiated), bytes[taken..n].to_vec())
             }
             Ok((.., Some(Outcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
                 // Retry on a new connection, within the remaining time.
-                Step::Again(Self { revision: Revision::V1, ..self })
+                OutgoingStep::Retry(Self { revision: Revision::V1, ..self })
             }
             Ok((.., Some(Outcome::Rejected { private_data }))) => {
                 if self.qp.queues.advance(state::CONNECTING, state::INIT) {
                     self.events.push(CmEvent::Rejected { qp_num: self.qp.num(), private_data });
                 }
-                Step::Over(Vec::new())
+                OutgoingStep::Ended(Vec::new())
             }
             Err(error) => {
-                self.fail(meaning(&error));
+                self.fail(cm_failure(&error));
                 // Send the peer the reason, in case it reads it.
-                Step::Over(machine.transmit().to_vec())
+                OutgoingStep::Ended(machine.transmit().to_vec())
             }
         }
     }
@@ -180,7 +182,7 @@ impl Active {
         register: impl FnOnce(&Arc<QpInner>),
     ) {
         let Self { qp, events, addr, param, .. } = self;
-        let info = ends::info(&socket, addr, ends::agreed(negotiated));
+        let info = ends::info(&socket, addr, ends::negotiated(negotiated));
         let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest);
         let (queues, private_data) = (&qp.queues, negotiated.private_data.clone());
         qp.with(|stream| {
@@ -202,19 +204,19 @@ impl Active {
 }
 
 /// The result of one step of an attempt.
-pub(crate) enum Step {
+pub(crate) enum OutgoingStep {
     /// The request has been sent; wait for the reply.
-    Asking(Active, Box<Initiator>),
+    AwaitingReply(OutgoingConn, Box<Initiator>),
     /// Retry on a new connection.
-    Again(Active),
+    Retry(OutgoingConn),
     /// The peer has accepted; with the bytes that followed its reply.
-    Agreed(Active, Box<Negotiated>, Vec<u8>),
+    Established(OutgoingConn, Box<Negotiated>, Vec<u8>),
     /// The attempt has ended; with the last bytes to send to the peer.
-    Over(Vec<u8>),
+    Ended(Vec<u8>),
 }
 
 /// The error that the program sees for a handshake error.
-fn meaning(error: &HandshakeError) -> CmFailure {
+fn cm_failure(error: &HandshakeError) -> CmFailure {
     match error {
         HandshakeError::Timeout => CmFailure::TimedOut,
         HandshakeError::Closed => CmFailure::PeerGone,
