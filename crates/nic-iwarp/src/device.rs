@@ -14,7 +14,7 @@ use crate::api::mr::IwarpMr;
 use crate::api::srq::SrqInner;
 use crate::config::{Completion, FpduSize, IwarpConfig, PRIVATE_DATA_MAX};
 use crate::connect::cm::CmHandle;
-use crate::inner::{CQ_MAX, Inner, QP_MAX, SRQ_MAX};
+use crate::inner::{CQ_MAX, DeviceInner, QP_MAX, SRQ_MAX};
 use crate::memory::regions::{MR_MAX, random};
 use crate::nic;
 use crate::queues::per_qp::MAX_MSG_SIZE;
@@ -30,7 +30,7 @@ use nic_util::sg_list::SGE_MAX;
 /// [`verbs::Error::System`] if descriptors or a thread cannot be created; [`verbs::Error::Address`] for an address
 /// that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
-    let birth = ForkGuard::here()?;
+    let fork_guard = ForkGuard::here()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_local_addr)?;
     // Without random numbers no memory can be registered, so the device is not opened.
@@ -38,7 +38,7 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
     let attr = attributes(dm_size, files, config);
-    let inner = Arc::new(Inner::new(Shared::new(host, birth, config)?, attr));
+    let inner = Arc::new(DeviceInner::new(Shared::new(host, fork_guard, config)?, attr));
     nic::start(&inner)?;
     let chore: Arc<dyn Chore> = inner.clone();
     host.add_chore(Arc::downgrade(&chore));
@@ -100,7 +100,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
 
 /// The opened device.
 struct IwarpDevice {
-    inner: Arc<Inner>,
+    inner: Arc<DeviceInner>,
     name: String,
 }
 
@@ -114,7 +114,7 @@ impl DeviceOps for IwarpDevice {
     }
 
     fn check(&self) -> Result<()> {
-        self.inner.shared.birth.check()
+        self.inner.shared.fork_guard.check()
     }
 
     fn attr(&self) -> &DeviceAttr {
@@ -122,12 +122,12 @@ impl DeviceOps for IwarpDevice {
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
-        self.inner.shared.birth.check()?;
+        self.inner.shared.fork_guard.check()?;
         Ok(Arc::new(IwarpPd { device: self.inner.clone(), id: self.inner.take_pd() }))
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        self.inner.shared.birth.check()?;
+        self.inner.shared.fork_guard.check()?;
         let Some(channel) = channel else { return Ok(Arc::new(CqInner::create(&self.inner, cqe, None)?)) };
         let channel: Arc<ChannelInner> = own(channel.clone(), "the completion channel")?;
         let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.reports().clone()))?);
@@ -136,17 +136,17 @@ impl DeviceOps for IwarpDevice {
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
-        self.inner.shared.birth.check()?;
+        self.inner.shared.fork_guard.check()?;
         Ok(Arc::new(CmHandle::create(&self.inner)?))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
-        self.inner.shared.birth.check()?;
+        self.inner.shared.fork_guard.check()?;
         Ok(Arc::new(ChannelInner::create()?))
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
-        self.inner.shared.birth.check()?;
+        self.inner.shared.fork_guard.check()?;
         self.inner.dm.alloc(len)
     }
 
@@ -165,28 +165,28 @@ impl DeviceOps for IwarpDevice {
 
 /// A protection domain, which is only a number.
 struct IwarpPd {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     id: u32,
 }
 
 impl PdOps for IwarpPd {
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Box::new(IwarpMr::register_all(&self.device, self.id, access)?))
     }
 
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))
     }
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Arc::new(QpHandle::create(&self.device, self.id, init)?))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         Ok(Arc::new(SrqInner::create(&self.device, init)?))
     }
 }
@@ -208,9 +208,9 @@ mod tests {
         let idle = ops.inner.qp(qps[1].num()).expect("it lives");
         idle.with(|_| mr.dereg().expect("nobody works on anything"));
         // A queue pair that was in use is waited for and removed from the set.
-        idle.queues.enter();
+        idle.queues.mark_in_use();
         assert_eq!(ops.inner.shared.visited.lock().len(), 1);
-        ops.inner.pass_stages();
+        ops.inner.wait_for_lock_holders();
         assert!(ops.inner.shared.visited.lock().is_empty());
     }
 }

@@ -5,8 +5,8 @@
 //! peer was sent nothing that it may not read, every request and receive has completed once and in order, and another
 //! connection of the device works.
 
+mod memory;
 mod peer;
-mod yard;
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,8 +21,8 @@ use verbs::{
 };
 
 use crate::{IwarpConfig, open};
+use memory::VictimMemory;
 use peer::Peer;
-use yard::Yard;
 
 /// Maximum number of steps of one input.
 const STEPS: usize = 64;
@@ -122,7 +122,7 @@ struct Victim {
     hostile: TcpListener,
     send_cq: Cq,
     recv_cq: Cq,
-    yard: Yard,
+    memory: VictimMemory,
     friend: Friend,
 }
 
@@ -161,8 +161,8 @@ impl Victim {
         let queue = || device.create_cq(64).expect("a completion queue");
         let (send_cq, recv_cq) = (queue(), queue());
         let friend = Friend::new(&device);
-        let yard = Yard::new(&device);
-        Self { device, cm, listener, hostile, send_cq, recv_cq, yard, friend }
+        let memory = VictimMemory::new(&device);
+        Self { device, cm, listener, hostile, send_cq, recv_cq, memory, friend }
     }
 }
 
@@ -223,7 +223,7 @@ struct Round<'a> {
 impl<'a> Round<'a> {
     fn new(victim: &'a mut Victim, setup: Setup) -> Self {
         let init = QpInit::new(&victim.send_cq).recv_cq(&victim.recv_cq).cap(CAP);
-        let qp = victim.yard.domain().create_qp(&init).expect("a queue pair");
+        let qp = victim.memory.domain().create_qp(&init).expect("a queue pair");
         let mut round = Self {
             victim,
             setup,
@@ -252,7 +252,7 @@ impl<'a> Round<'a> {
 
     fn receive(&mut self, len: usize) {
         if self.posted[1] < POSTS {
-            let sge = self.victim.yard.receive(len);
+            let sge = self.victim.memory.receive(len);
             self.qp.post_recv(&RecvWr::new(self.posted[1], &[sge])).expect("it has room");
             self.receives.push_back(self.posted[1]);
             self.posted[1] += 1;
@@ -268,14 +268,14 @@ impl<'a> Round<'a> {
         let remote = RemoteAddr { addr: 0x1000, rkey: 0x0102_0304 };
         let fetched = if what & 7 < 6 { usize::from(len) } else { 8 };
         let (op, sge) = match what & 7 {
-            0 => (SendOp::Send, self.victim.yard.source(len.into())),
-            1 => (SendOp::SendImm(7), self.victim.yard.source(len.into())),
-            2 => (SendOp::SendInv(7), self.victim.yard.source(len.into())),
-            3 => (SendOp::Write(remote), self.victim.yard.source(len.into())),
-            4 => (SendOp::WriteImm(remote, 7), self.victim.yard.source(len.into())),
-            5 => (SendOp::Read(remote), self.victim.yard.sink(fetched)),
-            6 => (SendOp::FetchAdd { remote, add: 1 }, self.victim.yard.sink(fetched)),
-            _ => (SendOp::CompareSwap { remote, compare: 0, swap: 1 }, self.victim.yard.sink(fetched)),
+            0 => (SendOp::Send, self.victim.memory.source(len.into())),
+            1 => (SendOp::SendImm(7), self.victim.memory.source(len.into())),
+            2 => (SendOp::SendInv(7), self.victim.memory.source(len.into())),
+            3 => (SendOp::Write(remote), self.victim.memory.source(len.into())),
+            4 => (SendOp::WriteImm(remote, 7), self.victim.memory.source(len.into())),
+            5 => (SendOp::Read(remote), self.victim.memory.sink(fetched)),
+            6 => (SendOp::FetchAdd { remote, add: 1 }, self.victim.memory.sink(fetched)),
+            _ => (SendOp::CompareSwap { remote, compare: 0, swap: 1 }, self.victim.memory.sink(fetched)),
         };
         let flags = if what & 8 == 8 { SendFlags::FENCE } else { SendFlags::empty() };
         let number = self.posted[0];
@@ -319,7 +319,7 @@ impl<'a> Round<'a> {
     }
 
     /// Lets the peer connect. If that cannot succeed, the round has ended.
-    fn passive(&mut self, known: Vec<yard::Known>) -> Peer {
+    fn passive(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
         let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener lives");
         let mut peer = Peer::new(socket, known);
         let config = InitiatorConfig {
@@ -360,7 +360,7 @@ impl<'a> Round<'a> {
     }
 
     /// Lets this side connect.
-    fn active(&mut self, known: Vec<yard::Known>) -> Peer {
+    fn active(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
         let addr = self.victim.hostile.local_addr().expect("it is bound");
         self.victim.cm.connect(&self.qp, addr, &self.param()).expect("it is asked");
         self.began = true;
@@ -381,13 +381,13 @@ impl<'a> Round<'a> {
         peer
     }
 
-    fn answer(&mut self, known: &[yard::Known]) -> Peer {
+    fn answer(&mut self, known: &[memory::KnownRegion]) -> Peer {
         let socket = until("the connection", || self.victim.hostile.accept().ok().map(|(socket, _)| socket));
         self.reply(socket, known)
     }
 
     /// Replies to this side's request.
-    fn reply(&mut self, socket: TcpStream, known: &[yard::Known]) -> Peer {
+    fn reply(&mut self, socket: TcpStream, known: &[memory::KnownRegion]) -> Peer {
         let mut peer = Peer::new(socket, known.to_vec());
         let config = ResponderConfig {
             revision_max: self.setup.revision,
@@ -430,7 +430,7 @@ impl<'a> Round<'a> {
                 let len = usize::from(input.byte());
                 self.receive(len);
             }
-            17 => self.victim.yard.take_away(),
+            17 => self.victim.memory.take_away(),
             18 => {
                 let len = usize::from(input.byte());
                 peer.send(len);
@@ -482,7 +482,7 @@ pub fn queue_pair(data: &[u8]) {
     let setup = Setup::take(&mut input);
     // A poisoned lock is ignored: the fuzzer reports the panic of the earlier input itself.
     let mut victim = Victim::get(setup.crc).lock().unwrap_or_else(PoisonError::into_inner);
-    let known = victim.yard.renew();
+    let known = victim.memory.renew();
     let mut round = Round::new(&mut victim, setup);
     let mut peer = if setup.active { round.active(known) } else { round.passive(known) };
     for _ in 0..STEPS {
@@ -494,8 +494,8 @@ pub fn queue_pair(data: &[u8]) {
     let heard = round.finish(peer);
     drop(round);
     while victim.cm.poll_event().is_some() {}
-    victim.yard.check();
-    victim.yard.check_secret(&heard);
+    victim.memory.check();
+    victim.memory.check_secret(&heard);
     victim.friend.check();
 }
 

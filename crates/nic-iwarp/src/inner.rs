@@ -22,13 +22,13 @@ pub(crate) const CQ_MAX: usize = 8192;
 pub(crate) const SRQ_MAX: usize = 4096;
 
 #[derive(Default)]
-struct Connected {
+struct ConnectedQps {
     list: Vec<Arc<QpInner>>,
     turn: usize,
 }
 
 /// An open device: the state that its queue pairs, queues and thread share.
-pub(crate) struct Inner {
+pub(crate) struct DeviceInner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) attr: DeviceAttr,
     pub(crate) dm: NicMemory,
@@ -39,12 +39,12 @@ pub(crate) struct Inner {
     pds: AtomicU32,
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Queue pairs with a connection, for programs that poll memory.
-    connected: Spin<Connected>,
-    visitors: GracePeriods,
+    connected: Spin<ConnectedQps>,
+    grace_periods: GracePeriods,
     pub(crate) thread: Thread,
 }
 
-impl Inner {
+impl DeviceInner {
     pub(crate) fn new(shared: Shared, attr: DeviceAttr) -> Self {
         Self {
             shared: Arc::new(shared),
@@ -56,8 +56,8 @@ impl Inner {
             qp_nums: Mutex::new(Numbers::new("queue pairs", QP_MAX)),
             pds: AtomicU32::new(1),
             qps: RwLock::default(),
-            connected: Spin::new(Connected::default()),
-            visitors: GracePeriods::default(),
+            connected: Spin::new(ConnectedQps::default()),
+            grace_periods: GracePeriods::default(),
             thread: Thread::default(),
         }
     }
@@ -72,7 +72,7 @@ impl Inner {
     }
 
     /// Frees a number that was not used for a queue pair.
-    pub(crate) fn give_qp_num(&self, num: u32) {
+    pub(crate) fn free_qp_num(&self, num: u32) {
         unpoisoned(&self.qp_nums).give(num);
     }
 
@@ -110,10 +110,10 @@ impl Inner {
     }
 
     /// Removes the connections that have ended.
-    pub(crate) fn forget_parted(&self) {
-        let parted = self.shared.take_parted();
-        if !parted.is_empty() {
-            self.remove_connected(&parted);
+    pub(crate) fn remove_ended(&self) {
+        let ended = self.shared.take_ended();
+        if !ended.is_empty() {
+            self.remove_connected(&ended);
         }
     }
 
@@ -130,22 +130,22 @@ impl Inner {
 
     /// Waits until no thread is inside an operation that began before the call, on any connection used since the last
     /// call.
-    pub(crate) fn pass_stages(&self) {
+    pub(crate) fn wait_for_lock_holders(&self) {
         let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
         let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
-        let round = self.visitors.begin(taken, erase);
+        let round = self.grace_periods.begin(taken, erase);
         // No fence is needed: each queue pair has a lock. A holder before our turn has left; a later holder sees that
         // the mark is erased and the tag is invalid. In the end every lock can be taken; a queue pair that no longer
         // exists has no connection.
         let pass = |num| self.qp(num as u32).map(|qp| qp.with(|_| {})).is_none_or(|()| true);
-        let _ = self.visitors.each(round, pass);
+        let _ = self.grace_periods.each(round, pass);
     }
 
     /// Wakes queue pairs that wait for a receive, because one was posted to a shared queue.
-    pub(crate) fn answer_rnr(&self) {
+    pub(crate) fn wake_rnr(&self) {
         for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
             if qp.queues.is_rnr() {
-                qp.request();
+                qp.process_posted();
             }
         }
     }
@@ -166,10 +166,10 @@ impl Inner {
     }
 }
 
-impl Chore for Inner {
+impl Chore for DeviceInner {
     /// Drives the connections, because a program that polls memory waits for their data.
     fn turn(&self) {
-        if self.shared.birth.is_elsewhere() {
+        if self.shared.fork_guard.is_elsewhere() {
             return;
         }
         let Some(mut connected) = self.connected.try_lock() else { return };
@@ -198,10 +198,10 @@ impl Chore for Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for DeviceInner {
     /// Stops the thread and waits for its end, unless the caller is the thread itself.
     fn drop(&mut self) {
-        if !self.shared.birth.is_elsewhere() {
+        if !self.shared.fork_guard.is_elsewhere() {
             self.thread.stop(&self.shared.reactor.ear);
         }
     }

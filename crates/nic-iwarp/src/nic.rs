@@ -13,8 +13,8 @@ use verbs::Result;
 
 use crate::config::IwarpConfig;
 use crate::connect::handshake;
-use crate::connection::end::End;
-use crate::inner::Inner;
+use crate::connection::end_reason::EndReason;
+use crate::inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::shared::Shared;
 use crate::wake::reactor::{ATTEMPT, LINGERING, LISTENER, STREAM, SocketEvent, decode};
@@ -24,12 +24,12 @@ const CHECK_PAUSE_MIN: Span = Span::from_us(50);
 const CHECK_PAUSE_MAX: Span = Span::from_ms(1);
 
 /// Starts a device's thread.
-pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
     device.thread.start(&device.shared.host, "nicety-iwarp", move || run(&shared, &weak))
 }
 
-fn run(shared: &Shared, device: &Weak<Inner>) {
+fn run(shared: &Shared, device: &Weak<DeviceInner>) {
     let (mut state, mut spin_policy) = (ThreadState::default(), SpinPolicy::default());
     let (mut pause, mut awake_until) = (None, None);
     let (ear, host) = (&shared.reactor.ear, &shared.host);
@@ -47,7 +47,7 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
             return;
         }
         let Some(device) = device.upgrade() else { return };
-        let (began, woken) = (host.now(), shared.woken());
+        let (began, woken) = (host.now(), shared.wake_count());
         device.thread.is_me();
         for event in &events {
             state.on_event(&device, &decode(event));
@@ -55,7 +55,7 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
         let next = state.run_due(&device);
         let now = host.now();
         pause = next.map(|at| at.since(now));
-        awake_until = spin_policy.on_work(began, now, shared.woken() != woken);
+        awake_until = spin_policy.on_work(began, now, shared.wake_count() != woken);
     }
 }
 
@@ -139,7 +139,7 @@ struct ThreadState {
 }
 
 impl ThreadState {
-    fn on_event(&mut self, device: &Arc<Inner>, &SocketEvent { kind, id, flags }: &SocketEvent) {
+    fn on_event(&mut self, device: &Arc<DeviceInner>, &SocketEvent { kind, id, flags }: &SocketEvent) {
         match kind {
             LISTENER => handshake::on_listener(device, id),
             ATTEMPT => handshake::on_attempt(device, id),
@@ -156,14 +156,14 @@ impl ThreadState {
     }
 
     /// Does the work that is due; returns when the next is.
-    fn run_due(&mut self, device: &Arc<Inner>) -> Option<Time> {
+    fn run_due(&mut self, device: &Arc<DeviceInner>) -> Option<Time> {
         let shared = &device.shared;
         handshake::handle_thread_requests(device);
-        device.forget_parted();
-        let condemned = shared.take_condemned();
-        if !condemned.is_empty() {
-            let is_user = |qp: &Arc<QpInner>| condemned.iter().any(|&cq| qp.queues.uses_cq(cq));
-            device.live_qps().iter().filter(|qp| is_user(qp)).for_each(|qp| qp.end(&End::Overrun));
+        device.remove_ended();
+        let overrun_cqs = shared.take_overrun_cqs();
+        if !overrun_cqs.is_empty() {
+            let is_user = |qp: &Arc<QpInner>| overrun_cqs.iter().any(|&cq| qp.queues.uses_cq(cq));
+            device.live_qps().iter().filter(|qp| is_user(qp)).for_each(|qp| qp.end(&EndReason::Overrun));
         }
         let now = shared.host.now();
         for qp in shared.reactor.take_taken_over().into_iter().filter_map(|num| device.qp(num)) {
@@ -178,15 +178,15 @@ impl ThreadState {
         let listeners = handshake::resume_listeners(device, now);
         let check_keepalives = self.check_keepalives(device, now);
         let lingering = shared.lingering().expire(now);
-        let ebb = shared.tide.give_back(now);
-        [self.watch.due, timers, attempts, listeners, check_keepalives, lingering, ebb]
+        let heap_trim = shared.heap_trim.give_back(now);
+        [self.watch.due, timers, attempts, listeners, check_keepalives, lingering, heap_trim]
             .into_iter()
             .flatten()
             .min()
     }
 
     /// Checks for silent peers if it is time; returns when the next check is due.
-    fn check_keepalives(&mut self, device: &Inner, now: Time) -> Option<Time> {
+    fn check_keepalives(&mut self, device: &DeviceInner, now: Time) -> Option<Time> {
         let silence = device.shared.config.silence.max(IwarpConfig::SILENCE_MIN);
         match self.keepalive_due {
             Some(due) if now < due => {}
@@ -247,16 +247,16 @@ mod tests {
     /// waiter and without.
     #[test]
     fn who_was_woken_is_counted() {
-        let birth = nic_util::fork::ForkGuard::here().expect("handlers");
+        let fork_guard = nic_util::fork::ForkGuard::here().expect("handlers");
         let config = IwarpConfig::default();
-        let shared = Arc::new(Shared::new(&host::real::host(), birth, &config).expect("descriptors"));
+        let shared = Arc::new(Shared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
-        assert_eq!(shared.woken(), 0, "nobody sleeps");
+        assert_eq!(shared.wake_count(), 0, "nobody sleeps");
         ring.bell().announce();
         ring.wake();
         ring.bell().retract();
         ring.wake();
-        assert_eq!(shared.woken(), 1);
+        assert_eq!(shared.wake_count(), 1);
     }
 }

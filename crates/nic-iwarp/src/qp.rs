@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use verbs::{Error, RecvWr, Result, SendWr};
 
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::connection::stream::Stream;
-use crate::queues::per_qp::{Making, Queues};
+use crate::queues::per_qp::{QpParams, Queues};
 use crate::shared::Shared;
 use crate::wake::ready::Driver;
 use nic_util::heap_trim::queue;
@@ -15,14 +15,14 @@ use nic_util::sync::combining_lock::CombiningLock;
 /// A queue pair.
 pub(crate) struct QpInner {
     pub(crate) queues: Queues,
-    stage: CombiningLock<Stream>,
+    lock: CombiningLock<Stream>,
 }
 
 impl QpInner {
-    pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
-        let queues = Queues::new(shared, making)?;
-        shared.tide.rise(queue(queues.entries()));
-        Ok(Self { queues, stage: CombiningLock::new(Stream::default()) })
+    pub(crate) fn new(shared: &Arc<Shared>, params: QpParams) -> Result<Self> {
+        let queues = Queues::new(shared, params)?;
+        shared.heap_trim.rise(queue(queues.entries()));
+        Ok(Self { queues, lock: CombiningLock::new(Stream::default()) })
     }
 
     pub(crate) fn num(&self) -> u32 {
@@ -33,7 +33,7 @@ impl QpInner {
     #[inline]
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         self.queues.post_send(wr)?;
-        self.request();
+        self.process_posted();
         Ok(())
     }
 
@@ -42,22 +42,22 @@ impl QpInner {
         let mut each = wrs.iter().enumerate();
         let posted = each.try_for_each(|(posted, wr)| self.queues.post_send(wr).map_err(|e| (posted, e)));
         // One lock turn for all, so that they are sent in as few system calls as possible.
-        self.request();
+        self.process_posted();
         posted
     }
 
     #[inline]
     pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         if self.queues.post_receive(wr)? {
-            self.request();
+            self.process_posted();
         }
         Ok(())
     }
 
     /// Processes newly posted work, or leaves that to the current lock holder.
     #[inline]
-    pub(crate) fn request(&self) {
-        self.stage.request(|stream| stream.asked(&self.queues));
+    pub(crate) fn process_posted(&self) {
+        self.lock.request(|stream| stream.on_posted(&self.queues));
     }
 
     /// Drives the connection for a poller, unless another thread holds the lock; returns false in that case.
@@ -69,7 +69,7 @@ impl QpInner {
         }
         queues.count_poll();
         let work = |stream: &mut Stream| stream.progress(queues, driver);
-        self.stage.try_with(work, |stream| stream.asked(queues)).is_some()
+        self.lock.try_with(work, |stream| stream.on_posted(queues)).is_some()
     }
 
     /// The poller is about to sleep: from now on the NIC thread is responsible for the connection.
@@ -81,12 +81,12 @@ impl QpInner {
 
     /// Runs `body` under the lock, unless another thread holds it.
     pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
-        self.stage.try_with(body, |stream| stream.asked(&self.queues))
+        self.lock.try_with(body, |stream| stream.on_posted(&self.queues))
     }
 
     /// Runs `body` under the lock, waiting for it if necessary.
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> R {
-        self.stage.with(body, |stream| stream.asked(&self.queues))
+        self.lock.with(body, |stream| stream.on_posted(&self.queues))
     }
 
     /// Sets the RNR retry limit, and announces it if there is a connection.
@@ -99,13 +99,13 @@ impl QpInner {
     }
 
     /// Ends the connection if there is one, and moves to the error state.
-    pub(crate) fn end(&self, end: &End) {
+    pub(crate) fn end(&self, end: &EndReason) {
         self.with(|stream| stream.end(&self.queues, end));
     }
 }
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.queues.shared.fall(queue(self.queues.entries()));
+        self.queues.shared.count_freed(queue(self.queues.entries()));
     }
 }

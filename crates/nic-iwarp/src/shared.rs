@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use verbs::{AsyncEvent, Error, Result};
 
 use crate::config::IwarpConfig;
-use crate::memory::regions::Table;
-use crate::tcp::outbox::Pool;
+use crate::memory::regions::RegionTable;
+use crate::tcp::outbox::StagingPool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
 use crate::wake::ready::{ROUND_ROBIN_MAX, ReadySet};
@@ -23,46 +23,46 @@ use nic_util::sync::{Spin, unpoisoned};
 /// The state that all objects of a device share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
-    pub(crate) birth: ForkGuard,
+    pub(crate) fork_guard: ForkGuard,
     pub(crate) config: IwarpConfig,
-    pub(crate) regions: Table,
-    pub(crate) staging: Pool,
+    pub(crate) regions: RegionTable,
+    pub(crate) staging: StagingPool,
     pub(crate) reactor: Reactor,
     pub(crate) ready_set: ReadySet,
-    pub(crate) tide: HeapTrim,
+    pub(crate) heap_trim: HeapTrim,
     lingering: Lingering,
     /// Number of connections.
     connections: AtomicUsize,
     pub(crate) events: Events<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the NIC thread must fail.
-    condemned: Mutex<Vec<u32>>,
+    overrun_cqs: Mutex<Vec<u32>>,
     /// How often a sleeping thread was woken.
-    woken: AtomicU32,
+    wake_count: AtomicU32,
     /// Queue pairs whose connections have ended.
-    parted: Mutex<Vec<u32>>,
+    ended: Mutex<Vec<u32>>,
     /// Queue pairs whose connections were used since deregistering last waited; see
     /// [`nic_util::sync::reader_registry`].
     pub(crate) visited: Spin<BTreeSet<u32>>,
 }
 
 impl Shared {
-    pub(crate) fn new(host: &Host, birth: ForkGuard, config: &IwarpConfig) -> Result<Self> {
+    pub(crate) fn new(host: &Host, fork_guard: ForkGuard, config: &IwarpConfig) -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         Ok(Self {
             host: host.clone(),
-            birth,
+            fork_guard,
             config: config.clone(),
-            regions: Table::new(),
-            staging: Pool::default(),
+            regions: RegionTable::new(),
+            staging: StagingPool::default(),
             reactor: Reactor::new()?,
             ready_set: ReadySet::new().map_err(refused)?,
-            tide: HeapTrim::default(),
+            heap_trim: HeapTrim::default(),
             lingering: Lingering::default(),
             connections: AtomicUsize::new(0),
             events: Events::asynchronous()?,
-            condemned: Mutex::default(),
-            woken: AtomicU32::new(0),
-            parted: Mutex::default(),
+            overrun_cqs: Mutex::default(),
+            wake_count: AtomicU32::new(0),
+            ended: Mutex::default(),
             visited: Spin::default(),
         })
     }
@@ -73,47 +73,47 @@ impl Shared {
     }
 
     /// Requests that all queue pairs using an overrun completion queue fail.
-    pub(crate) fn condemn_users_of(&self, cq: u32) {
-        unpoisoned(&self.condemned).push(cq);
+    pub(crate) fn fail_users_of(&self, cq: u32) {
+        unpoisoned(&self.overrun_cqs).push(cq);
         self.reactor.wake();
     }
 
     /// How often a thread sleeping on completions was woken.
-    pub(crate) fn woken(&self) -> u32 {
-        self.woken.load(Ordering::Relaxed)
+    pub(crate) fn wake_count(&self) -> u32 {
+        self.wake_count.load(Ordering::Relaxed)
     }
 
     /// Counts that a thread sleeping on completions is woken.
-    pub(crate) fn count_woken(&self) {
-        self.woken.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_wake(&self) {
+        self.wake_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes the completion queues that have overrun since the last call.
-    pub(crate) fn take_condemned(&self) -> Vec<u32> {
-        std::mem::take(&mut *unpoisoned(&self.condemned))
+    pub(crate) fn take_overrun_cqs(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.overrun_cqs))
     }
 
     /// Records that a queue pair's connection has ended.
-    pub(crate) fn part(&self, num: u32) {
-        unpoisoned(&self.parted).push(num);
+    pub(crate) fn note_ended(&self, num: u32) {
+        unpoisoned(&self.ended).push(num);
         self.reactor.wake();
     }
 
     /// Takes the queue pairs whose connections have ended since the last call.
-    pub(crate) fn take_parted(&self) -> Vec<u32> {
-        std::mem::take(&mut *unpoisoned(&self.parted))
+    pub(crate) fn take_ended(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.ended))
     }
 
     /// Records that an object with this many bytes of malloc(3) memory was freed.
-    pub(crate) fn fall(&self, bytes: usize) {
-        if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
+    pub(crate) fn count_freed(&self, bytes: usize) {
+        if !self.fork_guard.is_elsewhere() && self.heap_trim.fall(bytes) {
             self.reactor.wake();
         }
     }
 
     /// Records that large queues were freed: the NIC thread checks whether memory can be returned to the system.
-    pub(crate) fn ebb(&self) {
-        self.tide.ebb();
+    pub(crate) fn on_memory_freed(&self) {
+        self.heap_trim.ebb();
         self.reactor.wake();
     }
 
@@ -146,7 +146,7 @@ impl Shared {
 }
 
 /// A time in the unit of the protocol crate.
-pub(crate) fn machine_time(now: Time) -> Duration {
+pub(crate) fn protocol_time(now: Time) -> Duration {
     now.since(Time::ZERO).to_std()
 }
 
@@ -158,8 +158,9 @@ mod tests {
     /// Goal: events caused by peers do not pile up if nobody reads them. Method: more events than the limit.
     #[test]
     fn events_that_nobody_fetches_are_bounded() {
-        let birth = ForkGuard::here().expect("handlers");
-        let shared = Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors");
+        let fork_guard = ForkGuard::here().expect("handlers");
+        let shared =
+            Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors");
         for qp_num in 0..ASYNC_EVENTS_MAX as u32 + 100 {
             shared.async_event(AsyncEvent::QpAccessError { qp_num });
         }

@@ -10,7 +10,7 @@ use host::Wake;
 use verbs::provider::CqOps;
 use verbs::{Error, Result, Wc};
 
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::queues::reports::Reports;
@@ -20,24 +20,24 @@ use nic_util::sync::{Spin, unpoisoned};
 
 /// A completion queue.
 pub(crate) struct CqInner {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     ring: Arc<Completions>,
     /// Queue pairs whose completions go here; locked while a poll drives them.
-    users: Spin<Users>,
+    users: Spin<AttachedQps>,
 }
 
 #[derive(Default)]
-struct Users {
+struct AttachedQps {
     list: Vec<Arc<QpInner>>,
     turn: usize,
 }
 
 impl CqInner {
-    pub(crate) fn create(device: &Arc<Inner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
         let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
         // The entries are counted with the queue pairs that reserve them.
-        device.shared.tide.rise(queue(0));
-        Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(Users::default()) })
+        device.shared.heap_trim.rise(queue(0));
+        Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(AttachedQps::default()) })
     }
 
     /// The ring that holds the completions.
@@ -101,7 +101,7 @@ impl CqOps for CqInner {
     }
 
     fn resize(&self, cqe: u32) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         // Received data that nobody has polled for yet counts, too.
         self.drive(false);
         let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
@@ -110,8 +110,8 @@ impl CqOps for CqInner {
 
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
-        self.device.shared.birth.check()?;
-        if self.ring.is_dead() {
+        self.device.shared.fork_guard.check()?;
+        if self.ring.is_overrun() {
             return Err(Error::CqOverrun { cqe: self.ring.cqe() });
         }
         let got = self.ring.take(wcs);
@@ -123,7 +123,7 @@ impl CqOps for CqInner {
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         if !self.ring.arm(solicited_only) {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
@@ -140,17 +140,17 @@ impl CqOps for CqInner {
     }
 
     fn stirs(&self) -> u64 {
-        self.ring.stirs()
+        self.ring.progress_count()
     }
 }
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.device.shared.birth.is_elsewhere() {
+        if self.device.shared.fork_guard.is_elsewhere() {
             return;
         }
         self.ring.forget_reports();
         unpoisoned(&self.device.cq_ids).give(self.ring.id());
-        self.device.shared.fall(queue(0));
+        self.device.shared.count_freed(queue(0));
     }
 }

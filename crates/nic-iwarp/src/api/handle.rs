@@ -8,10 +8,10 @@ use verbs::{Error, QpState, RecvWr, Result, SendWr};
 
 use crate::api::cq::CqInner;
 use crate::api::srq::SrqInner;
-use crate::connection::end::End;
-use crate::inner::Inner;
+use crate::connection::end_reason::EndReason;
+use crate::inner::DeviceInner;
 use crate::qp::QpInner;
-use crate::queues::per_qp::{Making, state_of};
+use crate::queues::per_qp::{QpParams, state_of};
 use crate::wake::ready::Driver;
 
 /// Completions to reserve for a queue pair with a shared receive queue.
@@ -19,7 +19,7 @@ const SRQ_COMPLETIONS: u32 = 64;
 
 /// The program's handle of a queue pair; dropping it destroys the queue pair.
 pub(crate) struct QpHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     qp: Arc<QpInner>,
     /// The completion queues, and how many completions the queue pair reserves in each.
     send_cq: (Arc<CqInner>, u32),
@@ -29,13 +29,13 @@ pub(crate) struct QpHandle {
 }
 
 impl QpHandle {
-    pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: &QpParts) -> Result<Self> {
         let send_cq: Arc<CqInner> = own(init.send_cq.clone(), "the send completion queue")?;
         let recv_cq: Arc<CqInner> = own(init.recv_cq.clone(), "the receive completion queue")?;
         let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
-        let making = Making {
+        let params = QpParams {
             num: device.take_qp_num()?,
             pd,
             cap,
@@ -45,8 +45,8 @@ impl QpHandle {
             recv_ring: recv_cq.ring().clone(),
             srq: srq.as_ref().map(|srq| srq.receives().clone()),
         };
-        let num = making.num;
-        let qp = Arc::new(QpInner::new(&device.shared, making).inspect_err(|_| device.give_qp_num(num))?);
+        let num = params.num;
+        let qp = Arc::new(QpInner::new(&device.shared, params).inspect_err(|_| device.free_qp_num(num))?);
         let recv_depth = if srq.is_some() { SRQ_COMPLETIONS } else { cap.max_recv_wr };
         let (send_cq, recv_cq) = ((send_cq, cap.max_send_wr), (recv_cq, recv_depth));
         for (cq, depth) in [&send_cq, &recv_cq] {
@@ -61,12 +61,12 @@ impl QpHandle {
     }
 
     /// Receives everything that has arrived by now, as a card would have done on arrival, and sends the responses.
-    fn take_in(&self) {
+    fn receive_pending(&self) {
         self.qp.with(|stream| stream.progress(&self.qp.queues, Driver::Other));
     }
 
     fn is_elsewhere(&self) -> bool {
-        self.device.shared.birth.is_elsewhere()
+        self.device.shared.fork_guard.is_elsewhere()
     }
 }
 
@@ -75,9 +75,9 @@ impl Drop for QpHandle {
         if self.is_elsewhere() {
             return;
         }
-        self.take_in();
+        self.receive_pending();
         self.qp.queues.set_dropped();
-        self.qp.end(&End::Asked);
+        self.qp.end(&EndReason::Disconnected);
         self.device.registry.cancel(&self.qp);
         for (cq, depth) in [&self.send_cq, &self.recv_cq] {
             cq.detach(&self.qp, *depth);
@@ -97,18 +97,18 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.post_send(wr)
     }
 
     fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
-        self.device.shared.birth.check().map_err(|e| (0, e))?;
+        self.device.shared.fork_guard.check().map_err(|e| (0, e))?;
         self.qp.post_sends(wrs)
     }
 
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.post_recv(wr)
     }
 
@@ -119,20 +119,20 @@ impl QpOps for QpHandle {
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.set_rnr_retry(retries);
         Ok(())
     }
 
     fn set_rnr_pause(&self, pause: Span) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.qp.queues.set_rnr_pause(pause);
         Ok(())
     }
 
     fn to_error(&self) {
         if !self.is_elsewhere() {
-            self.qp.end(&End::Asked);
+            self.qp.end(&EndReason::Disconnected);
             self.device.registry.cancel(&self.qp);
         }
     }

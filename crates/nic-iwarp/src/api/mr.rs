@@ -5,12 +5,12 @@ use std::sync::Arc;
 use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use nic_util::heap_trim::REGION;
 
 /// A registered region.
 pub(crate) struct IwarpMr {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     key: u32,
     base: u64,
     /// Keeps the memory allocated; `None` for a registration of all memory.
@@ -19,7 +19,7 @@ pub(crate) struct IwarpMr {
 }
 
 impl IwarpMr {
-    pub(crate) fn register(device: &Arc<Inner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
+    pub(crate) fn register(device: &Arc<DeviceInner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
         let is_nic = buf.kind() == MemoryKind::Nic;
         if is_nic && !device.dm.owns(buf) {
             return Err(Error::Foreign { what: "the NIC memory" });
@@ -28,16 +28,16 @@ impl IwarpMr {
         let base = if is_nic { 0 } else { buf.addr() };
         let regions = &device.shared.regions;
         let key = regions.insert(pd, (buf.addr(), buf.len() as u64), base, access)?;
-        device.shared.tide.rise(REGION);
+        device.shared.heap_trim.rise(REGION);
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
 
     /// Registers all memory of the process. No peer may have rights to it: a remote host is less trusted than a
     /// process of the same user.
-    pub(crate) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
+    pub(crate) fn register_all(device: &Arc<DeviceInner>, pd: u32, access: Access) -> Result<Self> {
         let regions = &device.shared.regions;
         let key = regions.insert(pd, (0, u64::MAX), 0, access)?;
-        device.shared.tide.rise(REGION);
+        device.shared.heap_trim.rise(REGION);
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
@@ -47,9 +47,9 @@ impl IwarpMr {
             return;
         }
         let regions = &self.device.shared.regions;
-        regions.retire(self.key);
-        self.device.pass_stages();
-        regions.give(self.key);
+        regions.clear_tag(self.key);
+        self.device.wait_for_lock_holders();
+        regions.free_entry(self.key);
     }
 }
 
@@ -67,7 +67,7 @@ impl MrOps for IwarpMr {
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.retire();
         Ok(())
     }
@@ -75,9 +75,9 @@ impl MrOps for IwarpMr {
 
 impl Drop for IwarpMr {
     fn drop(&mut self) {
-        if !self.device.shared.birth.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_elsewhere() {
             self.retire();
-            self.device.shared.fall(REGION);
+            self.device.shared.count_freed(REGION);
         }
     }
 }

@@ -6,23 +6,23 @@ use std::sync::atomic::{Ordering, fence};
 use verbs::provider::SrqOps;
 use verbs::{RecvWr, Result, SrqInit};
 
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use crate::queues::receives::SharedReceives;
 use nic_util::heap_trim::queue;
 use nic_util::sync::unpoisoned;
 
 /// A shared receive queue.
 pub(crate) struct SrqInner {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     receives: Arc<SharedReceives>,
     entries: u32,
 }
 
 impl SrqInner {
-    pub(crate) fn create(device: &Arc<Inner>, init: SrqInit) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>, init: SrqInit) -> Result<Self> {
         let id = unpoisoned(&device.srq_ids).take()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
-        device.shared.tide.rise(queue(init.max_wr));
+        device.shared.heap_trim.rise(queue(init.max_wr));
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
     }
 
@@ -38,13 +38,13 @@ impl SrqOps for SrqInner {
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         self.receives.post(wr)?;
         // Pairs with the fence of `Queues::set_rnr`: the check for waiting queue pairs must not move before the post.
         // A queue pair without a receive first counts itself as waiting and then checks the queue again.
         fence(Ordering::SeqCst);
         if self.receives.is_rnr() {
-            self.device.answer_rnr();
+            self.device.wake_rnr();
         }
         Ok(())
     }
@@ -61,9 +61,9 @@ impl SrqOps for SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        if !self.device.shared.birth.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_elsewhere() {
             unpoisoned(&self.device.srq_ids).give(self.receives.id());
-            self.device.shared.fall(queue(self.entries));
+            self.device.shared.count_freed(queue(self.entries));
         }
     }
 }

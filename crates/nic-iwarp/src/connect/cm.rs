@@ -14,8 +14,8 @@ use crate::connect::listener::{Listener, SocketRequest};
 use crate::connect::outgoing::{OutgoingConn, SourceAddr};
 use crate::connect::port::{Listening, Port};
 use crate::connect::registry::ThreadRequest;
-use crate::connection::end::End;
-use crate::inner::Inner;
+use crate::connection::end_reason::EndReason;
+use crate::inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{state, state_of};
@@ -28,7 +28,7 @@ const SOCKET_TIMEOUT: Span = Span::from_secs(10);
 
 /// The API's handle of a listener.
 struct ListenerHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     inner: Arc<Listener>,
     /// Keeps the event channel alive.
     events: Arc<Events>,
@@ -44,7 +44,7 @@ impl ListenerOps for ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if self.device.shared.birth.is_elsewhere() {
+        if self.device.shared.fork_guard.is_elsewhere() {
             return;
         }
         self.inner.close();
@@ -58,7 +58,7 @@ impl Drop for ListenerHandle {
 }
 
 /// The events of the API's channel, if it belongs to this device.
-pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<Events>> {
+pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<Arc<Events>> {
     let any: &dyn std::any::Any = cm;
     let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
     if !Arc::ptr_eq(&handle.device, device) {
@@ -75,12 +75,12 @@ pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
 
 /// The API's handle of an event channel.
 pub(crate) struct CmHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     events: Arc<Events>,
 }
 
 impl CmHandle {
-    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         Ok(Self { device: device.clone(), events: Arc::new(Events::new()?) })
     }
 
@@ -88,7 +88,7 @@ impl CmHandle {
     /// the network namespace of the thread that creates it, and a device to the namespace in which it was opened.
     fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
         let shared = &self.device.shared;
-        shared.birth.check()?;
+        shared.fork_guard.check()?;
         let addr = match shared.config.bind {
             Some(own) if addr.ip().is_unspecified() => SocketAddr::new(own, addr.port()),
             Some(own) if addr.ip() != own => {
@@ -131,7 +131,7 @@ impl CmHandle {
         source: Option<SourceAddr>,
     ) -> Result<()> {
         let shared = &self.device.shared;
-        shared.birth.check()?;
+        shared.fork_guard.check()?;
         let qp = own_qp(qp)?;
         if let Some(own) = shared.config.bind.filter(|own| own.is_ipv4() != addr.is_ipv4()) {
             let why = format!("it is not of the kind of this device's side, {own}");
@@ -187,20 +187,20 @@ impl CmOps for CmHandle {
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let qp = own_qp(qp)?;
         let was_connected = qp.with(|stream| stream.began());
         if !was_connected {
             return Err(Error::WrongState { call: "disconnect", state: state_of(qp.queues.state()) });
         }
-        qp.end(&End::Asked);
+        qp.end(&EndReason::Disconnected);
         Ok(())
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
         let shared = &self.device.shared;
-        shared.birth.check().ok()?;
-        self.events.take(|| shared.ebb())
+        shared.fork_guard.check().ok()?;
+        self.events.take(|| shared.on_memory_freed())
     }
 
     fn prepare_wait(&self) -> Wake<'_> {

@@ -16,7 +16,7 @@ use crate::connect::listener::Listener;
 use crate::connect::outgoing::{OutgoingConn, OutgoingStep};
 use crate::connect::registry::{Attempt, Phase, ThreadRequest};
 use crate::connect::request;
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use crate::tcp::socket::set_options;
 use crate::wake::reactor::{ATTEMPT, LISTENER};
 use nic_util::fork::Fd;
@@ -27,7 +27,7 @@ const ACCEPTS_PER_EVENT: usize = 64;
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
 /// Starts what programs have asked for.
-pub(crate) fn handle_thread_requests(device: &Inner) {
+pub(crate) fn handle_thread_requests(device: &DeviceInner) {
     for request in device.registry.take_thread_requests() {
         match request {
             ThreadRequest::Connect(outgoing) => connect(device, outgoing),
@@ -37,7 +37,7 @@ pub(crate) fn handle_thread_requests(device: &Inner) {
 }
 
 /// Starts to connect; the result is reported by events.
-fn connect(device: &Inner, outgoing: OutgoingConn) {
+fn connect(device: &DeviceInner, outgoing: OutgoingConn) {
     if !outgoing.is_wanted() {
         return;
     }
@@ -47,7 +47,7 @@ fn connect(device: &Inner, outgoing: OutgoingConn) {
     }
 }
 
-fn add(device: &Inner, attempt: Attempt) {
+fn add(device: &DeviceInner, attempt: Attempt) {
     let reactor = &device.shared.reactor;
     let id = reactor.fresh_id();
     match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.wanted()) {
@@ -57,7 +57,7 @@ fn add(device: &Inner, attempt: Attempt) {
 }
 
 /// Handles an event on the socket of a connection attempt.
-pub(crate) fn on_attempt(device: &Arc<Inner>, id: u64) {
+pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
     let Some(Attempt { socket, deadline, phase }) = device.registry.take_attempt(id) else { return };
     let shared = &device.shared;
     let step = match phase {
@@ -91,13 +91,13 @@ pub(crate) fn on_attempt(device: &Arc<Inner>, id: u64) {
 }
 
 /// Keeps an attempt waiting for the socket event of its phase.
-fn keep_waiting(device: &Inner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
+fn keep_waiting(device: &DeviceInner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
     device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
     device.registry.insert_attempt(id, Attempt { socket, deadline, phase });
 }
 
 /// Ends attempts whose deadline has passed; returns the next deadline.
-pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
+pub(crate) fn expire(device: &DeviceInner, now: Time) -> Option<Time> {
     let (late, next) = device.registry.expire(now);
     for attempt in late {
         if let Some(outgoing) = attempt.phase.into_outgoing() {
@@ -108,7 +108,7 @@ pub(crate) fn expire(device: &Inner, now: Time) -> Option<Time> {
 }
 
 /// Accepts the connections that wait at a listener.
-pub(crate) fn on_listener(device: &Inner, id: u64) {
+pub(crate) fn on_listener(device: &DeviceInner, id: u64) {
     let Some(listener) = device.registry.listener(id) else { return };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS_PER_EVENT {
@@ -134,7 +134,7 @@ pub(crate) fn on_listener(device: &Inner, id: u64) {
 }
 
 /// Resumes paused listeners when their pause has ended; returns when that will be.
-pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
+pub(crate) fn resume_listeners(device: &DeviceInner, now: Time) -> Option<Time> {
     device.registry.resume_accepting(now, |listener| {
         let reactor = &device.shared.reactor;
         reactor.rewatch(listener.socket.as_fd(), LISTENER | listener.id, EventFlags::IN);
@@ -142,7 +142,7 @@ pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
 }
 
 /// Waits for the request of a new connection.
-fn await_request(device: &Inner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
+fn await_request(device: &DeviceInner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
     let shared = &device.shared;
     device.registry.drop_oldest_incoming(listener.id);
     set_options(&socket, &shared.config);

@@ -8,7 +8,7 @@ use iwarp::mpa::{Request, Responder, ResponderConfig, Revision, RtrSet};
 
 use crate::config::{IwarpConfig, Mpa};
 use crate::connect::listener::Listener;
-use crate::shared::machine_time;
+use crate::shared::protocol_time;
 use crate::tcp::socket::recv_available;
 use nic_util::fork::Fd;
 
@@ -48,7 +48,7 @@ impl IncomingConn {
             peer_to_peer: RtrSet::all(),
             timeout: REQUEST_TIMEOUT.to_std(),
         };
-        let machine = Box::new(Responder::new(config, machine_time(now)));
+        let machine = Box::new(Responder::new(config, protocol_time(now)));
         Self { machine, listener: listener.clone(), peer }
     }
 

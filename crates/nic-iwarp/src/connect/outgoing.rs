@@ -14,7 +14,7 @@ use crate::connection::link::Link;
 use crate::qp::QpInner;
 use crate::queues::events::Events;
 use crate::queues::per_qp::state;
-use crate::shared::{Shared, machine_time};
+use crate::shared::{Shared, protocol_time};
 use crate::tcp::ends;
 use crate::tcp::socket::{
     bind_at, connect_failure, connect_to, dissolve_self_connection, recv_available, send_now,
@@ -133,7 +133,7 @@ impl OutgoingConn {
             return Err(CmFailure::Refused(self.addr));
         }
         let now = shared.host.now();
-        let mut machine = Initiator::new(self.config(&shared.config, now), machine_time(now))
+        let mut machine = Initiator::new(self.config(&shared.config, now), protocol_time(now))
             .map_err(|error| cm_failure(&error))?;
         // A newly connected socket accepts a frame, which has at most 532 bytes.
         let n = send_now(socket, machine.transmit()).map_err(|errno| connect_failure(self.addr, errno))?;
@@ -195,7 +195,7 @@ impl OutgoingConn {
                     link.send_first_message();
                 }
                 if negotiated.rtr != Some(Rtr::Send) {
-                    link.expect_silence(queues);
+                    link.schedule_nudges(queues);
                 }
                 stream.begin(queues, link);
             }

@@ -8,14 +8,14 @@ use verbs::provider::PortOps;
 use verbs::{Error, Result};
 
 use crate::connect::outgoing::SourceAddr;
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use crate::tcp::socket::listen_on;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
 /// A bound port.
 pub(crate) struct Port {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     addr: SocketAddr,
     held: Mutex<Held>,
 }
@@ -31,13 +31,13 @@ struct Held {
 pub(crate) struct Listening;
 
 impl Port {
-    pub(crate) fn new(device: &Arc<Inner>, socket: Fd, addr: SocketAddr) -> Self {
+    pub(crate) fn new(device: &Arc<DeviceInner>, socket: Fd, addr: SocketAddr) -> Self {
         let held = Held { socket: Some(Arc::new(socket)), listening: Weak::new() };
         Self { device: device.clone(), addr, held: Mutex::new(held) }
     }
 
     /// Our port for that of the API, if it belongs to this device.
-    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
+    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
     }

@@ -13,9 +13,9 @@ use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
 use crate::connect::cm::{find_events, own_qp};
 use crate::connect::incoming::IncomingRequest;
 use crate::connect::listener::Listener;
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::connection::link::Link;
-use crate::inner::Inner;
+use crate::inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{state, state_of};
@@ -24,7 +24,7 @@ use crate::tcp::socket::{has_closed, send_now};
 use nic_util::fork::Fd;
 
 /// Reports a complete request to the program.
-pub(crate) fn report(device: &Arc<Inner>, socket: Fd, incoming: IncomingRequest) {
+pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRequest) {
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
     let info = ends::info(&socket, peer, ends::requested(request.enhanced.as_ref()));
@@ -49,7 +49,7 @@ pub(crate) fn report(device: &Arc<Inner>, socket: Fd, incoming: IncomingRequest)
 
 /// A connection request that waits for the program's answer.
 struct RequestHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     listener: Arc<Listener>,
     open: Option<(Fd, Box<Responder>)>,
     info: ConnInfo,
@@ -113,10 +113,10 @@ impl RequestHandle {
         let sent = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
             && send_now(&socket, reply).is_ok_and(|n| n == reply.len());
         let info = ConnInfo { depths: ends::negotiated(negotiated), ..self.info };
-        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).untold(info);
+        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).delay_established(info);
         qp.with(|stream| {
             if !sent {
-                stream.end(queues, &End::Closed);
+                stream.end(queues, &EndReason::Closed);
                 let why = CmFailure::PeerGone;
                 return events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
             }
@@ -135,7 +135,7 @@ impl RequestHandle {
 
 impl RequestOps for RequestHandle {
     fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {
             self.decline(&[]);
@@ -148,7 +148,7 @@ impl RequestOps for RequestHandle {
     }
 
     fn reject(mut self: Box<Self>, private_data: &[u8]) -> Result<()> {
-        self.device.shared.birth.check()?;
+        self.device.shared.fork_guard.check()?;
         let fits =
             Error::check_limit("bytes of private data", private_data.len() as u64, PRIVATE_DATA_MAX as u64);
         self.decline(if fits.is_ok() { private_data } else { &[] });

@@ -13,14 +13,14 @@ use verbs::{CmEvent, ConnInfo, ConnParam};
 
 use crate::config::{Completion, FpduSize};
 use crate::connection::context::QpContext;
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::connection::poll_owner::PollOwner;
 use crate::memory::place::segment_len;
 use crate::queues::events::Events;
 use crate::queues::per_qp::{Queues, state};
 use crate::receive::receiving::Receiving;
 use crate::send::sending::{PendingResponses, Sending};
-use crate::shared::{Shared, machine_time};
+use crate::shared::{Shared, protocol_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::make_port_reusable;
 use crate::wake::ready::Driver;
@@ -60,9 +60,9 @@ pub(crate) struct Link {
     /// The connection is queued for the next poll.
     has_next_poll: bool,
     /// Content of the `Established` event that is due when the peer has sent its first message; `None` once reported.
-    news: Option<ConnInfo>,
+    pending_info: Option<ConnInfo>,
     /// Since when the peer's host has owed an acknowledgement.
-    unheard: Option<Time>,
+    unacked_since: Option<Time>,
     nudges: Nudges,
 }
 
@@ -96,22 +96,22 @@ impl Link {
         let first_send = if !passive && greeting { 2 } else { 1 };
         Self {
             socket,
-            machine: Connection::new(&negotiated, &limits, machine_time(shared.host.now())),
+            machine: Connection::new(&negotiated, &limits, protocol_time(shared.host.now())),
             receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
             sending: Sending::new(uses_markers, negotiated.ord, first_send),
             poll_owner: PollOwner::default(),
             events,
             polls_left: 0,
             has_next_poll: false,
-            news: None,
-            unheard: None,
+            pending_info: None,
+            unacked_since: None,
             nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
         }
     }
 
     /// Delays the `Established` event until the peer has sent its first message.
-    pub(crate) fn untold(mut self, news: ConnInfo) -> Self {
-        self.news = Some(news);
+    pub(crate) fn delay_established(mut self, info: ConnInfo) -> Self {
+        self.pending_info = Some(info);
         self
     }
 
@@ -148,7 +148,7 @@ impl Link {
     }
 
     /// Receives what has arrived and sends what is queued.
-    pub(crate) fn progress(&mut self, queues: &Queues, driver: Driver) -> Result<(), End> {
+    pub(crate) fn progress(&mut self, queues: &Queues, driver: Driver) -> Result<(), EndReason> {
         let polls = driver != Driver::Other;
         match driver {
             Driver::Requeued => self.has_next_poll = false,
@@ -177,19 +177,19 @@ impl Link {
 
     /// Sends what is queued.
     #[inline]
-    pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
+    pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), EndReason> {
         let is_last_chance = !self.may_defer_work();
-        let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-        self.sending.transmit(&mut lent, is_last_chance)
+        let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+        self.sending.transmit(&mut cx, is_last_chance)
     }
 
     /// Receives what has arrived; returns whether there was anything.
-    pub(crate) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
+    pub(crate) fn receive(&mut self, queues: &Queues) -> Result<bool, EndReason> {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let bytes = self.receiving.end_turn(queues);
         if bytes > 0 {
-            queues.stir_receives();
+            queues.count_receive_progress();
             // More may follow.
             self.polls_left = queues.shared.ready_set.polls_after_data();
             queues.shared.ready_set.count_bytes(bytes);
@@ -197,14 +197,14 @@ impl Link {
         result.map(|()| bytes > 0)
     }
 
-    fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
+    fn receive_turn(&mut self, queues: &Queues) -> Result<(), EndReason> {
         loop {
-            let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-            match self.receiving.next(&mut lent)? {
+            let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            match self.receiving.next(&mut cx)? {
                 Some(event) => {
                     self.deliver(queues, &event)?;
                     if self.receiving.is_long_turn() {
-                        self.answer(queues)?;
+                        self.send_responses(queues)?;
                     }
                 }
                 None => return Ok(()),
@@ -214,12 +214,13 @@ impl Link {
 
     /// Sends in the middle of a turn. If the stream is broken, ignore that: the reason may be in the data still to be
     /// read.
-    fn answer(&mut self, queues: &Queues) -> Result<(), End> {
-        self.transmit(queues).or_else(|end| if matches!(end, End::Broken(_)) { Ok(()) } else { Err(end) })
+    fn send_responses(&mut self, queues: &Queues) -> Result<(), EndReason> {
+        self.transmit(queues)
+            .or_else(|end| if matches!(end, EndReason::Broken(_)) { Ok(()) } else { Err(end) })
     }
 
     /// Handles an event that does not concern the receiving half alone.
-    fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), End> {
+    fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), EndReason> {
         match *event {
             Event::Ready => self.ready(queues),
             Event::ReadRequest(request) if request.len == 0 => {
@@ -231,7 +232,7 @@ impl Link {
             Event::ReadDone { id } => self.sending.on_answered(queues, id),
             Event::AtomicDone { id, original } => self.sending.on_atomic_answered(queues, id, original)?,
             Event::RtrDone => self.sending.on_rtr_answered(),
-            Event::Terminated(terminate) => return Err(End::Terminated(terminate)),
+            Event::Terminated(terminate) => return Err(EndReason::Terminated(terminate)),
             // The receiving half has handled it.
             Event::Received(_) => {}
         }
@@ -240,7 +241,7 @@ impl Link {
 
     /// The peer has sent its first message.
     pub(crate) fn ready(&mut self, queues: &Queues) {
-        if let Some(info) = self.news.take_if(|_| queues.advance(state::RTR, state::RTS)) {
+        if let Some(info) = self.pending_info.take_if(|_| queues.advance(state::RTR, state::RTS)) {
             let (qp_num, private_data) = (queues.num, Vec::new());
             self.events.push(CmEvent::Established { qp_num, private_data, info });
         }
@@ -263,15 +264,15 @@ impl Link {
     }
 
     /// Schedules repeated messages, because the peer may overlook the initiator's first one.
-    pub(crate) fn expect_silence(&mut self, queues: &Queues) {
+    pub(crate) fn schedule_nudges(&mut self, queues: &Queues) {
         let due = queues.shared.host.now() + NUDGE_AFTER;
         self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
         queues.shared.reactor.set_timer(due, queues.num);
     }
 
     /// A timer has expired.
-    pub(crate) fn on_timer(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
-        self.machine.handle_timeout(machine_time(now)).map_err(|_| End::Overdue)?;
+    pub(crate) fn on_timer(&mut self, queues: &Queues, now: Time) -> Result<(), EndReason> {
+        self.machine.handle_timeout(protocol_time(now)).map_err(|_| EndReason::FirstMessageTimeout)?;
         self.nudge(queues, now);
         self.progress(queues, Driver::Other)
     }
@@ -282,7 +283,7 @@ impl Link {
         if nudges.left == 0 || now < nudges.due {
             return;
         }
-        if self.receiving.has_heard() {
+        if self.receiving.has_received() {
             nudges.left = 0;
             return;
         }
@@ -295,35 +296,35 @@ impl Link {
     }
 
     /// Checks that the peer's host still acknowledges; fails if it has been silent for too long.
-    pub(crate) fn check_keepalive(&mut self, now: Time, silence: Span) -> Result<(), End> {
-        self.unheard = keepalive::unheard(self.socket.as_fd(), self.unheard, now);
-        match self.unheard {
-            Some(since) if now.since(since) >= silence => Err(End::Broken(Errno::TIMEDOUT)),
+    pub(crate) fn check_keepalive(&mut self, now: Time, silence: Span) -> Result<(), EndReason> {
+        self.unacked_since = keepalive::unacked_since(self.socket.as_fd(), self.unacked_since, now);
+        match self.unacked_since {
+            Some(since) if now.since(since) >= silence => Err(EndReason::Broken(Errno::TIMEDOUT)),
             _ => Ok(()),
         }
     }
 
     /// Ends the connection: sends the last bytes, flushes the queues and reports the end. The queue pair is in the
     /// error state.
-    pub(crate) fn end(mut self, queues: &Queues, end: &End) {
-        let rest = end.last_words().and_then(|code| {
-            let mut lent = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-            self.sending.send_last_bytes(&mut lent, code)
+    pub(crate) fn end(mut self, queues: &Queues, end: &EndReason) {
+        let rest = end.terminate_to_send().and_then(|code| {
+            let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            self.sending.send_last_bytes(&mut cx, code)
         });
         let failed = self.sending.failed_request(queues, end, self.machine.receipt());
-        self.receiving.give_up(queues, end.of_receive());
+        self.receiving.end_with(queues, end.receive_status());
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);
-        shared.part(qp_num);
+        shared.note_ended(qp_num);
         make_port_reusable(&self.socket);
         self.poll_owner.stop(self.socket.as_fd(), shared);
         if let Some(event) = end.async_event(qp_num) {
             shared.async_event(event);
         }
         if !queues.is_dropped() {
-            self.events.push(match self.news.is_none() {
+            self.events.push(match self.pending_info.is_none() {
                 true => CmEvent::Disconnected { qp_num },
-                false => CmEvent::ConnectFailed { qp_num, why: end.before_it_began() },
+                false => CmEvent::ConnectFailed { qp_num, why: end.connect_failure() },
             });
         }
         if let Some(rest) = rest {

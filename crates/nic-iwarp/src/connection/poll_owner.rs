@@ -195,16 +195,17 @@ mod tests {
     use super::*;
     use crate::config::IwarpConfig;
     use crate::queues::completions::Completions;
-    use crate::queues::per_qp::Making;
+    use crate::queues::per_qp::QpParams;
     use nic_util::fork::ForkGuard;
 
     /// The queues of a queue pair, and its completion queue.
     fn queues() -> (Queues, Arc<Completions>) {
-        let birth = ForkGuard::here().expect("handlers");
-        let shared =
-            Arc::new(Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors"));
+        let fork_guard = ForkGuard::here().expect("handlers");
+        let shared = Arc::new(
+            Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors"),
+        );
         let ring = Arc::new(Completions::new(&shared, 0, 16, None));
-        let making = Making {
+        let params = QpParams {
             num: 1,
             pd: 1,
             cap: QpCap::default(),
@@ -214,7 +215,7 @@ mod tests {
             recv_ring: ring.clone(),
             srq: None,
         };
-        (Queues::new(&shared, making).expect("queues"), ring)
+        (Queues::new(&shared, params).expect("queues"), ring)
     }
 
     /// Goal: the NIC thread does not leave a connection to a poller that has gone to sleep. Method: polls, then an

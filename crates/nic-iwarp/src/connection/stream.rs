@@ -5,7 +5,7 @@
 
 use host::{Span, Time};
 
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::connection::link::Link;
 use crate::connection::poll_owner::PollCheck;
 use crate::queues::per_qp::{Queues, state};
@@ -48,13 +48,13 @@ impl Stream {
 
     /// Runs `body` on the connection, if there is one, and then continues or ends it.
     #[inline]
-    fn work(&mut self, queues: &Queues, body: impl FnOnce(&mut Link) -> Result<(), End>) {
+    fn work(&mut self, queues: &Queues, body: impl FnOnce(&mut Link) -> Result<(), EndReason>) {
         let Some(link) = &mut self.link else { return };
-        queues.enter();
+        queues.mark_in_use();
         let end = match body(link) {
             Ok(()) => return link.settle(queues),
             // The reason may still be in the data received before the end.
-            Err(End::Broken(errno)) => link.receive(queues).err().unwrap_or(End::Broken(errno)),
+            Err(EndReason::Broken(errno)) => link.receive(queues).err().unwrap_or(EndReason::Broken(errno)),
             Err(end) => end,
         };
         self.end(queues, &end);
@@ -62,7 +62,7 @@ impl Stream {
 
     /// Processes newly posted work.
     #[inline]
-    pub(crate) fn asked(&mut self, queues: &Queues) {
+    pub(crate) fn on_posted(&mut self, queues: &Queues) {
         if queues.state() == state::ERROR {
             return queues.flush(None);
         }
@@ -80,7 +80,7 @@ impl Stream {
         let starts = link.on_event(queues);
         if hung_up && link.is_rnr() {
             // Messages before the end of the stream can no longer be received.
-            self.end(queues, &End::Closed);
+            self.end(queues, &EndReason::Closed);
             return false;
         }
         self.progress(queues, Driver::Other);
@@ -127,8 +127,8 @@ impl Stream {
     }
 
     /// Moves to the error state and ends the connection, if there is one: reports the end and flushes the queues.
-    pub(crate) fn end(&mut self, queues: &Queues, end: &End) {
-        queues.enter();
+    pub(crate) fn end(&mut self, queues: &Queues, end: &EndReason) {
+        queues.mark_in_use();
         let is_first = queues.set_error();
         match self.link.take() {
             Some(link) => link.end(queues, end),

@@ -11,7 +11,7 @@ use iwarp::rdmap::{ATOMIC_REQUEST_LEN, AtomicRequest, AtomicResponse, Opcode, Re
 use iwarp::wire::Inline;
 
 use super::Input;
-use super::yard::Known;
+use super::memory::KnownRegion;
 
 /// Maximum payload of a segment in bytes.
 const SEGMENT_MAX: usize = 700;
@@ -27,7 +27,7 @@ enum Asked {
 /// The hostile peer, which sends what the input selects.
 pub(super) struct Peer {
     socket: TcpStream,
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<KnownRegion>,
     /// Numbers of the next messages, by queue.
     msn: [u32; QUEUES],
     /// Frames not sent yet.
@@ -41,7 +41,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(socket: TcpStream, known: Vec<Known>) -> Self {
+    pub(super) fn new(socket: TcpStream, known: Vec<KnownRegion>) -> Self {
         socket.set_nonblocking(true).expect("a socket");
         // Nothing should be delayed; without this option it is only slower.
         let _ = socket.set_nodelay(true);
@@ -169,12 +169,12 @@ impl Peer {
     }
 
     /// Chooses a region, mostly a known one.
-    fn region(&self, input: &mut Input<'_>) -> Known {
+    fn region(&self, input: &mut Input<'_>) -> KnownRegion {
         let choice = usize::from(input.byte());
         match self.known.get(choice) {
             Some(&known) => known,
             None if choice < 240 => self.known[choice % self.known.len()],
-            None => Known {
+            None => KnownRegion {
                 stag: u32::from_be_bytes(input.take()),
                 base: u64::from_be_bytes(input.take()),
                 len: 512,
@@ -183,7 +183,7 @@ impl Peer {
     }
 
     /// Chooses an offset in a region, at its ends or next to them, and a length.
-    fn span(input: &mut Input<'_>, region: Known) -> (u64, u32) {
+    fn span(input: &mut Input<'_>, region: KnownRegion) -> (u64, u32) {
         let (place, size) = (input.byte(), input.byte());
         let len = match size {
             0 => 8,

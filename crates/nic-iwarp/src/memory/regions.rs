@@ -82,12 +82,12 @@ impl Numbers {
 }
 
 /// The regions of a device.
-pub(crate) struct Table {
+pub(crate) struct RegionTable {
     chunks: Vec<OnceLock<Box<[Entry]>>>,
     numbers: Mutex<Numbers>,
 }
 
-impl Table {
+impl RegionTable {
     pub(crate) fn new() -> Self {
         let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
         Self { chunks, numbers: Mutex::new(Numbers::new()) }
@@ -157,14 +157,14 @@ impl Table {
     }
 
     /// Invalidates a tag, which may be invalid already; its entry stays in use.
-    pub(crate) fn retire(&self, key: u32) {
+    pub(crate) fn clear_tag(&self, key: u32) {
         if let Some(entry) = self.entry(key) {
             entry.key.store(0, Ordering::Release);
         }
     }
 
     /// Frees the entry of a tag that no thread can be using any more.
-    pub(crate) fn give(&self, key: u32) {
+    pub(crate) fn free_entry(&self, key: u32) {
         unpoisoned(&self.numbers).give((key >> 16) as usize);
     }
 
@@ -211,7 +211,7 @@ impl Table {
 /// The regions in the view of one protection domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Domain<'a> {
-    pub(crate) regions: &'a Table,
+    pub(crate) regions: &'a RegionTable,
     pub(crate) pd: u32,
 }
 
@@ -257,7 +257,7 @@ impl Domain<'_> {
         self.regions.may_invalidate(key, self.pd)
     }
 
-    /// See [`Table::invalidate`].
+    /// See [`RegionTable::invalidate`].
     pub(crate) fn invalidate(&self, key: u32) -> bool {
         self.regions.invalidate(key, self.pd)
     }
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use verbs::Buf;
 
-    fn filled(table: &Table, access: Access) -> (Buf, u32) {
+    fn filled(table: &RegionTable, access: Access) -> (Buf, u32) {
         let buf = Buf::alloc(100).expect("memory");
         let key = table.insert(7, (buf.addr(), 100), 1000, access).expect("room");
         (buf, key)
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_told_apart() {
-        let table = Table::new();
+        let table = RegionTable::new();
         let (buf, key) = filled(&table, Access::REMOTE_READ);
         let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
         assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_invalidated_tag_is_dead() {
-        let table = Table::new();
+        let table = RegionTable::new();
         let (_buf, key) = filled(&table, Access::ALL);
         assert_eq!(table.may_invalidate(key, 7), Ok(()));
         assert_eq!(table.may_invalidate(key, 8), Err(Refusal::NotAssociated));
@@ -306,7 +306,7 @@ mod tests {
     /// time.
     #[test]
     fn tags_are_random() {
-        let table = Table::new();
+        let table = RegionTable::new();
         let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
         for bit in 0..32 {
             let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
@@ -317,7 +317,7 @@ mod tests {
     /// Goal: an entry does not reuse its previous tag. Method: fills one entry again and again.
     #[test]
     fn an_entry_never_repeats_its_tag() {
-        let table = Table::new();
+        let table = RegionTable::new();
         let (buf, first) = filled(&table, Access::ALL);
         let index = (first >> 16) as usize;
         let again = |last: u32| {

@@ -26,7 +26,7 @@ pub(crate) enum Frees {
 }
 
 /// Freed slots of a queue pair's queues, counted by pollers and read by posters.
-pub(crate) struct Slots {
+pub(crate) struct FreedSlots {
     /// Number of send requests whose slots are free.
     pub(crate) sends: AtomicU64,
     /// Number of receives of the queue pair's own queue whose slots are free.
@@ -35,7 +35,7 @@ pub(crate) struct Slots {
     pub(crate) srq: Option<Arc<SharedReceives>>,
 }
 
-impl Slots {
+impl FreedSlots {
     /// Frees the slots of a completion that was polled or will never be.
     #[inline]
     pub(crate) fn reclaim(&self, frees: Frees) {
@@ -54,7 +54,7 @@ impl Slots {
 /// A completion, and the slots that polling it frees.
 struct Entry {
     wc: Wc,
-    slots: Arc<Slots>,
+    slots: Arc<FreedSlots>,
     frees: Frees,
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct Completions {
     pub(crate) watched: Spin<BTreeSet<u32>>,
     len: AtomicUsize,
     armed: AtomicU32,
-    dead: AtomicBool,
-    stirs: AtomicU64,
+    overrun: AtomicBool,
+    progress_count: AtomicU64,
 }
 
 impl Completions {
@@ -95,8 +95,8 @@ impl Completions {
             watched: Spin::default(),
             len: AtomicUsize::new(0),
             armed: AtomicU32::new(0),
-            dead: AtomicBool::new(false),
-            stirs: AtomicU64::new(0),
+            overrun: AtomicBool::new(false),
+            progress_count: AtomicU64::new(0),
         }
     }
 
@@ -137,8 +137,8 @@ impl Completions {
 
     /// Whether the queue has overrun.
     #[inline]
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.overrun.load(Ordering::Relaxed)
     }
 
     /// Reserves room for `depth` more outstanding completions.
@@ -149,7 +149,7 @@ impl Completions {
     }
 
     /// Drops a queue pair's completions, and reserves room for `depth` fewer.
-    pub(crate) fn release(&self, slots: &Arc<Slots>, depth: u32) {
+    pub(crate) fn release(&self, slots: &Arc<FreedSlots>, depth: u32) {
         let mut ring = self.ring.lock();
         ring.entries.retain(|entry| {
             let stays = !Arc::ptr_eq(&entry.slots, slots);
@@ -163,13 +163,13 @@ impl Completions {
     }
 
     /// Whether successful completions of a queue pair are queued here.
-    pub(crate) fn has_completed(&self, slots: &Arc<Slots>) -> bool {
+    pub(crate) fn has_completed(&self, slots: &Arc<FreedSlots>) -> bool {
         self.ring.lock().entries.iter().any(|entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok())
     }
 
     /// Publishes a completion and wakes waiting threads; a full queue overruns.
     #[inline]
-    pub(crate) fn push(&self, slots: &Arc<Slots>, wc: Wc, frees: Frees, solicited: bool) {
+    pub(crate) fn push(&self, slots: &Arc<FreedSlots>, wc: Wc, frees: Frees, solicited: bool) {
         let mut ring = self.ring.lock();
         if ring.entries.len() >= self.cqe() as usize {
             drop(ring);
@@ -178,32 +178,32 @@ impl Completions {
         ring.entries.push_back(Entry { wc, slots: slots.clone(), frees });
         self.len.store(ring.entries.len(), Ordering::Release);
         drop(ring);
-        self.announce(solicited || !wc.is_ok());
+        self.notify(solicited || !wc.is_ok());
     }
 
     /// Wakes waiting threads, and reports if the queue is armed.
     #[inline]
-    fn announce(&self, solicited: bool) {
+    fn notify(&self, solicited: bool) {
         // Pairs with the fences of `arm` and of the bell's waiter: the reads of both must not move before the
         // completion's length. Either they see the completion, or this sees them.
         fence(Ordering::SeqCst);
-        self.ring();
+        self.wake_waiter();
         let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
         let armed = self.armed.load(Ordering::Relaxed);
         if armed >= wanted
             && self.armed.compare_exchange(armed, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && let Some(reports) = &self.reports
         {
-            self.shared.count_woken();
+            self.shared.count_wake();
             reports.add(self.id);
         }
     }
 
     /// Wakes waiting threads, after a full fence.
     #[inline]
-    fn ring(&self) {
+    fn wake_waiter(&self) {
         if self.bell.is_awaited() {
-            self.shared.count_woken();
+            self.shared.count_wake();
             self.bell.ring_after_fence();
         }
     }
@@ -213,30 +213,30 @@ impl Completions {
     pub(crate) fn wake(&self) {
         // Pairs with the fence of the bell's waiter: the check for a waiter must not move before the written data.
         fence(Ordering::SeqCst);
-        self.ring();
+        self.wake_waiter();
     }
 
     /// Records that data was moved for the pollers of this queue. The count is approximate: only whether it changes
     /// matters.
     #[inline]
-    pub(crate) fn stir(&self) {
-        self.stirs.store(self.stirs().wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn count_progress(&self) {
+        self.progress_count.store(self.progress_count().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Changes whenever data was moved.
     #[inline]
-    pub(crate) fn stirs(&self) -> u64 {
-        self.stirs.load(Ordering::Relaxed)
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.progress_count.load(Ordering::Relaxed)
     }
 
     /// More completions than entries (IBA 11.6.3.1): the queue and its queue pairs fail. The NIC thread fails the
     /// queue pairs, because the caller holds the lock of one.
     #[cold]
     fn overrun(&self) {
-        if !self.dead.swap(true, Ordering::AcqRel) {
+        if !self.overrun.swap(true, Ordering::AcqRel) {
             self.shared.async_event(AsyncEvent::CqError { cq: self.id });
-            self.shared.condemn_users_of(self.id);
-            self.announce(true);
+            self.shared.fail_users_of(self.id);
+            self.notify(true);
         }
     }
 
@@ -247,7 +247,7 @@ impl Completions {
         }
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.armed.fetch_max(kind, Ordering::SeqCst);
-        // Pairs with the fence of `announce`: the program's next poll must not move before the arming.
+        // Pairs with the fence of `notify`: the program's next poll must not move before the arming.
         fence(Ordering::SeqCst);
         true
     }

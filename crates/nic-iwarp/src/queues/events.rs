@@ -24,9 +24,9 @@ impl Events {
         self.0.push_if((Some(listener), event), || open.load(Ordering::Acquire));
     }
 
-    /// Takes the first event; `on_ebb` is called if a large queue has become empty and its memory was freed.
-    pub(crate) fn take(&self, on_ebb: impl FnOnce()) -> Option<CmEvent> {
-        self.0.pop(on_ebb).map(|(_, event)| event)
+    /// Takes the first event; `on_memory_freed` is called if a large queue has become empty and its memory was freed.
+    pub(crate) fn take(&self, on_memory_freed: impl FnOnce()) -> Option<CmEvent> {
+        self.0.pop(on_memory_freed).map(|(_, event)| event)
     }
 
     /// Rejects a listener's requests that the program has not taken, by dropping them.

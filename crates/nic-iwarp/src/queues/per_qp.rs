@@ -12,7 +12,7 @@ use verbs::{
 };
 
 use crate::memory::regions::Domain;
-use crate::queues::completions::{Completions, Frees, Slots};
+use crate::queues::completions::{Completions, FreedSlots, Frees};
 use crate::queues::receives::{Receives, SharedReceives};
 use crate::queues::request_ring::{Receive, ReceiveQueue, Request, SendQueue};
 use crate::shared::Shared;
@@ -44,7 +44,7 @@ pub(crate) fn state_of(number: u32) -> QpState {
 }
 
 /// The parameters of a new queue pair.
-pub(crate) struct Making {
+pub(crate) struct QpParams {
     pub(crate) num: u32,
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
@@ -70,7 +70,7 @@ pub(crate) struct Queues {
     state: AtomicU32,
     pub(crate) sends: Spin<SendQueue>,
     pub(crate) receives: Receives,
-    slots: Arc<Slots>,
+    slots: Arc<FreedSlots>,
     send_ring: Arc<Completions>,
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
@@ -88,9 +88,9 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
-        let Making { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = making;
-        let slots = Slots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
+    pub(crate) fn new(shared: &Arc<Shared>, params: QpParams) -> Result<Self> {
+        let QpParams { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = params;
+        let slots = FreedSlots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
         Ok(Self {
             shared: shared.clone(),
@@ -149,7 +149,7 @@ impl Queues {
     }
 
     /// The key of its completions in the rings.
-    pub(crate) fn slots(&self) -> &Arc<Slots> {
+    pub(crate) fn slots(&self) -> &Arc<FreedSlots> {
         &self.slots
     }
 
@@ -210,7 +210,7 @@ impl Queues {
 
     /// The lock holder is about to look up tags: from now on deregistering waits for this queue pair.
     #[inline]
-    pub(crate) fn enter(&self) {
+    pub(crate) fn mark_in_use(&self) {
         self.mark.sign(|| {
             self.shared.visited.lock().insert(self.num);
         });
@@ -289,15 +289,15 @@ impl Queues {
 
     /// Whether a request with these flags is signaled on success.
     #[inline]
-    pub(crate) fn signals(&self, flags: SendFlags) -> bool {
+    pub(crate) fn is_signaled(&self, flags: SendFlags) -> bool {
         self.sq_sig_all || flags.contains(SendFlags::SIGNALED)
     }
 
     /// Completes the first open send request; reports it if it failed or is signaled. Returns the request.
     #[inline]
     pub(crate) fn finish_send(&self, status: WcStatus) -> Request {
-        let (number, request) = self.sends.lock().finish_first();
-        let silent = status == WcStatus::Success && !self.signals(request.flags);
+        let (number, request) = self.sends.lock().complete_first();
+        let silent = status == WcStatus::Success && !self.is_signaled(request.flags);
         if !silent && !self.is_dropped() {
             let wc = Wc {
                 wr_id: request.wr_id,
@@ -323,14 +323,14 @@ impl Queues {
 
     /// Records that bytes were received: the pollers of receives are not idle.
     #[inline]
-    pub(crate) fn stir_receives(&self) {
-        self.recv_ring.stir();
+    pub(crate) fn count_receive_progress(&self) {
+        self.recv_ring.count_progress();
     }
 
     /// Records that bytes were sent: the pollers of sends are not idle.
     #[inline]
-    pub(crate) fn stir_sends(&self) {
-        self.send_ring.stir();
+    pub(crate) fn count_send_progress(&self) {
+        self.send_ring.count_progress();
     }
 
     /// Wakes threads that sleep on the receive completion queue, because a peer's write was placed. RDMAP cannot
@@ -350,7 +350,7 @@ impl Queues {
     pub(crate) fn flush(&self, failed: Option<(u64, WcStatus)>) {
         loop {
             let queue = self.sends.lock();
-            let (first, posted) = (queue.over(), queue.posted());
+            let (first, posted) = (queue.completed(), queue.posted());
             drop(queue);
             if first == posted {
                 break;

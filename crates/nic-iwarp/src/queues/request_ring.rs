@@ -79,7 +79,7 @@ pub(crate) struct SendQueue {
     max_inline: usize,
     posted: u64,
     /// Number of completed requests, and so the number of the first open one.
-    over: u64,
+    completed: u64,
 }
 
 impl SendQueue {
@@ -93,7 +93,7 @@ impl SendQueue {
             inline: if max_inline > 0 { Some(Buf::alloc(depth * max_inline)?) } else { None },
             max_inline,
             posted: 0,
-            over: 0,
+            completed: 0,
         })
     }
 
@@ -104,15 +104,15 @@ impl SendQueue {
 
     /// Number of completed requests.
     #[inline]
-    pub(crate) fn over(&self) -> u64 {
-        self.over
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// Marks the first open request as completed; returns its number and content.
     #[inline]
-    pub(crate) fn finish_first(&mut self) -> (u64, Request) {
-        let number = self.over;
-        self.over += 1;
+    pub(crate) fn complete_first(&mut self) -> (u64, Request) {
+        let number = self.completed;
+        self.completed += 1;
         (number, *self.get(number))
     }
 
@@ -363,12 +363,12 @@ mod tests {
         assert_eq!(full, Err(Error::QueueFull { queue: "send", depth: 2 }));
         assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &sges[..]));
         assert_eq!((queue.get(1).wr_id, queue.get(1).len, queue.get(1).inline), (11, 11, true));
-        let (number, request) = queue.finish_first();
+        let (number, request) = queue.complete_first();
         assert_eq!((number, request.wr_id), (0, 10));
         reclaimed.store(1, Ordering::Release);
         queue.post(&SendWr::new(12, SendOp::Send, &sges[..1]), &reclaimed).expect("room again");
         assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &sges[..1]));
-        assert_eq!((queue.posted(), queue.over()), (3, 1));
+        assert_eq!((queue.posted(), queue.completed()), (3, 1));
     }
 
     #[test]

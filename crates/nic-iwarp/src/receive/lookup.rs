@@ -3,14 +3,14 @@
 use iwarp::rx::{Lookup, Refusal};
 use verbs::Access;
 
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::queues::messages::request_of;
 use crate::queues::per_qp::Queues;
 use crate::queues::request_ring::Receive;
 
 /// What the current message needs of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum ReceiveUse {
     /// A receive whose memory takes the payload.
     Buffer,
     /// A receive that only provides a completion.
@@ -20,16 +20,16 @@ pub(crate) enum Takes {
 }
 
 /// Answers for one connection, while its lock is held.
-pub(crate) struct Rights<'a> {
+pub(crate) struct DeviceLookup<'a> {
     pub(crate) queues: &'a Queues,
     /// The receive that was taken for the message, if any.
     pub(crate) receive: Option<&'a Receive>,
-    pub(crate) takes: Takes,
+    pub(crate) receive_use: ReceiveUse,
     /// An error on this side, for which the peer is not responsible.
-    pub(crate) fault: Option<End>,
+    pub(crate) fault: Option<EndReason>,
 }
 
-impl Lookup for Rights<'_> {
+impl Lookup for DeviceLookup<'_> {
     fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
         self.queues.domain().find(stag, Access::REMOTE_WRITE, to, len.into()).map(drop)
     }
@@ -40,7 +40,7 @@ impl Lookup for Rights<'_> {
         match queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len.into()) {
             Some(_) => Ok(()),
             None => {
-                self.fault = Some(End::BadSink(number));
+                self.fault = Some(EndReason::BadSink(number));
                 Err(Refusal::Access)
             }
         }
@@ -65,7 +65,7 @@ impl Lookup for Rights<'_> {
     }
 
     fn receive(&mut self, _msn: u32) -> Option<u32> {
-        if self.takes == Takes::Nothing {
+        if self.receive_use == ReceiveUse::Nothing {
             return Some(0);
         }
         // The receive's memory is checked when payload is placed, and only the part that is written.

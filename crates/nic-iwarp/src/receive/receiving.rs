@@ -14,13 +14,13 @@ use rustix::io::Errno;
 use verbs::{Access, Wc, WcOpcode, WcStatus};
 
 use crate::connection::context::QpContext;
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::memory::place;
 use crate::queues::messages::{read_immediate, request_of};
 use crate::queues::per_qp::Queues;
 use crate::queues::request_ring::Receive;
-use crate::receive::lookup::{Rights, Takes};
-use crate::tcp::receive_buffer::Ahead;
+use crate::receive::lookup::{DeviceLookup, ReceiveUse};
+use crate::tcp::receive_buffer::ReceiveBuffer;
 use nic_util::sg_list::SgList;
 
 /// Payload of at least this many bytes is read straight into place; below, a copy is cheaper than an extra system
@@ -41,14 +41,14 @@ const LONG_TURN: usize = 128 << 10;
 
 /// The receiving half of a connection.
 pub(crate) struct Receiving {
-    ahead: Ahead,
+    buffer: ReceiveBuffer,
     /// Maximum number of bytes to read ahead.
     limit: usize,
     /// The socket had no more data.
-    dry: bool,
+    socket_empty: bool,
     /// Bytes received in this turn.
     turn: usize,
-    takes: Takes,
+    receive_use: ReceiveUse,
     /// The receive taken for the current message; valid if `has_receive`.
     receive: Receive,
     has_receive: bool,
@@ -64,38 +64,38 @@ pub(crate) struct Receiving {
     rnr_retry: u8,
     deadline: Option<Time>,
     /// The first FPDU may be a Send that consumes no receive.
-    greeting: bool,
+    expects_rtr_send: bool,
     /// Whether any FPDU has arrived.
-    heard: bool,
+    any_received: bool,
 }
 
 /// The result of one step.
-enum Step {
+enum ReceiveStep {
     More,
     /// An event that does not concern the receiving half alone.
     Event(Event),
     /// More bytes are needed.
-    Dry,
+    NeedsBytes,
     /// The next message needs a receive.
-    Rnr,
+    NeedsReceive,
 }
 
 impl Receiving {
     /// A message without a receive waits for `rnr_retry` pauses, or without limit if that is 7, unless the peer
-    /// announces another limit. With `greeting` the first FPDU may be a Send that consumes no receive. `bytes`
+    /// announces another limit. With `expects_rtr_send` the first FPDU may be a Send that consumes no receive. `bytes`
     /// arrived together with the handshake and belong to the stream.
-    pub(crate) fn new(rnr_retry: u8, greeting: bool, bytes: &[u8]) -> Self {
-        let mut ahead = Ahead::new();
-        let space = ahead.space_up_to(bytes.len());
+    pub(crate) fn new(rnr_retry: u8, expects_rtr_send: bool, bytes: &[u8]) -> Self {
+        let mut buffer = ReceiveBuffer::new();
+        let space = buffer.space_up_to(bytes.len());
         let n = space.len().min(bytes.len());
         space[..n].copy_from_slice(&bytes[..n]);
-        ahead.fill(n);
+        buffer.fill(n);
         Self {
-            ahead,
+            buffer,
             limit: usize::MAX,
-            dry: false,
+            socket_empty: false,
             turn: 0,
-            takes: Takes::Buffer,
+            receive_use: ReceiveUse::Buffer,
             receive: Receive::default(),
             has_receive: false,
             imm: None,
@@ -105,8 +105,8 @@ impl Receiving {
             rnr: false,
             rnr_retry,
             deadline: None,
-            greeting,
-            heard: false,
+            expects_rtr_send,
+            any_received: false,
         }
     }
 
@@ -116,8 +116,8 @@ impl Receiving {
     }
 
     /// Whether the peer has sent anything.
-    pub(crate) fn has_heard(&self) -> bool {
-        self.heard
+    pub(crate) fn has_received(&self) -> bool {
+        self.any_received
     }
 
     /// Whether this turn is so long that responses should be sent immediately.
@@ -129,23 +129,23 @@ impl Receiving {
     /// Starts a turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
-        (self.dry, self.turn) = (false, 0);
+        (self.socket_empty, self.turn) = (false, 0);
     }
 
     /// Receives until there is an event that does not concern the receiving half alone, or no more data.
-    pub(crate) fn next(&mut self, lent: &mut QpContext<'_>) -> Result<Option<Event>, End> {
+    pub(crate) fn next(&mut self, cx: &mut QpContext<'_>) -> Result<Option<Event>, EndReason> {
         loop {
-            let step = match lent.machine.begins_fpdu() {
+            let step = match cx.machine.begins_fpdu() {
                 // Between FPDUs the state machine always wants the next FPDU.
-                true if self.ahead.filled().is_empty() => Step::Dry,
-                true if self.take_fast(lent)? => Step::More,
-                _ => self.step(lent)?,
+                true if self.buffer.filled().is_empty() => ReceiveStep::NeedsBytes,
+                true if self.take_fast(cx)? => ReceiveStep::More,
+                _ => self.step(cx)?,
             };
             match step {
-                Step::More => {}
-                Step::Event(event) => return Ok(Some(event)),
-                Step::Dry if self.fill(lent)? => {}
-                Step::Dry | Step::Rnr => return Ok(None),
+                ReceiveStep::More => {}
+                ReceiveStep::Event(event) => return Ok(Some(event)),
+                ReceiveStep::NeedsBytes if self.fill(cx)? => {}
+                ReceiveStep::NeedsBytes | ReceiveStep::NeedsReceive => return Ok(None),
             }
         }
     }
@@ -156,21 +156,21 @@ impl Receiving {
         if std::mem::take(&mut self.wrote) {
             queues.wake_for_write();
         }
-        self.ahead.shrink(&queues.shared.staging);
+        self.buffer.shrink(&queues.shared.staging);
         self.turn
     }
 
     /// The fast path of a small message that has arrived completely; returns whether there was one. In any doubtful
     /// case it changes nothing.
     #[inline]
-    fn take_fast(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
-        let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
-        let written = lent.machine.take_write(bytes, |stag, to, payload| {
+    fn take_fast(&mut self, cx: &mut QpContext<'_>) -> Result<bool, EndReason> {
+        let (bytes, domain) = (self.buffer.filled(), cx.queues.domain());
+        let written = cx.machine.take_write(bytes, |stag, to, payload| {
             let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
             at.is_ok_and(|at| place::copy_to(payload, at).is_ok())
         });
         if let Some((taken, front)) = written {
-            self.ahead.consume(taken);
+            self.buffer.consume(taken);
             self.count_written(&front);
             self.wrote = true;
             return Ok(true);
@@ -178,8 +178,8 @@ impl Receiving {
         if self.rnr {
             return Ok(false);
         }
-        let (receive, has_receive, queues) = (&mut self.receive, &mut self.has_receive, lent.queues);
-        let sent = lent.machine.take_send(bytes, |payload| {
+        let (receive, has_receive, queues) = (&mut self.receive, &mut self.has_receive, cx.queues);
+        let sent = cx.machine.take_send(bytes, |payload| {
             *has_receive = *has_receive || queues.receives.take(receive);
             let len = payload.len() as u64;
             match receive.sges.as_slice() {
@@ -191,83 +191,84 @@ impl Receiving {
             }
         });
         let Some((taken, received)) = sent else { return Ok(false) };
-        self.ahead.consume(taken);
-        self.takes = Takes::Buffer;
+        self.buffer.consume(taken);
+        self.receive_use = ReceiveUse::Buffer;
         self.count_written(&Front::Send { len: 0 });
-        self.finish_message(lent, &received)?;
+        self.finish_message(cx, &received)?;
         Ok(true)
     }
 
     /// Does the next step that the state machine asks for.
-    fn step(&mut self, lent: &mut QpContext<'_>) -> Result<Step, End> {
+    fn step(&mut self, cx: &mut QpContext<'_>) -> Result<ReceiveStep, EndReason> {
         let receive = self.has_receive.then_some(&self.receive);
-        let mut rights = Rights { queues: lent.queues, receive, takes: self.takes, fault: None };
-        let next = lent.machine.poll_receive(&mut rights);
-        if let Some(fault) = rights.fault {
+        let mut lookup =
+            DeviceLookup { queues: cx.queues, receive, receive_use: self.receive_use, fault: None };
+        let next = cx.machine.poll_receive(&mut lookup);
+        if let Some(fault) = lookup.fault {
             return Err(fault);
         }
-        match next.map_err(End::Violation)? {
-            Next::Check(wanted) => Ok(self.show(lent, wanted)),
+        match next.map_err(EndReason::Violation)? {
+            Next::Check(wanted) => Ok(self.show_fpdu(cx, wanted)),
             Next::Bytes(n) => {
-                if lent.machine.begins_fpdu()
-                    && let Some(step) = self.begin_fpdu(lent)
+                if cx.machine.begins_fpdu()
+                    && let Some(step) = self.begin_fpdu(cx)
                 {
                     return Ok(step);
                 }
-                Ok(self.feed(lent, n))
+                Ok(self.feed(cx, n))
             }
-            Next::Place(piece) => self.place(lent, &piece),
+            Next::Place(piece) => self.place(cx, &piece),
             Next::Event(Event::Received(received)) => {
-                self.finish_message(lent, &received).map(|()| Step::More)
+                self.finish_message(cx, &received).map(|()| ReceiveStep::More)
             }
-            Next::Event(event) => Ok(Step::Event(event)),
-            Next::Closed => Err(End::Closed),
+            Next::Event(event) => Ok(ReceiveStep::Event(event)),
+            Next::Closed => Err(EndReason::Closed),
         }
     }
 
     /// Shows the state machine the available part of the next FPDU; `wanted` bytes of it are needed.
-    fn show(&mut self, lent: &mut QpContext<'_>, wanted: usize) -> Step {
-        lent.machine.check(self.ahead.filled());
-        if self.ahead.filled().len() >= wanted {
-            return Step::More;
+    fn show_fpdu(&mut self, cx: &mut QpContext<'_>, wanted: usize) -> ReceiveStep {
+        cx.machine.check(self.buffer.filled());
+        if self.buffer.filled().len() >= wanted {
+            return ReceiveStep::More;
         }
-        self.ahead.make_room(wanted, &lent.queues.shared.staging);
+        self.buffer.make_room(wanted, &cx.queues.shared.staging);
         // Not much more than this FPDU: the rest would have to be moved to the front.
         self.limit = if wanted < LARGE { usize::MAX } else { wanted + BEHIND_LARGE };
-        Step::Dry
+        ReceiveStep::NeedsBytes
     }
 
     /// Passes bytes of headers and trailers to the state machine.
-    fn feed(&mut self, lent: &mut QpContext<'_>, n: usize) -> Step {
+    fn feed(&mut self, cx: &mut QpContext<'_>, n: usize) -> ReceiveStep {
         // Only all wanted bytes together: the beginning of an FPDU has been classified as a whole.
-        let Some(bytes) = self.ahead.filled().get(..n) else { return Step::Dry };
-        lent.machine.feed(bytes);
-        self.ahead.consume(n);
-        Step::More
+        let Some(bytes) = self.buffer.filled().get(..n) else { return ReceiveStep::NeedsBytes };
+        cx.machine.feed(bytes);
+        self.buffer.consume(n);
+        ReceiveStep::More
     }
 
     /// Classifies an FPDU before it is consumed: a message that needs a receive waits in the socket until one is
     /// posted. Returns the step to take instead of consuming it, if any.
-    fn begin_fpdu(&mut self, lent: &QpContext<'_>) -> Option<Step> {
-        let queues = lent.queues;
-        let Some(front) = Front::of(self.ahead.filled()) else { return Some(Step::Dry) };
-        let takes = match front {
+    fn begin_fpdu(&mut self, cx: &QpContext<'_>) -> Option<ReceiveStep> {
+        let queues = cx.queues;
+        let Some(front) = Front::of(self.buffer.filled()) else { return Some(ReceiveStep::NeedsBytes) };
+        let receive_use = match front {
             Front::Write { .. } | Front::Tagged | Front::Untagged => None,
-            Front::Send { len: 0 } if self.greeting => Some(Takes::Nothing),
-            Front::Send { .. } => Some(Takes::Buffer),
-            Front::Immediate(data) if read_immediate(data).1 => Some(Takes::Nothing),
-            Front::Immediate(_) => Some(Takes::Completion),
+            Front::Send { len: 0 } if self.expects_rtr_send => Some(ReceiveUse::Nothing),
+            Front::Send { .. } => Some(ReceiveUse::Buffer),
+            Front::Immediate(data) if read_immediate(data).1 => Some(ReceiveUse::Nothing),
+            Front::Immediate(_) => Some(ReceiveUse::Completion),
         };
-        if matches!(takes, Some(Takes::Buffer | Takes::Completion)) && !self.has_receive {
+        if matches!(receive_use, Some(ReceiveUse::Buffer | ReceiveUse::Completion)) && !self.has_receive {
             self.has_receive = queues.receives.take(&mut self.receive);
-            if !self.has_receive && self.lacks_receive(lent) {
-                return Some(Step::Rnr);
+            if !self.has_receive && self.await_receive(cx) {
+                return Some(ReceiveStep::NeedsReceive);
             }
             self.end_rnr(queues);
         }
-        self.takes = takes.unwrap_or(self.takes);
+        self.receive_use = receive_use.unwrap_or(self.receive_use);
         self.count_written(&front);
-        (self.greeting, self.heard) = (false, true);
+        (self.expects_rtr_send, self.any_received) = (false, true);
         None
     }
 
@@ -278,7 +279,7 @@ impl Receiving {
                 let before = if self.writing { self.written } else { 0 };
                 (self.written, self.writing) = (before + u64::from(len), !last);
             }
-            Front::Immediate(_) if self.takes == Takes::Completion => {}
+            Front::Immediate(_) if self.receive_use == ReceiveUse::Completion => {}
             Front::Tagged => {}
             Front::Send { .. } | Front::Immediate(_) | Front::Untagged => {
                 (self.written, self.writing) = (0, false);
@@ -287,13 +288,13 @@ impl Receiving {
     }
 
     /// Records that no receive is posted, for threads that post one; returns whether the message must wait.
-    fn lacks_receive(&mut self, lent: &QpContext<'_>) -> bool {
-        let queues = lent.queues;
+    fn await_receive(&mut self, cx: &QpContext<'_>) -> bool {
+        let queues = cx.queues;
         let shared = &queues.shared;
         if !self.rnr {
             self.rnr = true;
             queues.set_rnr(true);
-            let retries = lent.machine.rnr_limit().unwrap_or(self.rnr_retry);
+            let retries = cx.machine.rnr_limit().unwrap_or(self.rnr_retry);
             if retries < RETRY_FOREVER {
                 let deadline = shared.host.now() + queues.rnr_pause() * retries.into();
                 self.deadline = Some(deadline);
@@ -314,88 +315,88 @@ impl Receiving {
     }
 
     /// Reads ahead; returns whether data arrived.
-    fn fill(&mut self, lent: &mut QpContext<'_>) -> Result<bool, End> {
-        if self.dry || self.turn >= TURN_BYTES {
+    fn fill(&mut self, cx: &mut QpContext<'_>) -> Result<bool, EndReason> {
+        if self.socket_empty || self.turn >= TURN_BYTES {
             return Ok(false);
         }
-        let space = self.ahead.space_up_to(self.limit);
+        let space = self.buffer.space_up_to(self.limit);
         let room = space.len();
-        match place::read_ahead(lent.socket, space) {
-            Ok(0) => Err(eof(lent)),
+        match place::read_ahead(cx.socket, space) {
+            Ok(0) => Err(on_eof(cx)),
             Ok(n) => {
-                self.ahead.fill(n);
+                self.buffer.fill(n);
                 self.turn += n;
-                self.dry = n < room;
+                self.socket_empty = n < room;
                 // Bytes after large payload that did not fit next to it are not large payload.
                 self.limit = usize::MAX;
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(End::Broken(errno)),
+            Err(errno) => Err(EndReason::Broken(errno)),
         }
     }
 
     /// Places payload.
-    fn place(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<Step, End> {
-        if let Some(step) = self.place_small(lent, piece) {
+    fn place(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<ReceiveStep, EndReason> {
+        if let Some(step) = self.place_small(cx, piece) {
             return Ok(step);
         }
-        let list = self.target(lent, piece)?;
+        let list = self.target(cx, piece)?;
         self.wrote |= matches!(piece.target, Target::Write { .. });
-        let have = self.ahead.filled();
+        let have = self.buffer.filled();
         if !have.is_empty() {
             let n = have.len().min(piece.len);
             if place::copy_in(&have[..n], &list.part(0, n as u64)).is_err() {
-                return Err(gone(lent, piece));
+                return Err(unmapped(cx, piece));
             }
-            lent.machine.placed(n);
-            self.ahead.consume(n);
-            return Ok(Step::More);
+            cx.machine.placed(n);
+            self.buffer.consume(n);
+            return Ok(ReceiveStep::More);
         }
         if piece.len >= LARGE {
             self.limit = BEHIND_LARGE;
         }
-        let dry = self.dry || self.turn >= TURN_BYTES;
+        let socket_empty = self.socket_empty || self.turn >= TURN_BYTES;
         // An FPDU with a CRC is complete in the buffer.
-        if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
-            return Ok(Step::Dry);
+        if cx.machine.checks_crc() || piece.len < DIRECT_MIN || socket_empty {
+            return Ok(ReceiveStep::NeedsBytes);
         }
-        self.read_into_place(lent, &list, piece)
+        self.read_into_place(cx, &list, piece)
     }
 
     /// Reads payload, except its last bytes, from the socket straight into place, and reads ahead what follows it.
     fn read_into_place(
         &mut self,
-        lent: &mut QpContext<'_>,
+        cx: &mut QpContext<'_>,
         list: &SgList,
         piece: &Piece,
-    ) -> Result<Step, End> {
+    ) -> Result<ReceiveStep, EndReason> {
         let direct = piece.len - LAST;
-        let behind = self.ahead.space_up_to(self.limit);
+        let behind = self.buffer.space_up_to(self.limit);
         let room = direct + behind.len();
-        let n = match place::receive(lent.socket, &list.part(0, direct as u64), behind) {
-            Ok(0) => return Err(eof(lent)),
+        let n = match place::receive(cx.socket, &list.part(0, direct as u64), behind) {
+            Ok(0) => return Err(on_eof(cx)),
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(Errno::FAULT) => return Err(gone(lent, piece)),
-            Err(errno) => return Err(End::Broken(errno)),
+            Err(Errno::FAULT) => return Err(unmapped(cx, piece)),
+            Err(errno) => return Err(EndReason::Broken(errno)),
         };
         let placed = n.min(direct);
-        lent.machine.placed(placed);
-        self.ahead.fill(n - placed);
+        cx.machine.placed(placed);
+        self.buffer.fill(n - placed);
         self.turn += n;
-        self.dry = n < room;
+        self.socket_empty = n < room;
         if direct < LARGE {
             self.limit = usize::MAX;
         }
-        Ok(Step::More)
+        Ok(ReceiveStep::More)
     }
 
     /// The fast path for payload that is complete in the buffer and goes to one place. In any doubtful case it
     /// changes nothing.
     #[inline]
-    fn place_small(&mut self, lent: &mut QpContext<'_>, piece: &Piece) -> Option<Step> {
-        let bytes = self.ahead.filled().get(..piece.len)?;
+    fn place_small(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Option<ReceiveStep> {
+        let bytes = self.buffer.filled().get(..piece.len)?;
         let len = piece.len as u64;
         let (key, need, to) = match (piece.target, self.receive.sges.as_slice()) {
             (Target::Write { stag, to }, _) => (stag, Access::REMOTE_WRITE, to),
@@ -404,40 +405,40 @@ impl Receiving {
             }
             _ => return None,
         };
-        place::copy_to(bytes, lent.queues.domain().find(key, need, to, len).ok()?).ok()?;
+        place::copy_to(bytes, cx.queues.domain().find(key, need, to, len).ok()?).ok()?;
         self.wrote |= need == Access::REMOTE_WRITE;
-        lent.machine.placed(piece.len);
-        self.ahead.consume(piece.len);
-        Some(Step::More)
+        cx.machine.placed(piece.len);
+        self.buffer.consume(piece.len);
+        Some(ReceiveStep::More)
     }
 
     /// The destination of payload, if access is still allowed.
-    fn target(&self, lent: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, End> {
-        let (domain, len) = (lent.queues.domain(), piece.len as u64);
+    fn target(&self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, EndReason> {
+        let (domain, len) = (cx.queues.domain(), piece.len as u64);
         match piece.target {
             Target::Write { stag, to } => {
                 let found = domain.remote(stag, Access::REMOTE_WRITE, to, len);
-                found.map_err(|refusal| End::Violation(lent.machine.refuse(refusal.code())))
+                found.map_err(|refusal| EndReason::Violation(cx.machine.refuse(refusal.code())))
             }
             Target::ReadSink { id, offset, .. } => {
-                let (queue, number) = (lent.queues.sends.lock(), request_of(id));
+                let (queue, number) = (cx.queues.sends.lock(), request_of(id));
                 let found = queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len);
-                found.ok_or(End::BadSink(number))
+                found.ok_or(EndReason::BadSink(number))
             }
             Target::Receive { offset, .. } => {
                 let sges = self.receive.sges.as_slice();
-                domain.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(End::BadReceive)
+                domain.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(EndReason::BadReceive)
             }
         }
     }
 
     /// A message has been delivered.
-    fn finish_message(&mut self, lent: &mut QpContext<'_>, received: &Received) -> Result<(), End> {
+    fn finish_message(&mut self, cx: &mut QpContext<'_>, received: &Received) -> Result<(), EndReason> {
         let mut wc = Wc::default();
         match received.kind {
             ReceivedKind::Immediate(data) => {
                 let imm = Some(read_immediate(data).0);
-                if self.takes == Takes::Nothing {
+                if self.receive_use == ReceiveUse::Nothing {
                     self.imm = imm;
                     return Ok(());
                 }
@@ -448,22 +449,22 @@ impl Receiving {
                 (wc.opcode, wc.byte_len, wc.invalidated) = (WcOpcode::Recv, len, invalidate);
                 wc.imm = self.imm.take();
                 if let Some(key) = invalidate
-                    && !lent.queues.domain().invalidate(key)
+                    && !cx.queues.domain().invalidate(key)
                 {
                     // The tag was valid when the message began.
-                    return Err(violated(lent, TerminateCode::CANNOT_INVALIDATE));
+                    return Err(violated(cx, TerminateCode::CANNOT_INVALIDATE));
                 }
             }
         }
         if std::mem::take(&mut self.has_receive) {
             wc.wr_id = self.receive.wr_id;
-            lent.queues.finish_receive(wc, received.solicited);
+            cx.queues.finish_receive(wc, received.solicited);
         }
         Ok(())
     }
 
     /// Ends receiving: the receive of the current message is reported with this status.
-    pub(crate) fn give_up(&mut self, queues: &Queues, status: WcStatus) {
+    pub(crate) fn end_with(&mut self, queues: &Queues, status: WcStatus) {
         self.end_rnr(queues);
         if std::mem::take(&mut self.has_receive) {
             queues.fail_receive(self.receive.wr_id, status);
@@ -473,23 +474,25 @@ impl Receiving {
 
 /// The destination of payload has been unmapped or protected.
 #[cold]
-fn gone(lent: &mut QpContext<'_>, piece: &Piece) -> End {
+fn unmapped(cx: &mut QpContext<'_>, piece: &Piece) -> EndReason {
     match piece.target {
-        Target::Write { .. } => End::Violation(lent.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED)),
-        Target::ReadSink { id, .. } => End::BadSink(request_of(id)),
-        Target::Receive { .. } => End::BadReceive,
+        Target::Write { .. } => {
+            EndReason::Violation(cx.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED))
+        }
+        Target::ReadSink { id, .. } => EndReason::BadSink(request_of(id)),
+        Target::Receive { .. } => EndReason::BadReceive,
     }
 }
 
 /// The peer's access has become invalid in the middle of a message.
-fn violated(lent: &mut QpContext<'_>, code: TerminateCode) -> End {
-    lent.machine.abort(code);
-    End::Violation(Failure { terminate: Terminate::new(code) })
+fn violated(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
+    cx.machine.abort(code);
+    EndReason::Violation(Failure { terminate: Terminate::new(code) })
 }
 
 /// The peer has closed its side.
-fn eof(lent: &mut QpContext<'_>) -> End {
+fn on_eof(cx: &mut QpContext<'_>) -> EndReason {
     // Even inside a message: the peer is gone, and an incomplete message is not delivered.
-    let _ = lent.machine.handle_eof();
-    End::Closed
+    let _ = cx.machine.handle_eof();
+    EndReason::Closed
 }

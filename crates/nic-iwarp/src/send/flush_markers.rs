@@ -209,7 +209,7 @@ impl FlushMarkers {
     /// The open requests that have begun, in the peer's view.
     pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<Open> {
         let mut first = self.first_open_send;
-        let open = (queue.over()..self.next).map(|number| {
+        let open = (queue.completed()..self.next).map(|number| {
             let &Request { op, len, .. } = queue.get(number);
             let place = self.open_reads.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));

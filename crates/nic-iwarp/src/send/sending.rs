@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use verbs::{Access, SendFlags, SendOp, WcStatus};
 
 use crate::connection::context::QpContext;
-use crate::connection::end::End;
+use crate::connection::end_reason::EndReason;
 use crate::memory::place::{self, Gather};
 use crate::queues::messages::{check_local, is_last, messages, request_of};
 use crate::queues::outcome;
@@ -133,16 +133,16 @@ impl Sending {
     }
 
     /// Sends what can be sent. With `is_last_chance` no later poll will send the rest.
-    pub(crate) fn transmit(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> Result<(), End> {
+    pub(crate) fn transmit(&mut self, cx: &mut QpContext<'_>, is_last_chance: bool) -> Result<(), EndReason> {
         let mut turn = 0;
         loop {
-            let full = self.prepare(lent, is_last_chance)?;
+            let full = self.prepare(cx, is_last_chance)?;
             self.responses = PendingResponses::None;
             if self.outbox.is_empty() {
                 self.blocked = false;
                 break;
             }
-            match self.send(lent, &mut turn)? {
+            match self.send(cx, &mut turn)? {
                 // Perhaps only the part before inaccessible payload was gathered. Nothing else triggers another round
                 // for the rest.
                 Sent::All if (full || !self.outbox.is_empty()) && turn < TURN_BYTES => {}
@@ -150,40 +150,40 @@ impl Sending {
                 _ => break,
             }
         }
-        self.complete_sent(lent.queues);
+        self.complete_sent(cx.queues);
         match self.failed {
-            Some((number, status)) if number == lent.queues.sends.lock().over() => {
-                Err(End::Local(number, status))
+            Some((number, status)) if number == cx.queues.sends.lock().completed() => {
+                Err(EndReason::Local(number, status))
             }
             _ => Ok(()),
         }
     }
 
     /// Fills the outbox; returns whether it is full while there may be more to send.
-    fn prepare(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> Result<bool, End> {
+    fn prepare(&mut self, cx: &mut QpContext<'_>, is_last_chance: bool) -> Result<bool, EndReason> {
         loop {
             if !self.outbox.has_room() {
                 return Ok(true);
             }
-            let idle = lent.machine.is_idle();
-            match if idle { None } else { lent.machine.poll_transmit() } {
-                Some(transmit) => self.handle_transmit(lent, &transmit)?,
-                None if self.begin_next(lent, is_last_chance) => {}
+            let idle = cx.machine.is_idle();
+            match if idle { None } else { cx.machine.poll_transmit() } {
+                Some(transmit) => self.handle_transmit(cx, &transmit)?,
+                None if self.begin_next(cx, is_last_chance) => {}
                 None => return Ok(false),
             }
         }
     }
 
     /// Handles what the state machine yields.
-    fn handle_transmit(&mut self, lent: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), End> {
+    fn handle_transmit(&mut self, cx: &mut QpContext<'_>, transmit: &Transmit) -> Result<(), EndReason> {
         match transmit {
-            Transmit::Fpdu(fpdu) => self.pack(lent, fpdu),
-            Transmit::Atomic(request) => self.execute_atomic(lent, request),
+            Transmit::Fpdu(fpdu) => self.pack(cx, fpdu),
+            Transmit::Atomic(request) => self.execute_atomic(cx, request),
         }
     }
 
     /// Adds an FPDU to the outbox.
-    fn pack(&mut self, lent: &mut QpContext<'_>, fpdu: &Fpdu) -> Result<(), End> {
+    fn pack(&mut self, cx: &mut QpContext<'_>, fpdu: &Fpdu) -> Result<(), EndReason> {
         let mut upto = None;
         if let Origin::Op(id) = fpdu.origin {
             if fpdu.expects.is_some() {
@@ -197,10 +197,10 @@ impl Sending {
             self.markers.on_rtr_sent();
         }
         let packed = match fpdu.payload.len() {
-            0..=SMALL_MAX => self.outbox.append(upto, |to| write_out(lent.queues, fpdu, to)),
-            _ => self.pack_large(lent.queues, fpdu, upto),
+            0..=SMALL_MAX => self.outbox.append(upto, |to| write_out(cx.queues, fpdu, to)),
+            _ => self.pack_large(cx.queues, fpdu, upto),
         };
-        packed.map_err(|inaccessible| end_for(lent.machine, inaccessible))
+        packed.map_err(|inaccessible| end_for(cx.machine, inaccessible))
     }
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
@@ -208,7 +208,7 @@ impl Sending {
         let (mut seal, mut staged) = (fpdu.seal(), None);
         if seal.wants_payload() {
             let list = payload(queues, fpdu)?;
-            let (at, copy) = self.outbox.stage(fpdu.payload.len(), &queues.shared.staging);
+            let (at, copy) = self.outbox.reserve_staging(fpdu.payload.len(), &queues.shared.staging);
             let mut is_copied = true;
             seal.go_on(fpdu.payload.len(), |crc| {
                 place::copy_out_crc(&list, copy, crc).unwrap_or_else(|_| {
@@ -228,42 +228,42 @@ impl Sending {
     }
 
     /// Executes an atomic of the peer; the responses before it are already queued.
-    fn execute_atomic(&mut self, lent: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), End> {
-        let at = lent.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
+    fn execute_atomic(&mut self, cx: &mut QpContext<'_>, request: &AtomicRequest) -> Result<(), EndReason> {
+        let at = cx.queues.domain().find(request.stag, Access::REMOTE_ATOMIC, request.to, 8);
         let original = at
             .map_err(|_| TerminateCode::STAG_INVALID)
             .and_then(|at| place::atomic(at, request.op).ok_or(TerminateCode::PROTECTION_UNSPECIFIED));
-        let original = original.map_err(|code| end_for(lent.machine, code.into()))?;
-        match lent.machine.atomic_done(original) {
-            Some(fpdu) => self.pack(lent, &fpdu),
+        let original = original.map_err(|code| end_for(cx.machine, code.into()))?;
+        match cx.machine.atomic_done(original) {
+            Some(fpdu) => self.pack(cx, &fpdu),
             None => Ok(()),
         }
     }
 
     /// Passes the next request or flush marker to the state machine; returns whether there was one.
-    fn begin_next(&mut self, lent: &mut QpContext<'_>, is_last_chance: bool) -> bool {
+    fn begin_next(&mut self, cx: &mut QpContext<'_>, is_last_chance: bool) -> bool {
         if self.in_machine > 0 {
             return false;
         }
         if let Some(retries) = self.rnr_limit.take() {
-            return self.post_op(lent.machine, announcement(retries)).is_ok();
+            return self.post_op(cx.machine, announcement(retries)).is_ok();
         }
-        let (queues, number) = (lent.queues, self.markers.next());
+        let (queues, number) = (cx.queues, self.markers.next());
         let queue = queues.sends.lock();
         let more = number < queue.posted() && self.failed.is_none();
         let must = more && self.markers.must_precede(&queue.get(number).op);
-        if (must || self.markers.is_due(more, is_last_chance)) && lent.machine.outstanding() < self.ord {
+        if (must || self.markers.is_due(more, is_last_chance)) && cx.machine.outstanding() < self.ord {
             drop(queue);
-            return self.post_marker(lent.machine);
+            return self.post_marker(cx.machine);
         }
         if must || !more {
             return false;
         }
         let request = *queue.get(number);
         let verdict = check_local(&queue, queues.domain(), number, &request)
-            .and_then(|()| self.begin(lent.machine, queues, &queue, &request));
+            .and_then(|()| self.begin(cx.machine, queues, &queue, &request));
         match verdict {
-            Ok(()) => self.markers.on_begun(&request, queues.signals(request.flags)),
+            Ok(()) => self.markers.on_begun(&request, queues.is_signaled(request.flags)),
             Err(status) => self.failed = Some((number, status)),
         }
         true
@@ -349,21 +349,21 @@ impl Sending {
     }
 
     /// Sends the outbox, as much as fits.
-    fn send(&mut self, lent: &mut QpContext<'_>, turn: &mut usize) -> Result<Sent, End> {
+    fn send(&mut self, cx: &mut QpContext<'_>, turn: &mut usize) -> Result<Sent, EndReason> {
         let (total, sent) = match self.outbox.only_run() {
-            Some(run) => (run.len(), place::send_run(lent.socket, run)),
-            None => self.send_gathered(lent)?,
+            Some(run) => (run.len(), place::send_run(cx.socket, run)),
+            None => self.send_gathered(cx)?,
         };
         let n = match sent {
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(errno) => return Err(End::Broken(errno)),
+            Err(errno) => return Err(EndReason::Broken(errno)),
         };
-        if let Some(upto) = self.outbox.advance(n, &lent.queues.shared.staging) {
+        if let Some(upto) = self.outbox.advance(n, &cx.queues.shared.staging) {
             self.sent = upto;
         }
         if n > 0 {
-            lent.queues.stir_sends();
+            cx.queues.count_send_progress();
         }
         *turn += n;
         self.blocked = n < total || *turn >= TURN_BYTES;
@@ -371,17 +371,17 @@ impl Sending {
     }
 
     /// Sends the queued items by gathering; returns how many bytes were gathered, and how many were sent.
-    fn send_gathered(&mut self, lent: &mut QpContext<'_>) -> Result<(usize, Result<usize, Errno>), End> {
+    fn send_gathered(&mut self, cx: &mut QpContext<'_>) -> Result<(usize, Result<usize, Errno>), EndReason> {
         let mut items = usize::MAX;
         loop {
             let mut gather = Gather::new();
-            if let Err(inaccessible) = self.gather(lent.queues, &mut gather, items) {
-                return Err(self.end_before_inaccessible(lent, inaccessible));
+            if let Err(inaccessible) = self.gather(cx.queues, &mut gather, items) {
+                return Err(self.end_before_inaccessible(cx, inaccessible));
             }
-            match place::send(lent.socket, &mut gather) {
+            match place::send(cx.socket, &mut gather) {
                 // Nothing was sent. The items before the unreadable payload can still be sent.
-                Err(Errno::FAULT) => match self.first_inaccessible(lent.queues) {
-                    (0, inaccessible) => return Err(self.end_before_inaccessible(lent, inaccessible)),
+                Err(Errno::FAULT) => match self.first_inaccessible(cx.queues) {
+                    (0, inaccessible) => return Err(self.end_before_inaccessible(cx, inaccessible)),
                     (place, _) => items = place.min(items.saturating_sub(1)),
                 },
                 sent => return Ok((gather.total(), sent)),
@@ -409,14 +409,14 @@ impl Sending {
     /// The payload of the first item cannot be read. If part of it was sent, the rest is filled with zeros, provided
     /// that the peer discards it; otherwise the stream can only be cut.
     #[cold]
-    fn end_before_inaccessible(&mut self, lent: &mut QpContext<'_>, inaccessible: Inaccessible) -> End {
+    fn end_before_inaccessible(&mut self, cx: &mut QpContext<'_>, inaccessible: Inaccessible) -> EndReason {
         if self.outbox.sent() == 0 {
             self.outbox.clear();
         } else {
             self.outbox.drop_behind_first();
-            self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, |_, _| false);
+            self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, |_, _| false);
         }
-        end_for(lent.machine, inaccessible)
+        end_for(cx.machine, inaccessible)
     }
 
     /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
@@ -448,11 +448,11 @@ impl Sending {
     /// The number of the request before which all are complete because TCP has accepted them.
     fn completed_when_sent(&self, queues: &Queues) -> u64 {
         let (queue, uses_markers) = (queues.sends.lock(), self.markers.is_enabled());
-        let mut upto = queue.over();
-        for number in queue.over()..self.sent {
+        let mut upto = queue.completed();
+        for number in queue.completed()..self.sent {
             let request = queue.get(number);
             let completes = !uses_markers || request.is_local();
-            if request.op.fetches() || !completes && queues.signals(request.flags) {
+            if request.op.fetches() || !completes && queues.is_signaled(request.flags) {
                 break;
             }
             upto = if completes { number + 1 } else { upto };
@@ -473,12 +473,17 @@ impl Sending {
     }
 
     /// An atomic of this side has been executed; `original` is the word's previous value.
-    pub(crate) fn on_atomic_answered(&mut self, queues: &Queues, id: u64, original: u64) -> Result<(), End> {
+    pub(crate) fn on_atomic_answered(
+        &mut self,
+        queues: &Queues,
+        id: u64,
+        original: u64,
+    ) -> Result<(), EndReason> {
         let number = request_of(id);
         let sink = queues.sends.lock().locate(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
         let copied = sink.map(|sink| place::copy_in(&original.to_ne_bytes(), &sink));
         if !matches!(copied, Some(Ok(()))) {
-            return Err(End::BadSink(number));
+            return Err(EndReason::BadSink(number));
         }
         self.on_answered(queues, id);
         Ok(())
@@ -486,12 +491,12 @@ impl Sending {
 
     /// Completes the requests before `upto`, which have arrived.
     fn arrived(&mut self, queues: &Queues, upto: u64) {
-        while queues.sends.lock().over() < upto {
-            self.finish_first(queues);
+        while queues.sends.lock().completed() < upto {
+            self.complete_first(queues);
         }
     }
 
-    fn finish_first(&mut self, queues: &Queues) {
+    fn complete_first(&mut self, queues: &Queues) {
         let request = queues.finish_send(WcStatus::Success);
         self.markers.on_completed(&request);
     }
@@ -501,25 +506,25 @@ impl Sending {
     pub(crate) fn failed_request(
         &mut self,
         queues: &Queues,
-        end: &End,
+        end: &EndReason,
         receipt: Option<u32>,
     ) -> Option<(u64, WcStatus)> {
         match end {
-            End::Local(number, status) => Some((*number, *status)),
-            End::BadSink(number) => {
+            EndReason::Local(number, status) => Some((*number, *status)),
+            EndReason::BadSink(number) => {
                 self.arrived(queues, *number);
                 Some((*number, WcStatus::LocProtErr))
             }
-            End::Closed => {
+            EndReason::Closed => {
                 self.complete_receipted(queues, receipt);
                 None
             }
-            End::Broken(_) => {
+            EndReason::Broken(_) => {
                 self.complete_receipted(queues, receipt);
-                let first = queues.sends.lock().over();
+                let first = queues.sends.lock().completed();
                 (self.markers.next() > first).then_some((first, WcStatus::RetryExcErr))
             }
-            End::Terminated(terminate) => {
+            EndReason::Terminated(terminate) => {
                 // The Terminate itself proves nothing.
                 let open = self.complete_receipted(queues, receipt);
                 let number = blamed(terminate, &open)?.number;
@@ -532,7 +537,7 @@ impl Sending {
     /// Completes the requests that the peer's receipt covers; returns the open ones.
     fn complete_receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<Open> {
         let queue = queues.sends.lock();
-        let (mut open, first) = (self.markers.open_requests(&queue), queue.over());
+        let (mut open, first) = (self.markers.open_requests(&queue), queue.completed());
         drop(queue);
         let arrived = self.markers.arrived(receipt, &open);
         self.arrived(queues, first + arrived as u64);
@@ -544,49 +549,49 @@ impl Sending {
     /// a gap: then the connection is reset.
     pub(crate) fn send_last_bytes(
         &mut self,
-        lent: &mut QpContext<'_>,
+        cx: &mut QpContext<'_>,
         code: Option<TerminateCode>,
     ) -> Option<Vec<u8>> {
-        self.send_last(lent);
-        self.drain_machine(lent);
-        self.send_last(lent);
+        self.send_last(cx);
+        self.drain_machine(cx);
+        self.send_last(cx);
         match code {
-            Some(code) => lent.machine.abort(code),
+            Some(code) => cx.machine.abort(code),
             // No effect if the state machine has already queued a Terminate.
-            None => lent.machine.finish(),
+            None => cx.machine.finish(),
         }
-        self.drain_machine(lent);
-        self.send_last(lent);
+        self.drain_machine(cx);
+        self.send_last(cx);
         if self.is_cut {
             // If this fails, the socket is closed in the normal way.
-            let _ = rustix::net::sockopt::set_socket_linger(lent.socket, Some(Duration::ZERO));
+            let _ = rustix::net::sockopt::set_socket_linger(cx.socket, Some(Duration::ZERO));
             return None;
         }
         Some(self.rest())
     }
 
     /// Sends what the socket accepts. What is left no longer needs the program's memory, and has no gap.
-    fn send_last(&mut self, lent: &mut QpContext<'_>) {
+    fn send_last(&mut self, cx: &mut QpContext<'_>) {
         if self.is_cut {
             return;
         }
         let mut turn = 0;
         // An error does not matter: the connection ends.
-        let _ = self.send(lent, &mut turn);
+        let _ = self.send(cx, &mut turn);
         self.outbox.drop_unbegun();
         let copy = |fpdu: &Fpdu, to: &mut [u8]| {
-            payload(lent.queues, fpdu).is_ok_and(|list| place::copy_out(&list, to).is_ok())
+            payload(cx.queues, fpdu).is_ok_and(|list| place::copy_out(&list, to).is_ok())
         };
-        self.is_cut |= !self.outbox.keep_begun(&lent.queues.shared.staging, copy);
+        self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, copy);
     }
 
     /// Moves what the state machine has queued into the outbox, as far as it fits, without beginning new requests.
-    fn drain_machine(&mut self, lent: &mut QpContext<'_>) {
+    fn drain_machine(&mut self, cx: &mut QpContext<'_>) {
         while self.outbox.has_room()
-            && let Some(transmit) = lent.machine.poll_transmit()
+            && let Some(transmit) = cx.machine.poll_transmit()
         {
             // An error changes nothing: the connection already ends.
-            let _ = self.handle_transmit(lent, &transmit);
+            let _ = self.handle_transmit(cx, &transmit);
         }
     }
 
@@ -622,13 +627,13 @@ impl From<TerminateCode> for Inaccessible {
 }
 
 /// The connection's end that inaccessible memory causes.
-fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> End {
+fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> EndReason {
     match inaccessible {
-        Inaccessible::Local(number) => End::Local(number, WcStatus::LocProtErr),
+        Inaccessible::Local(number) => EndReason::Local(number, WcStatus::LocProtErr),
         Inaccessible::Source(code) => {
             debug_assert!(code.is_protection());
             machine.abort(code);
-            End::Violation(Failure { terminate: Terminate::new(code) })
+            EndReason::Violation(Failure { terminate: Terminate::new(code) })
         }
     }
 }

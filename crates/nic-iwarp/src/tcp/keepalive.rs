@@ -13,17 +13,17 @@ use host::{Span, Time};
 const TICK: Span = Span::from_ms(10);
 
 /// Since when the peer's host has owed an answer; `before` is the previous result.
-pub(crate) fn unheard(socket: BorrowedFd<'_>, before: Option<Time>, now: Time) -> Option<Time> {
-    let (waits, quiet) = state(socket)?;
+pub(crate) fn unacked_since(socket: BorrowedFd<'_>, before: Option<Time>, now: Time) -> Option<Time> {
+    let (waits, silent_for) = ack_state(socket)?;
     match before {
         _ if !waits => None,
-        Some(since) if quiet + TICK >= now.since(since) => Some(since),
+        Some(since) if silent_for + TICK >= now.since(since) => Some(since),
         _ => Some(now),
     }
 }
 
 /// Whether something waits for an acknowledgement, and for how long the peer's host has sent none.
-fn state(socket: BorrowedFd<'_>) -> Option<(bool, Span)> {
+fn ack_state(socket: BorrowedFd<'_>) -> Option<(bool, Span)> {
     // SAFETY: all fields are numbers, for which zero is valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -52,12 +52,12 @@ mod tests {
         near.write_all(b"here at once").expect("sent");
         // On loopback it has been acknowledged by now, or will be after the delayed-ACK timeout.
         let began = std::time::Instant::now();
-        while state(near.as_fd()).expect("a TCP socket").0 {
+        while ack_state(near.as_fd()).expect("a TCP socket").0 {
             assert!(began.elapsed().as_secs() < 10, "never acknowledged");
         }
         let now = Time::ZERO + Span::from_secs(100);
-        assert_eq!(unheard(near.as_fd(), Some(Time::ZERO), now), None, "nothing waits");
+        assert_eq!(unacked_since(near.as_fd(), Some(Time::ZERO), now), None, "nothing waits");
         let no_socket = std::fs::File::open("/dev/null").expect("a file");
-        assert!(state(no_socket.as_fd()).is_none());
+        assert!(ack_state(no_socket.as_fd()).is_none());
     }
 }

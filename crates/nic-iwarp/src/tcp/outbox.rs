@@ -37,21 +37,21 @@ impl Item {
 }
 
 /// A staging buffer of [`STAGING_LEN`] bytes with arbitrary content, or empty.
-pub(crate) type Room = Box<[u8]>;
+pub(crate) type StagingBuffer = Box<[u8]>;
 
 /// Staging buffers that no connection uses at the moment.
 #[derive(Default)]
-pub(crate) struct Pool(Mutex<Vec<Room>>);
+pub(crate) struct StagingPool(Mutex<Vec<StagingBuffer>>);
 
-impl Pool {
+impl StagingPool {
     /// Maximum number of buffers to keep.
     const KEPT: usize = 8;
 
-    pub(crate) fn take(&self) -> Room {
+    pub(crate) fn take(&self) -> StagingBuffer {
         unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
     }
 
-    pub(crate) fn give(&self, room: Room) {
+    pub(crate) fn give(&self, room: StagingBuffer) {
         let mut kept = unpoisoned(&self.0);
         if kept.len() < Self::KEPT {
             kept.push(room);
@@ -70,7 +70,7 @@ pub(crate) struct Outbox {
     small: Vec<u8>,
     /// Copies of payload, for streams with CRCs: if the program changed memory while it is sent, the CRC would be
     /// wrong and the connection would end.
-    staging: Room,
+    staging: StagingBuffer,
     /// Number of its bytes in use.
     staged: usize,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new() -> Self {
         let (items, small) = (VecDeque::with_capacity(LARGES + 1), Vec::with_capacity(SMALL_LEN));
-        Self { items, sent: 0, small, staging: Room::default(), staged: 0 }
+        Self { items, sent: 0, small, staging: StagingBuffer::default(), staged: 0 }
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl Outbox {
     }
 
     /// Reserves staging space for `len` bytes; returns its position and the space.
-    pub(crate) fn stage(&mut self, len: usize, pool: &Pool) -> (usize, &mut [u8]) {
+    pub(crate) fn reserve_staging(&mut self, len: usize, pool: &StagingPool) -> (usize, &mut [u8]) {
         if self.staging.is_empty() {
             self.staging = pool.take();
         }
@@ -163,7 +163,7 @@ impl Outbox {
 
     /// Records that `n` bytes were sent; returns the number of requests that are completely sent, if it has changed.
     #[inline]
-    pub(crate) fn advance(&mut self, n: usize, pool: &Pool) -> Option<u64> {
+    pub(crate) fn advance(&mut self, n: usize, pool: &StagingPool) -> Option<u64> {
         self.sent += n;
         let mut out = None;
         while let Some((item, upto)) = self.items.front()
@@ -186,12 +186,16 @@ impl Outbox {
     /// Makes the first item independent of the program's memory, if part of it has been sent: `copy` copies its
     /// payload and returns whether it could. If not, the payload is replaced by zeros, provided that the peer
     /// delivers nothing of it; otherwise returns false.
-    pub(crate) fn keep_begun(&mut self, pool: &Pool, copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool) -> bool {
+    pub(crate) fn keep_begun(
+        &mut self,
+        pool: &StagingPool,
+        copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool,
+    ) -> bool {
         let fpdu = match self.items.front() {
             Some((Item::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
             _ => return true,
         };
-        let (at, room) = self.stage(fpdu.payload.len(), pool);
+        let (at, room) = self.reserve_staging(fpdu.payload.len(), pool);
         if !copy(&fpdu, room) {
             if fpdu.completes_message() {
                 return false;
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn runs_grow_while_nothing_stands_behind_them() {
-        let (mut outbox, pool) = (Outbox::new(), Pool::default());
+        let (mut outbox, pool) = (Outbox::new(), StagingPool::default());
         let write = |outbox: &mut Outbox, bytes: &[u8], upto| {
             let done: Result<(), ()> = outbox.append(upto, |to| {
                 to.extend_from_slice(bytes);
@@ -271,7 +275,7 @@ mod tests {
         std::iter::from_fn(next).collect()
     }
 
-    fn filled(fpdus: &[Fpdu], sent: usize, pool: &Pool) -> Outbox {
+    fn filled(fpdus: &[Fpdu], sent: usize, pool: &StagingPool) -> Outbox {
         let mut outbox = Outbox::new();
         for fpdu in fpdus {
             outbox.push(*fpdu, fpdu.seal().finish().expect("no CRC"), None, None);
@@ -284,7 +288,7 @@ mod tests {
     /// first and the last segment of a Write and of a Send, unsent and partly sent.
     #[test]
     fn what_has_begun_is_kept_or_becomes_zeros() {
-        let pool = Pool::default();
+        let pool = StagingPool::default();
         pool.give(vec![9; STAGING_LEN].into_boxed_slice());
         let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         let send = segments(iwarp::tx::OpKind::Send { len: 8000, solicited: false, invalidate: None });
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_has_not_begun_is_dropped_with_what_is_behind_it() {
-        let pool = Pool::default();
+        let pool = StagingPool::default();
         let fpdus = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         for (sent, left) in [(0, 0), (1, 1)] {
             let mut outbox = filled(&fpdus, sent, &pool);

@@ -2,7 +2,7 @@
 
 use iwarp::mpa::FPDU_MAX;
 
-use crate::tcp::outbox::{Pool, Room};
+use crate::tcp::outbox::{StagingBuffer, StagingPool};
 
 /// Size of the buffer in bytes.
 const LEN: usize = 8 << 10;
@@ -12,15 +12,15 @@ const LEN: usize = 8 << 10;
 const LEN_GROWN: usize = FPDU_MAX + 1024;
 
 /// A buffer that is filled at the end and consumed at the front.
-pub(crate) struct Ahead {
+pub(crate) struct ReceiveBuffer {
     own: Box<[u8]>,
     /// A larger buffer to use instead, while longer FPDUs arrive.
-    grown: Option<Room>,
+    grown: Option<StagingBuffer>,
     start: usize,
     end: usize,
 }
 
-impl Ahead {
+impl ReceiveBuffer {
     pub(crate) fn new() -> Self {
         Self { own: vec![0; LEN].into_boxed_slice(), grown: None, start: 0, end: 0 }
     }
@@ -66,7 +66,7 @@ impl Ahead {
     }
 
     /// Ensures that an FPDU of this length fits.
-    pub(crate) fn make_room(&mut self, len: usize, pool: &Pool) {
+    pub(crate) fn make_room(&mut self, len: usize, pool: &StagingPool) {
         if len > LEN && self.grown.is_none() {
             let mut room = pool.take();
             room[self.start..self.end].copy_from_slice(&self.own[self.start..self.end]);
@@ -76,7 +76,7 @@ impl Ahead {
 
     /// Returns the larger buffer, if it is empty.
     #[inline]
-    pub(crate) fn shrink(&mut self, pool: &Pool) {
+    pub(crate) fn shrink(&mut self, pool: &StagingPool) {
         if self.start == self.end
             && let Some(room) = self.grown.take()
         {
@@ -91,53 +91,53 @@ mod tests {
 
     #[test]
     fn bytes_come_out_as_they_went_in() {
-        let mut ahead = Ahead::new();
+        let mut buffer = ReceiveBuffer::new();
         let (mut next_in, mut next_out) = (0_u8, 0_u8);
         for round in 0..10_000 {
-            let n = ahead.filled().len() + 1 + round % 97;
-            let n = ahead.space_up_to(n).len();
-            let upto = ahead.filled().len() + n;
-            ahead.space_up_to(upto).iter_mut().for_each(|byte| {
+            let n = buffer.filled().len() + 1 + round % 97;
+            let n = buffer.space_up_to(n).len();
+            let upto = buffer.filled().len() + n;
+            buffer.space_up_to(upto).iter_mut().for_each(|byte| {
                 *byte = next_in;
                 next_in = next_in.wrapping_add(1);
             });
-            ahead.fill(n);
-            let take = ahead.filled().len().min(round % 101);
-            for &byte in &ahead.filled()[..take] {
+            buffer.fill(n);
+            let take = buffer.filled().len().min(round % 101);
+            for &byte in &buffer.filled()[..take] {
                 assert_eq!(byte, next_out);
                 next_out = next_out.wrapping_add(1);
             }
-            ahead.consume(take);
+            buffer.consume(take);
         }
-        let left = ahead.filled().len();
+        let left = buffer.filled().len();
         assert_eq!(next_out.wrapping_add(left as u8), next_in);
     }
 
     #[test]
     fn room_is_borrowed_and_given_back() {
-        let (mut ahead, pool) = (Ahead::new(), Pool::default());
-        ahead.space_up_to(3).copy_from_slice(b"abc");
-        ahead.fill(3);
-        ahead.consume(1);
-        ahead.make_room(LEN, &pool);
-        assert!(ahead.grown.is_none(), "that fits");
-        ahead.make_room(FPDU_MAX, &pool);
-        assert_eq!((ahead.filled(), ahead.grown.is_some()), (b"bc".as_slice(), true));
-        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN_GROWN - 2);
-        ahead.shrink(&pool);
-        assert_eq!(ahead.filled(), b"bc", "not while it is needed");
-        ahead.consume(2);
-        ahead.shrink(&pool);
-        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN);
+        let (mut buffer, pool) = (ReceiveBuffer::new(), StagingPool::default());
+        buffer.space_up_to(3).copy_from_slice(b"abc");
+        buffer.fill(3);
+        buffer.consume(1);
+        buffer.make_room(LEN, &pool);
+        assert!(buffer.grown.is_none(), "that fits");
+        buffer.make_room(FPDU_MAX, &pool);
+        assert_eq!((buffer.filled(), buffer.grown.is_some()), (b"bc".as_slice(), true));
+        assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN_GROWN - 2);
+        buffer.shrink(&pool);
+        assert_eq!(buffer.filled(), b"bc", "not while it is needed");
+        buffer.consume(2);
+        buffer.shrink(&pool);
+        assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN);
     }
 
     #[test]
     fn a_full_buffer_has_no_room() {
-        let mut ahead = Ahead::new();
-        assert_eq!(ahead.space_up_to(usize::MAX / 2).len(), LEN);
-        ahead.fill(LEN);
-        assert!(ahead.space_up_to(LEN).is_empty());
-        ahead.consume(1);
-        assert_eq!(ahead.space_up_to(LEN).len(), 1);
+        let mut buffer = ReceiveBuffer::new();
+        assert_eq!(buffer.space_up_to(usize::MAX / 2).len(), LEN);
+        buffer.fill(LEN);
+        assert!(buffer.space_up_to(LEN).is_empty());
+        buffer.consume(1);
+        assert_eq!(buffer.space_up_to(LEN).len(), 1);
     }
 }

@@ -7,9 +7,9 @@ use verbs::{AsyncEvent, CmFailure, WcStatus};
 
 /// Why a connection ends.
 #[derive(Clone, Debug)]
-pub(crate) enum End {
+pub(crate) enum EndReason {
     /// This side's program disconnects.
-    Asked,
+    Disconnected,
     /// The peer closed it in order.
     Closed,
     /// The peer closed it inside a message, or it broke.
@@ -26,14 +26,14 @@ pub(crate) enum End {
     /// A request of this side cannot be executed, for a local reason.
     Local(u64, WcStatus),
     /// The peer did not send its first message in time.
-    Overdue,
+    FirstMessageTimeout,
     /// The completion queue overran.
     Overrun,
 }
 
-impl End {
+impl EndReason {
     /// Whether to send the peer a reason, and its code if the state machine has none yet.
-    pub(crate) fn last_words(&self) -> Option<Option<TerminateCode>> {
+    pub(crate) fn terminate_to_send(&self) -> Option<Option<TerminateCode>> {
         match self {
             // The peer does not read any more.
             Self::Closed | Self::Broken(_) | Self::Terminated(_) => None,
@@ -41,12 +41,12 @@ impl End {
             Self::BadSink(_) | Self::Local(..) | Self::Overrun => {
                 Some(Some(TerminateCode::RDMAP_CATASTROPHIC))
             }
-            Self::Asked | Self::Violation(_) | Self::Overdue => Some(None),
+            Self::Disconnected | Self::Violation(_) | Self::FirstMessageTimeout => Some(None),
         }
     }
 
     /// The completion status of the receive that the current message has consumed.
-    pub(crate) fn of_receive(&self) -> WcStatus {
+    pub(crate) fn receive_status(&self) -> WcStatus {
         match self {
             Self::BadReceive => WcStatus::LocProtErr,
             Self::Violation(Failure { terminate }) if terminate.code == TerminateCode::UNTAGGED_TOO_LONG => {
@@ -70,9 +70,9 @@ impl End {
     }
 
     /// The error for a connection whose establishment has not been reported to the program yet.
-    pub(crate) fn before_it_began(&self) -> CmFailure {
+    pub(crate) fn connect_failure(&self) -> CmFailure {
         match self {
-            Self::Overdue => CmFailure::TimedOut,
+            Self::FirstMessageTimeout => CmFailure::TimedOut,
             Self::Violation(failure) => CmFailure::Protocol(failure.to_string()),
             Self::Terminated(terminate) => CmFailure::Protocol(terminate.code.to_string()),
             _ => CmFailure::PeerGone,

@@ -26,14 +26,14 @@ const PLAIN: u8 = 0x11;
 
 /// A region as the peer knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownRegion {
     pub(super) stag: u32,
     pub(super) base: u64,
     pub(super) len: u64,
 }
 
 /// The memory that both sides use, and its expected content.
-pub(super) struct Yard {
+pub(super) struct VictimMemory {
     host: Buf,
     nic: Buf,
     large: Buf,
@@ -64,7 +64,7 @@ fn combination(bits: usize) -> Access {
     chosen.fold(Access::LOCAL_WRITE, |all, (_, right)| all | *right)
 }
 
-impl Yard {
+impl VictimMemory {
     pub(super) fn new(device: &Device) -> Self {
         let pd = || device.alloc_pd().expect("a domain");
         Self {
@@ -90,7 +90,7 @@ impl Yard {
     }
 
     /// Resets contents and tags. Returns the regions that the peer knows.
-    pub(super) fn renew(&mut self) -> Vec<Known> {
+    pub(super) fn renew(&mut self) -> Vec<KnownRegion> {
         self.regions.clear();
         self.local.clear();
         self.going = None;
@@ -117,7 +117,7 @@ impl Yard {
         self.register()
     }
 
-    fn register(&mut self) -> Vec<Known> {
+    fn register(&mut self) -> Vec<KnownRegion> {
         let Self { host, nic, large, domain, foreign, .. } = self;
         let add = |pd: &Pd, buf: &Buf, range: Range<usize>, access| {
             pd.reg_mr_range(buf, range, access).expect("a region")
@@ -214,8 +214,8 @@ impl Yard {
     }
 }
 
-fn of(mr: &Mr) -> Known {
-    Known { stag: mr.rkey(), base: mr.addr(), len: mr.buf().len() as u64 }
+fn of(mr: &Mr) -> KnownRegion {
+    KnownRegion { stag: mr.rkey(), base: mr.addr(), len: mr.buf().len() as u64 }
 }
 
 fn cut(mr: &Mr, used: &mut usize, len: usize) -> Sge {
