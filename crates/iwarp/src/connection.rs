@@ -5,7 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
-use crate::rx::{Event, Failure, Front, Lookup, Receive, Received, Receiver, ReceiverConfig};
+use crate::rx::{Event, Failure, FpduKind, Lookup, Receive, Received, Receiver, ReceiverConfig};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Op, OpKind, PostError, Sender, SenderConfig, Transmit};
 
@@ -76,15 +76,15 @@ impl Connection {
         self.sender.post(op)
     }
 
-    /// See [`Sender::write_at_once`].
+    /// See [`Sender::write_single`].
     #[inline]
-    pub fn write_at_once<E>(
+    pub fn write_single<E>(
         &mut self,
         kind: &OpKind,
         out: &mut Vec<u8>,
         payload: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Option<Result<(), E>> {
-        self.sender.write_at_once(kind, out, payload)
+        self.sender.write_single(kind, out, payload)
     }
 
     /// Returns the next thing to do with the bytes of the stream.
@@ -142,7 +142,7 @@ impl Connection {
         &mut self,
         bytes: &[u8],
         place: impl FnOnce(u32, u64, &[u8]) -> bool,
-    ) -> Option<(usize, Front)> {
+    ) -> Option<(usize, FpduKind)> {
         self.receiver.take_write(bytes, place)
     }
 
@@ -222,7 +222,7 @@ impl Connection {
         if self.has_extensions
             && let Some(messages) = self.receiver.received()
         {
-            self.sender.say_received(messages);
+            self.sender.set_receipt(messages);
         }
         self.sender.terminate(terminate);
     }

@@ -65,7 +65,7 @@ impl Default for Accept {
 }
 
 #[derive(Debug)]
-enum State {
+enum ResponderState {
     Reading,
     Deciding(Request),
     Done,
@@ -79,7 +79,7 @@ pub struct Responder {
     reader: FrameReader,
     out: Outgoing,
     deadline: Duration,
-    state: State,
+    state: ResponderState,
 }
 
 impl Responder {
@@ -87,7 +87,7 @@ impl Responder {
     pub fn new(config: ResponderConfig, now: Duration) -> Self {
         let deadline = now.saturating_add(config.timeout);
         let reader = FrameReader::new(FrameKind::Request);
-        Self { config, reader, out: Outgoing::default(), deadline, state: State::Reading }
+        Self { config, reader, out: Outgoing::default(), deadline, state: ResponderState::Reading }
     }
 
     /// The bytes to send next; empty if there are none.
@@ -102,18 +102,18 @@ impl Responder {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Duration> {
-        matches!(self.state, State::Reading).then_some(self.deadline)
+        matches!(self.state, ResponderState::Reading).then_some(self.deadline)
     }
 
     /// Consumes bytes of the request; returns their number, and the request when it is complete. After the reply it
     /// consumes nothing: the bytes are FPDUs.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Request>), HandshakeError> {
         match &self.state {
-            State::Done => return Ok((0, None)),
+            ResponderState::Done => return Ok((0, None)),
             // RFC 5044 section 7.1.2: the initiator sends nothing until it has the reply.
-            State::Deciding(_) if bytes.is_empty() => return Ok((0, None)),
-            State::Deciding(_) => return Err(self.end(HandshakeError::EarlyBytes)),
-            State::Reading => {}
+            ResponderState::Deciding(_) if bytes.is_empty() => return Ok((0, None)),
+            ResponderState::Deciding(_) => return Err(self.end(HandshakeError::EarlyBytes)),
+            ResponderState::Reading => {}
         }
         match self.reader.feed(bytes) {
             Ok((taken, None)) => Ok((taken, None)),
@@ -138,7 +138,7 @@ impl Responder {
 
     /// Ends without a reply (RFC 5044 section 7.1.2: an invalid request is not answered).
     fn end(&mut self, error: HandshakeError) -> HandshakeError {
-        self.state = State::Done;
+        self.state = ResponderState::Done;
         self.out.set(Vec::new());
         error
     }
@@ -167,7 +167,7 @@ impl Responder {
         if offered.is_some_and(|enhanced| !enhanced.rtr.intersects(self.config.peer_to_peer)) {
             return Err(self.refuse(&request, HandshakeError::NoCommonRtr));
         }
-        self.state = State::Deciding(request.clone());
+        self.state = ResponderState::Deciding(request.clone());
         Ok(request)
     }
 
@@ -180,10 +180,10 @@ impl Responder {
 
     /// Rejects the request; `private_data` is the program's reason.
     pub fn reject(&mut self, private_data: &[u8]) -> Result<(), HandshakeError> {
-        let State::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
+        let ResponderState::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
         check_private_data(private_data.len(), request.enhanced.is_some())?;
         let reply = rejection(request, private_data.to_vec());
-        self.state = State::Done;
+        self.state = ResponderState::Done;
         self.out.set(reply.emit());
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Responder {
     /// Accepts the request. If `accept` itself is invalid, the request stays open for another answer; if the peer's
     /// parameters cannot be met, it is rejected.
     pub fn accept(&mut self, accept: &Accept) -> Result<Negotiated, HandshakeError> {
-        let State::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
+        let ResponderState::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
         let request = request.clone();
         check_depth(accept.ird)?;
         check_depth(accept.ord)?;
@@ -224,7 +224,7 @@ impl Responder {
             }),
             private_data: accept.private_data.clone(),
         };
-        self.state = State::Done;
+        self.state = ResponderState::Done;
         self.out.set(reply.emit());
         let (revision, ird, private_data) = (request.revision, accept.ird, request.private_data);
         Ok(Negotiated { role: Role::Responder, revision, crc, ird, ord, rtr, private_data })

@@ -3,7 +3,7 @@
 //! The order is that of the layers: DDP (RFC 5041 section 7.1), then RDMAP (RFC 5040 section 7.2). A failed check
 //! returns the code for a Terminate.
 
-use super::receiver::{BODY_MAX, Current, Message, Receiver};
+use super::receiver::{BODY_MAX, CurrentSegment, CurrentSend, Receiver};
 use super::{Expected, Lookup};
 use crate::ddp::{self, Header, QUEUE_REQUEST, QUEUE_SEND, QUEUES, Tagged, Untagged};
 use crate::mpa::Rtr;
@@ -14,12 +14,12 @@ use crate::wire::wraps;
 type Verdict<T> = Result<T, TerminateCode>;
 
 impl Receiver {
-    pub(super) fn examine<L: Lookup + ?Sized>(
+    pub(super) fn check_header<L: Lookup + ?Sized>(
         &mut self,
         version: u8,
         header: &Header,
         lookup: &mut L,
-    ) -> Verdict<Current> {
+    ) -> Verdict<CurrentSegment> {
         match header {
             Header::Tagged(_) if version != ddp::VERSION => Err(TerminateCode::TAGGED_VERSION),
             Header::Untagged(_) if version != ddp::VERSION => Err(TerminateCode::UNTAGGED_VERSION),
@@ -61,7 +61,11 @@ impl Receiver {
     }
 
     /// Checks one segment of a Write. Each segment is checked independently of earlier ones.
-    fn check_write<L: Lookup + ?Sized>(&mut self, header: &Tagged, lookup: &mut L) -> Verdict<Current> {
+    fn check_write<L: Lookup + ?Sized>(
+        &mut self,
+        header: &Tagged,
+        lookup: &mut L,
+    ) -> Verdict<CurrentSegment> {
         let &Tagged { stag, to, .. } = header;
         if wraps(to, self.payload_len) {
             return Err(TerminateCode::TAGGED_TO_WRAP);
@@ -69,7 +73,7 @@ impl Receiver {
         if self.payload_len > 0 {
             lookup.write(stag, to, self.payload_len).map_err(super::Refusal::tagged_code)?;
         }
-        Ok(Current::Write { stag, to, last: header.last })
+        Ok(CurrentSegment::Write { stag, to, last: header.last })
     }
 
     /// Checks a Read Response: it may only go to the sink of this side's earliest open request, in order and within
@@ -79,7 +83,7 @@ impl Receiver {
         &mut self,
         header: &Tagged,
         lookup: &mut L,
-    ) -> Verdict<Current> {
+    ) -> Verdict<CurrentSegment> {
         let Some(&Expected::Read { id, stag, to, len }) = self.expected.front() else {
             return Err(TerminateCode::UNEXPECTED_OPCODE);
         };
@@ -99,7 +103,7 @@ impl Receiver {
         if self.payload_len > 0 {
             lookup.read_sink(id, self.read, self.payload_len).map_err(super::Refusal::tagged_code)?;
         }
-        Ok(Current::ReadResponse { id, stag, to: expected_to, last: header.last })
+        Ok(CurrentSegment::ReadResponse { id, stag, to: expected_to, last: header.last })
     }
 
     fn check_send<L: Lookup + ?Sized>(
@@ -107,7 +111,7 @@ impl Receiver {
         opcode: Opcode,
         header: &Untagged,
         lookup: &mut L,
-    ) -> Verdict<Current> {
+    ) -> Verdict<CurrentSegment> {
         let &Untagged { last, ulp_word: invalidate, msn, mo, .. } = header;
         // RFC 6581 section 9.2: an agreed ready-to-receive message does not belong to the program and consumes no
         // buffer.
@@ -115,7 +119,7 @@ impl Receiver {
             && self.config.rtr == Some(Rtr::Send)
             && (opcode, last, mo, self.payload_len) == (Opcode::Send, true, 0, 0)
         {
-            return Ok(Current::Rtr);
+            return Ok(CurrentSegment::Rtr);
         }
         if mo != self.message.map_or(0, |message| message.received) {
             return Err(TerminateCode::UNTAGGED_MO);
@@ -134,7 +138,7 @@ impl Receiver {
                     lookup.invalidate(invalidate).map_err(super::Refusal::code)?;
                 }
                 let capacity = lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
-                Message { opcode, invalidate, capacity, received: 0 }
+                CurrentSend { opcode, invalidate, capacity, received: 0 }
             }
         };
         // Stored even if the message turns out to be too long, because its buffer has been consumed.
@@ -142,11 +146,11 @@ impl Receiver {
         if self.payload_len > message.capacity - message.received {
             return Err(TerminateCode::UNTAGGED_TOO_LONG);
         }
-        Ok(Current::Send { last })
+        Ok(CurrentSegment::Send { last })
     }
 
     /// Checks messages of one segment, whose body the receiver collects.
-    fn check_control(&mut self, opcode: Opcode, header: &Untagged) -> Verdict<Current> {
+    fn check_control(&mut self, opcode: Opcode, header: &Untagged) -> Verdict<CurrentSegment> {
         // A sender that sends in order begins no other message inside a Send. Responding to such a request would
         // imply that the Send has arrived, although without CRCs one flipped bit, the last flag, is enough to get
         // here.
@@ -174,6 +178,6 @@ impl Receiver {
         if (self.payload_len as usize) < wanted || !header.last {
             return Err(TerminateCode::OPERATION_UNSPECIFIED);
         }
-        Ok(Current::Control { opcode, msn: header.msn })
+        Ok(CurrentSegment::Control { opcode, msn: header.msn })
     }
 }

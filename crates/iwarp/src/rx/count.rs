@@ -2,7 +2,7 @@
 
 /// How a message names its destination memory (RFC 5041 section 1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Model {
+pub(super) enum BufferModel {
     Tagged,
     Untagged,
 }
@@ -13,23 +13,23 @@ pub(super) enum Model {
 /// another one: peers that use receipts never send this, and without CRCs a flipped bit may have hidden the end of
 /// the other message.
 #[derive(Debug, Default)]
-pub(super) struct Count {
+pub(super) struct MessageCount {
     /// Number of messages, modulo 2^32.
     received: u32,
     /// Messages delivered since the last [`Self::settle`]; they count when the driver has handled their delivery.
     delivered: u32,
     /// Model of the message that has begun and not ended.
-    open: Option<Model>,
-    stands: bool,
+    open: Option<BufferModel>,
+    stopped: bool,
 }
 
-impl Count {
+impl MessageCount {
     /// Records a delivered segment. `last` marks the last segment of its message, `counts` a message that receipts
     /// count.
     #[inline]
-    pub(super) fn segment(&mut self, model: Model, last: bool, counts: bool) {
-        self.stands |= self.open.is_some_and(|open| open != model);
-        self.delivered += u32::from(last && counts && !self.stands);
+    pub(super) fn segment(&mut self, model: BufferModel, last: bool, counts: bool) {
+        self.stopped |= self.open.is_some_and(|open| open != model);
+        self.delivered += u32::from(last && counts && !self.stopped);
         self.open = (!last).then_some(model);
     }
 
@@ -46,11 +46,11 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
-    use super::Model::{Tagged, Untagged};
+    use super::BufferModel::{Tagged, Untagged};
     use super::*;
 
-    fn count(segments: &[(Model, bool)]) -> u32 {
-        let mut count = Count::default();
+    fn count(segments: &[(BufferModel, bool)]) -> u32 {
+        let mut count = MessageCount::default();
         for &(model, last) in segments {
             count.segment(model, last, true);
             count.settle();

@@ -1,7 +1,7 @@
 //! Data path: executes an FPDU that is complete and whose CRC is good.
 
-use super::count::Model;
-use super::receiver::{Current, Receiver};
+use super::count::BufferModel;
+use super::receiver::{CurrentSegment, Receiver};
 use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
 use crate::outcome::{RECEIPT_STAG, receipt_at};
@@ -10,41 +10,41 @@ use crate::rnr_limit::{RNR_LIMIT_STAG, announced};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::wraps;
 
-type Delivered = Result<Option<Event>, TerminateCode>;
+type Delivery = Result<Option<Event>, TerminateCode>;
 
 impl Receiver {
-    pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+    pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivery {
         // A receipt is valid only right before a Terminate or the end of the stream.
         let receipt = self.receipt.take();
         match self.current {
-            Current::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
+            CurrentSegment::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
                 self.receipt = receipt_at(to);
                 Ok(None)
             }
-            Current::Write { stag: RNR_LIMIT_STAG, to, .. } if self.payload_len == 0 => {
+            CurrentSegment::Write { stag: RNR_LIMIT_STAG, to, .. } if self.payload_len == 0 => {
                 self.rnr_limit = announced(to).or(self.rnr_limit);
                 Ok(None)
             }
-            Current::Write { last, .. } => {
-                self.count.segment(Model::Tagged, last, self.payload_len > 0);
+            CurrentSegment::Write { last, .. } => {
+                self.count.segment(BufferModel::Tagged, last, self.payload_len > 0);
                 Ok(None)
             }
-            Current::Rtr => {
+            CurrentSegment::Rtr => {
                 self.next(QUEUE_SEND);
                 Ok(None)
             }
-            Current::ReadResponse { last, .. } => {
+            CurrentSegment::ReadResponse { last, .. } => {
                 self.read += self.payload_len;
                 Ok(if last { self.finish_read() } else { None })
             }
-            Current::Send { last } => {
-                self.count.segment(Model::Untagged, last, true);
+            CurrentSegment::Send { last } => {
+                self.count.segment(BufferModel::Untagged, last, true);
                 if let Some(message) = &mut self.message {
                     message.received += self.payload_len;
                 }
                 Ok(if last { self.finish_send() } else { None })
             }
-            Current::Control { opcode, msn } => match opcode {
+            CurrentSegment::Control { opcode, msn } => match opcode {
                 Opcode::ReadRequest => self.finish_read_request(lookup),
                 Opcode::AtomicRequest => self.finish_atomic_request(lookup),
                 Opcode::AtomicResponse => self.finish_atomic_response(),
@@ -80,22 +80,17 @@ impl Receiver {
         Some(Event::Received(Received { msn, solicited: message.opcode.is_solicited(), kind }))
     }
 
-    fn finish_immediate<L: Lookup + ?Sized>(
-        &mut self,
-        opcode: Opcode,
-        msn: u32,
-        lookup: &mut L,
-    ) -> Delivered {
+    fn finish_immediate<L: Lookup + ?Sized>(&mut self, opcode: Opcode, msn: u32, lookup: &mut L) -> Delivery {
         let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
         // RFC 7306 section 6: Immediate Data consumes a buffer, like a Send.
         lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
-        self.count.segment(Model::Untagged, true, true);
+        self.count.segment(BufferModel::Untagged, true, true);
         self.next(QUEUE_SEND);
         let kind = ReceivedKind::Immediate(data);
         Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
     }
 
-    fn finish_read_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+    fn finish_read_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivery {
         let request = ReadRequest::parse(self.body()).ok_or(TerminateCode::OPERATION_UNSPECIFIED)?;
         let ReadRequest { sink_to, len, source_stag, source_to, .. } = request;
         if wraps(source_to, len) || wraps(sink_to, len) {
@@ -104,13 +99,13 @@ impl Receiver {
         if len > 0 {
             lookup.read_source(source_stag, source_to, len).map_err(Refusal::code)?;
         }
-        self.count.segment(Model::Untagged, true, len > 0);
+        self.count.segment(BufferModel::Untagged, true, len > 0);
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::ReadRequest(request)))
     }
 
-    fn finish_atomic_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+    fn finish_atomic_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivery {
         let request = AtomicRequest::parse(self.body()).map_err(|error| match error {
             AtomicError::Length => TerminateCode::OPERATION_UNSPECIFIED,
             AtomicError::Operation => TerminateCode::UNEXPECTED_OPCODE,
@@ -118,13 +113,13 @@ impl Receiver {
         // RFC 7306 section 5.1: the word is aligned. A multiple of 8 does not wrap within 8 bytes.
         let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Unaligned) };
         aligned.and_then(|()| lookup.atomic(request.stag, request.to)).map_err(Refusal::code)?;
-        self.count.segment(Model::Untagged, true, true);
+        self.count.segment(BufferModel::Untagged, true, true);
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::AtomicRequest(request)))
     }
 
-    fn finish_atomic_response(&mut self) -> Delivered {
+    fn finish_atomic_response(&mut self) -> Delivery {
         let response = AtomicResponse::parse(self.body()).ok_or(TerminateCode::OPERATION_UNSPECIFIED)?;
         let Some(&Expected::Atomic { id, request }) = self.expected.front() else {
             return Err(TerminateCode::UNEXPECTED_OPCODE);

@@ -18,17 +18,17 @@
 
 mod check;
 mod count;
+mod fast_path;
 mod finish;
-mod front;
+mod fpdu_kind;
 mod lookup;
 mod receive;
 mod receiver;
-mod short;
 
 #[cfg(test)]
 mod tests;
 
-pub use front::Front;
+pub use fpdu_kind::FpduKind;
 pub use lookup::{Lookup, Refusal};
-pub use receive::{Event, Expected, Failure, Piece, Receive, Received, ReceivedKind, Target};
+pub use receive::{Destination, Event, Expected, Failure, Piece, Receive, Received, ReceivedKind};
 pub use receiver::{Receiver, ReceiverConfig};

@@ -7,7 +7,7 @@ use crate::terminate::Terminate;
 
 /// The destination of payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum Destination {
     /// The peer's RDMA Write.
     Write {
         /// Steering tag of the buffer.
@@ -39,7 +39,7 @@ pub enum Target {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Destination of the first byte.
-    pub target: Target,
+    pub destination: Destination,
     /// Number of bytes, at least 1. Fewer may be placed at a time.
     pub len: usize,
 }

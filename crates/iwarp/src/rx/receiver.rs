@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::count::Count;
-use super::{Event, Expected, Failure, Lookup, Piece, Receive, Target};
+use super::count::MessageCount;
+use super::{Destination, Event, Expected, Failure, Lookup, Piece, Receive};
 use crate::crc::Crc;
 use crate::ddp::{Control, Header, QUEUES, UNTAGGED_LEN};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, Rtr, fpdu_len, pad};
@@ -50,7 +50,7 @@ pub(super) enum Stage {
 
 /// The segment being received, after its header was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Current {
+pub(super) enum CurrentSegment {
     Write {
         stag: u32,
         to: u64,
@@ -76,7 +76,7 @@ pub(super) enum Current {
 
 /// The Send that is being received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Message {
+pub(super) struct CurrentSend {
     pub(super) opcode: Opcode,
     pub(super) invalidate: u32,
     pub(super) capacity: u32,
@@ -104,7 +104,7 @@ pub struct Receiver {
     need: usize,
     /// Bytes of the current segment, including the header.
     ulpdu_len: usize,
-    pub(super) current: Current,
+    pub(super) current: CurrentSegment,
     /// Payload length of the current segment, and how much of it has been placed.
     pub(super) payload_len: u32,
     placed: u32,
@@ -112,7 +112,7 @@ pub struct Receiver {
     pub(super) first: bool,
     /// Number of the next or current message, by queue.
     pub(super) msn: [u32; QUEUES],
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<CurrentSend>,
     /// Number of the peer's requests that wait for their responses.
     pub(super) serving: u16,
     pub(super) expected: VecDeque<Expected>,
@@ -120,7 +120,7 @@ pub struct Receiver {
     pub(super) read: u32,
     ready: bool,
     event: Option<Event>,
-    pub(super) count: Count,
+    pub(super) count: MessageCount,
     /// How many of this side's messages the peer has received, if its last message was a receipt.
     pub(super) receipt: Option<u32>,
     /// The peer's RNR retry limit, if it has announced one.
@@ -139,7 +139,7 @@ impl Receiver {
             have: 0,
             need,
             ulpdu_len: 0,
-            current: Current::Rtr,
+            current: CurrentSegment::Rtr,
             payload_len: 0,
             placed: 0,
             first: true,
@@ -151,7 +151,7 @@ impl Receiver {
             read: 0,
             ready: false,
             event: None,
-            count: Count::default(),
+            count: MessageCount::default(),
             receipt: None,
             rnr_limit: None,
         }
@@ -320,19 +320,19 @@ impl Receiver {
     fn piece(&self) -> Option<Piece> {
         let done = self.placed;
         let at = |to: u64| to.wrapping_add(done.into());
-        let target = match self.current {
-            Current::Write { stag, to, .. } => Target::Write { stag, to: at(to) },
-            Current::ReadResponse { id, stag, to, .. } => {
-                Target::ReadSink { id, offset: self.read + done, stag, to: at(to) }
+        let destination = match self.current {
+            CurrentSegment::Write { stag, to, .. } => Destination::Write { stag, to: at(to) },
+            CurrentSegment::ReadResponse { id, stag, to, .. } => {
+                Destination::ReadSink { id, offset: self.read + done, stag, to: at(to) }
             }
-            Current::Send { .. } => {
+            CurrentSegment::Send { .. } => {
                 let received = self.message.map_or(0, |message| message.received);
-                Target::Receive { msn: self.msn[0], offset: received + done }
+                Destination::Receive { msn: self.msn[0], offset: received + done }
             }
-            Current::Rtr | Current::Control { .. } => return None,
+            CurrentSegment::Rtr | CurrentSegment::Control { .. } => return None,
         };
         let len = (self.payload_len - done) as usize;
-        (len > 0).then_some(Piece { target, len })
+        (len > 0).then_some(Piece { destination, len })
     }
 
     fn end_control(&mut self) -> Result<(), Failure> {
@@ -355,11 +355,11 @@ impl Receiver {
         self.payload_len = (self.ulpdu_len - header.len()) as u32;
         self.placed = 0;
         let version = Control::parse(self.buffer[LENGTH_LEN]).version;
-        self.current = match self.examine(version, &header, lookup) {
+        self.current = match self.check_header(version, &header, lookup) {
             Ok(current) => current,
             Err(code) => return Err(self.fail(code)),
         };
-        if let Current::Control { .. } = self.current {
+        if let CurrentSegment::Control { .. } = self.current {
             self.need += self.payload_len as usize;
             self.stage = Stage::Body;
         } else {
@@ -392,7 +392,7 @@ impl Receiver {
     /// Header and body of the current FPDU.
     fn segment(&self) -> &[u8] {
         let body = match self.current {
-            Current::Control { .. } => self.payload_len as usize,
+            CurrentSegment::Control { .. } => self.payload_len as usize,
             _ => 0,
         };
         let header_len = Control::parse(self.buffer[LENGTH_LEN]).header_len();
@@ -421,7 +421,9 @@ impl Receiver {
     /// The body of the Read Request being executed. It is not available while its header is checked.
     fn read_request_body(&self) -> Option<[u8; crate::rdmap::READ_REQUEST_LEN]> {
         match self.current {
-            Current::Control { opcode: Opcode::ReadRequest, .. } if self.stage == between(self.config).0 => {
+            CurrentSegment::Control { opcode: Opcode::ReadRequest, .. }
+                if self.stage == between(self.config).0 =>
+            {
                 self.body().try_into().ok()
             }
             _ => None,

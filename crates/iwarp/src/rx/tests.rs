@@ -87,7 +87,7 @@ fn untagged(opcode: Opcode, msn: u32, mo: u32, last: bool, payload: &[u8]) -> Ve
 }
 
 /// The result of a stream: events, placed pieces, and how it ended.
-type Seen = (Vec<Event>, Vec<(Target, Vec<u8>)>, Result<(), Failure>);
+type Seen = (Vec<Event>, Vec<(Destination, Vec<u8>)>, Result<(), Failure>);
 
 fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
     let (mut events, mut pieces) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
             }
             Ok(Receive::Place(piece)) => {
                 let (now, rest) = stream.split_at(piece.len.min(stream.len()));
-                pieces.push((piece.target, now.to_vec()));
+                pieces.push((piece.destination, now.to_vec()));
                 receiver.placed(now.len());
                 stream = rest;
             }
@@ -147,7 +147,7 @@ fn a_write_byte_by_byte() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!((events, end), (vec![Event::Ready], Ok(())));
-    assert_eq!(pieces, [(Target::Write { stag: 7, to: 1000 }, b"hello".to_vec())]);
+    assert_eq!(pieces, [(Destination::Write { stag: 7, to: 1000 }, b"hello".to_vec())]);
     assert_eq!(owner.asked, ["write 7 1000 5"]);
     assert!(receiver.is_at_boundary());
 }
@@ -175,8 +175,8 @@ fn placing_in_parts() {
                 }
                 Receive::Place(piece) => {
                     let done = placed.len();
-                    let target = Target::Write { stag: 7, to: 1003 + done as u64 };
-                    assert_eq!(piece, Piece { target, len: 10 - done });
+                    let destination = Destination::Write { stag: 7, to: 1003 + done as u64 };
+                    assert_eq!(piece, Piece { destination, len: 10 - done });
                     let n = size.min(piece.len);
                     placed.extend_from_slice(&rest[..n]);
                     receiver.placed(n);
@@ -359,7 +359,7 @@ fn sends_in_all_forms() {
         send(4, Some(7), 4, true),
     ];
     assert_eq!(events, expected);
-    assert_eq!(pieces[3], (Target::Receive { msn: 4, offset: 0 }, b"data".to_vec()));
+    assert_eq!(pieces[3], (Destination::Receive { msn: 4, offset: 0 }, b"data".to_vec()));
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn a_send_in_segments_between_other_messages() {
     .concat();
     let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!((events, end), (vec![Event::Ready, send(10, None, 1, false)], Ok(())));
-    assert_eq!(pieces[2], (Target::Receive { msn: 1, offset: 3 }, b"defghij".to_vec()));
+    assert_eq!(pieces[2], (Destination::Receive { msn: 1, offset: 3 }, b"defghij".to_vec()));
     assert_eq!(owner.asked, ["receive 1", "write 7 1000 1"]);
 }
 
@@ -527,7 +527,7 @@ fn read_responses_go_where_they_were_asked_to() {
     let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!(end, Ok(()));
     assert_eq!(events, [Event::Ready, Event::ReadDone { id: 41 }, Event::ReadDone { id: 42 }]);
-    assert_eq!(pieces[1], (Target::ReadSink { id: 41, offset: 8, stag: 3, to: 12 }, b"89".to_vec()));
+    assert_eq!(pieces[1], (Destination::ReadSink { id: 41, offset: 8, stag: 3, to: 12 }, b"89".to_vec()));
     assert_eq!(owner.asked, ["sink 41 0 8", "sink 41 8 2"]);
 }
 
@@ -666,11 +666,11 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
         let mut behind = fpdu.clone();
         behind.extend_from_slice(b"what comes behind");
         let before = format!("{receiver:?}");
-        let mut at = |target, payload: &[u8]| seen.1.push((target, payload.to_vec()));
+        let mut at = |destination, payload: &[u8]| seen.1.push((destination, payload.to_vec()));
         let written = receiver.take_write(&behind, |stag, to, payload| {
             let allowed = owner.reach(stag, to, payload.len() as u64).is_ok();
             if allowed {
-                at(Target::Write { stag, to }, payload);
+                at(Destination::Write { stag, to }, payload);
             }
             allowed
         });
@@ -679,12 +679,12 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
             let fits = owner.buffers.last().is_some_and(|room| payload.len() <= *room as usize);
             if fits {
                 owner.buffers.pop();
-                at(Target::Receive { msn, offset: 0 }, payload);
+                at(Destination::Receive { msn, offset: 0 }, payload);
             }
             fits
         });
         if let Some((taken, front)) = written {
-            assert_eq!((taken, Front::of(fpdu), sent), (fpdu.len(), Some(front), None));
+            assert_eq!((taken, FpduKind::peek(fpdu), sent), (fpdu.len(), Some(front), None));
             short += 1;
         } else if let Some((taken, received)) = sent {
             assert_eq!(taken, fpdu.len());

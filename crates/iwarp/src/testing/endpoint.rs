@@ -7,7 +7,7 @@ use super::{Memory, Rights};
 use crate::connection::{Connection, Cut};
 use crate::crc::Crc;
 use crate::rdmap::AtomicRequest;
-use crate::rx::{Event, Lookup, Piece, Receive, ReceivedKind, Refusal, Target};
+use crate::rx::{Destination, Event, Lookup, Piece, Receive, ReceivedKind, Refusal};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 
@@ -44,7 +44,7 @@ pub enum Log {
 
 /// The driver's state next to the connection.
 #[derive(Clone, Debug, Default)]
-struct Side {
+struct EndpointState {
     memory: Memory,
     receives: VecDeque<Range<usize>>,
     /// The receive buffer of the current message.
@@ -60,7 +60,7 @@ struct Side {
 pub struct Endpoint {
     /// Both directions of the protocol.
     pub connection: Connection,
-    side: Side,
+    state: EndpointState,
     next_id: u64,
     /// Bytes that have arrived and were not consumed.
     held: Vec<u8>,
@@ -69,35 +69,35 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without registered memory.
     pub fn new(connection: Connection) -> Self {
-        Self { connection, side: Side::default(), next_id: 1, held: Vec::new() }
+        Self { connection, state: EndpointState::default(), next_id: 1, held: Vec::new() }
     }
 
     /// The memory that the peer may access.
     pub fn memory(&mut self) -> &mut Memory {
-        &mut self.side.memory
+        &mut self.state.memory
     }
 
     /// The events so far.
     pub fn log(&self) -> &[Log] {
-        &self.side.log
+        &self.state.log
     }
 
     /// The Terminate of the peer, if it has sent one.
     pub fn terminate(&self) -> Option<&Terminate> {
-        self.side.terminate.as_ref()
+        self.state.terminate.as_ref()
     }
 
     /// Posts a receive buffer of this size.
     pub fn post_receive(&mut self, len: usize) {
-        let buffer = self.side.memory.alloc(&vec![0; len]);
-        self.side.memory.permit(buffer.clone());
-        self.side.receives.push_back(buffer);
+        let buffer = self.state.memory.alloc(&vec![0; len]);
+        self.state.memory.permit(buffer.clone());
+        self.state.receives.push_back(buffer);
     }
 
     /// Registers a new buffer; its first byte has offset `to`.
     pub fn register(&mut self, stag: u32, to: u64, content: &[u8], rights: Rights) -> Range<usize> {
-        let range = self.side.memory.alloc(content);
-        self.side.memory.register(stag, to, range.clone(), rights);
+        let range = self.state.memory.alloc(content);
+        self.state.memory.register(stag, to, range.clone(), rights);
         range
     }
 
@@ -112,12 +112,12 @@ impl Endpoint {
         };
         self.connection.post(Op { id, kind, fence })?;
         if let OpKind::Read(request) = kind {
-            let sink = self.side.memory.alloc(&vec![0; request.len as usize]);
-            self.side.memory.permit(sink.clone());
-            self.side.sinks.insert(id, sink.start);
+            let sink = self.state.memory.alloc(&vec![0; request.len as usize]);
+            self.state.memory.permit(sink.clone());
+            self.state.sinks.insert(id, sink.start);
         } else {
-            let source = self.side.memory.alloc(data);
-            self.side.sources.insert(id, source.start);
+            let source = self.state.memory.alloc(data);
+            self.state.sources.insert(id, source.start);
         }
         self.next_id += 1;
         Ok(id)
@@ -125,8 +125,8 @@ impl Endpoint {
 
     /// The data of a completed read.
     pub fn read_result(&self, id: u64, len: usize) -> Option<&[u8]> {
-        let &at = self.side.sinks.get(&id)?;
-        Some(self.side.memory.read(at..at + len))
+        let &at = self.state.sinks.get(&id)?;
+        Some(self.state.memory.read(at..at + len))
     }
 
     /// Appends everything that can be sent now.
@@ -152,11 +152,11 @@ impl Endpoint {
         let payload = match fpdu.payload {
             Payload::None => 0..0,
             Payload::Op { id, offset, len } => {
-                let begin = self.side.sources.get(&id).map_or(0, |source| source + offset as usize);
+                let begin = self.state.sources.get(&id).map_or(0, |source| source + offset as usize);
                 begin..begin + len as usize
             }
             Payload::Source { stag, to, len } => {
-                match self.side.memory.reach(stag, to, len, Rights::READ) {
+                match self.state.memory.reach(stag, to, len, Rights::READ) {
                     Ok(range) => range,
                     // The buffer was deregistered after the request was checked. No byte of this FPDU was sent, so it
                     // is dropped.
@@ -164,7 +164,7 @@ impl Endpoint {
                 }
             }
         };
-        let payload = self.side.memory.read(payload);
+        let payload = self.state.memory.read(payload);
         let mut seal = fpdu.seal();
         if seal.wants_payload() {
             let (head, tail) = payload.split_at(payload.len() / 3);
@@ -180,11 +180,11 @@ impl Endpoint {
     }
 
     fn execute(&mut self, request: &AtomicRequest, out: &mut Vec<u8>) {
-        match self.side.memory.reach(request.stag, request.to, 8, Rights::ATOMIC) {
+        match self.state.memory.reach(request.stag, request.to, 8, Rights::ATOMIC) {
             Ok(range) => {
-                let word: [u8; 8] = self.side.memory.read(range.clone()).try_into().expect("8 bytes");
+                let word: [u8; 8] = self.state.memory.read(range.clone()).try_into().expect("8 bytes");
                 let original = u64::from_ne_bytes(word);
-                self.side.memory.place(range.start, &request.op.apply(original).to_ne_bytes());
+                self.state.memory.place(range.start, &request.op.apply(original).to_ne_bytes());
                 if let Some(fpdu) = self.connection.atomic_done(original) {
                     self.give_fpdu(&fpdu, out);
                 }
@@ -206,16 +206,16 @@ impl Endpoint {
     fn take_some(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         loop {
-            let receive = match self.connection.poll_receive(&mut self.side) {
+            let receive = match self.connection.poll_receive(&mut self.state) {
                 Ok(receive) => receive,
                 Err(failure) => {
-                    self.side.log.push(Log::Failed(failure.terminate.code));
+                    self.state.log.push(Log::Failed(failure.terminate.code));
                     return bytes.len();
                 }
             };
             match receive {
                 Receive::Closed => return bytes.len(),
-                Receive::Event(event) => self.side.note(event),
+                Receive::Event(event) => self.state.note(event),
                 Receive::Check(wanted) => {
                     self.connection.check(rest);
                     if rest.len() < wanted {
@@ -239,24 +239,24 @@ impl Endpoint {
     }
 
     fn place(&mut self, piece: &Piece, bytes: &[u8]) {
-        let at = match piece.target {
-            Target::Write { stag, to } => {
-                self.side
+        let at = match piece.destination {
+            Destination::Write { stag, to } => {
+                self.state
                     .memory
                     .reach(stag, to, piece.len as u32, Rights::WRITE)
                     .expect("the receiver asked before it named the place")
                     .start
             }
-            Target::ReadSink { id, offset, .. } => {
-                let sink = self.side.sinks.get(&id).expect("the receiver names own reads only");
+            Destination::ReadSink { id, offset, .. } => {
+                let sink = self.state.sinks.get(&id).expect("the receiver names own reads only");
                 sink + offset as usize
             }
-            Target::Receive { offset, .. } => {
-                assert!(offset as usize + piece.len <= self.side.taken.len(), "inside of the buffer");
-                self.side.taken.start + offset as usize
+            Destination::Receive { offset, .. } => {
+                assert!(offset as usize + piece.len <= self.state.taken.len(), "inside of the buffer");
+                self.state.taken.start + offset as usize
             }
         };
-        self.side.memory.place(at, bytes);
+        self.state.memory.place(at, bytes);
         self.connection.placed(bytes.len());
     }
 
@@ -266,7 +266,7 @@ impl Endpoint {
     }
 }
 
-impl Side {
+impl EndpointState {
     fn note(&mut self, event: Event) {
         let log = match event {
             Event::Ready => Log::Ready,
@@ -296,7 +296,7 @@ impl Side {
     }
 }
 
-impl Lookup for Side {
+impl Lookup for EndpointState {
     fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
         self.memory.reach(stag, to, len, Rights::WRITE).map(drop)
     }

@@ -223,7 +223,7 @@ impl Seal {
     /// Adds the next `len` bytes of the payload; the caller continues the CRC itself, for instance while copying.
     /// This avoids the cost of combining CRCs.
     #[inline]
-    pub fn go_on(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
+    pub fn update_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
         self.given += len;
         if self.fpdu_crc {
             self.crc = with(self.crc);

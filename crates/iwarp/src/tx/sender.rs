@@ -60,7 +60,7 @@ enum Answer {
 
 /// A message that may have several segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Long {
+enum LongMessage {
     Write { id: u64, stag: u32, to: u64, len: u32 },
     Send { id: u64, opcode: Opcode, invalidate: u32, len: u32 },
     ReadResponse(ReadRequest),
@@ -73,7 +73,7 @@ pub struct Sender {
     ops: VecDeque<Op>,
     answers: VecDeque<Answer>,
     /// The current message, and how many bytes of it have been yielded.
-    current: Option<(Long, u32)>,
+    current: Option<(LongMessage, u32)>,
     /// Responses have the next turn, because the operations had the last one.
     answers_turn: bool,
     /// The atomic that the driver is executing, by the peer's identifier.
@@ -191,7 +191,7 @@ impl Sender {
     }
 
     /// Sends the number of received messages before the Terminate: see [`crate::outcome`].
-    pub fn say_received(&mut self, messages: u32) {
+    pub fn set_receipt(&mut self, messages: u32) {
         self.receipt = Some(messages);
     }
 
@@ -246,7 +246,7 @@ impl Sender {
             && let Some(messages) = self.receipt.take()
         {
             let (stag, to) = (RECEIPT_STAG, receipt_offset(messages));
-            return Some(Transmit::Fpdu(self.write_of_nothing(stag, to)));
+            return Some(Transmit::Fpdu(self.empty_write(stag, to)));
         }
         if self.finishing {
             self.close();
@@ -267,12 +267,12 @@ impl Sender {
         }
         if self.current.is_none() {
             // A message that may have several segments is now in `current`.
-            let begun = if self.answers_turn {
+            let next = if self.answers_turn {
                 self.begin_answer().or_else(|| self.begin_op())
             } else {
                 self.begin_op().or_else(|| self.begin_answer())
             }?;
-            if let Begun::Short(transmit) = begun {
+            if let NextMessage::Complete(transmit) = next {
                 return Some(transmit);
             }
         }
@@ -284,7 +284,7 @@ impl Sender {
     /// must be sent next. Returns `None` and changes nothing if the operation cannot take the fast path. If `payload`
     /// fails, the stream can only end. The operation must not need a fence.
     #[inline]
-    pub fn write_at_once<E>(
+    pub fn write_single<E>(
         &mut self,
         kind: &OpKind,
         out: &mut Vec<u8>,
@@ -323,7 +323,7 @@ impl Sender {
     /// checked.
     fn first_message(&mut self, rtr: Rtr) -> Fpdu {
         match rtr {
-            Rtr::Write => self.write_of_nothing(1, 0),
+            Rtr::Write => self.empty_write(1, 0),
             Rtr::Read => {
                 let request = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
                 self.read(Origin::Protocol, None, request)
@@ -333,27 +333,27 @@ impl Sender {
     }
 
     /// A zero-length Write, which changes nothing and needs no right (RFC 5040 section 5.1).
-    fn write_of_nothing(&self, stag: u32, to: u64) -> Fpdu {
+    fn empty_write(&self, stag: u32, to: u64) -> Fpdu {
         let header = Tagged { last: true, ulp: Opcode::Write.control(), stag, to };
         Fpdu::new(Origin::Protocol, &Header::Tagged(header), &[], Payload::None, self.config.crc)
     }
 
-    fn begin_answer(&mut self) -> Option<Begun> {
+    fn begin_answer(&mut self) -> Option<NextMessage> {
         let answer = self.answers.pop_front()?;
         self.answers_turn = false;
         Some(match answer {
             Answer::Read(request) => {
-                self.current = Some((Long::ReadResponse(request), 0));
-                Begun::Long
+                self.current = Some((LongMessage::ReadResponse(request), 0));
+                NextMessage::Segmented
             }
             Answer::Atomic(request) => {
                 self.executing = Some(request.id);
-                Begun::Short(Transmit::Atomic(request))
+                NextMessage::Complete(Transmit::Atomic(request))
             }
         })
     }
 
-    fn begin_op(&mut self) -> Option<Begun> {
+    fn begin_op(&mut self) -> Option<NextMessage> {
         let &Op { id, kind, fence } = self.ops.front()?;
         let reads = matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. });
         if fence && self.outstanding > 0 || reads && self.outstanding >= self.config.ord {
@@ -364,14 +364,14 @@ impl Sender {
         let origin = Origin::Op(id);
         let fpdu = match kind {
             OpKind::Write { stag, to, len } => {
-                self.current = Some((Long::Write { id, stag, to, len }, 0));
-                return Some(Begun::Long);
+                self.current = Some((LongMessage::Write { id, stag, to, len }, 0));
+                return Some(NextMessage::Segmented);
             }
             OpKind::Send { len, solicited, invalidate } => {
                 let opcode = Opcode::send(solicited, invalidate.is_some());
                 let invalidate = invalidate.unwrap_or_default();
-                self.current = Some((Long::Send { id, opcode, invalidate, len }, 0));
-                return Some(Begun::Long);
+                self.current = Some((LongMessage::Send { id, opcode, invalidate, len }, 0));
+                return Some(NextMessage::Segmented);
             }
             OpKind::Immediate { data, solicited } => {
                 let opcode = if solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
@@ -380,7 +380,7 @@ impl Sender {
             OpKind::Read(request) => self.read(origin, Some(id), request),
             OpKind::Atomic { stag, to, op } => self.atomic(id, stag, to, op),
         };
-        Some(Begun::Short(Transmit::Fpdu(fpdu)))
+        Some(NextMessage::Complete(Transmit::Fpdu(fpdu)))
     }
 
     fn read(&mut self, origin: Origin, id: Option<u64>, request: ReadRequest) -> Fpdu {
@@ -427,8 +427,10 @@ impl Sender {
     fn segment(&mut self) -> Option<Fpdu> {
         let (long, offset) = self.current?;
         let (header_len, len) = match long {
-            Long::Write { len, .. } | Long::ReadResponse(ReadRequest { len, .. }) => (TAGGED_LEN, len),
-            Long::Send { len, .. } => (UNTAGGED_LEN, len),
+            LongMessage::Write { len, .. } | LongMessage::ReadResponse(ReadRequest { len, .. }) => {
+                (TAGGED_LEN, len)
+            }
+            LongMessage::Send { len, .. } => (UNTAGGED_LEN, len),
         };
         let room = u32::from(self.config.mulpdu) - header_len as u32;
         let left = len - offset;
@@ -443,21 +445,23 @@ impl Sender {
             len => Payload::Op { id, offset, len },
         };
         let (origin, header, payload) = match long {
-            Long::Write { id, stag, to, .. } => (Origin::Op(id), tagged(Opcode::Write, stag, to), of_op(id)),
-            Long::Send { id, opcode, invalidate, .. } => {
+            LongMessage::Write { id, stag, to, .. } => {
+                (Origin::Op(id), tagged(Opcode::Write, stag, to), of_op(id))
+            }
+            LongMessage::Send { id, opcode, invalidate, .. } => {
                 let msn = self.msn[QUEUE_SEND as usize];
                 let (ulp, queue, mo) = (opcode.control(), QUEUE_SEND, offset);
                 let header = Untagged { last, ulp, ulp_word: invalidate, queue, msn, mo };
                 (Origin::Op(id), Header::Untagged(header), of_op(id))
             }
-            Long::ReadResponse(request) => {
+            LongMessage::ReadResponse(request) => {
                 let header = tagged(Opcode::ReadResponse, request.sink_stag, request.sink_to);
                 let (stag, to) = (request.source_stag, at(request.source_to));
                 let payload = if part == 0 { Payload::None } else { Payload::Source { stag, to, len: part } };
                 (Origin::Answer, header, payload)
             }
         };
-        if last && matches!(long, Long::Send { .. }) {
+        if last && matches!(long, LongMessage::Send { .. }) {
             self.next(QUEUE_SEND);
         }
         self.current = (!last).then_some((long, offset + part));
@@ -466,9 +470,9 @@ impl Sender {
 }
 
 /// The beginning of the next message.
-enum Begun {
+enum NextMessage {
     /// The whole message, or an atomic to execute.
-    Short(Transmit),
+    Complete(Transmit),
     /// A message whose segments are made one by one.
-    Long,
+    Segmented,
 }

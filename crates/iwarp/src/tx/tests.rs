@@ -71,7 +71,7 @@ fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
 /// The FPDU that the fast path makes, without payload; `None` if the operation cannot take the fast path.
 fn at_once(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    sender.write_at_once(kind, &mut out, |to| append(&[], to)).map(|_| out)
+    sender.write_single(kind, &mut out, |to| append(&[], to)).map(|_| out)
 }
 
 /// Goal: the fast path gives the same bytes as the normal path. Method: both in turn, with all lengths around a pad.
@@ -87,7 +87,7 @@ fn the_short_way_gives_the_same_bytes() {
             // The FPDU follows other bytes, as in a driver's buffer.
             let mut out = vec![9; turn as usize % 5];
             let payload = vec![0xa5; fpdu.payload.len()];
-            assert_eq!(short.write_at_once(&kind, &mut out, |to| append(&payload, to)), Some(Ok(())));
+            assert_eq!(short.write_single(&kind, &mut out, |to| append(&payload, to)), Some(Ok(())));
             assert_eq!(out.split_off(turn as usize % 5), bytes_with(&fpdu, &payload), "{kind:?}");
             let (mut whole, len) = (Vec::new(), fpdu.len());
             fpdu.write(&mut whole, |to| append(&payload, to)).expect("appended");
@@ -119,7 +119,7 @@ fn the_short_way_waits_for_nobody() {
     assert_eq!(at_once(&mut held, &write(1)), None, "the peer speaks first");
     held.close();
     held.release();
-    let nothing = held.write_at_once(&write(1), &mut Vec::new(), |_| Err(()));
+    let nothing = held.write_single(&write(1), &mut Vec::new(), |_| Err(()));
     assert_eq!(nothing, None, "and nobody asks for the payload");
     assert_eq!(at_once(&mut held, &write(1)), None, "closed");
 }
@@ -374,7 +374,7 @@ fn trailers_know_their_payload() {
     assert_eq!(trailer[..2], [0, 0]);
     assert_eq!(trailer[2..], Crc::of(&whole).to_wire());
     let mut seal = fpdu.seal();
-    seal.go_on(6, |mut crc| {
+    seal.update_with(6, |mut crc| {
         crc.update(b"hello!");
         crc
     });

@@ -8,7 +8,7 @@
 
 use host::Time;
 use iwarp::rnr_limit::RETRY_FOREVER;
-use iwarp::rx::{Event, Failure, Front, Piece, Receive as Next, Received, ReceivedKind, Target};
+use iwarp::rx::{Destination, Event, Failure, FpduKind, Piece, Receive as Next, Received, ReceivedKind};
 use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::io::Errno;
 use verbs::{Access, Wc, WcOpcode, WcStatus};
@@ -169,9 +169,9 @@ impl Receiving {
             let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
             at.is_ok_and(|at| place::copy_to(payload, at).is_ok())
         });
-        if let Some((taken, front)) = written {
+        if let Some((taken, kind)) = written {
             self.buffer.consume(taken);
-            self.count_written(&front);
+            self.count_written(&kind);
             self.wrote = true;
             return Ok(true);
         }
@@ -193,7 +193,7 @@ impl Receiving {
         let Some((taken, received)) = sent else { return Ok(false) };
         self.buffer.consume(taken);
         self.receive_use = ReceiveUse::Buffer;
-        self.count_written(&Front::Send { len: 0 });
+        self.count_written(&FpduKind::Send { len: 0 });
         self.finish_message(cx, &received)?;
         Ok(true)
     }
@@ -251,13 +251,13 @@ impl Receiving {
     /// posted. Returns the step to take instead of consuming it, if any.
     fn begin_fpdu(&mut self, cx: &QpContext<'_>) -> Option<ReceiveStep> {
         let queues = cx.queues;
-        let Some(front) = Front::of(self.buffer.filled()) else { return Some(ReceiveStep::NeedsBytes) };
-        let receive_use = match front {
-            Front::Write { .. } | Front::Tagged | Front::Untagged => None,
-            Front::Send { len: 0 } if self.expects_rtr_send => Some(ReceiveUse::Nothing),
-            Front::Send { .. } => Some(ReceiveUse::Buffer),
-            Front::Immediate(data) if read_immediate(data).1 => Some(ReceiveUse::Nothing),
-            Front::Immediate(_) => Some(ReceiveUse::Completion),
+        let Some(kind) = FpduKind::peek(self.buffer.filled()) else { return Some(ReceiveStep::NeedsBytes) };
+        let receive_use = match kind {
+            FpduKind::Write { .. } | FpduKind::Tagged | FpduKind::Untagged => None,
+            FpduKind::Send { len: 0 } if self.expects_rtr_send => Some(ReceiveUse::Nothing),
+            FpduKind::Send { .. } => Some(ReceiveUse::Buffer),
+            FpduKind::Immediate(data) if read_immediate(data).1 => Some(ReceiveUse::Nothing),
+            FpduKind::Immediate(_) => Some(ReceiveUse::Completion),
         };
         if matches!(receive_use, Some(ReceiveUse::Buffer | ReceiveUse::Completion)) && !self.has_receive {
             self.has_receive = queues.receives.take(&mut self.receive);
@@ -267,21 +267,21 @@ impl Receiving {
             self.end_rnr(queues);
         }
         self.receive_use = receive_use.unwrap_or(self.receive_use);
-        self.count_written(&front);
+        self.count_written(&kind);
         (self.expects_rtr_send, self.any_received) = (false, true);
         None
     }
 
     /// Counts the bytes of a write, whose total length the following immediate data reports.
-    fn count_written(&mut self, front: &Front) {
-        match *front {
-            Front::Write { len, last } => {
+    fn count_written(&mut self, kind: &FpduKind) {
+        match *kind {
+            FpduKind::Write { len, last } => {
                 let before = if self.writing { self.written } else { 0 };
                 (self.written, self.writing) = (before + u64::from(len), !last);
             }
-            Front::Immediate(_) if self.receive_use == ReceiveUse::Completion => {}
-            Front::Tagged => {}
-            Front::Send { .. } | Front::Immediate(_) | Front::Untagged => {
+            FpduKind::Immediate(_) if self.receive_use == ReceiveUse::Completion => {}
+            FpduKind::Tagged => {}
+            FpduKind::Send { .. } | FpduKind::Immediate(_) | FpduKind::Untagged => {
                 (self.written, self.writing) = (0, false);
             }
         }
@@ -341,8 +341,8 @@ impl Receiving {
         if let Some(step) = self.place_small(cx, piece) {
             return Ok(step);
         }
-        let list = self.target(cx, piece)?;
-        self.wrote |= matches!(piece.target, Target::Write { .. });
+        let list = self.destination(cx, piece)?;
+        self.wrote |= matches!(piece.destination, Destination::Write { .. });
         let have = self.buffer.filled();
         if !have.is_empty() {
             let n = have.len().min(piece.len);
@@ -398,9 +398,9 @@ impl Receiving {
     fn place_small(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Option<ReceiveStep> {
         let bytes = self.buffer.filled().get(..piece.len)?;
         let len = piece.len as u64;
-        let (key, need, to) = match (piece.target, self.receive.sges.as_slice()) {
-            (Target::Write { stag, to }, _) => (stag, Access::REMOTE_WRITE, to),
-            (Target::Receive { offset: 0, .. }, [only]) if len <= only.length.into() => {
+        let (key, need, to) = match (piece.destination, self.receive.sges.as_slice()) {
+            (Destination::Write { stag, to }, _) => (stag, Access::REMOTE_WRITE, to),
+            (Destination::Receive { offset: 0, .. }, [only]) if len <= only.length.into() => {
                 (only.lkey, Access::LOCAL_WRITE, only.addr)
             }
             _ => return None,
@@ -413,19 +413,19 @@ impl Receiving {
     }
 
     /// The destination of payload, if access is still allowed.
-    fn target(&self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, EndReason> {
+    fn destination(&self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<SgList, EndReason> {
         let (domain, len) = (cx.queues.domain(), piece.len as u64);
-        match piece.target {
-            Target::Write { stag, to } => {
+        match piece.destination {
+            Destination::Write { stag, to } => {
                 let found = domain.remote(stag, Access::REMOTE_WRITE, to, len);
                 found.map_err(|refusal| EndReason::Violation(cx.machine.refuse(refusal.code())))
             }
-            Target::ReadSink { id, offset, .. } => {
+            Destination::ReadSink { id, offset, .. } => {
                 let (queue, number) = (cx.queues.sends.lock(), request_of(id));
                 let found = queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len);
                 found.ok_or(EndReason::BadSink(number))
             }
-            Target::Receive { offset, .. } => {
+            Destination::Receive { offset, .. } => {
                 let sges = self.receive.sges.as_slice();
                 domain.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(EndReason::BadReceive)
             }
@@ -475,12 +475,12 @@ impl Receiving {
 /// The destination of payload has been unmapped or protected.
 #[cold]
 fn unmapped(cx: &mut QpContext<'_>, piece: &Piece) -> EndReason {
-    match piece.target {
-        Target::Write { .. } => {
+    match piece.destination {
+        Destination::Write { .. } => {
             EndReason::Violation(cx.machine.refuse(TerminateCode::PROTECTION_UNSPECIFIED))
         }
-        Target::ReadSink { id, .. } => EndReason::BadSink(request_of(id)),
-        Target::Receive { .. } => EndReason::BadReceive,
+        Destination::ReadSink { id, .. } => EndReason::BadSink(request_of(id)),
+        Destination::Receive { .. } => EndReason::BadReceive,
     }
 }
 

@@ -210,7 +210,7 @@ impl Sending {
             let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.reserve_staging(fpdu.payload.len(), &queues.shared.staging);
             let mut is_copied = true;
-            seal.go_on(fpdu.payload.len(), |crc| {
+            seal.update_with(fpdu.payload.len(), |crc| {
                 place::copy_out_crc(&list, copy, crc).unwrap_or_else(|_| {
                     is_copied = false;
                     crc
@@ -312,7 +312,7 @@ impl Sending {
             let payload = |to: &mut Vec<u8>| {
                 queue.append(number, queues.domain(), 0, len, to).ok_or(NotFast::Inaccessible)
             };
-            machine.write_at_once(&kind, to, payload).unwrap_or(Err(NotFast::Unfit))
+            machine.write_single(&kind, to, payload).unwrap_or(Err(NotFast::Unfit))
         })
     }
 

@@ -3,9 +3,9 @@
 //! It has the same effect as [`Receiver::poll`] and the calls that `poll` asks for, in one step and with one memory
 //! lookup. In any doubtful case it does nothing, and the FPDU takes the normal path, which reports the error.
 
-use super::count::Model;
+use super::count::BufferModel;
 use super::receiver::{Receiver, Stage};
-use super::{Front, Received, ReceivedKind};
+use super::{FpduKind, Received, ReceivedKind};
 use crate::crc::Crc;
 use crate::ddp::{self, Control, Header, QUEUE_SEND};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, fpdu_len};
@@ -30,7 +30,7 @@ impl Receiver {
         &mut self,
         bytes: &[u8],
         place: impl FnOnce(u32, u64, &[u8]) -> bool,
-    ) -> Option<(usize, Front)> {
+    ) -> Option<(usize, FpduKind)> {
         let Segment { header, opcode, payload, fpdu_len } = self.whole(bytes)?;
         let Header::Tagged(header) = header else { return None };
         // A length field has 16 bits.
@@ -39,8 +39,8 @@ impl Receiver {
         if !sound || !place(header.stag, header.to, payload) {
             return None;
         }
-        self.deliver(Model::Tagged, header.last);
-        Some((fpdu_len, Front::Write { len, last: header.last }))
+        self.deliver(BufferModel::Tagged, header.last);
+        Some((fpdu_len, FpduKind::Write { len, last: header.last }))
     }
 
     /// Consumes a Send of one segment without invalidation, if `bytes` begin with a complete one. `place` is called
@@ -63,7 +63,7 @@ impl Receiver {
             return None;
         }
         self.next(QUEUE_SEND);
-        self.deliver(Model::Untagged, true);
+        self.deliver(BufferModel::Untagged, true);
         let kind = ReceivedKind::Send { len: payload.len() as u32, invalidate: None };
         Some((fpdu_len, Received { msn, solicited: opcode.is_solicited(), kind }))
     }
@@ -96,7 +96,7 @@ impl Receiver {
 
     /// Records a good FPDU; with the `last` one of a message, the message has been received.
     #[inline]
-    fn deliver(&mut self, model: Model, last: bool) {
+    fn deliver(&mut self, model: BufferModel, last: bool) {
         self.count.settle();
         self.count.segment(model, last, true);
         self.receipt = None;

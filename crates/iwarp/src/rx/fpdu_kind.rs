@@ -9,7 +9,7 @@ use crate::rdmap::{IMMEDIATE_LEN, Opcode};
 
 /// The kind of the next FPDU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Front {
+pub enum FpduKind {
     /// A segment of an RDMA Write.
     Write {
         /// Its payload in bytes.
@@ -30,10 +30,10 @@ pub enum Front {
     Untagged,
 }
 
-impl Front {
+impl FpduKind {
     /// Classifies the FPDU that begins at the first of `bytes`; `None` if there are too few bytes.
     #[inline]
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn peek(bytes: &[u8]) -> Option<Self> {
         let &[high, low, ddp, rdmap] = bytes.first_chunk()?;
         let ulpdu_len = usize::from(u16::from_be_bytes([high, low]));
         let (control, opcode) = (Control::parse(ddp), Opcode::parse(rdmap));
@@ -111,19 +111,19 @@ mod tests {
         let room = 256 - TAGGED_LEN as u32;
         let long = room - room % 8;
         let wanted = [
-            (Front::Send { len: 0 }, 20),
-            (Front::Send { len: 200 }, 20),
-            (Front::Write { len: 3, last: true }, 4),
-            (Front::Write { len: long, last: false }, 4),
-            (Front::Write { len: 300 - long, last: true }, 4),
-            (Front::Immediate(data), 28),
-            (Front::Untagged, 4),
+            (FpduKind::Send { len: 0 }, 20),
+            (FpduKind::Send { len: 200 }, 20),
+            (FpduKind::Write { len: 3, last: true }, 4),
+            (FpduKind::Write { len: long, last: false }, 4),
+            (FpduKind::Write { len: 300 - long, last: true }, 4),
+            (FpduKind::Immediate(data), 28),
+            (FpduKind::Untagged, 4),
         ];
         let fpdus = stream(256, &kinds);
         assert_eq!(fpdus.len(), wanted.len());
         for (fpdu, (front, need)) in fpdus.iter().zip(wanted) {
-            assert_eq!(Front::of(&fpdu[..need - 1]), None, "{front:?}");
-            assert_eq!((Front::of(&fpdu[..need]), Front::of(fpdu)), (Some(front), Some(front)));
+            assert_eq!(FpduKind::peek(&fpdu[..need - 1]), None, "{front:?}");
+            assert_eq!((FpduKind::peek(&fpdu[..need]), FpduKind::peek(fpdu)), (Some(front), Some(front)));
         }
     }
 
@@ -132,14 +132,14 @@ mod tests {
     #[test]
     fn what_takes_no_receive_of_its_own() {
         let long = stream(128, &[OpKind::Send { len: 200, solicited: false, invalidate: None }]);
-        assert_eq!(long.iter().map(|fpdu| Front::of(fpdu)).collect::<Vec<_>>(), {
+        assert_eq!(long.iter().map(|fpdu| FpduKind::peek(fpdu)).collect::<Vec<_>>(), {
             let room = 128 - UNTAGGED_LEN as u32;
-            [Some(Front::Send { len: room - room % 8 }), Some(Front::Untagged)]
+            [Some(FpduKind::Send { len: room - room % 8 }), Some(FpduKind::Untagged)]
         });
         let mut short = long[0].clone();
         short[..2].copy_from_slice(&17_u16.to_be_bytes());
-        assert_eq!(Front::of(&short), Some(Front::Untagged));
+        assert_eq!(FpduKind::peek(&short), Some(FpduKind::Untagged));
         short[2] = 0x81;
-        assert_eq!(Front::of(&short), Some(Front::Tagged), "tagged, and not a Write");
+        assert_eq!(FpduKind::peek(&short), Some(FpduKind::Tagged), "tagged, and not a Write");
     }
 }
