@@ -247,7 +247,7 @@ proptest! {
 
     /// Goal: a cut stream is distinguished from a finished one. Method: cuts it at any byte.
     #[test]
-    fn a_cut_is_told_from_an_end(len in 0..3000_usize, place: prop::sample::Index) {
+    fn cut_stream_is_distinguished_from_finished_one(len in 0..3000_usize, place: prop::sample::Index) {
         let mut pair = pair(true, RtrSet::empty(), 4, 1442, Chop::whole());
         post(&[(Try::Send { len, solicited: false, invalidate: false }, false)], &mut pair.a, &mut pair.b);
         pair.a.give(&mut pair.to_b);
@@ -287,7 +287,7 @@ fn a_responder_can_speak_first() {
 
 /// RFC 5044 section 7.1.2: in client-server connections the responder waits until the initiator has sent.
 #[test]
-fn a_server_waits_for_its_client() {
+fn responder_waits_for_first_fpdu_in_client_server_mode() {
     let mut pair = pair(true, RtrSet::empty(), 1, u16::MAX, Chop::whole());
     pair.a.post_receive(16);
     pair.b.post(send(), b"welcome", false).expect("room");
@@ -301,7 +301,7 @@ fn a_server_waits_for_its_client() {
 
 /// A damaged first FPDU does not let the responder send.
 #[test]
-fn a_damaged_first_message_does_not_open_the_way() {
+fn damaged_first_fpdu_does_not_release_responder() {
     let mut pair = pair(true, RtrSet::WRITE, 1, u16::MAX, Chop::whole());
     pair.b.post(send(), b"good morning", false).expect("room");
     pair.a.give(&mut pair.to_b);
@@ -312,7 +312,7 @@ fn a_damaged_first_message_does_not_open_the_way() {
 }
 
 #[test]
-fn a_first_message_is_awaited_for_a_while() {
+fn missing_first_message_times_out() {
     let mut pair = pair(true, RtrSet::WRITE, 1, u16::MAX, Chop::whole());
     let deadline = Duration::from_secs(10);
     assert_eq!((pair.a.connection.deadline(), pair.b.connection.deadline()), (None, Some(deadline)));
@@ -327,7 +327,7 @@ fn a_first_message_is_awaited_for_a_while() {
 /// Goal: both sides read at the limit of what the other serves, and neither waits for ever. Method: depth 1, many
 /// reads in each direction.
 #[test]
-fn reads_across_each_other() {
+fn reads_in_both_directions_do_not_deadlock() {
     for piece in [1, 3, 1000] {
         let mut pair = pair(true, RtrSet::all(), 1, 128, Chop::new(5, piece));
         let tries = vec![(Try::Read { at: 5, len: 1000 }, false); 10];
@@ -341,7 +341,7 @@ fn reads_across_each_other() {
 
 /// A buffer is deregistered while it is being read.
 #[test]
-fn a_source_that_goes_ends_the_stream() {
+fn deregistered_read_source_ends_stream() {
     let mut pair = pair(true, RtrSet::empty(), 4, u16::MAX, Chop::whole());
     post(&[(Try::Read { at: 0, len: 10 }, false)], &mut pair.a, &mut pair.b);
     pair.a.give(&mut pair.to_b);

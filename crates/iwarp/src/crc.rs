@@ -124,7 +124,7 @@ mod tests {
 
     /// Goal: the CRC is right for every length and alignment. Method: compares with the `crc32c` crate.
     #[test]
-    fn another_way_agrees() {
+    fn crc_agrees_with_other_crate() {
         let bytes: Vec<u8> = (0..70_000_u32).map(|i| (i * 31 + i / 7) as u8).collect();
         for len in (0..600).chain([1023, 1024, 4095, 4096, 16_384, 65_535, 69_990]) {
             for begin in [0, 1, 7] {
@@ -138,7 +138,7 @@ mod tests {
 
     /// Compares with the `crc32c` crate.
     #[test]
-    fn appending_agrees_with_another_way() {
+    fn crc_append_agrees_with_other_crate() {
         for len in [1, 7, 508, 65_535, 1 << 31, usize::MAX >> 8] {
             for (a, b) in [(0, 0), (1, 0), (0xdead_beef, 0x1234_5678), (u32::MAX, u32::MAX)] {
                 let mut joined = Crc::from_value(a);

@@ -192,7 +192,7 @@ mod tests {
     /// Goal: a valid neighbouring write is not blamed. Method: some writes begin where the bad one begins, or end
     /// where it ends, but none has such a segment.
     #[test]
-    fn a_write_of_no_bytes_or_of_others_is_not_blamed() {
+    fn neighbouring_writes_are_not_blamed() {
         let open = [write(1, 100, 0), write(2, 100, 8), write(3, 92, 8), write(4, 100, 16)];
         assert_eq!(blame(&write_at(100, true, 16), &open), Some(4));
         assert_eq!(blame(&write_at(100, true, 8), &open), Some(2));
@@ -248,7 +248,7 @@ mod tests {
 
     /// Goal: a Terminate about a response blames no request.
     #[test]
-    fn answers_are_nobodys_fault() {
+    fn terminate_about_response_blames_no_request() {
         let open = [write(1, 100, 50)];
         let header = Tagged { last: true, ulp: Opcode::ReadResponse.control(), stag: 9, to: 100 };
         assert_eq!(blame(&about(TerminateCode::TAGGED_BOUNDS, &Header::Tagged(header), 50), &open), None);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_is_read_somehow() {
+    fn terminate_parse_accepts_unassigned_codes() {
         assert_eq!(Terminate::parse(&[0, 0, 0]), None);
         let odd = Terminate::parse(&[0xff, 0xff, 0xff, 0xff, 0, 1]).expect("long enough");
         assert_eq!(odd.offender, None);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_told_apart() {
+    fn terminate_codes_are_distinct() {
         let mut codes: Vec<TerminateCode> = TerminateCode::ASSIGNED.iter().map(|(code, _)| *code).collect();
         codes.sort_unstable();
         codes.dedup();

@@ -199,7 +199,7 @@ mod tests {
     /// Goal: deregistering waits for connections that were worked on, and for no others. Method: holds the lock of an
     /// unused queue pair, so waiting for it would block for ever.
     #[test]
-    fn deregistering_asks_nobody_who_was_not_there() {
+    fn dereg_does_not_wait_for_unused_queue_pairs() {
         let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
         let ops: Arc<IwarpDevice> = own(device.ops().clone(), "the device").expect("ours");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_stays_awake_while_much_comes_soon() {
+    fn thread_stays_awake_during_dense_work() {
         let at = |us| Time::ZERO + Span::from_us(us);
         let mut spin_policy = SpinPolicy::default();
         assert_eq!(spin_policy.on_work(at(1000), at(1020), false), None, "the first");
@@ -232,7 +232,7 @@ mod tests {
     /// Goal: a stream keeps the thread awake although each segment is little work, and a ping-pong of messages does
     /// not.
     #[test]
-    fn little_that_comes_at_once_is_much_together() {
+    fn small_segments_of_a_stream_keep_thread_awake() {
         let at = |us| Time::ZERO + Span::from_us(us);
         let mut spin_policy = SpinPolicy::default();
         let stream = [10, 20, 30].map(|us| spin_policy.on_work(at(us), at(us + 6), us == 30));
@@ -246,7 +246,7 @@ mod tests {
     /// Goal: the thread learns that it has woken another thread. Method: a completion and a write without one, with a
     /// waiter and without.
     #[test]
-    fn who_was_woken_is_counted() {
+    fn wakes_are_counted() {
         let fork_guard = nic_util::fork::ForkGuard::here().expect("handlers");
         let config = IwarpConfig::default();
         let shared = Arc::new(Shared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));

@@ -157,7 +157,7 @@ mod tests {
 
     /// Goal: events caused by peers do not pile up if nobody reads them. Method: more events than the limit.
     #[test]
-    fn events_that_nobody_fetches_are_bounded() {
+    fn unread_async_events_are_bounded() {
         let fork_guard = ForkGuard::here().expect("handlers");
         let shared =
             Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors");

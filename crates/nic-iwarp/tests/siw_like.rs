@@ -60,7 +60,7 @@ fn connect(host: &Host, addr: SocketAddr) -> (Qp, Cq, Cm) {
 
 /// siw may overlook the first message after its reply: it is repeated while siw sends nothing.
 #[test]
-fn silence_is_answered_by_saying_something_again() {
+fn first_message_is_repeated_to_silent_siw() {
     let (addr, siw) = siw(|stream| {
         for time in 0..3 {
             assert_eq!(fpdu(stream), EMPTY_WRITE, "time {time}");
@@ -73,7 +73,7 @@ fn silence_is_answered_by_saying_something_again() {
 
 /// Once siw has sent something, nothing is repeated.
 #[test]
-fn who_has_spoken_is_not_nudged() {
+fn siw_that_has_sent_gets_no_repeats() {
     let (addr, siw) = siw(|stream| {
         assert_eq!(fpdu(stream), EMPTY_WRITE, "the first message");
         stream.write_all(&[0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).expect("open");
@@ -89,7 +89,7 @@ fn who_has_spoken_is_not_nudged() {
 
 /// A busy siw answers zero-length reads with data, so it is sent none: a write completes when TCP has accepted it.
 #[test]
-fn it_is_not_asked_by_reads_of_no_bytes() {
+fn siw_gets_no_flush_markers() {
     let (addr, siw) = siw(|stream| {
         let mut heads = vec![fpdu(stream)];
         while heads.last() != Some(&WRITE_OF_8) {
@@ -113,7 +113,7 @@ fn it_is_not_asked_by_reads_of_no_bytes() {
 /// Goal: no RNR retry limit is announced to a peer that agreed on a write as the first message. Method: after the
 /// limit is set, only the first message, perhaps repeated, precedes the program's write.
 #[test]
-fn no_limit_of_retries_is_announced_to_it() {
+fn siw_gets_no_rnr_limit() {
     let (addr, siw) = siw(|stream| {
         loop {
             match tagged(stream) {

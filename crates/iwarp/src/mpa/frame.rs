@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_at_its_first_byte() {
+    fn invalid_frame_fails_at_first_wrong_byte() {
         assert_eq!(read(FrameKind::Request, b"G"), Err(HandshakeError::Key));
         assert_eq!(read(FrameKind::Request, b"MPA ID Rep"), Err(HandshakeError::Key));
         assert_eq!(read(FrameKind::Request, b"MPA ID Re"), Ok((9, None)));

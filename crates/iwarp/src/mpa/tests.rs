@@ -208,7 +208,7 @@ fn falling_back_to_revision_1() {
 }
 
 #[test]
-fn revisions_that_nobody_speaks() {
+fn unsupported_revisions_are_refused() {
     for revision in [0, 3, 255] {
         let mut b = responder(ResponderConfig::default());
         let mut request = b"MPA ID Req Frame\x40\x00\x00\x00".to_vec();
@@ -229,7 +229,7 @@ fn revisions_that_nobody_speaks() {
 
 /// RFC 6581 section 6: S decides, not the revision alone. The reply to such a request has no enhanced words either.
 #[test]
-fn revision_2_without_its_words_can_be_asked_for() {
+fn revision_2_request_without_enhanced_words_is_accepted() {
     let mut b = responder(ResponderConfig::default());
     let request = b.handle_bytes(b"MPA ID Req Frame\x00\x02\x00\x02ab").expect("valid").1.expect("whole");
     assert_eq!((request.enhanced, request.private_data.as_slice()), (None, &b"ab"[..]));
@@ -390,7 +390,7 @@ fn bytes_behind_a_frame() {
 
 /// Limits on the program's own parameters.
 #[test]
-fn own_mistakes_are_told() {
+fn own_invalid_parameters_are_reported() {
     for (revision, max) in [(Revision::V1, 512), (Revision::V2, 508)] {
         for len in [max, max + 1] {
             let private_data = vec![1; len];

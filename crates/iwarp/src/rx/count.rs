@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_count_when_their_last_segment_has_come() {
+    fn messages_count_after_their_last_segment() {
         assert_eq!(count(&[(Tagged, false), (Tagged, false)]), 0);
         assert_eq!(
             count(&[(Tagged, false), (Tagged, true), (Untagged, true), (Untagged, false), (Untagged, true)]),
@@ -70,7 +70,7 @@ mod tests {
     /// Goal: the count never covers a message that has not arrived. Method: the end of one message is hidden, in both
     /// models.
     #[test]
-    fn the_count_stands_at_a_message_whose_end_is_missing() {
+    fn count_stops_at_message_without_end() {
         assert_eq!(count(&[(Untagged, true), (Untagged, false), (Tagged, true), (Untagged, true)]), 1);
         assert_eq!(count(&[(Untagged, true), (Tagged, false), (Untagged, true), (Tagged, true)]), 1);
     }

@@ -94,7 +94,7 @@ mod tests {
 
     /// Goal: every kind of message is recognized correctly, as soon as enough bytes are there and not before.
     #[test]
-    fn fronts_of_all_messages() {
+    fn peek_classifies_all_messages() {
         let send = |len| OpKind::Send { len, solicited: len > 100, invalidate: None };
         let write = |len| OpKind::Write { stag: 5, to: 9, len };
         let data = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -130,7 +130,7 @@ mod tests {
     /// A later segment of a Send consumes no receive, and an FPDU that is too short for a Send is left to the
     /// receiver.
     #[test]
-    fn what_takes_no_receive_of_its_own() {
+    fn peek_later_segments_need_no_receive() {
         let long = stream(128, &[OpKind::Send { len: 200, solicited: false, invalidate: None }]);
         assert_eq!(long.iter().map(|fpdu| FpduKind::peek(fpdu)).collect::<Vec<_>>(), {
             let room = 128 - UNTAGGED_LEN as u32;

@@ -382,7 +382,7 @@ fn a_send_in_segments_between_other_messages() {
 /// RFC 5040 section 4.1: the word for RDMAP is reserved in a Send without invalidation; otherwise all segments must
 /// have the same value.
 #[test]
-fn the_word_for_the_tag_counts_only_where_there_is_one() {
+fn tag_word_is_checked_only_in_invalidating_sends() {
     let segment = |opcode: Opcode, ulp_word, mo| {
         let header = Untagged { last: mo > 0, ulp: opcode.control(), ulp_word, queue: 0, msn: 1, mo };
         fpdu(&Header::Untagged(header), b"data")
@@ -513,7 +513,7 @@ fn read_requests_that_are_refused() {
 }
 
 #[test]
-fn read_responses_go_where_they_were_asked_to() {
+fn read_responses_go_to_their_sink() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     receiver.expect(Expected::Read { id: Some(41), stag: 3, to: 4, len: 10 });
     receiver.expect(Expected::Read { id: Some(42), stag: 3, to: 0, len: 0 });
@@ -591,7 +591,7 @@ fn atomics() {
 }
 
 #[test]
-fn terminate_is_the_last_word() {
+fn nothing_is_received_after_terminate() {
     for (len, expected) in [(3, TerminateCode::OPERATION_UNSPECIFIED), (65, TerminateCode::UNTAGGED_TOO_LONG)]
     {
         assert_eq!(code(&untagged(Opcode::Terminate, 1, 0, true, &[0; 65][..len])), expected);
@@ -704,7 +704,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
 /// Goal: the fast path has the same effect as the normal path. Method: a stream of FPDUs that may and may not take
 /// the fast path, both ways, with and without CRCs.
 #[test]
-fn the_short_way_comes_to_the_same() {
+fn fast_path_equals_normal_path() {
     let owner = || Owner { buffers: vec![0, 16, 16, 16], ..Owner::default() };
     let fpdus = [
         tagged(Opcode::Write, true, 7, 1000, b"the first goes the long way"),
@@ -732,7 +732,7 @@ fn the_short_way_comes_to_the_same() {
 /// Goal: a receipt covers no message that has not arrived. Without CRCs a flipped bit hid the end of a Send; the
 /// Write after it was counted, and the peer took the Send for received.
 #[test]
-fn what_comes_inside_of_an_unfinished_message_is_not_counted() {
+fn message_inside_unfinished_one_is_not_counted() {
     let stream = [
         untagged(Opcode::Send, 1, 0, true, b"whole"),
         untagged(Opcode::Send, 2, 0, false, b"its end is hidden"),
@@ -747,7 +747,7 @@ fn what_comes_inside_of_an_unfinished_message_is_not_counted() {
 
 /// Goal: no invalid FPDU takes the fast path. Method: one wrong field of a good message at a time.
 #[test]
-fn the_short_way_is_for_what_is_right() {
+fn fast_path_rejects_invalid_fpdus() {
     let first = tagged(Opcode::Write, true, 7, 1000, b"first");
     let wrong = [
         tagged(Opcode::Write, true, 8, 1000, b"tag"),

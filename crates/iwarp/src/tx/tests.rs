@@ -76,7 +76,7 @@ fn at_once(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
 
 /// Goal: the fast path gives the same bytes as the normal path. Method: both in turn, with all lengths around a pad.
 #[test]
-fn the_short_way_gives_the_same_bytes() {
+fn fast_path_sends_same_bytes() {
     for crc in [false, true] {
         let config = || SenderConfig { crc, ..config() };
         let (mut short, mut long) = (Sender::new(config()), Sender::new(config()));
@@ -99,7 +99,7 @@ fn the_short_way_gives_the_same_bytes() {
 
 /// Goal: the fast path is taken only if nothing is queued before the operation and the operation fits one segment.
 #[test]
-fn the_short_way_waits_for_nobody() {
+fn fast_path_needs_empty_queue_and_one_segment() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
     let room = u32::from(MULPDU_MIN) - TAGGED_LEN as u32;
     assert!(at_once(&mut sender, &write(room)).is_some());
@@ -323,7 +323,7 @@ fn atomics_are_carried_out_in_the_order_of_answers() {
 
 /// A responder sends nothing before it is released (RFC 5044 section 7.1.2).
 #[test]
-fn a_responder_keeps_silent_until_it_is_released() {
+fn responder_sends_nothing_until_released() {
     let mut sender = Sender::new(SenderConfig { held: true, ..config() });
     sender.post(op(1, write(1))).expect("room");
     assert_eq!(sender.poll(), None);
@@ -359,7 +359,7 @@ fn first_messages_byte_by_byte() {
 }
 
 #[test]
-fn trailers_know_their_payload() {
+fn seal_rejects_wrong_payload_length() {
     let mut sender = Sender::new(config());
     sender.post(op(1, write(6))).expect("room");
     let fpdu = next(&mut sender);

@@ -222,7 +222,7 @@ mod tests {
     /// event, with and without a sleeper on the completion queue. The sleeper found nothing to hand over, because the
     /// socket was armed: if the thread watched, later data would wait for its next check.
     #[test]
-    fn what_comes_for_a_sleeper_that_has_polled_is_heard() {
+    fn data_for_sleeping_poller_wakes_thread() {
         let (queues, ring) = queues();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
         for sleeps in [false, true, false] {

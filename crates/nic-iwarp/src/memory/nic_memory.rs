@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_counted_and_comes_back() {
+    fn nic_memory_is_counted_and_freed() {
         let memory = NicMemory::new(2 * PAGE);
         let first = memory.alloc(1).expect("a page");
         let second = memory.alloc(PAGE as usize).expect("another");

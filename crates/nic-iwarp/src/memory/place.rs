@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_who_is_gone_is_an_error() {
+    fn sending_to_closed_peer_fails() {
         let (near, far) = pair();
         drop(far);
         let error = (0..100).find_map(|_| {

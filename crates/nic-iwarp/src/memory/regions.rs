@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_told_apart() {
+    fn each_refusal_has_its_own_reason() {
         let table = RegionTable::new();
         let (buf, key) = filled(&table, Access::REMOTE_READ);
         let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidated_tag_is_dead() {
+    fn invalidated_tag_is_rejected() {
         let table = RegionTable::new();
         let (_buf, key) = filled(&table, Access::ALL);
         assert_eq!(table.may_invalidate(key, 7), Ok(()));

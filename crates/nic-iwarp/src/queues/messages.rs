@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_name_their_request() {
+    fn operation_ids_map_to_requests() {
         let remote = RemoteAddr::default();
         for op in [SendOp::Send, SendOp::SendImm(7), SendOp::WriteImm(remote, 7), SendOp::Read(remote)] {
             let request = Request::new(1, op, SendFlags::empty(), 8);

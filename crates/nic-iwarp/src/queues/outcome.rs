@@ -44,7 +44,7 @@ mod tests {
     use verbs::RemoteAddr;
 
     #[test]
-    fn codes_say_what_completions_say() {
+    fn terminate_codes_map_to_statuses() {
         let (write, send) = (SendOp::Write(RemoteAddr::default()), SendOp::Send);
         let atomic = SendOp::FetchAdd { remote: RemoteAddr::default(), add: 1 };
         for (code, op, wanted) in [

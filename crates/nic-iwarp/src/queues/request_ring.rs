@@ -395,7 +395,7 @@ mod tests {
     /// necessary. Method: random posts and takes with a growing number of queued receives, compared with a plain
     /// queue.
     #[test]
-    fn a_ring_of_receives_grows_with_what_is_posted() {
+    fn receive_ring_grows_with_queued_receives() {
         const DEPTH: usize = 100;
         let (mut queue, reclaimed) = (ReceiveQueue::new("receive", DEPTH as u32, 2), AtomicU64::new(0));
         let (mut plain, mut receive) = (std::collections::VecDeque::new(), Receive::default());

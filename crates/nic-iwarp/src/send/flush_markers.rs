@@ -238,7 +238,7 @@ mod tests {
     /// Goal: a marker is sent when a signaled request waits for it and nothing else is ready to send, or after much
     /// data.
     #[test]
-    fn questions_are_due_when_somebody_waits() {
+    fn marker_is_due_when_signaled_request_waits() {
         let mut markers = FlushMarkers::new(true, 4, 1);
         assert!(!markers.is_due(false, true), "there is nothing to ask about");
         markers.on_begun(&request(SendOp::Send, 8), false);
@@ -265,7 +265,7 @@ mod tests {
 
     /// Local requests need no marker; requests after them do.
     #[test]
-    fn local_requests_are_not_asked_about() {
+    fn local_requests_need_no_marker() {
         let mut markers = FlushMarkers::new(true, 4, 1);
         let local = Request::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
         markers.on_begun(&local, true);
@@ -278,7 +278,7 @@ mod tests {
 
     /// The response to a read covers all requests before it, and without markers none is due.
     #[test]
-    fn reads_are_questions_too() {
+    fn read_response_covers_earlier_requests() {
         let mut markers = FlushMarkers::new(true, 4, 1);
         markers.on_begun(&request(SendOp::Write(RemoteAddr::default()), 8), true);
         markers.on_begun(&request(SendOp::Read(RemoteAddr::default()), 8), true);

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_grow_while_nothing_stands_behind_them() {
+    fn runs_grow_while_last_in_outbox() {
         let (mut outbox, pool) = (Outbox::new(), StagingPool::default());
         let write = |outbox: &mut Outbox, bytes: &[u8], upto| {
             let done: Result<(), ()> = outbox.append(upto, |to| {
@@ -287,7 +287,7 @@ mod tests {
     /// Goal: the payload of a partly sent FPDU becomes zeros only if the peer delivers nothing of it. Method: the
     /// first and the last segment of a Write and of a Send, unsent and partly sent.
     #[test]
-    fn what_has_begun_is_kept_or_becomes_zeros() {
+    fn partly_sent_payload_is_copied_or_zeroed() {
         let pool = StagingPool::default();
         pool.give(vec![9; STAGING_LEN].into_boxed_slice());
         let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_begun_is_dropped_with_what_is_behind_it() {
+    fn unsent_items_are_dropped_with_later_ones() {
         let pool = StagingPool::default();
         let fpdus = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         for (sent, left) in [(0, 0), (1, 1)] {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn receive_buffer_keeps_bytes_in_order() {
         let mut buffer = ReceiveBuffer::new();
         let (mut next_in, mut next_out) = (0_u8, 0_u8);
         for round in 0..10_000 {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_borrowed_and_given_back() {
+    fn staging_buffer_is_borrowed_and_returned() {
         let (mut buffer, pool) = (ReceiveBuffer::new(), StagingPool::default());
         buffer.space_up_to(3).copy_from_slice(b"abc");
         buffer.fill(3);

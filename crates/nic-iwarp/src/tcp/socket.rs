@@ -248,7 +248,7 @@ mod tests {
     /// Goal: a connection attempt to a vanished listener that is connected to itself does not block the port for the
     /// next listener. Method: creates this case by hand, while the socket is still open.
     #[test]
-    fn a_port_that_was_connected_to_itself_is_free_at_once() {
+    fn self_connected_port_is_free_after_dissolving() {
         let socket = new_socket(Ipv4Addr::LOCALHOST.into()).expect("a socket");
         bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let port = getsockname(&socket).expect("an address");

@@ -124,7 +124,7 @@ mod tests {
     use host::Span;
 
     #[test]
-    fn times_come_once_and_go_with_their_queue_pair() {
+    fn timers_fire_once_and_end_with_queue_pair() {
         let reactor = Reactor::new().expect("descriptors");
         let at = |ms| Time::ZERO + Span::from_ms(ms);
         for (ms, num) in [(30, 1), (10, 2), (20, 3), (10, 1)] {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_over_is_told_once() {
+    fn taken_over_connections_are_returned_once() {
         let reactor = Reactor::new().expect("descriptors");
         reactor.ask_to_watch(7);
         assert_eq!((reactor.take_taken_over(), reactor.take_taken_over()), (vec![7], vec![]));

@@ -177,7 +177,7 @@ mod tests {
 
     /// Goal: work that a poll leaves undone is for the next poll, not for this one.
     #[test]
-    fn whoever_asks_for_it_has_the_next_poll() {
+    fn requeued_connections_are_for_next_poll() {
         let ready = ReadySet::new().expect("a descriptor");
         [3, 5].into_iter().for_each(|num| ready.requeue(num, Driver::Requeued));
         let taken = |leaves: &[u32]| {
@@ -196,7 +196,7 @@ mod tests {
 
     /// Goal: turns are only for connections outside the epoll set, and continue while there are some.
     #[test]
-    fn turns_go_on_while_somebody_is_not_listed() {
+    fn round_robin_continues_while_a_connection_is_unlisted() {
         let ready = ReadySet::new().expect("a descriptor");
         let (socket, _peer) = UnixStream::pair().expect("sockets");
         let turns = |connections| {
@@ -247,7 +247,7 @@ mod tests {
     /// Goal: a quiet connection is served within a bounded number of polls however active others are, and sooner if
     /// polls take long.
     #[test]
-    fn who_is_silent_for_long_does_not_wait_for_the_loud() {
+    fn quiet_connection_is_found_within_bounded_polls() {
         let longest = |bytes| (0..50).map(|before| polls_until_found(bytes, before)).max();
         assert_eq!(longest(64), Some(POLLS_PER_WAIT));
         assert_eq!(longest(BYTES_PER_POLL), Some(POLLS_PER_WAIT / 2));
@@ -256,7 +256,7 @@ mod tests {
 
     /// Goal: data that arrives while a socket is muted is reported after unmuting.
     #[test]
-    fn nothing_is_lost_to_muting() {
+    fn data_arriving_while_muted_is_reported() {
         let ready = ReadySet::new().expect("a descriptor");
         let (socket, mut peer) = UnixStream::pair().expect("sockets");
         assert!(ready.add(socket.as_fd(), 7));

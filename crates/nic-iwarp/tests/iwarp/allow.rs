@@ -66,7 +66,7 @@ fn a_refused_peer_is_closed_without_an_answer() {
 
 /// A network of one address family allows no address of the other.
 #[test]
-fn ipv6_peers_need_a_network_of_theirs() {
+fn ipv6_peers_need_an_ipv6_network() {
     let _gate = one_at_a_time();
     for (networks, is_allowed) in [(&["127.0.0.0/8", "::1"][..], true), (&["0.0.0.0/0"], false)] {
         let far = End::on(&allowing(networks), 4096);

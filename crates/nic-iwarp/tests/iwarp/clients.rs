@@ -75,7 +75,7 @@ impl Victim {
 /// Goal: an invalid request ends its connection immediately, and the program is not notified. Clients that request
 /// something unsupported receive a rejection. Method: each flaw of a request, then each way to disconnect.
 #[test]
-fn clients_of_all_kinds() {
+fn invalid_clients_are_disconnected() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     for (what, request) in flawed(FrameKind::Request) {
@@ -109,7 +109,7 @@ fn clients_of_all_kinds() {
 /// no other client. Method: silent clients and a client that sends a byte every 200 ms, all together, and a correct
 /// client.
 #[test]
-fn slow_clients() {
+fn slow_clients_time_out() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let began = Instant::now();
@@ -198,7 +198,7 @@ fn has_terminate(bytes: &[u8]) -> bool {
 /// of bounds, with wrong tags and without rights, more concurrent reads than granted, closes and resets inside a
 /// message.
 #[test]
-fn clients_that_go_wrong_later() {
+fn clients_that_break_protocol_lose_only_their_connection() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let first = write(1, 0, &[]);
@@ -261,7 +261,7 @@ fn clients_that_go_wrong_later() {
 /// Goal: a client that does not send its first message, or vanishes before it, fails the accepted queue pair within
 /// its time-out.
 #[test]
-fn clients_that_do_not_begin() {
+fn clients_without_first_message_time_out() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let param = ConnParam { timeout: host::Span::from_ms(300), ..ConnParam::default() };
@@ -292,7 +292,7 @@ fn clients_that_do_not_begin() {
 /// Method: it offers only a read as the first message, but will have none outstanding; and revision 2 to a device of
 /// revision 1.
 #[test]
-fn clients_with_nothing_in_common() {
+fn incompatible_clients_are_rejected() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let only_read = Enhanced { peer_to_peer: true, rtr: RtrSet::READ, ird: 16, ord: 0 };

@@ -57,7 +57,7 @@ fn polls_until_received(queues: &[Cq; 2]) -> u32 {
 /// writes without pause, or short ones. Meanwhile messages arrive on others, each idle for a long time. The test
 /// counts the polls that find each message, starting when it is in the receiver's socket.
 #[test]
-fn who_is_silent_for_long_is_heard_beside_a_flood() {
+fn quiet_connection_is_served_during_flood() {
     let _gate = one_at_a_time();
     const LEN: usize = 64 << 10;
     let (near, far, queues) = crowd(LEN);
@@ -109,7 +109,7 @@ fn who_is_silent_for_long_is_heard_beside_a_flood() {
 /// is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences of
 /// several lengths, one more message.
 #[test]
-fn who_was_loud_is_heard_after_a_silence() {
+fn formerly_busy_connection_is_served_after_silence() {
     let _gate = one_at_a_time();
     let (mut near, far, queues) = crowd(4096);
     let mut polls = Vec::new();

@@ -16,7 +16,7 @@ use crate::support::one_at_a_time;
 /// millisecond, between polling, computing, sleeping, waiting, and sleeping in poll(2) on a channel; with several
 /// device configurations.
 #[test]
-fn turns_are_taken_under_load() {
+fn pollers_and_thread_take_turns_under_load() {
     let _gate = one_at_a_time();
     for round in 0..KINDS {
         let mut mixer = Mixer::new(round);
@@ -40,7 +40,7 @@ fn turns_are_taken_under_load() {
 /// that the NIC thread has left the connection to it, and then does not poll for half a second, in which everything
 /// must complete.
 #[test]
-fn one_sided_operations_need_nobody() {
+fn one_sided_operations_complete_without_target_program() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (End::on(&device(), 64 << 10), End::on(&device(), 64 << 10));
     join(&mut near, &mut far);
@@ -75,7 +75,7 @@ fn one_sided_operations_need_nobody() {
 /// Goal: data that arrives before a queue pair is destroyed is received, as on a card. Method: the target has polled,
 /// so that the NIC thread has left the connection to it; a message arrives, and the queue pair is destroyed.
 #[test]
-fn what_has_come_has_arrived_though_the_queue_pair_goes() {
+fn data_before_destroy_is_received() {
     let _gate = one_at_a_time();
     for round in 0..10 {
         let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));

@@ -79,7 +79,7 @@ fn half_open_connections() {
 /// Goal: no more requests wait for the program than the listener's backlog; the next is rejected, and after one has
 /// been answered there is room again.
 #[test]
-fn requests_that_wait() {
+fn waiting_requests_are_limited_by_backlog() {
     let _gate = one_at_a_time();
     let victim = Victim::new(3);
     let mut clients: Vec<TcpStream> = (0..3).map(|_| greeted(victim.addr())).collect();
@@ -137,7 +137,7 @@ fn resident() -> usize {
 /// Goal: a peer whose messages find no receive fills only its own socket and no memory of ours; the connection stays,
 /// and continues when receives are posted. Method: 16 MiB of messages to a queue pair without receives.
 #[test]
-fn messages_that_nobody_receives() {
+fn messages_without_receive_fill_only_the_peers_socket() {
     let _gate = one_at_a_time();
     let victim = Victim::new(8);
     let (mut client, end) = victim.accepted(&ConnParam::default());
@@ -247,7 +247,7 @@ fn shortage_of_descriptors() {
 /// Goal: a client that connects again and again and is always rejected costs established connections nothing. Method:
 /// 2000 connection attempts in a row, next to traffic.
 #[test]
-fn storms_of_requests() {
+fn rejected_clients_do_not_disturb_connections() {
     let _gate = one_at_a_time();
     let device = device();
     let hub = End::on(&device, 64);

@@ -18,7 +18,7 @@ fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
 /// signaled ones; all messages arrive. Method: sends to a peer that posts no receive until they have completed; the
 /// last ones follow a request whose arrival is signaled.
 #[test]
-fn a_local_request_waits_for_nobody() {
+fn local_request_completes_without_response() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (End::on(&device(), LEN as usize), End::on(&device(), LEN as usize));
     join(&mut near, &mut far);

@@ -168,7 +168,7 @@ fn words(what: &str) -> &'static str {
 /// connection; the queue pair can be reused. Method: one queue pair connects to each server, next to a connection
 /// with traffic, then to a correct peer.
 #[test]
-fn servers_of_all_kinds() {
+fn connecting_to_any_server_gives_one_event() {
     let _gate = one_at_a_time();
     let device = device();
     let healthy = Healthy::start(&device);
@@ -228,7 +228,7 @@ fn rejections_and_old_peers() {
 /// Goal: a connection that ends during the handshake does not cause a retry in revision 1. Method: a server that
 /// closes, or resets, on revision 2, and would accept revision 1.
 #[test]
-fn a_handshake_that_breaks_off_is_no_answer() {
+fn broken_handshake_causes_no_retry_in_revision_1() {
     let _gate = one_at_a_time();
     for resets in [false, true] {
         let end = End::on(&device(), 4096);
@@ -252,7 +252,7 @@ fn a_handshake_that_breaks_off_is_no_answer() {
 /// Goal: a peer that agrees and then breaks the protocol, or the connection inside a message, ends only this
 /// connection: receives are flushed, and there is one `Disconnected`.
 #[test]
-fn servers_that_go_wrong_later() {
+fn servers_that_break_protocol_end_only_their_connection() {
     let _gate = one_at_a_time();
     let device = device();
     let healthy = Healthy::start(&device);
@@ -292,7 +292,7 @@ fn servers_that_go_wrong_later() {
 
 /// Goal: an unusable address is reported immediately, with the reason and a remedy.
 #[test]
-fn addresses_that_do_not_do() {
+fn unusable_addresses_are_reported() {
     let _gate = one_at_a_time();
     let side =
         |ip: &str| IwarpConfig { bind: Some(ip.parse().expect("an address")), ..IwarpConfig::default() };

@@ -85,7 +85,7 @@ fn slow_programs_are_not_given_up() {
 
 /// Goal: unreachable hosts and networks are reported within the time-out.
 #[test]
-fn nobody_is_there() {
+fn unreachable_hosts_are_reported() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
     let end = End::on(&device(&spaces.a), 64);
