@@ -29,7 +29,7 @@ impl Default for Limits {
 
 /// The peer closed the stream at a place where it may not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the stream ended in the middle of a message")]
+#[error("the stream ended inside a message")]
 pub struct Cut;
 
 /// A connection after its handshake.

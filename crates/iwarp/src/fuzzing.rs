@@ -118,7 +118,7 @@ fn check(end: &mut Endpoint, stream: &[u8], mut chop: Chop) {
     }
     // Success and error are both fine.
     let _ = end.take_eof();
-    assert_eq!(end.memory().damage(), None, "a byte that nobody gave a right to has changed");
+    assert_eq!(end.memory().damage(), None, "a byte has changed without permission");
 }
 
 fn chop(input: &mut Input<'_>) -> Chop {
@@ -145,7 +145,7 @@ pub fn mpa_handshake(data: &[u8]) {
         peer_to_peer: if is_client { RtrSet::empty() } else { peer_to_peer },
         ..InitiatorConfig::default()
     };
-    let mut initiator = Initiator::new(config, Duration::ZERO).expect("the configuration is right");
+    let mut initiator = Initiator::new(config, Duration::ZERO).expect("the configuration is valid");
     let config = ResponderConfig { revision_max: revision, crc, peer_to_peer, ..ResponderConfig::default() };
     let mut responder = Responder::new(config, Duration::ZERO);
     let mut rest = input.0;
@@ -172,7 +172,7 @@ pub fn mpa_handshake(data: &[u8]) {
                 None => taken,
             }
         };
-        assert_eq!(taken, now.len(), "an unfinished frame takes everything");
+        assert_eq!(taken, now.len(), "an incomplete frame consumes everything");
         rest = &rest[taken..];
     }
     initiator.handle_eof();
@@ -185,7 +185,7 @@ fn reply_is_understood(reply: &[u8], negotiated: &Negotiated) {
     let Negotiated { revision, rtr, .. } = *negotiated;
     let offer = if rtr.is_some() { RtrSet::all() } else { RtrSet::empty() };
     let config = InitiatorConfig { revision, peer_to_peer: offer, ird: 16, ..InitiatorConfig::default() };
-    let mut initiator = Initiator::new(config, Duration::ZERO).expect("the configuration is right");
+    let mut initiator = Initiator::new(config, Duration::ZERO).expect("the configuration is valid");
     match initiator.handle_bytes(reply) {
         Ok((taken, Some(Outcome::Established(theirs)))) => {
             assert_eq!((taken, theirs.rtr), (reply.len(), rtr));
@@ -367,7 +367,7 @@ pub fn connection(data: &[u8]) {
     }
     pair.run();
     for end in [&mut pair.a, &mut pair.b] {
-        assert_eq!(end.memory().damage(), None, "a byte that nobody gave a right to has changed");
+        assert_eq!(end.memory().damage(), None, "a byte has changed without permission");
     }
 }
 

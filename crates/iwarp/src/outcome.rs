@@ -214,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(blame(&message(opcode, msn), &open), Some(number), "{opcode:?} {msn}");
         }
-        assert_eq!(blame(&message(Opcode::Send, 77), &open), Some(2), "the first send there is");
+        assert_eq!(blame(&message(Opcode::Send, 77), &open), Some(2), "the first send");
     }
 
     #[test]

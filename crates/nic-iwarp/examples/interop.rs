@@ -81,7 +81,7 @@ fn run(options: &Options) -> Outcome<String> {
         driver.break_rules(options.number("badkey", 0)?)?;
         for &size in &sizes {
             let size =
-                usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size beyond 8 MiB")?;
+                usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size above 8 MiB")?;
             for way in (0..6).map(|bit| 1 << bit).filter(|way| ways & way != 0) {
                 if way == 2 && size == 0 {
                     // Linux siw may answer a zero-length read with data when it is busy (docs/interop.md).
@@ -131,7 +131,7 @@ impl<'a> Driver<'a> {
         let words = self.orders.buf().to_vec(ORDER_LEN..2 * ORDER_LEN).map_err(|e| e.to_string())?;
         let word = |at: usize| words[4 * at..][..4].iter().fold(0, |n, b| n << 8 | u64::from(*b));
         if wc.byte_len as usize != ORDER_LEN || word(0) != order as u64 + 128 {
-            return Err(format!("{} bytes that answer {} instead of {order:?}", wc.byte_len, word(0)));
+            return Err(format!("an answer of {} bytes to {} instead of {order:?}", wc.byte_len, word(0)));
         }
         self.peer = RemoteAddr { addr: word(4) << 32 | word(5), rkey: word(6) as u32 };
         Ok(word(2) << 32 | word(3))
@@ -141,7 +141,7 @@ impl<'a> Driver<'a> {
     fn hear_good(&mut self, order: Order) -> Outcome<()> {
         match self.hear(order)? {
             0 => Ok(()),
-            place => Err(format!("the peer finds byte {} wrong", place - 1)),
+            place => Err(format!("the peer received a wrong byte {}", place - 1)),
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a> Driver<'a> {
     fn ask_good(&mut self, order: Order, len: usize) -> Outcome<()> {
         match self.ask(order, len)? {
             0 => Ok(()),
-            place => Err(format!("the peer finds byte {} wrong", place - 1)),
+            place => Err(format!("the peer received a wrong byte {}", place - 1)),
         }
     }
 

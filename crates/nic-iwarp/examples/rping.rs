@@ -45,7 +45,7 @@ fn run(options: &Options) -> Outcome<String> {
         Some("client") => {
             let (size, count) = (options.number("size", 64)?, options.number("count", 10)?);
             if !(16..=SIZE_MAX).contains(&size) {
-                return Err(format!("size={size}: 16 to {SIZE_MAX} bytes are possible"));
+                return Err(format!("size={size}: must be 16 to {SIZE_MAX} bytes"));
             }
             let ping = Ping::establish(&side, Some(addr))?;
             (0..count).try_for_each(|round| ping.round(round, size as usize))?;

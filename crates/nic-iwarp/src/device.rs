@@ -76,18 +76,18 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         ports: 1,
         notes: vec![
             match config.crc {
-                true => "CRC32c is asked for".into(),
-                false => "CRC32c is used if the peer asks; TCP has a checksum of its own".into(),
+                true => "CRC32c is requested".into(),
+                false => "CRC32c is used if the peer requests it; TCP has a checksum of its own".into(),
             },
             match config.completion {
                 Completion::Placed => "a request completes when the peer has placed or delivered it".into(),
-                Completion::Sent => "a request completes when TCP has taken it, as on an RNIC".into(),
+                Completion::Sent => "a request completes when TCP has accepted it, as on an RNIC".into(),
             },
             match config.fpdu {
                 FpduSize::Largest => {
-                    "FPDUs are as large as they may be, 63 KiB; with CRCs 60,000 bytes".into()
+                    "FPDUs are as large as possible: 63 KiB, or 60,000 bytes with CRCs".into()
                 }
-                FpduSize::Segment => "an FPDU fits a segment of TCP".into(),
+                FpduSize::Segment => "an FPDU fits a TCP segment".into(),
                 FpduSize::Bytes(bytes) => format!("FPDUs have at most {bytes} bytes"),
             },
             match files {
@@ -205,8 +205,8 @@ mod tests {
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..3).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
-        let idle = ops.inner.qp(qps[1].num()).expect("it lives");
-        idle.with(|_| mr.dereg().expect("nobody works on anything"));
+        let idle = ops.inner.qp(qps[1].num()).expect("the queue pair exists");
+        idle.with(|_| mr.dereg().expect("no thread uses a connection"));
         // A queue pair that was in use is waited for and removed from the set.
         idle.queues.mark_in_use();
         assert_eq!(ops.inner.shared.visited.lock().len(), 1);

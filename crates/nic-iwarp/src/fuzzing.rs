@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     let host = host::real::host();
     let found = host.poll("fuzzing", host.after(PATIENCE), look);
-    found.unwrap_or_else(|| panic!("{what} did not come: it hangs"))
+    found.unwrap_or_else(|| panic!("{what} did not arrive: it hangs"))
 }
 
 /// How the connection of one input is established.
@@ -177,7 +177,7 @@ impl Friend {
             (pd.create_qp(&QpInit::new(&cq).cap(CAP)).expect("a queue pair"), cq, mr)
         };
         let ((theirs, _, target), (qp, cq, word)) = (end(device), end(&other));
-        cms[1].connect(&qp, listener.addr(), &ConnParam::default()).expect("it is asked");
+        cms[1].connect(&qp, listener.addr(), &ConnParam::default()).expect("the attempt starts");
         let mut up = 0;
         until("the other connection", || {
             match cms[0].poll_event().or_else(|| cms[1].poll_event()) {
@@ -200,7 +200,7 @@ impl Friend {
         let bytes = self.rounds.to_ne_bytes();
         self.word.buf().write(0, &bytes).expect("inside");
         let op = SendOp::Write(self.remote);
-        self.qp.post_send(&SendWr::new(self.rounds, op, &[self.word.sge(0, 8)])).expect("it has room");
+        self.qp.post_send(&SendWr::new(self.rounds, op, &[self.word.sge(0, 8)])).expect("the queue has room");
         let wc = until("the other connection's write", || self.cq.poll_one().expect("no overrun"));
         assert!(wc.is_ok() && wc.wr_id == self.rounds, "the other connection: {wc:?}");
         assert_eq!(self.target.buf().to_vec(0..8).expect("inside"), bytes);
@@ -253,7 +253,7 @@ impl<'a> Round<'a> {
     fn receive(&mut self, len: usize) {
         if self.posted[1] < POSTS {
             let sge = self.victim.memory.receive(len);
-            self.qp.post_recv(&RecvWr::new(self.posted[1], &[sge])).expect("it has room");
+            self.qp.post_recv(&RecvWr::new(self.posted[1], &[sge])).expect("the queue has room");
             self.receives.push_back(self.posted[1]);
             self.posted[1] += 1;
         }
@@ -320,7 +320,7 @@ impl<'a> Round<'a> {
 
     /// Lets the peer connect. If that cannot succeed, the round has ended.
     fn passive(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
-        let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener lives");
+        let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener exists");
         let mut peer = Peer::new(socket, known);
         let config = InitiatorConfig {
             revision: self.setup.revision,
@@ -328,7 +328,7 @@ impl<'a> Round<'a> {
             peer_to_peer: self.setup.peer_to_peer,
             ..InitiatorConfig::default()
         };
-        let mut machine = Initiator::new(config, Duration::ZERO).expect("it can be asked for");
+        let mut machine = Initiator::new(config, Duration::ZERO).expect("the configuration is valid");
         let request = self.setup.spoil(machine.transmit().to_vec());
         // Predict whether the victim will accept the request: only then wait for a reply.
         let mut like = Responder::new(ResponderConfig::default(), Duration::ZERO);
@@ -361,8 +361,8 @@ impl<'a> Round<'a> {
 
     /// Lets this side connect.
     fn active(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
-        let addr = self.victim.hostile.local_addr().expect("it is bound");
-        self.victim.cm.connect(&self.qp, addr, &self.param()).expect("it is asked");
+        let addr = self.victim.hostile.local_addr().expect("the socket is bound");
+        self.victim.cm.connect(&self.qp, addr, &self.param()).expect("the attempt starts");
         self.began = true;
         let mut peer = self.answer(&known);
         if self.setup.revision == Revision::V1 {
@@ -402,7 +402,7 @@ impl<'a> Round<'a> {
             machine.handle_bytes(&heard).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
         });
         // If they do not agree, the reply is a rejection.
-        let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"so be it".to_vec() });
+        let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"accepted".to_vec() });
         peer.say(&self.setup.spoil(machine.transmit().to_vec()));
         peer.send(usize::MAX);
         peer

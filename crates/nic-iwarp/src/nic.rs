@@ -217,14 +217,14 @@ mod tests {
         assert_eq!(
             spin_policy.on_work(at(1080), at(1083), false),
             Some(at(1133)),
-            "little, right after much"
+            "little work, right after much"
         );
         assert_eq!(spin_policy.on_work(at(1283), at(1303), false), Some(at(1353)));
         assert_eq!(spin_policy.on_work(at(1504), at(1604), false), None, "late");
         assert_eq!(
             spin_policy.on_work(at(1624), at(1644), true),
             None,
-            "somebody was woken, who needs a core"
+            "another thread was woken and needs a core"
         );
         assert_eq!(spin_policy.on_work(at(1664), at(1684), false), Some(at(1734)));
     }
@@ -236,8 +236,8 @@ mod tests {
         let at = |us| Time::ZERO + Span::from_us(us);
         let mut spin_policy = SpinPolicy::default();
         let stream = [10, 20, 30].map(|us| spin_policy.on_work(at(us), at(us + 6), us == 30));
-        assert_eq!(stream, [None, Some(at(76)), None], "somebody was woken by the last");
-        assert_eq!(spin_policy.on_work(at(40), at(46), false), None, "what came before is forgotten then");
+        assert_eq!(stream, [None, Some(at(76)), None], "the last one woke another thread");
+        assert_eq!(spin_policy.on_work(at(40), at(46), false), None, "earlier work no longer counts");
         let mut spin_policy = SpinPolicy::default();
         let mut ping_pong = |k: u64| spin_policy.on_work(at(k * 30), at(k * 30 + 4), false).is_none();
         assert!((0..100).all(&mut ping_pong), "a ping-pong");
@@ -252,7 +252,7 @@ mod tests {
         let shared = Arc::new(Shared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
-        assert_eq!(shared.wake_count(), 0, "nobody sleeps");
+        assert_eq!(shared.wake_count(), 0, "no thread sleeps");
         ring.bell().announce();
         ring.wake();
         ring.bell().retract();

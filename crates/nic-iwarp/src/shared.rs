@@ -165,7 +165,7 @@ mod tests {
             shared.async_event(AsyncEvent::QpAccessError { qp_num });
         }
         let first = shared.events.pop(|| {});
-        assert_eq!(first, Some(AsyncEvent::QpAccessError { qp_num: 0 }), "the first ones are kept");
+        assert_eq!(first, Some(AsyncEvent::QpAccessError { qp_num: 0 }), "the first events are kept");
         assert_eq!(std::iter::from_fn(|| shared.events.pop(|| {})).count(), ASYNC_EVENTS_MAX - 1);
     }
 }

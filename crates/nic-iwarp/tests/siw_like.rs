@@ -99,7 +99,7 @@ fn siw_gets_no_flush_markers() {
         stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
         let mut head = [0; 4];
         if stream.read_exact(&mut head).is_ok() {
-            assert_eq!(head, EMPTY_WRITE, "a nudge at most");
+            assert_eq!(head, EMPTY_WRITE, "at most one repetition");
         }
     });
     let host = host::real::host();
@@ -107,7 +107,7 @@ fn siw_gets_no_flush_markers() {
     let sink = RemoteAddr { addr: 0x1000, rkey: 0x55 };
     qp.post_send(&SendWr::inline(1, SendOp::Write(sink), &[7; 8])).expect("room");
     assert!(cq.wait(host.after(PATIENCE)).expect("a completion").is_ok());
-    siw.join().expect("a write and no question");
+    siw.join().expect("a write and no flush marker");
 }
 
 /// Goal: no RNR retry limit is announced to a peer that agreed on a write as the first message. Method: after the

@@ -8,10 +8,10 @@ use crate::terminate::TerminateCode;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum HandshakeError {
     /// RFC 5044 section 7.1.2.
-    #[error("what came is no MPA frame: the peer speaks another protocol, or both sides connected")]
+    #[error("the bytes received are no MPA frame: the peer uses another protocol, or both sides connected")]
     Key,
     /// RFC 5044 section 7.1.1.
-    #[error("the frame announces {len} bytes of private data, 512 is the most")]
+    #[error("the frame announces {len} bytes of private data; the maximum is 512")]
     PrivateDataTooLong {
         /// Bytes announced.
         len: usize,
@@ -20,19 +20,20 @@ pub enum HandshakeError {
     #[error("the frame lacks the four bytes that revision 2 needs")]
     EnhancedMissing,
     /// RFC 5044 section 7.1.1.
-    #[error("the peer speaks revision {0} of MPA, which is not spoken here")]
+    #[error("the peer uses MPA revision {0}, which is not supported")]
     Revision(u8),
-    /// The peer answered revision 2 in revision 1: see [`Initiator::may_retry_as_v1`](super::Initiator::may_retry_as_v1).
-    #[error("the peer speaks revision 1 of MPA only")]
+    /// The peer answered revision 2 in revision 1: see
+    /// [`Initiator::may_retry_as_v1`](super::Initiator::may_retry_as_v1).
+    #[error("the peer supports only MPA revision 1")]
     Downgraded,
     /// See the table of what is implemented in the crate's documentation.
-    #[error("the peer wants markers in the stream, which are not made here")]
+    #[error("the peer demands markers in the stream, which are not supported")]
     MarkersDemanded,
     /// The initiator must wait for the reply (RFC 5044 section 7.1.2).
-    #[error("the peer sent more before it had its reply")]
+    #[error("the peer sent data before it had its reply")]
     EarlyBytes,
     /// RFC 6581 section 9.1.
-    #[error("the peer wants {wanted} reads outstanding, {granted} are granted")]
+    #[error("the peer needs {wanted} outstanding reads, but only {granted} are granted")]
     InsufficientIrd {
         /// Depth that the side that sends reads asked for.
         wanted: u16,
@@ -40,16 +41,16 @@ pub enum HandshakeError {
         granted: u16,
     },
     /// RFC 6581 section 9.2.
-    #[error("there is no ready-to-receive message that both sides take")]
+    #[error("the two sides have no ready-to-receive message in common")]
     NoCommonRtr,
     /// The deadline passed.
     #[error("the peer did not finish the handshake in time")]
     Timeout,
     /// The stream ended.
-    #[error("the peer closed the connection in the handshake")]
+    #[error("the peer closed the connection during the handshake")]
     Closed,
     /// The caller's mistake.
-    #[error("{len} bytes of private data, {max} is the most")]
+    #[error("{len} bytes of private data; the maximum is {max}")]
     OwnPrivateData {
         /// Length given.
         len: usize,
@@ -57,7 +58,7 @@ pub enum HandshakeError {
         max: usize,
     },
     /// The caller's mistake.
-    #[error("{depth} reads at once, {max} is the most that can be negotiated")]
+    #[error("a read depth of {depth}; the maximum that can be negotiated is {max}")]
     OwnDepth {
         /// Depth given.
         depth: u16,
@@ -65,7 +66,7 @@ pub enum HandshakeError {
         max: u16,
     },
     /// The caller's mistake: accepted or rejected without a request, or twice.
-    #[error("there is no request to answer")]
+    #[error("there is no connection request to answer")]
     NoRequest,
 }
 

@@ -10,7 +10,7 @@ use crate::testing::{Chop, shake_hands};
 const NOW: Duration = Duration::from_secs(100);
 
 fn initiator(config: InitiatorConfig) -> Initiator {
-    Initiator::new(config, NOW).expect("the configuration is right")
+    Initiator::new(config, NOW).expect("the configuration is valid")
 }
 
 fn responder(config: ResponderConfig) -> Responder {

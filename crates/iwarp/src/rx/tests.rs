@@ -664,7 +664,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
     let (mut seen, mut short): (Seen, usize) = ((Vec::new(), Vec::new(), Ok(())), 0);
     for fpdu in fpdus {
         let mut behind = fpdu.clone();
-        behind.extend_from_slice(b"what comes behind");
+        behind.extend_from_slice(b"the bytes after it");
         let before = format!("{receiver:?}");
         let mut at = |destination, payload: &[u8]| seen.1.push((destination, payload.to_vec()));
         let written = receiver.take_write(&behind, |stag, to, payload| {
@@ -707,7 +707,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
 fn fast_path_equals_normal_path() {
     let owner = || Owner { buffers: vec![0, 16, 16, 16], ..Owner::default() };
     let fpdus = [
-        tagged(Opcode::Write, true, 7, 1000, b"the first goes the long way"),
+        tagged(Opcode::Write, true, 7, 1000, b"the first takes the normal path"),
         tagged(Opcode::Write, false, 7, 1000, b"eight by"),
         tagged(Opcode::Write, true, 7, 1008, b"tes"),
         untagged(Opcode::Send, 1, 0, true, b"one"),
@@ -794,5 +794,5 @@ fn payload_that_cannot_be_placed_is_refused_with_its_header() {
     assert_eq!(&*offender.header, &stream[2..16]);
     assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
     let between = Receiver::new(config()).refuse(TerminateCode::STAG_INVALID).terminate;
-    assert_eq!(between, Terminate::new(TerminateCode::STAG_INVALID), "about no segment");
+    assert_eq!(between, Terminate::new(TerminateCode::STAG_INVALID), "about no particular segment");
 }

@@ -171,7 +171,7 @@ impl Endpoint {
             seal.update(head);
             seal.append(Crc::of(tail), tail.len());
         }
-        let trailer = seal.finish().expect("the seal was told of the payload");
+        let trailer = seal.finish().expect("the whole payload was passed to the seal");
         let before = out.len();
         out.extend_from_slice(fpdu.header());
         out.extend_from_slice(payload);
@@ -224,9 +224,9 @@ impl Endpoint {
                 }
                 _ if rest.is_empty() => return bytes.len(),
                 Receive::Bytes(wanted) => {
-                    assert!(wanted > 0, "bytes are wanted");
+                    assert!(wanted > 0, "at least one byte is needed");
                     let taken = self.connection.feed(rest);
-                    assert!(taken > 0 && taken <= wanted, "what is wanted is taken");
+                    assert!(taken > 0 && taken <= wanted, "the receiver consumes what it needs");
                     rest = &rest[taken..];
                 }
                 Receive::Place(piece) => {
@@ -244,15 +244,15 @@ impl Endpoint {
                 self.state
                     .memory
                     .reach(stag, to, piece.len as u32, Rights::WRITE)
-                    .expect("the receiver asked before it named the place")
+                    .expect("the receiver checks access before it returns a place")
                     .start
             }
             Destination::ReadSink { id, offset, .. } => {
-                let sink = self.state.sinks.get(&id).expect("the receiver names own reads only");
+                let sink = self.state.sinks.get(&id).expect("the receiver only names own reads");
                 sink + offset as usize
             }
             Destination::Receive { offset, .. } => {
-                assert!(offset as usize + piece.len <= self.state.taken.len(), "inside of the buffer");
+                assert!(offset as usize + piece.len <= self.state.taken.len(), "inside the buffer");
                 self.state.taken.start + offset as usize
             }
         };

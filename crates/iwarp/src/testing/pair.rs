@@ -97,7 +97,7 @@ impl Pair {
     pub fn with_defaults(chop: Chop) -> Self {
         let negotiated =
             shake_hands(InitiatorConfig::default(), ResponderConfig::default(), &Accept::default(), chop);
-        Self::new(&negotiated.expect("the defaults go together"), &Limits::default(), chop)
+        Self::new(&negotiated.expect("the defaults are compatible"), &Limits::default(), chop)
     }
 
     /// Lets each endpoint send everything it has and receive one piece. Returns whether anything moved.

@@ -90,7 +90,7 @@ pub struct Fpdu {
 
 /// The payload that was passed to a [`Seal`] does not have the FPDU's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the CRC was made over {given} bytes of payload, the FPDU has {wanted}")]
+#[error("the CRC covers {given} bytes of payload, but the FPDU has {wanted}")]
 pub struct PayloadMismatch {
     /// Bytes passed to the seal.
     pub given: usize,

@@ -107,20 +107,20 @@ fn fast_path_needs_empty_queue_and_one_segment() {
     assert_eq!(at_once(&mut sender, &OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
     assert_eq!(at_once(&mut sender, &OpKind::Read(READ)), None);
     sender.post(op(1, write(1))).expect("room");
-    assert_eq!(at_once(&mut sender, &write(1)), None, "behind another");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "an operation is queued before it");
     next(&mut sender);
     sender.answer_read(READ);
-    assert_eq!(at_once(&mut sender, &write(1)), None, "behind an answer");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "a response is queued before it");
     next(&mut sender);
     assert!(at_once(&mut sender, &write(1)).is_some());
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
-    assert_eq!(at_once(&mut sender, &write(1)), None, "it ends");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "the stream is ending");
     let mut held = Sender::new(SenderConfig { held: true, ..config() });
     assert_eq!(at_once(&mut held, &write(1)), None, "the peer speaks first");
     held.close();
     held.release();
     let nothing = held.write_single(&write(1), &mut Vec::new(), |_| Err(()));
-    assert_eq!(nothing, None, "and nobody asks for the payload");
+    assert_eq!(nothing, None, "and the payload is not asked for");
     assert_eq!(at_once(&mut held, &write(1)), None, "closed");
 }
 
@@ -378,7 +378,7 @@ fn seal_rejects_wrong_payload_length() {
         crc.update(b"hello!");
         crc
     });
-    assert_eq!(seal.finish(), Ok(trailer), "by somebody who goes on himself");
+    assert_eq!(seal.finish(), Ok(trailer), "the caller continues the CRC itself");
 
     // Without CRCs the payload need not be read (RFC 5044 section 4.1).
     let mut sender = Sender::new(SenderConfig { crc: false, ..config() });

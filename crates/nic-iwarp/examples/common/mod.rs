@@ -44,7 +44,7 @@ impl Options {
 
     /// A list of numbers separated by commas, at least one.
     pub(crate) fn numbers(&self, name: &str) -> Outcome<Option<Vec<u64>>> {
-        let number = |text: &str| text.parse().map_err(|_| format!("{name}: {text} is no number"));
+        let number = |text: &str| text.parse().map_err(|_| format!("{name}: {text} is not a number"));
         self.values.get(name).map(|text| text.split(',').map(number).collect()).transpose()
     }
 

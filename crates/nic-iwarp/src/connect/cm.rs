@@ -92,7 +92,8 @@ impl CmHandle {
         let addr = match shared.config.bind {
             Some(own) if addr.ip().is_unspecified() => SocketAddr::new(own, addr.port()),
             Some(own) if addr.ip() != own => {
-                let why = format!("this device's side is {own}; listen there, or open another device");
+                let why =
+                    format!("this device is bound to {own}; listen on that address, or open another device");
                 return Err(Error::Address { addr, why });
             }
             _ => addr,
@@ -134,7 +135,7 @@ impl CmHandle {
         shared.fork_guard.check()?;
         let qp = own_qp(qp)?;
         if let Some(own) = shared.config.bind.filter(|own| own.is_ipv4() != addr.is_ipv4()) {
-            let why = format!("it is not of the kind of this device's side, {own}");
+            let why = format!("its address family differs from that of this device's address, {own}");
             return Err(Error::Address { addr, why });
         }
         if !qp.queues.advance(state::INIT, state::CONNECTING) {

@@ -221,7 +221,7 @@ fn cm_failure(error: &HandshakeError) -> CmFailure {
         HandshakeError::Timeout => CmFailure::TimedOut,
         HandshakeError::Closed => CmFailure::PeerGone,
         HandshakeError::Key => CmFailure::Protocol(
-            "it is no iWARP device: what it sent is no MPA frame; is the port right?".into(),
+            "the peer is no iWARP device: it sent no MPA frame; is the port right?".into(),
         ),
         error => CmFailure::Protocol(error.to_string()),
     }

@@ -46,7 +46,7 @@ impl Port {
     fn check_not_listening(&self, held: &Held) -> Result<()> {
         match held.listening.strong_count() {
             0 => Ok(()),
-            _ => Err(Error::Busy { what: "the port", why: format!("somebody listens at {}", self.addr) }),
+            _ => Err(Error::Busy { what: "the port", why: format!("a listener uses {}", self.addr) }),
         }
     }
 

@@ -236,7 +236,7 @@ mod tests {
             }
             assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
             poll_owner.settle(socket.as_fd(), &queues, false, false);
-            assert_eq!(poll_owner.armed.is_some(), sleeps, "the thread hears of more if nobody polls");
+            assert_eq!(poll_owner.armed.is_some(), sleeps, "the socket is armed unless a thread polls");
             if sleeps {
                 ring.bell().retract();
             }

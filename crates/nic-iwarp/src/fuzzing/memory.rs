@@ -125,7 +125,7 @@ impl VictimMemory {
         let gone = add(domain, host, region(GONE), Access::ALL);
         let going = add(domain, host, region(GOING), Access::ALL);
         let mut known = vec![of(&gone), of(&going)];
-        gone.dereg().expect("nobody uses it");
+        gone.dereg().expect("no thread uses it");
         let mut regions: Vec<Mr> =
             (0..COMBINATIONS).map(|bits| add(domain, host, region(bits), combination(bits))).collect();
         regions.push(add(foreign, host, region(FOREIGN), Access::ALL));
@@ -153,7 +153,7 @@ impl VictimMemory {
     /// Deregisters a region while the peer uses it; from now on its bytes must not change.
     pub(super) fn take_away(&mut self) {
         let Some(going) = self.going.take() else { return };
-        going.dereg().expect("nobody is stopped inside");
+        going.dereg().expect("no thread is using it");
         let range = region(GOING);
         self.open.retain(|(memory, open)| (*memory, open) != (0, &range));
         let now = self.host.to_vec(range.clone()).expect("inside");
@@ -195,7 +195,7 @@ impl VictimMemory {
                 expected[open.clone()].copy_from_slice(&now[open.clone()]);
             }
             let wrong = expected.iter().zip(&now).position(|(a, b)| a != b);
-            assert_eq!(wrong, None, "memory {memory}: a byte that nobody gave a right to has changed");
+            assert_eq!(wrong, None, "memory {memory}: a byte has changed without permission");
         }
         let large = self.large.to_vec(0..LARGE).expect("inside");
         assert!(large.iter().all(|byte| *byte == 0), "a region that may only be read has changed");

@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(copy_in(&source[1..=n], &list), Ok(()));
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);
-            assert!(memory[..3].iter().chain(&memory[8 + n..]).all(|&byte| byte == 0), "beside it");
+            assert!(memory[..3].iter().chain(&memory[8 + n..]).all(|&byte| byte == 0), "outside the pieces");
             let mut back = vec![0; n];
             assert_eq!(copy_out_crc(&list, &mut back, Crc::new()), Ok(whole), "{n} bytes out");
             assert_eq!(back, source[1..=n]);

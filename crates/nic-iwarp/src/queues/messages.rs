@@ -97,7 +97,7 @@ mod tests {
         for (imm, joined) in [(0, false), (1, true), (0xdead_beef, false), (u32::MAX, true)] {
             assert_eq!(read_immediate(immediate(imm, joined)), (imm, joined));
         }
-        assert_eq!(read_immediate([0, 0, 0, 5, 0, 0, 0, 2]), (5, false), "a form that we do not know");
+        assert_eq!(read_immediate([0, 0, 0, 5, 0, 0, 0, 2]), (5, false), "an unknown form");
     }
 
     #[test]

@@ -380,7 +380,11 @@ mod tests {
         let mut receive = Receive::default();
         assert!(queue.take(&mut receive) && receive.wr_id == 1);
         let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
-        assert_eq!(queue.post(&RecvWr::new(3, &[]), &reclaimed), full, "its completion was not polled yet");
+        assert_eq!(
+            queue.post(&RecvWr::new(3, &[]), &reclaimed),
+            full,
+            "its completion has not been polled yet"
+        );
         reclaimed.store(1, Ordering::Release);
         queue.post(&RecvWr::new(3, &[]), &reclaimed).expect("room again");
         assert!(matches!(queue.post(&RecvWr::new(4, &[sge(1); 3]), &reclaimed), Err(Error::Limit { .. })));

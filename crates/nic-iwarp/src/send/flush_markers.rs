@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn marker_is_due_when_signaled_request_waits() {
         let mut markers = FlushMarkers::new(true, 4, 1);
-        assert!(!markers.is_due(false, true), "there is nothing to ask about");
+        assert!(!markers.is_due(false, true), "there is no request to cover");
         markers.on_begun(&request(SendOp::Send, 8), false);
-        assert!(!markers.is_due(false, false) && markers.is_due(false, true), "nobody waits");
+        assert!(!markers.is_due(false, false) && markers.is_due(false, true), "no signaled request waits");
         markers.on_begun(&request(SendOp::Send, 8), true);
-        assert!(markers.is_due(false, false) && !markers.is_due(true, true), "more comes");
+        assert!(markers.is_due(false, false) && !markers.is_due(true, true), "more requests follow");
         assert!(markers.must_precede(&SendOp::Send));
         assert!(!markers.must_precede(&SendOp::Write(RemoteAddr::default())));
         let marker = markers.marker();
@@ -256,7 +256,7 @@ mod tests {
         assert!(markers.is_due(true, false));
         markers.on_posted();
         markers.on_begun(&request(SendOp::Send, MARKER_BYTES as u32), true);
-        assert!(!markers.is_due(false, true), "two are open");
+        assert!(!markers.is_due(false, true), "two markers are open");
         markers.on_begun(&request(SendOp::Send, 3 * MARKER_BYTES as u32), false);
         assert!(markers.is_due(true, false), "much more has begun");
         assert_eq!(markers.on_answered(marker.id), 2);

@@ -56,7 +56,7 @@ mod tests {
             assert!(began.elapsed().as_secs() < 10, "never acknowledged");
         }
         let now = Time::ZERO + Span::from_secs(100);
-        assert_eq!(unacked_since(near.as_fd(), Some(Time::ZERO), now), None, "nothing waits");
+        assert_eq!(unacked_since(near.as_fd(), Some(Time::ZERO), now), None, "everything is acknowledged");
         let no_socket = std::fs::File::open("/dev/null").expect("a file");
         assert!(ack_state(no_socket.as_fd()).is_none());
     }

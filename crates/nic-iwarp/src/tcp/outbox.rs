@@ -256,7 +256,7 @@ mod tests {
             }),
             Err(5)
         );
-        assert_eq!(outbox.only_run(), Some(b"cdef".as_slice()), "what failed leaves nothing");
+        assert_eq!(outbox.only_run(), Some(b"cdef".as_slice()), "a failed FPDU leaves no bytes");
         assert_eq!(outbox.advance(4, &pool), Some(2));
         assert!(outbox.is_empty() && outbox.has_room() && outbox.only_run().is_none());
     }
@@ -297,7 +297,7 @@ mod tests {
         {
             assert_eq!(fpdus.len(), 1);
             let mut outbox = filled(fpdus, 0, &pool);
-            assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has begun")));
+            assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has been sent")));
             outbox = filled(fpdus, 5, &pool);
             assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
             if may_be_zeros {
@@ -337,6 +337,6 @@ mod tests {
             })
             .expect("written");
         outbox.drop_unbegun();
-        assert_eq!(outbox.items().count(), 1, "it needs no memory");
+        assert_eq!(outbox.items().count(), 1, "it does not need the program's memory");
     }
 }

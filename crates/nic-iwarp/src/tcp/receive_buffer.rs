@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((buffer.filled(), buffer.grown.is_some()), (b"bc".as_slice(), true));
         assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN_GROWN - 2);
         buffer.shrink(&pool);
-        assert_eq!(buffer.filled(), b"bc", "not while it is needed");
+        assert_eq!(buffer.filled(), b"bc", "still in use");
         buffer.consume(2);
         buffer.shrink(&pool);
         assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN);

@@ -156,9 +156,7 @@ pub(crate) fn check_local_addr(ip: IpAddr) -> Result<()> {
     bind(&socket, &addr).map_err(|errno| Error::Address {
         addr,
         why: match errno {
-            Errno::ADDRNOTAVAIL => {
-                "this host has no such address; `ip address` shows those that it has".into()
-            }
+            Errno::ADDRNOTAVAIL => "this host has no such address; `ip address` lists its addresses".into(),
             errno => errno.to_string(),
         },
     })
@@ -192,7 +190,7 @@ pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConf
     let socket = bound.map_or_else(|| new_socket(addr.ip()), Ok).map_err(unreachable)?;
     if let Some(local) = config.bind.filter(|_| !is_bound) {
         bind(&socket, &SocketAddr::new(local, 0)).map_err(|errno| {
-            CmFailure::Unreachable(addr, format!("from this device's side, {local}: {errno}"))
+            CmFailure::Unreachable(addr, format!("from this device's address {local}: {errno}"))
         })?;
     }
     match rustix::net::connect(&socket, &addr) {
@@ -213,7 +211,7 @@ pub(crate) fn connect_failure(addr: SocketAddr, errno: Errno) -> CmFailure {
         Errno::NETUNREACH => CmFailure::Unreachable(addr, "there is no route to that network".into()),
         Errno::HOSTUNREACH => CmFailure::Unreachable(addr, "the host does not answer on its network".into()),
         Errno::ADDRNOTAVAIL => {
-            CmFailure::Unreachable(addr, "the address, or every port of this side, is not available".into())
+            CmFailure::Unreachable(addr, "the address is not available, or all local ports are in use".into())
         }
         Errno::MFILE | Errno::NFILE => {
             CmFailure::Unreachable(addr, "descriptors ran out; raise the limit with ulimit -n".into())
@@ -252,7 +250,7 @@ mod tests {
         let socket = new_socket(Ipv4Addr::LOCALHOST.into()).expect("a socket");
         bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let port = getsockname(&socket).expect("an address");
-        let addr = SocketAddr::try_from(port).expect("an address of the internet");
+        let addr = SocketAddr::try_from(port).expect("an internet address");
         assert!(!dissolve_self_connection(&socket), "it is not connected yet");
         let begun = rustix::net::connect(&socket, &addr);
         assert!(matches!(begun, Ok(()) | Err(Errno::INPROGRESS)), "{begun:?}");

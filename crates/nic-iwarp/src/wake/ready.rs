@@ -210,11 +210,8 @@ mod tests {
         assert_eq!(turns(5), 2);
         assert!(ready.add(socket.as_fd(), 1));
         assert_eq!((turns(5), turns(1)), (2, 0));
-        assert!(
-            !ready.add(socket.as_fd(), 1),
-            "epoll refuses what it has already, as it does without memory"
-        );
-        assert_eq!(turns(1), 0, "that counts as none");
+        assert!(!ready.add(socket.as_fd(), 1), "epoll refuses a duplicate, as it does without memory");
+        assert_eq!(turns(1), 0, "a refused socket is not counted");
         ready.remove(socket.as_fd());
         assert_eq!(turns(1), 2);
     }
@@ -226,7 +223,7 @@ mod tests {
         let (cold, mut peer) = UnixStream::pair().expect("sockets");
         assert!(ready.add(cold.as_fd(), 7));
         ready.poll(|_, _| {});
-        ready.poll(|num, _| panic!("{num} is silent"));
+        ready.poll(|num, _| panic!("{num} has no event"));
         ready.requeue(3, Driver::Requeued);
         let poll = || {
             let mut found = false;
@@ -239,7 +236,7 @@ mod tests {
             });
             found
         };
-        assert!(!(0..before).any(|_| poll()), "nothing has come");
+        assert!(!(0..before).any(|_| poll()), "nothing has arrived");
         peer.write_all(b"at last").expect("sent");
         1 + (0..100).take_while(|_| !poll()).count() as u32
     }

@@ -50,7 +50,7 @@ fn listeners_accept_from_allowed_networks_alone() {
     assert_eq!(
         far.cm.poll_event().map(|event| format!("{event:?}")),
         None,
-        "the program hears nothing of them"
+        "the program is not notified of them"
     );
 }
 

@@ -57,7 +57,7 @@ impl Victim {
     /// Checks that everything is as before, and that a correct client is served.
     #[track_caller]
     pub(crate) fn end(self) {
-        assert!(self.hub.cm.poll_event().is_none(), "nobody of them is anybody");
+        assert!(self.hub.cm.poll_event().is_none(), "the attacks caused an event");
         self.healthy.check();
         until("return of all descriptors", || (traces::descriptors() <= self.descriptors).then_some(()));
         let (mut near, mut far) = (End::on(&device(), 4096), End::on(&self.device, 4096));
@@ -82,7 +82,7 @@ fn invalid_clients_are_disconnected() {
         let mut client = dial(victim.addr());
         tell(&mut client, &request);
         let (answer, over) = rest(&mut client, PATIENCE);
-        assert!(over, "{what}: still welcome");
+        assert!(over, "{what}: was not disconnected");
         if what == "markers" {
             assert_eq!(answer.get(FLAGS_AT).map(|flags| flags & REJECT), Some(REJECT), "{what}: {answer:?}");
         } else {
@@ -100,7 +100,7 @@ fn invalid_clients_are_disconnected() {
     // More bytes than the request (RFC 5044 section 7.1.2).
     let mut eager = dial(victim.addr());
     tell(&mut eager, &[good.as_slice(), &[0; 8]].concat());
-    assert!(rest(&mut eager, PATIENCE).1, "an eager client is still welcome");
+    assert!(rest(&mut eager, PATIENCE).1, "an eager client was not disconnected");
     drop(eager);
     victim.end();
 }
@@ -120,20 +120,20 @@ fn slow_clients_time_out() {
         let mut request =
             Frame { private_data: vec![1; 400], ..frame(FrameKind::Request) }.emit().into_iter();
         while !rest(&mut client, Duration::from_millis(200)).1 {
-            assert!(began.elapsed() < PATIENCE, "the slow client is still welcome");
+            assert!(began.elapsed() < PATIENCE, "the slow client was not disconnected");
             let _ = client.write_all(&[request.next().expect("more bytes than time")]);
         }
         began.elapsed()
     });
     let (mut near, mut far) = (End::on(&device(), 64), End::on(&victim.device, 64));
     join(&mut near, &mut far);
-    assert!(began.elapsed() < Duration::from_secs(4), "a proper client had to wait");
+    assert!(began.elapsed() < Duration::from_secs(4), "a correct client had to wait");
     for client in &mut silent {
         let (answer, over) = rest(client, PATIENCE);
-        assert!(over && answer.is_empty(), "a silent client is still welcome");
+        assert!(over && answer.is_empty(), "a silent client was not disconnected");
     }
     for took in [began.elapsed(), drip.join().expect("no panic")] {
-        assert!(took > Duration::from_millis(4500), "sent away after {took:?}");
+        assert!(took > Duration::from_millis(4500), "disconnected after {took:?}");
     }
     drop((silent, near, far));
     victim.end();

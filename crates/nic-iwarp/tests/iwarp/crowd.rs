@@ -99,7 +99,7 @@ fn quiet_connection_is_served_during_flood() {
                 assert!(queues[1].poll_one().expect("no overrun").is_none());
             }
             let polls = median(polls);
-            println!("heard after {polls} polls, beside writes of {size} bytes");
+            println!("found after {polls} polls, next to writes of {size} bytes");
             assert!(polls <= POLLS, "{polls} polls");
         });
     }
@@ -150,7 +150,7 @@ fn formerly_busy_connection_is_served_after_silence() {
         match gone.cm.poll_event() {
             Some(CmEvent::Disconnected { qp_num }) if qp_num == num => break,
             Some(other) => panic!("{other:?}"),
-            None => assert!(began.elapsed() < Duration::from_secs(10), "its end was not heard"),
+            None => assert!(began.elapsed() < Duration::from_secs(10), "its end was not noticed"),
         }
     }
 }

@@ -117,7 +117,7 @@ fn sleepers_on_a_descriptor_are_woken() {
         }
         far.recv_cq.req_notify(false).expect("armed");
         if round % 10 == 0 {
-            assert!(!sleep(5), "nothing has come");
+            assert!(!sleep(5), "nothing has arrived");
         }
         let sender = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -156,10 +156,10 @@ fn idle_devices_sleep() {
         assert!(far.recv_cq.poll_one().expect("no overrun").is_none());
     }
     idle("after traffic");
-    assert!(device_threads_ns(std::process::id()) > 0, "what was measured is that");
+    assert!(device_threads_ns(std::process::id()) > 0, "the measurement includes the NIC thread");
     // A message without a receive.
     near.post(1, SendOp::Send, MemoryKind::Host, 0, 8);
-    idle("with a message that waits");
+    idle("with a waiting message");
     far.post_recv(1, MemoryKind::Host, 0, 8);
     near.sent_ok(1);
     assert!(far.recv_cq.wait(deadline()).is_ok_and(|wc| wc.is_ok()));

@@ -35,12 +35,12 @@ fn too_many_half_open() -> bool {
     let victim = Victim::new(8);
     let began = Instant::now();
     let first: Vec<TcpStream> = (0..OF_LISTENER + 40).map(|_| dial(victim.addr())).collect();
-    until("room for the last", || first[..40].iter().all(is_closed).then_some(()));
+    until("the oldest connections to be closed", || first[..40].iter().all(is_closed).then_some(()));
     let found = closed(&first);
     if began.elapsed() > Duration::from_secs(4) {
         return false;
     }
-    assert_eq!(found, "x".repeat(40) + &".".repeat(OF_LISTENER), "the oldest give way");
+    assert_eq!(found, "x".repeat(40) + &".".repeat(OF_LISTENER), "the oldest are closed");
     let hubs: Vec<End> = (0..4).map(|_| End::on(&victim.device, 64)).collect();
     let listeners: Vec<_> = hubs.iter().map(|hub| hub.cm.listen(at(0), 8).expect("a listener")).collect();
     let mut more: Vec<TcpStream> = Vec::new();
@@ -48,15 +48,17 @@ fn too_many_half_open() -> bool {
         more.extend((0..OF_LISTENER - 50).map(|_| dial(listener.addr())));
     }
     let surplus = OF_LISTENER + more.len() - OF_DEVICE;
-    until("room for the last", || first[40..40 + surplus].iter().all(is_closed).then_some(()));
+    until("the oldest connections to be closed", || {
+        first[40..40 + surplus].iter().all(is_closed).then_some(())
+    });
     let found = closed(&first[40..]) + &closed(&more);
     if began.elapsed() > Duration::from_secs(4) {
         return false;
     }
-    assert_eq!(found, "x".repeat(surplus) + &".".repeat(OF_DEVICE), "the oldest give way");
+    assert_eq!(found, "x".repeat(surplus) + &".".repeat(OF_DEVICE), "the oldest are closed");
     victim.healthy.check();
     let client = greeted(listeners[0].addr());
-    assert!(matches!(hubs[0].cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))), "a proper one");
+    assert!(matches!(hubs[0].cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))), "a correct client");
     drop((client, first, more, listeners, hubs));
     victim.end();
     true
@@ -71,7 +73,7 @@ fn half_open_connections() {
     let told = (0..5).any(|_| too_many_half_open());
     if !told {
         eprintln!(
-            "\n*** NOT TOLD: this machine was too slow for half-open connections to reach their limit\n"
+            "\n*** NOT TESTED: this machine was too slow for half-open connections to reach their limit\n"
         );
     }
 }
@@ -151,14 +153,14 @@ fn messages_without_receive_fill_only_the_peers_socket() {
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 1 << 20, "{grown} B more are resident");
-    assert!(sent > 10, "{sent} were taken by TCP");
+    assert!(sent > 10, "{sent} were accepted by TCP");
     for number in 0..10 {
         end.post_recv(number, MemoryKind::Host, 0, 1024);
         let wc = end.received();
         assert!(wc.is_ok() && wc.byte_len == 1000, "{wc:?}");
         assert_eq!(end.host.buf().to_vec(0..1000).expect("inside"), vec![number as u8; 1000]);
     }
-    println!("TCP took {sent} messages of 1000 B that nobody received; {grown} B more were resident");
+    println!("TCP accepted {sent} messages of 1000 B that found no receive; {grown} B more were resident");
     drop((client, end));
     victim.end();
 }

@@ -35,7 +35,7 @@ fn local_request_completes_without_response() {
     near.sent_ok(4);
     post(&near, 5, SendOp::Send, told);
     post(&near, 6, SendOp::Send, told | SendFlags::LOCAL);
-    assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "nobody has received the fifth");
+    assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "the fifth has no receive");
     for wr_id in 0..5 {
         far.post_recv(wr_id, MemoryKind::Host, 0, LEN);
     }

@@ -120,7 +120,7 @@ impl Mixer {
         (0..RECEIVES).for_each(|number| self.post_receive(number));
         let began = Instant::now();
         while !(self.finished && self.peer_finished && self.open.is_empty()) {
-            assert!(began.elapsed() < limit + PATIENCE, "it stands still: {:?} {:?}", self.count, self.open);
+            assert!(began.elapsed() < limit + PATIENCE, "no progress: {:?} {:?}", self.count, self.open);
             if began.elapsed() < limit || self.count.turns < TURNS {
                 (0..self.rng.below(6)).for_each(|_| self.post(seed));
             } else if !self.finished {
@@ -275,7 +275,7 @@ impl Mixer {
         assert_eq!(wc.wr_id, number, "in order");
         let at = (RECEIVE_AT + number % RECEIVES * MESSAGE as u64) as usize;
         let got = self.end.host.buf().to_vec(at..at + MESSAGE).expect("inside");
-        assert!(got == message(peer_seed, number), "message {number} is another");
+        assert!(got == message(peer_seed, number), "message {number} has other content");
         self.count.received += 1;
         self.post_receive(number + RECEIVES);
     }

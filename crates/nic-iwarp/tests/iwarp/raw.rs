@@ -96,7 +96,7 @@ pub(crate) fn reset(stream: TcpStream) {
 /// A raw client connection. The peer may already have closed it when the client sends.
 #[track_caller]
 pub(crate) fn dial(addr: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(addr).expect("somebody who listens");
+    let stream = TcpStream::connect(addr).expect("a listener");
     stream.set_nodelay(true).expect("an option");
     stream
 }
@@ -166,7 +166,7 @@ impl Healthy {
     pub(crate) fn check(&self) {
         let (before, began) = (self.rounds.load(Ordering::Relaxed), Instant::now());
         while self.rounds.load(Ordering::Relaxed) < before + 2 {
-            assert!(began.elapsed() < PATIENCE, "the healthy connection stands still");
+            assert!(began.elapsed() < PATIENCE, "the healthy connection makes no progress");
             let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
             assert!(!ended, "the healthy connection has ended");
             std::thread::sleep(Duration::from_millis(1));

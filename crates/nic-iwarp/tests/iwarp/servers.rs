@@ -296,7 +296,7 @@ fn unusable_addresses_are_reported() {
     let _gate = one_at_a_time();
     let side =
         |ip: &str| IwarpConfig { bind: Some(ip.parse().expect("an address")), ..IwarpConfig::default() };
-    let said = |result: Result<verbs::Device, Error>| result.expect_err("an address of nobody").to_string();
+    let said = |result: Result<verbs::Device, Error>| result.expect_err("an unusable address").to_string();
     let absent = said(open(&host::real::host(), &side("203.0.113.1")));
     assert!(absent.contains("203.0.113.1") && absent.contains("this host has no such address"), "{absent}");
     let end = End::on(&device(), 4096);
@@ -312,7 +312,7 @@ fn unusable_addresses_are_reported() {
         assert!(matches!(error, Error::Address { .. }) && error.to_string().contains(hint), "{error}");
     }
     let bound = End::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
-    let elsewhere = bound.cm.listen(at(0), 1).expect_err("another side").to_string();
+    let elsewhere = bound.cm.listen(at(0), 1).expect_err("another address").to_string();
     assert!(elsewhere.contains("127.0.0.2"), "{elsewhere}");
     let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("one"), &ConnParam::default());
     assert!(matches!(v6, Err(Error::Address { .. })), "{v6:?}");

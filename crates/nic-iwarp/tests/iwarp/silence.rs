@@ -71,8 +71,8 @@ fn slow_programs_are_not_given_up() {
     for id in 0..24 {
         near.post(id, SendOp::Send, MemoryKind::Host, 0, 1 << 20);
     }
-    assert!(near.cm.get_event(within(SILENCE * 3)).is_err(), "it is over");
-    assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "nobody has received it");
+    assert!(near.cm.get_event(within(SILENCE * 3)).is_err(), "the connection ended");
+    assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "a message completed without a receive");
     for id in 0..24 {
         far.post_recv(id, MemoryKind::Host, 0, 1 << 20);
         let wc = far.received();
@@ -102,7 +102,7 @@ fn unreachable_hosts_are_reported() {
     assert!(no_route.to_string().contains("there is no route"), "{no_route}");
     let (no_host, took) = connect("10.77.0.99:7", 10_000);
     assert!(no_host.to_string().contains("does not answer"), "{no_host}");
-    println!("a host that is not there is found out after {took:?}");
+    println!("an absent host is reported after {took:?}");
     let (late, took) = connect("10.77.0.98:7", 500);
     assert!(late == CmFailure::TimedOut && took < Duration::from_millis(500) + SLACK, "{late} {took:?}");
     let (refused, _) = connect("10.77.0.2:7", 10_000);
