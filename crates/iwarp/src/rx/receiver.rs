@@ -310,7 +310,7 @@ impl Receiver {
         Failure { terminate: Terminate::new(code) }
     }
 
-    /// Stops receiving.
+    /// Ends receiving: the bytes that follow are ignored.
     pub fn close(&mut self) {
         self.stage = Stage::Closed;
         (self.ready, self.event) = (false, None);

@@ -98,7 +98,7 @@ impl PollOwner {
         }
     }
 
-    /// epoll has reported the socket to the NIC thread; returns whether the thread starts to watch.
+    /// Handles epoll's report of the socket to the NIC thread; returns whether the thread starts to watch.
     pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
         self.armed = None;
         let starts =

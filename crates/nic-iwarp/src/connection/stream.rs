@@ -74,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// epoll has reported the socket to the NIC thread; returns whether the thread starts to watch.
+    /// Handles epoll's report of the socket to the NIC thread; returns whether the thread starts to watch.
     pub(crate) fn on_event(&mut self, queues: &Queues, hung_up: bool) -> bool {
         let Some(link) = &mut self.link else { return false };
         let starts = link.on_event(queues);

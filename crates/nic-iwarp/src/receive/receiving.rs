@@ -336,7 +336,7 @@ impl Receiving {
         }
     }
 
-    /// Places payload.
+    /// Places as much of the piece's payload as has arrived.
     fn place(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<ReceiveStep, EndReason> {
         if let Some(step) = self.place_small(cx, piece) {
             return Ok(step);

@@ -156,7 +156,7 @@ impl FlushMarkers {
         }
     }
 
-    /// The marker that covers everything begun; call [`Self::ask`] when the state machine has accepted it.
+    /// The marker that covers everything begun; call [`Self::on_posted`] when the state machine has accepted it.
     pub(crate) fn marker(&self) -> Op {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
         Op { id: MARKER | self.next, kind: OpKind::Read(nothing), fence: false }
