@@ -1,7 +1,8 @@
-//! Events per second and memory per rank of virtual time: `cargo run --release -p host --example world_speed [RANKS...]`.
+//! Measures events per second and memory per rank of virtual time: `cargo run --release -p host --example
+//! world_speed [RANKS...]`.
 //!
-//! Ranks do rounds of a dissemination barrier: each charges, sends, and waits for a message, ever again. A world has one thread:
-//! events per second of its processor's time are those of a machine that has nothing else to do.
+//! Ranks run rounds of a dissemination barrier: each charges time, sends, and waits for a message. A world has one
+//! thread, so events per second of processor time is the rate of an otherwise idle machine.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -82,7 +83,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// Seconds that this process has had a processor.
+/// Processor time of this process so far, in seconds.
 fn processor() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9

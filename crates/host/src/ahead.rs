@@ -1,14 +1,16 @@
-//! [`fetch_ahead`]: has the processor fetch what will be used soon, so that nobody waits for it then.
+//! [`fetch_ahead`]: prefetches cache lines that will be used soon.
 
-/// A cache line.
+/// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Begins to fetch so many cache lines, from that of `address` on. A hint: what is not mapped is not fetched.
+/// Prefetches `lines` cache lines, starting with the one that contains `address`. Only a hint: unmapped memory is not
+/// fetched.
 #[inline]
 pub fn fetch_ahead(address: usize, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
-        // SAFETY: it reads nothing architecturally, and no address makes it fault. Test: any_address_may_be_fetched.
+        // SAFETY: a prefetch has no architectural effect, and no address makes it fault. Test:
+        // any_address_may_be_fetched.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let address = std::ptr::without_provenance(address.wrapping_add(line * LINE));

@@ -1,18 +1,18 @@
-//! [`Bell`]: what a sleeper waits on and a producer rings; an eventcount that may lie in shared memory.
+//! [`Bell`]: an eventcount, which sleepers wait on and producers notify; it may be placed in shared memory.
 //!
-//! The sleeper announces itself, looks once more for what it waits for, then sleeps. The producer publishes,
-//! then rings. A full fence on both sides makes the two see at least one of each other's steps, so that no
-//! wake-up is lost; ringing a bell that nobody waits on costs that fence and one load.
+//! The sleeper announces itself, polls once more for what it waits for, then sleeps. The producer publishes, then
+//! notifies. A full fence on both sides ensures that at least one of the two sees the other's step, so no wake-up is
+//! lost. Notifying without sleepers costs that fence and one load.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Two words on a cache line of their own; all zero is a valid, silent bell.
+/// Two words on a cache line of their own; all zero is a valid state without sleepers.
 ///
-/// Shared between threads or, in shared memory, between processes. A process that dies while it sleeps
-/// leaves a waiter behind that makes later rings cost a system call, never a wrong result.
+/// Shared between threads or, in shared memory, between processes. A process that dies while it sleeps leaves its
+/// waiter count behind: later notifications cost a system call, results stay correct.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Bell {
@@ -21,28 +21,28 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A silent bell.
+    /// An eventcount without sleepers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells producers that somebody is about to sleep; returns the ticket to sleep with.
-    /// Look for what you wait for *after* this, then [`Bell::sleep`], then [`Bell::retract`].
+    /// Announces to producers that the caller is about to sleep; returns the ticket to sleep with. Poll for what you
+    /// wait for *after* this, then call [`Bell::sleep`], then [`Bell::retract`].
     pub fn announce(&self) -> u32 {
         let ticket = self.ticket.load(Ordering::Acquire);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence of `ring`: the sleeper's last look must not move before its announcement.
+        // Pairs with the fence of `ring`: the sleeper's last poll must not move before its announcement.
         fence(Ordering::SeqCst);
         ticket
     }
 
-    /// Takes back one [`Bell::announce`].
+    /// Withdraws one [`Bell::announce`].
     pub fn retract(&self) {
         self.waiters.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether somebody is about to sleep, or sleeps: for those who would do differently then. What came before the
-    /// announcement of a sleeper is not ordered by this.
+    /// Whether a thread sleeps or is about to sleep. A hint only: it is not ordered with anything before the sleeper's
+    /// announcement.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) != 0
@@ -50,12 +50,12 @@ impl Bell {
 
     /// Wakes all sleepers. Publish what they wait for *before* this.
     pub fn ring(&self) {
-        // Pairs with the fence of `announce`: the look for sleepers must not move before what was published.
+        // Pairs with the fence of `announce`: the load of the waiter count must not move before the publication.
         fence(Ordering::SeqCst);
         self.ring_after_fence();
     }
 
-    /// [`Bell::ring`] for a producer that has passed a full fence since it published.
+    /// As [`Bell::ring`], for a producer that has executed a full fence since it published.
     #[inline]
     pub fn ring_after_fence(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
@@ -63,7 +63,7 @@ impl Bell {
         }
     }
 
-    /// Whether a ring since `ticket` was drawn has ended the sleep that it would begin.
+    /// Whether a notification since `ticket` was drawn would end a sleep with this ticket.
     pub fn has_rung(&self, ticket: u32) -> bool {
         self.ticket.load(Ordering::Acquire) != ticket
     }
@@ -81,13 +81,13 @@ impl Bell {
         let _ = futex::wake(&self.ticket, futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// The word that changes with every ring that somebody waits for: what futex(2) is given.
+    /// The futex word of futex(2): it changes with every notification that has a waiter.
     #[cfg(not(loom))]
     pub(crate) fn word(&self) -> &AtomicU32 {
         &self.ticket
     }
 
-    /// Sleeps until the bell rings, `limit` has passed, a signal arrives, or for no reason at all.
+    /// Sleeps until a notification, the end of `limit`, a signal, or a spurious wake-up.
     #[cfg(not(loom))]
     pub fn sleep(&self, ticket: u32, limit: Option<std::time::Duration>) {
         use rustix::thread::futex;
@@ -95,14 +95,14 @@ impl Bell {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(d.subsec_nanos()),
         });
-        // Every error (a ring in between, a signal, the limit) means: look again.
+        // Every error (a notification in between, a signal, the limit) means: poll again.
         let _ = futex::wait(&self.ticket, futex::Flags::empty(), ticket, timeout.as_ref());
     }
 
     #[cfg(loom)]
     fn wake(&self) {}
 
-    /// The model of a sleep: gives up the processor until the ticket has moved.
+    /// Model of a sleep for loom: yields until the ticket has changed.
     #[cfg(loom)]
     pub fn sleep(&self, ticket: u32, _limit: Option<std::time::Duration>) {
         while !self.has_rung(ticket) {
@@ -116,7 +116,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Goal: no interleaving loses a wake-up. Method: a sleeper that would wait for ever if it did, which loom
+    /// Goal: no interleaving loses a wake-up. Method: a sleeper that would wait for ever if one were lost, which loom
     /// reports as a deadlock or an exceeded branch bound.
     #[test]
     fn loom_no_wakeup_is_lost() {

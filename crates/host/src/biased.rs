@@ -1,12 +1,13 @@
-//! [`Biased`]: a lock that costs the thread which takes it again and again two stores, and no atomic exchange.
+//! [`Biased`]: a biased lock, which costs its usual thread two stores instead of an atomic exchange.
 //!
-//! An exchange takes as long as twenty instructions, and a short message passes half a dozen locks that only one thread ever
-//! takes. Here such a thread becomes the lock's *owner*: it writes that it is inside and looks whether it is still the owner.
-//! Somebody else first takes that away, and has every running thread of the process pass a full fence (membarrier(2)): the owner
-//! sees that it is none any more, or is seen inside. From then on all take it by an exchange, until the owner has done so for as
-//! often in a row as pays for the system call.
+//! An exchange takes as long as twenty instructions, and a short message passes half a dozen locks that only one thread
+//! ever takes. Here such a thread becomes the lock's *owner*: it stores that it is inside and then checks that it is
+//! still the owner. Another thread first revokes the ownership, then makes every running thread of the process execute
+//! a full fence (membarrier(2)): either the owner sees that it was revoked, or it is seen inside. From then on all
+//! threads use an exchange, until the former owner has taken the lock often enough in a row to pay for another system
+//! call.
 //!
-//! Only for threads of one process. Where there is no membarrier, nobody becomes owner.
+//! Only for threads of one process. Without membarrier(2) there are no owners.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -26,30 +27,32 @@ use std::{
     thread::yield_now,
 };
 
-/// How often in a row one thread takes a lock before it is its owner. A membarrier takes as long as a thousand exchanges at most.
+/// Exchanges in a row by one thread before it becomes the owner. A membarrier takes at most as long as a thousand
+/// exchanges.
 const ENOUGH: u32 = 1000;
 
-/// How a lock is taken: the lower bits of its word, above which a thread's number stands.
+/// Mask of the mode in the lower bits of the word: how the lock is taken. The bits above hold a thread's number.
 const MODE: u64 = 3;
-/// By an exchange; the thread is the one that took it last.
+/// Taken by an exchange; the word names the thread that took it last.
 const OPEN: u64 = 0;
-/// By an exchange; the thread is the owner, who is away.
+/// Taken by an exchange; the word names the former owner, whose ownership has been revoked.
 const AWAY: u64 = 1;
-/// By the owner without an exchange; by nobody else.
+/// Taken by the owner only, without an exchange.
 const OWNED: u64 = 2;
-/// By nobody: the owner is being sent away.
+/// Cannot be taken: the owner's rights are being revoked.
 const ENDING: u64 = 3;
 
 /// A value behind a lock for short sections that one thread enters far more often than all others.
 #[derive(Debug, Default)]
 pub struct Biased<T> {
-    /// A thread's number, and how the lock is taken. What is `OPEN` or `AWAY` is changed only by whoever has exchanged `held`.
+    /// A thread's number, and the mode. In modes `OPEN` and `AWAY` only the thread that has exchanged `held` changes
+    /// the word.
     word: AtomicU64,
-    /// The owner is inside. Nobody else writes this, ever: it may do so late, when it is not the owner any more.
+    /// The owner is inside. Only the owner writes this; it may do so late, when it has lost its ownership already.
     inside: AtomicBool,
-    /// Somebody is inside who has exchanged this.
+    /// A thread that exchanged this is inside.
     held: AtomicBool,
-    /// How often in a row the thread in the word has taken it by an exchange.
+    /// How often in a row the thread named in the word has taken the lock by an exchange.
     run: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -60,7 +63,7 @@ unsafe impl<T: Send> Send for Biased<T> {}
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    /// A free lock, which nobody owns.
+    /// A free lock without an owner.
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU64::new(OPEN),
@@ -71,16 +74,17 @@ impl<T> Biased<T> {
         }
     }
 
-    /// What it holds, of whoever has it alone.
+    /// The value, without locking: the caller has exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         #[cfg(not(loom))]
         return self.value.get_mut();
-        // SAFETY: borrowed by this caller alone. Test: the models of locks that are taken apart.
+        // SAFETY: the caller has exclusive access. Test: the models of locks that are taken apart.
         #[cfg(loom)]
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
-    /// Takes it, if it is free. While an owner is being sent away it counts as taken, and now and then a moment longer.
+    /// Takes the lock if it is free. While an owner's rights are being revoked, the lock counts as taken, and may seem
+    /// so a moment longer.
     #[inline]
     pub fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
         let me = myself();
@@ -90,7 +94,7 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Takes it; spins, and yields now and then, until it is free.
+    /// Takes the lock; spins until it is free and yields every 64 turns.
     #[inline]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         let me = myself();
@@ -100,8 +104,9 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Waits until whoever is inside now has left. For whoever has taken a right away, and then had all threads pass a full fence: no
-    /// section that still saw it goes on after this. The owner stays the owner.
+    /// Waits until the threads that are inside now have left. For a caller that has withdrawn a right and then made all
+    /// threads execute a full fence: after this, no section that saw the right is still running. The owner stays the
+    /// owner.
     pub fn pass(&self) {
         let mut turns = 0;
         for flag in [&self.inside, &self.held] {
@@ -111,15 +116,15 @@ impl<T> Biased<T> {
         }
     }
 
-    /// As the owner, if `me` is that, and not inside.
+    /// Takes the lock as its owner, if `me` is the owner and not inside.
     #[inline]
     fn enter_owned(&self, me: u64) -> Option<BiasedGuard<'_, T>> {
-        // A thread of coroutines may be inside already, in another of them.
+        // A thread that runs coroutines may be inside already, in another coroutine.
         if self.word.load(Ordering::Relaxed) != me || self.inside.load(Ordering::Relaxed) {
             return None;
         }
         self.inside.store(true, Ordering::Relaxed);
-        // Partner: the heavy fence in `send_away`. Whose it is may not be looked at before it is said that we are inside.
+        // Partner: the heavy fence in `send_away`. The ownership must not be read before `inside` is visible.
         light();
         if self.word.load(Ordering::Acquire) == me {
             return Some(BiasedGuard { lock: self, flag: &self.inside });
@@ -150,7 +155,8 @@ impl<T> Biased<T> {
         {
             return None;
         }
-        // Stands from here on, if it is OPEN or AWAY. Acquire: an owner that was sent away may still be inside.
+        // In modes OPEN and AWAY the word cannot change from here on. Acquire: an owner whose rights were revoked may
+        // still be inside.
         let word = self.word.load(Ordering::Acquire);
         if matches!(word & MODE, OWNED | ENDING) || self.inside.load(Ordering::Acquire) {
             self.held.store(false, Ordering::Release);
@@ -160,8 +166,8 @@ impl<T> Biased<T> {
         Some(BiasedGuard { lock: self, flag })
     }
 
-    /// Counts how often the caller, who has exchanged `held`, has done so in a row. Often enough, and it is the owner, and inside as
-    /// that.
+    /// Counts how often in a row the caller, who has exchanged `held`, has done so. After `enough` times it becomes the
+    /// owner and is inside as the owner.
     #[inline]
     fn is_own_by_now(&self, word: u64, me: u64, enough: u32) -> bool {
         let run =
@@ -179,13 +185,13 @@ impl<T> Biased<T> {
         true
     }
 
-    /// The owner is one no more: it may be inside, and does not come in again without an exchange.
+    /// Revokes the owner's rights: the owner may still be inside, but cannot enter again without an exchange.
     #[cold]
     fn send_away(&self, word: u64) {
         let ending = word & !MODE | ENDING;
         if self.word.compare_exchange(word, ending, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // Partner: the light fence in `enter_owned`. Whether the owner is inside may not be looked at before it can see that
-            // it is none.
+            // Partner: the light fence in `enter_owned`. `inside` must not be read before the owner can see that it
+            // lost its rights.
             heavy();
             self.run.store(0, Ordering::Relaxed);
             self.word.store(word & !MODE | AWAY, Ordering::Release);
@@ -193,7 +199,7 @@ impl<T> Biased<T> {
     }
 }
 
-/// Lets a moment pass; the processor, now and then.
+/// Spins for a moment; yields the processor every 64 turns.
 fn pause(turns: &mut u32) {
     *turns = turns.wrapping_add(1);
     if cfg!(loom) || turns.is_multiple_of(64) {
@@ -203,7 +209,7 @@ fn pause(turns: &mut u32) {
     }
 }
 
-/// The word of a lock that this thread owns. No two threads have the same, ever.
+/// The word of a lock that the calling thread owns; unique to the thread for the life of the process.
 #[inline]
 fn myself() -> u64 {
     thread_local! {
@@ -223,7 +229,7 @@ fn number(cell: &Cell<u64>) -> u64 {
     me
 }
 
-/// The frequent side of an asymmetric fence.
+/// The cheap side of an asymmetric fence, for the frequent path.
 #[inline]
 fn light() {
     #[cfg(not(loom))]
@@ -232,14 +238,15 @@ fn light() {
     fence(Ordering::SeqCst);
 }
 
-/// The rare side: every running thread of this process passes a full fence.
+/// The expensive side: every running thread of this process executes a full fence.
 fn heavy() {
     fence(Ordering::SeqCst);
     #[cfg(not(loom))]
     barrier::pass();
 }
 
-/// Whether there is a rare side. Models are told who owns what: their threads are one of the system's.
+/// Whether the expensive side exists. Under loom all threads of a model belong to one thread of the system, so models
+/// pass thread numbers themselves.
 #[cold]
 fn has_membarrier() -> bool {
     #[cfg(not(loom))]
@@ -258,7 +265,7 @@ mod barrier {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }
 
-    /// Whether this process can have its threads pass a fence.
+    /// Whether this process can make its threads execute a fence.
     pub(super) fn is_there() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| {
@@ -266,23 +273,23 @@ mod barrier {
         })
     }
 
-    /// Has every running thread of this process pass a full fence.
+    /// Makes every running thread of this process execute a full fence.
     pub(super) fn pass() {
         let pass = || membarrier(MembarrierCommand::PrivateExpedited);
         // A forked child is not registered.
         if pass().is_ok() || (register() && pass().is_ok()) {
             return;
         }
-        // Forbidden since it was asked for. No store stays in a processor for so long.
+        // membarrier has been forbidden since it was registered. No store stays in a store buffer for this long.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-/// Exclusive access to what a [`Biased`] holds, until dropped.
+/// Exclusive access to the value of a [`Biased`], until dropped.
 #[derive(Debug)]
 pub struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
-    /// What says that it is taken.
+    /// The flag that marks the lock as taken.
     flag: &'a AtomicBool,
 }
 
@@ -298,7 +305,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a guard exists only while it has the lock. Test: threads_exclude_each_other_whoever_owns_it.
+        // SAFETY: a guard exists only while it holds the lock. Test: threads_exclude_each_other_whoever_owns_it.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -339,7 +346,7 @@ mod tests {
         lock.word.load(Ordering::Relaxed) & MODE == OWNED
     }
 
-    /// Takes it so often; how many times as its owner.
+    /// Takes the lock `times` times; returns how often it did so as the owner.
     fn take(lock: &Biased<u64>, times: u32) -> u32 {
         let mut owned = 0;
         for _ in 0..times {
@@ -350,7 +357,8 @@ mod tests {
         owned
     }
 
-    /// Goal: whoever takes it again and again owns it, until somebody else comes; then again after as many times.
+    /// Goal: a thread that takes the lock again and again owns it, until another thread comes; then again after as many
+    /// times.
     #[test]
     fn whoever_takes_it_often_owns_it() {
         let lock = Arc::new(Biased::new(0));
@@ -367,7 +375,8 @@ mod tests {
         assert_eq!(*lock.lock(), u64::from(ENOUGH) * 5 + 5);
     }
 
-    /// Goal: an owner does not get it twice, as coroutines of one thread would; one that is inside when it is sent away stays so.
+    /// Goal: the owner cannot take the lock twice, as coroutines of one thread might try; an owner that is inside when
+    /// its rights are revoked stays inside.
     #[test]
     fn an_owner_inside_keeps_all_others_out() {
         let lock = Arc::new(Biased::new(0));
@@ -383,8 +392,8 @@ mod tests {
         assert!(lock.try_lock().is_some());
     }
 
-    /// Goal: sections never overlap, however owners come and go. Method: bursts of one thread, long enough to own it, beside others
-    /// that come now and then.
+    /// Goal: sections never overlap while owners change. Method: bursts of one thread, long enough to become the owner,
+    /// while others take the lock occasionally.
     #[test]
     fn threads_exclude_each_other_whoever_owns_it() {
         let lock = Arc::new(Biased::new(0_u64));
@@ -432,7 +441,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// The word of the `n`th thread of a model as owner.
+    /// The word of a lock owned by the `n`th thread of a model.
     fn thread(n: u64) -> u64 {
         n << 2 | OWNED
     }
@@ -442,7 +451,7 @@ mod loom_tests {
         *held += 1;
     }
 
-    /// A lock of the first thread's.
+    /// A lock owned by the first thread.
     fn owned() -> Arc<Biased<u32>> {
         let lock = Arc::new(Biased::new(0));
         lock.word.store(thread(1), Ordering::Relaxed);
@@ -455,8 +464,9 @@ mod loom_tests {
         builder.check(model);
     }
 
-    /// Goal: sections of an owner and of another never overlap, while the one is sent away, and while it becomes owner again. Method:
-    /// twice each; loom's cell reports what overlaps. A third preemption, which takes minutes, with NICETY_WIDE.
+    /// Goal: sections of an owner and of another thread never overlap, while the owner's rights are revoked and while
+    /// it becomes the owner again. Method: both enter twice; loom's cell reports overlaps. NICETY_WIDE allows a third
+    /// preemption, which takes minutes.
     #[test]
     fn loom_biased_excludes() {
         check(if std::env::var_os("NICETY_WIDE").is_some() { 3 } else { 2 }, || {
@@ -469,7 +479,7 @@ mod loom_tests {
         });
     }
 
-    /// Takes it within two tries, if that goes; how often it did.
+    /// Tries to take the lock, at most twice; returns how often it succeeded.
     fn try_take(lock: &Biased<u32>, me: u64, enough: u32) -> u32 {
         for _ in 0..2 {
             if let Some(mut held) = lock.enter_owned(me).or_else(|| lock.try_lock_openly(me, enough)) {
@@ -481,8 +491,8 @@ mod loom_tests {
         0
     }
 
-    /// Goal: an owner and two who send it away at once exclude each other. Method: so many tries each, as a model of three that wait
-    /// for each other has no end.
+    /// Goal: an owner and two threads that revoke its rights at the same time exclude each other. Method: a bounded
+    /// number of tries each, as a model of three threads that wait for each other does not terminate.
     #[test]
     fn loom_two_guests_and_an_owner_exclude_each_other() {
         check(2, || {
@@ -499,7 +509,8 @@ mod loom_tests {
         });
     }
 
-    /// Goal: whoever has taken a right away, and passed, finds nobody inside who saw it. Method: the right to a cell.
+    /// Goal: a thread that has withdrawn a right and then called `pass` finds no section that saw the right. Method:
+    /// the right to access a cell.
     #[test]
     fn loom_who_has_passed_is_alone() {
         check(3, || {
@@ -509,10 +520,10 @@ mod loom_tests {
                 loom::thread::spawn(move || {
                     for _ in 0..2 {
                         let _held = shared.0.enter_owned(thread(1)).expect("its own");
-                        // As those who look at rights under such a lock do.
+                        // As real users do, which read their rights under such a lock.
                         light();
                         if shared.1.load(Ordering::Relaxed) {
-                            // SAFETY: allowed, and whoever takes the right away waits.
+                            // SAFETY: the right is granted, and a thread that withdraws it waits.
                             shared.2.with_mut(|p| unsafe { *p += 1 });
                         }
                     }
@@ -521,7 +532,7 @@ mod loom_tests {
             shared.1.store(false, Ordering::Relaxed);
             heavy();
             shared.0.pass();
-            // SAFETY: nobody may be inside who has the right.
+            // SAFETY: no section that has the right may be running.
             shared.2.with_mut(|p| unsafe { *p += 1 });
             owner.join().unwrap();
         });

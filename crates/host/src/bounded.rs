@@ -1,8 +1,9 @@
-//! Bounded reading. All files, pipes and lines that this project reads pass through here, each with a limit, so that none can
-//! fill the memory: a device that never ends, a file that somebody has filled, a peer that never finishes its line.
+//! Bounded reading of files, pipes and lines. All input of this project is read through here, each with a limit, so
+//! that none can fill the memory: an endless device, a file that another user has filled, a peer that never ends its
+//! line.
 //!
-//! A regular file beyond the limit is refused before anything of it is read. Pipes and devices are refused at the limit, with
-//! at most the limit and one byte read.
+//! A regular file beyond the limit is refused before anything is read from it. Pipes and devices are refused at the
+//! limit, after at most one byte more than the limit has been read.
 
 use std::fmt;
 use std::fs::File;
@@ -11,10 +12,10 @@ use std::path::Path;
 
 use crate::Bytes;
 
-/// Limit for a file below /proc or /sys. The largest of them grow with processors and mappings, to some megabytes.
+/// Limit for a file below /proc or /sys. The largest of them grow with processors and mappings, to a few megabytes.
 pub const KERNEL_FILE_MAX: u64 = 64 << 20;
 
-/// The content of an [`io::Error`] of the kind [`ErrorKind::FileTooLarge`]: input exceeds the reader's limit.
+/// The content of an [`io::Error`] of the kind [`ErrorKind::FileTooLarge`]: the input exceeds the reader's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
     /// The limit in bytes.
@@ -33,7 +34,7 @@ fn too_large(limit: u64) -> io::Error {
     io::Error::new(ErrorKind::FileTooLarge, TooLarge { limit })
 }
 
-/// The content of a file of at most `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
 /// The system's; [`TooLarge`] for a longer file.
@@ -45,14 +46,14 @@ pub fn read(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     if about.is_file() {
-        // The length is within the limit, and known: no copies while the buffer grows.
+        // The length is known and within the limit, so the buffer need not grow.
         bytes.try_reserve_exact(about.len() as usize).map_err(|_| ErrorKind::OutOfMemory)?;
     }
     read_into(&mut file, limit, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The text of a file of at most `limit` bytes.
+/// Reads a text file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`read`]; [`ErrorKind::InvalidData`] for bytes that are not UTF-8.
@@ -60,7 +61,7 @@ pub fn read_text(path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))
 }
 
-/// The text of a file below /proc or /sys.
+/// Reads a text file below /proc or /sys.
 ///
 /// # Errors
 /// As [`read_text`], with [`KERNEL_FILE_MAX`] as limit.
@@ -68,7 +69,7 @@ pub fn kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     read_text(path, KERNEL_FILE_MAX)
 }
 
-/// Everything up to the end of a stream, at most `limit` bytes.
+/// Reads a stream to its end, at most `limit` bytes.
 ///
 /// # Errors
 /// As [`read`].
@@ -83,11 +84,11 @@ fn read_into(from: &mut impl Read, limit: u64, bytes: &mut Vec<u8>) -> io::Resul
     if bytes.len() as u64 > limit { Err(too_large(limit)) } else { Ok(()) }
 }
 
-/// Appends the next line, with its line feed, of at most `limit` bytes to `line`; returns how many bytes that were. Only the
-/// last line of a stream can lack the line feed. 0: the stream has ended.
+/// Appends the next line with its line feed, at most `limit` bytes, to `line`; returns the number of bytes appended.
+/// Only the last line of a stream can lack the line feed. 0 at the end of the stream.
 ///
 /// # Errors
-/// The system's; [`TooLarge`] for a longer line, the beginning of which is then in `line`.
+/// The system's; [`TooLarge`] for a longer line, `line` then holds its beginning.
 pub fn read_line(from: &mut impl BufRead, limit: u64, line: &mut Vec<u8>) -> io::Result<usize> {
     let got = from.take(limit.saturating_add(1)).read_until(b'\n', line)?;
     if got as u64 > limit { Err(too_large(limit)) } else { Ok(got) }

@@ -1,22 +1,22 @@
-//! What code may ask of the machine it runs on: what time it is, to wait, to run something beside.
+//! The machine that code runs on: its clock, waiting, and starting threads, in real or virtual time.
 //!
-//! Everything above the NICs blocks in [`Host::wait`] and [`Host::poll`] and nowhere else, so that the same
-//! code runs in real time (threads, TSC, futex) and in virtual time (one event queue).
+//! Everything above the NICs blocks in [`Host::wait`] and [`Host::poll`] and nowhere else, so that the same code runs
+//! in real time (threads, TSC, futex) and in virtual time (one event queue).
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
-//! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
-//! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
-//! | `spin`, `biased`, `lock` | [`Spin`] and, for what one thread takes again and again, [`Biased`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
+//! | `bell` | [`Bell`]: an eventcount; may be placed in shared memory |
+//! | `source` | [`Source`]: something to sleep on; [`WaitSet`]: several sources in one |
+//! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`Biased`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |
-//! | `plain` | text from outside without what a terminal acts on |
-//! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
-//! | `random` | [`random()`]: bits that nobody can guess |
-//! | `rng` | [`Rng`]: numbers that follow from a seed |
-//! | `slots` | [`SlotTable`]: values by number, where the number of a removed value stays invalid for long |
+//! | `plain` | external text with terminal control characters escaped |
+//! | `ahead` | [`fetch_ahead`]: prefetches cache lines |
+//! | `random` | [`random()`]: unpredictable bits |
+//! | `rng` | [`Rng`]: reproducible numbers from a seed |
+//! | `slots` | [`SlotTable`]: values by key; the key of a removed value stays invalid for a long time |
 //! | `network` | [`Network`]: ranges of IP addresses |
-//! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
+//! | `ops` | [`HostOps`], which each kind of time implements, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 

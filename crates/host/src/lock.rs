@@ -1,7 +1,7 @@
-//! [`Lock`]: a lock that may be held while something is called that lets others run.
+//! [`Lock`]: a lock that its holder may keep while it calls something that suspends it.
 //!
-//! In virtual time a post may suspend the rank that posts, and other ranks of the same thread run meanwhile. They must wait as
-//! ranks do: one that spins for a lock keeps its holder from ever giving it back.
+//! In virtual time a post may suspend the rank that posts, and other ranks of the same thread run meanwhile. These must
+//! wait through the host: a rank that spun for the lock would keep its holder from ever releasing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::Host;
 use crate::biased::{Biased, BiasedGuard};
 
-/// A value behind a lock of short sections, for code above the NICs. In real time whoever finds it taken spins and yields, and it
-/// costs what a [`Biased`] does; in virtual time it waits in [`Host::poll`].
+/// A value behind a lock of short sections, for code above the NICs. In real time a caller that finds it taken spins
+/// and yields, and it costs what a [`Biased`] does; in virtual time the caller waits in [`Host::poll`].
 #[derive(Debug, Default)]
 pub struct Lock<T> {
     value: Biased<T>,
-    /// A rank waits for it. In real time always false: there nobody suspends.
+    /// A rank waits for the lock. Always false in real time, where no holder is suspended.
     awaited: AtomicBool,
-    /// Ranks get it in the order in which they came.
+    /// Whether ranks get the lock in the order in which they asked for it.
     is_in_turn: bool,
-    /// Ranks that have waited for it in turn so far, and those of them that have got it.
+    /// Numbers of ranks that have queued for it, and that have been served, so far.
     came: AtomicU64,
     served: AtomicU64,
 }
@@ -30,16 +30,17 @@ impl<T> Lock<T> {
         Self { value: Biased::new(value), awaited: AtomicBool::new(false), is_in_turn: false, came, served }
     }
 
-    /// A free lock that goes in virtual time to whoever has waited longest: where the looks of one could fall into the turns of others
-    /// for ever, as of threads that take it again and again. In real time as any other.
+    /// A free lock that serves waiters in order in virtual time. Otherwise all attempts of one waiter could fall into
+    /// the times when others hold the lock, if these take it again and again. In real time it behaves like any other
+    /// lock.
     pub fn in_turn(value: T) -> Self {
         Self { is_in_turn: true, ..Self::new(value) }
     }
 
-    /// Takes it when it is this caller's turn.
+    /// Takes the lock, after the ranks that queued before.
     ///
     /// # Panics
-    /// When the world of the caller ends before whoever holds it has let go.
+    /// If the world of the caller ends before the holder releases the lock.
     #[inline]
     pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
         if self.is_in_turn && self.came.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
@@ -51,13 +52,13 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes it, if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<Held<'a, T>> {
         Some(self.held(self.value.try_lock()?, host))
     }
 
-    /// What it holds, of whoever owns it alone.
+    /// The value, without locking: the caller has exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -84,16 +85,16 @@ impl<T> Lock<T> {
         let guard =
             host.poll("Lock::lock", None, look).expect("whoever holds it lets go before the world ends");
         self.served.store(turn + 1, Ordering::Relaxed);
-        // What came meanwhile is news for whoever waits around this.
+        // Other ranks that wait in an enclosing call check again for what has happened meanwhile.
         host.signal();
         self.held(guard, host)
     }
 }
 
-/// What a [`Lock`] holds, until dropped.
+/// Exclusive access to the value of a [`Lock`], until dropped.
 #[derive(Debug)]
 pub struct Held<'a, T> {
-    /// Dropped first.
+    /// Dropped first, before the notification.
     guard: BiasedGuard<'a, T>,
     _notice: Notice<'a>,
 }
@@ -114,7 +115,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-/// Tells ranks that wait for a lock, when dropped, that it is free.
+/// Notifies waiting ranks, when dropped, that the lock is free.
 #[derive(Debug)]
 struct Notice<'a> {
     awaited: &'a AtomicBool,
@@ -176,8 +177,8 @@ mod tests {
         assert!(lock.try_lock(&host).is_some());
     }
 
-    /// Goal: a holder that gives up control neither holds up its world nor lets anybody in. Method: each of five ranks sleeps
-    /// while it holds the lock; on both kinds of ranks, with the same trace.
+    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five ranks sleeps
+    /// while it holds the lock; with both factories, which give the same trace.
     #[test]
     fn ranks_take_turns_though_the_holder_sleeps() {
         let run = |factory| {
@@ -198,8 +199,9 @@ mod tests {
         assert_eq!(ended, run(Factory::Thread));
     }
 
-    /// Goal: whoever waits gets it, though another takes it again and again. Method: that one sleeps only while it holds the lock, so
-    /// that all looks of the one that waits find it taken; it is to get it after one of a hundred times.
+    /// Goal: a waiter gets the lock although another rank takes it again and again. Method: the other rank sleeps only
+    /// while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the first
+    /// of a hundred sections.
     #[test]
     fn whoever_waits_is_next() {
         let mut world = World::new(Config::default());

@@ -1,17 +1,17 @@
-//! [`Network`]: a range of IP addresses; and which of several addresses to use.
+//! [`Network`]: a range of IP addresses; and the choice of the nearest among several addresses.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses with the same first bits, such as `10.0.0.0/8`. An address alone is a network of one.
+/// Addresses with a common prefix, such as `10.0.0.0/8`. A single address is a network of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u32,
 }
 
-/// The text is not a network.
+/// The error for a text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadNetwork(String);
 
@@ -46,7 +46,8 @@ impl fmt::Display for Network {
 }
 
 impl Network {
-    /// Whether an address is in this network. IPv4 addresses that are mapped to IPv6 (RFC 4291, section 2.5.5.2) count as IPv4.
+    /// Whether an address is in this network. IPv4 addresses that are mapped to IPv6 (RFC 4291, section 2.5.5.2) count
+    /// as IPv4.
     pub fn has(&self, address: IpAddr) -> bool {
         let (own, other) = (self.address.to_canonical(), address.to_canonical());
         own.is_ipv4() == other.is_ipv4() && common_bits(own, other) >= self.bits
@@ -76,12 +77,12 @@ fn private() -> impl Iterator<Item = Network> {
     .into_iter()
 }
 
-/// Whether an address is a loopback, private (RFC 1918), link-local or unique local one (RFC 4193).
+/// Whether an address is a loopback, private (RFC 1918), link-local or unique local (RFC 4193) address.
 pub fn is_private(address: IpAddr) -> bool {
     private().any(|range| range.has(address))
 }
 
-/// With how many bits two addresses begin alike.
+/// The length of the common prefix of two addresses, in bits.
 fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
@@ -90,8 +91,8 @@ fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     }
 }
 
-/// Which of the addresses of another host is nearest to this host's own: the one with the longest prefix in common with one of these, and of
-/// equal ones the first.
+/// The address of another host that is nearest to this host: the one with the longest common prefix with any of this
+/// host's own addresses; the first of several equal ones.
 pub fn nearest(theirs: &[IpAddr], own: &[IpAddr]) -> Option<IpAddr> {
     let near = |address: &&IpAddr| own.iter().map(|own| common_bits(*own, **address)).max();
     theirs.iter().rev().max_by_key(near).copied()

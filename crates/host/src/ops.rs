@@ -1,4 +1,4 @@
-//! [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops.
+//! [`HostOps`], the interface of a kind of time, and [`Host`], its handle with the two wait loops.
 
 use std::any::Any;
 use std::fmt;
@@ -27,7 +27,7 @@ impl fmt::Display for ClockKind {
     }
 }
 
-/// Something started by [`Host::spawn`]; dropped without [`Task::join`], it goes on by itself.
+/// A thread or rank started by [`Host::spawn`]; dropped without [`Task::join`], it is detached.
 pub struct Task(pub(crate) Box<dyn FnOnce() + Send>);
 
 impl Task {
@@ -36,100 +36,103 @@ impl Task {
         Self(Box::new(join))
     }
 
-    /// Waits until it has ended. A panic in it has been reported where it happened and ends here.
+    /// Waits until the task has ended. A panic in it has been reported already and is not propagated.
     pub fn join(self) {
         (self.0)()
     }
 }
 
-/// Looks of a wait that are spaced by a pause only; about a microsecond, a few times what a cache line takes.
+/// Polls at the start of a wait that are separated by a short pause only; about a microsecond in total, a few times
+/// what a cache line transfer takes.
 pub(crate) const EAGER_LOOKS: u32 = 32;
 
-/// One turn of a wait loop, as the kind of time sees it.
+/// The state of a wait loop, as the kind of time sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// How many turns this wait has taken so far.
+    /// Polls of this wait so far.
     pub count: u32,
-    /// When the wait began, but for its first looks, or was last woken, or something last stirred; zero until they are over, because reading the clock costs a
-    /// good part of what a short message takes.
+    /// When idle waiting began: after the first [`EAGER_LOOKS`] polls, the last wake-up or the last activity. Zero
+    /// during the first polls, because reading the clock costs a good part of what a short message takes.
     pub began: Time,
-    /// When it must end, if ever.
+    /// The deadline, if any.
     pub deadline: Option<Time>,
-    /// The call that waits, for a deadlock report.
+    /// The name of the waiting call, for a deadlock report.
     pub call: &'static str,
-    /// When the last look could begin, in cycles of the processor; 0 before it is known.
+    /// When the last poll could begin, in cycles of the processor; 0 before it is known.
     pub looked: u64,
-    /// Whether it looks at bare memory ([`Host::poll`]), which no bell announces.
+    /// Whether it polls plain memory ([`Host::poll`]), for which no notification comes.
     pub polls: bool,
 }
 
-/// What a NIC without a processor of its own has done by whoever looks at memory: what is looked for may only come by it.
+/// Work of a NIC without a thread of its own, done by threads that poll memory: the awaited data may arrive only
+/// through this work.
 pub trait Chore: Send + Sync {
-    /// Does a little of it, soon. Called between two looks, by any number of threads at once.
+    /// Does a short piece of the work. Called between two polls, by any number of threads at the same time.
     fn turn(&self);
 }
 
-/// What a library above the NICs does again and again, as far as virtual time asks what it takes.
+/// Steps of a library above the NICs whose cost virtual time models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A call of a program's enters the library and leaves it.
+    /// A call by the program enters the library and returns.
     Call,
-    /// A request of the library's is made, or ended: an MPI request, a Portals descriptor.
+    /// The library creates or completes a request: an MPI request, a Portals descriptor.
     Request,
-    /// One entry of a list is looked at for a match: of receives, of unexpected messages.
+    /// One list entry is compared for a match: a posted receive, an unexpected message.
     Match,
-    /// One event is handed out.
+    /// One event is delivered.
     Event,
 }
 
 impl Step {
-    /// All of them.
+    /// All steps.
     pub const ALL: [Self; 4] = [Self::Call, Self::Request, Self::Match, Self::Event];
 }
 
 /// What a kind of time provides. Users call [`Host`].
 pub trait HostOps: Send + Sync {
-    /// Now, on this host's clock.
+    /// The current time on this host's clock.
     fn now(&self) -> Time;
     /// What the clock counts.
     fn clock(&self) -> ClockKind;
-    /// Spends `span` of this rank's processor time: nothing in real time, which charges itself.
+    /// Spends `span` of this rank's processor time: nothing in real time, where time passes anyway.
     fn charge(&self, span: Span);
     /// Spends the time that copying `len` bytes takes this rank: nothing in real time, where the copy itself takes it.
     fn charge_copy(&self, len: u64);
-    /// Spends the time that giving work to another thread and joining it takes this rank: nothing in real time, where
-    /// doing so takes it.
+    /// Spends the time that handing work to another thread and joining it takes this rank: nothing in real time, where
+    /// this takes the time itself.
     fn charge_fork(&self) {}
-    /// Spends what `n` steps of a library take: nothing in real time.
+    /// Spends the time of `n` steps of a library: nothing in real time.
     fn charge_step(&self, _step: Step, _n: u64) {}
-    /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
-    /// deadline is to be checked after the next look, which real time does seldom because it costs.
+    /// Pauses between two polls of memory or a queue, without giving up the wait. Returns whether the deadline must be
+    /// checked after the next poll; real time does so seldom because it is expensive.
     fn relax(&self, turn: &mut Turn) -> bool;
-    /// Whether the wait should go to sleep on its bell from here on. Not asked during the first looks.
+    /// Whether the wait should sleep from here on. Not called during the first polls.
     fn tired(&self, turn: &Turn) -> bool;
-    /// Sleeps until one of them wakes.
+    /// Sleeps until one of `wakes` wakes the caller.
     fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn);
-    /// Tells of a wait that went on beyond its first looks how long its longest sleep took, so that later ones can choose better
+    /// Reports the longest sleep of a wait that went on beyond its first polls, so that later waits can choose better
     /// between spinning and sleeping; zero if it did not sleep.
     fn learn(&self, slept: Span);
-    /// Those who wait outnumber the cores, or each has one: as whoever started them knows. Means nothing in virtual time.
+    /// Sets whether waiting threads outnumber the cores or each has its own core, as the launcher knows. No effect in
+    /// virtual time.
     fn expect_crowd(&self, _is_crowd: bool) {}
-    /// Runs `body` beside the caller, on core number `core` if given.
+    /// Runs `body` concurrently with the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
-    /// What one look of a loop of the caller's own takes: nothing in real time, where looking takes it.
+    /// Charges one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time itself.
     fn glance(&self) {}
-    /// Something has happened that ranks of this machine may wait for: they look again. Nothing in real time, where whoever
-    /// waits looks by itself or sleeps on a bell.
+    /// Notifies ranks of this machine that something has happened, so that they poll again. Nothing in real time, where
+    /// waiters poll by themselves or sleep on a [`Bell`].
     fn signal(&self) {}
-    /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it. Kinds of time whose NICs have
-    /// processors have none.
+    /// Has a chore done between two polls of [`Host::poll`], for as long as the chore is alive. Kinds of time whose
+    /// NICs have processors ignore it.
     fn add_chore(&self, _chore: Weak<dyn Chore>) {}
-    /// Whether all waits are to end, because the world that they wait in does.
+    /// Whether all waits must end because their world ends.
     fn ending(&self) -> bool {
         false
     }
-    /// The simulated machine behind it, in virtual time: what [`Host::node`] gives.
+    /// The simulated machine behind it, in virtual time: what [`Host::node`] returns.
     fn simulated(&self) -> Option<&dyn Any> {
         None
     }
@@ -139,7 +142,8 @@ pub trait HostOps: Send + Sync {
 #[derive(Clone)]
 pub struct Host {
     ops: Arc<dyn HostOps>,
-    /// What is free in real time is not even asked for there: a short message has a handful of charges.
+    /// Lets real time skip the virtual calls for charges, which cost nothing there: a short message has about five of
+    /// them.
     is_virtual: bool,
 }
 
@@ -150,13 +154,13 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// A host with its own kind of time.
+    /// A host with the given kind of time.
     pub fn new(ops: Arc<dyn HostOps>) -> Self {
         let is_virtual = ops.clock() == ClockKind::Virtual;
         Self { ops, is_virtual }
     }
 
-    /// Now, on this host's clock.
+    /// The current time on this host's clock.
     #[inline]
     pub fn now(&self) -> Time {
         self.ops.now()
@@ -180,8 +184,8 @@ impl Host {
         }
     }
 
-    /// Spends the time that a copy of `len` bytes by the processor takes; free in real time, where the copy itself
-    /// has taken it. Whoever copies message data says so here.
+    /// Spends the time that a copy of `len` bytes by the processor takes; free in real time, where the copy itself has
+    /// taken it. Code that copies message data must call this.
     #[inline]
     pub fn charge_copy(&self, len: u64) {
         if self.is_virtual {
@@ -189,16 +193,17 @@ impl Host {
         }
     }
 
-    /// Spends the time that giving work to another thread that is there already, and joining it, takes; free in real
-    /// time, where doing so takes it.
+    /// Spends the time that handing work to an existing thread, and joining it, takes; free in real time, where this
+    /// takes the time itself.
     pub fn charge_fork(&self) {
         if self.is_virtual {
             self.ops.charge_fork();
         }
     }
 
-    /// Spends what `n` steps of a library take on this machine; free in real time, where they take it themselves. A library says
-    /// so where it takes them, and the machine says what they cost: the section `software` of a modelled machine's file.
+    /// Spends the time of `n` steps of a library on this machine; free in real time, where the steps take it
+    /// themselves. The library calls this where it executes the steps; their costs come from the section `software` of
+    /// a modelled machine's file.
     #[inline]
     pub fn charge_step(&self, step: Step, n: u64) {
         if self.is_virtual {
@@ -206,8 +211,9 @@ impl Host {
         }
     }
 
-    /// Says that those who wait for each other outnumber the cores, or that each has one, from now on: waits then give up the core at
-    /// once, or keep it for longer, where they would find out otherwise. Nothing in virtual time.
+    /// Sets from now on whether threads that wait for each other outnumber the cores, or each has its own core. Waits
+    /// then give up the core immediately, or keep it longer, instead of finding out by measurement. No effect in
+    /// virtual time.
     pub fn expect_crowd(&self, is_crowd: bool) {
         self.ops.expect_crowd(is_crowd);
     }
@@ -216,7 +222,7 @@ impl Host {
         self.ops.simulated()
     }
 
-    /// Runs `body` beside the caller, on core number `core` if given.
+    /// Runs `body` concurrently with the caller, on core number `core` if given.
     ///
     /// # Errors
     /// The operating system's, when it refuses another thread.
@@ -229,8 +235,9 @@ impl Host {
         self.ops.spawn(name, core, Box::new(body))
     }
 
-    /// Before a look that does not wait, as of a call that only tests: whoever calls that in a loop of its own lets time pass. In
-    /// virtual time it costs what a look does and lets the world come to the caller's clock; in real time nothing.
+    /// Called before a poll that does not wait, as in a test call: a caller that tests in a loop of its own must let
+    /// time pass. In virtual time it costs one poll and lets the world advance to the caller's clock; in real time
+    /// nothing.
     #[inline]
     pub fn glance(&self) {
         if self.is_virtual {
@@ -238,16 +245,16 @@ impl Host {
         }
     }
 
-    /// Wakes all who wait on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the NICs rings
-    /// by this and not by [`Bell::ring`], which ranks in virtual time do not hear.
+    /// Wakes all waiters on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the
+    /// NICs uses this and not [`Bell::ring`], which does not wake ranks in virtual time.
     #[inline]
     pub fn ring(&self, bell: &Bell) {
         bell.ring();
         self.signal();
     }
 
-    /// Something has happened that others on this machine may wait for in [`Host::poll`], or in [`Host::wait`] on a bell that has
-    /// been rung: in virtual time they look again. Nothing in real time.
+    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on a bell that has been
+    /// notified: in virtual time they poll again. Nothing in real time.
     #[inline]
     pub fn signal(&self) {
         if self.is_virtual {
@@ -255,16 +262,17 @@ impl Host {
         }
     }
 
-    /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it.
+    /// Has a chore done between two polls of [`Host::poll`], for as long as the chore is alive.
     pub fn add_chore(&self, chore: Weak<dyn Chore>) {
         self.ops.add_chore(chore);
     }
 
-    /// **The** wait loop: calls `progress` until it has something, sleeping on `source` between calls once
-    /// spinning no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
+    /// **The** wait loop: calls `progress` until it returns a value, and sleeps on `source` between calls once spinning
+    /// no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
     ///
-    /// `progress` looks at everything that `source` tells of: at a bell's subject, at each source of a [`crate::WaitSet`]. In
-    /// virtual time nothing sleeps, and whatever happens on the machine ends the wait's pause.
+    /// `progress` must check everything that `source` covers: the state behind a bell, each source of a
+    /// [`crate::WaitSet`]. In virtual time nothing sleeps; anything that happens on the machine makes the wait poll
+    /// again.
     pub fn wait<T>(
         &self,
         call: &'static str,
@@ -280,7 +288,7 @@ impl Host {
         let found = loop {
             let mut is_tired = turn.count > EAGER_LOOKS && self.ops.tired(&turn);
             if is_tired && std::mem::replace(&mut stirs, source.stirs()) != stirs {
-                // It was not idle: who slept would leave to others what its looks do.
+                // The source was active: a sleeper would leave to others the work that its polls do.
                 (is_tired, turn.began) = (false, self.now());
             }
             let check = if is_tired {
@@ -290,8 +298,9 @@ impl Host {
                 if found.is_none() && !self.overdue(deadline) {
                     let since = self.now();
                     self.ops.sleep(&wakes, &turn);
-                    // What woke it is seldom alone: it looks for a while again before it sleeps once more. Two that slept after
-                    // each piece of a long exchange would spend most of it in waking each other.
+                    // More events usually follow the first, so it polls for a while before it sleeps again.
+                    // Two threads that slept after each piece of a long exchange would spend most of it waking each
+                    // other.
                     turn.began = self.now();
                     slept = slept.max(turn.began.since(since));
                 }
@@ -314,15 +323,15 @@ impl Host {
                 break None;
             }
         };
-        // A wait that ended among the first looks says nothing of sleeping, and has no time for it.
+        // A wait that ended within its first polls says nothing about sleeping, and has no time to spare.
         if turn.count > EAGER_LOOKS {
             self.ops.learn(slept);
         }
         found
     }
 
-    /// Looks at memory until `look` sees what it wants: for data that arrives without an event, such as the
-    /// last byte of an RDMA write. Never sleeps, but yields. `None` when `deadline` passes first.
+    /// Polls memory until `look` returns a value: for data that arrives without an event, such as the last byte of an
+    /// RDMA write. Never sleeps, but yields. `None` when `deadline` passes first.
     #[inline]
     pub fn poll<T>(
         &self,

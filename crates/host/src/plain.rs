@@ -1,30 +1,31 @@
-//! Text from outside (files, peers, other programs, the environment), made fit for a terminal and a log: nothing in it moves a
-//! cursor, sets a colour or turns the direction of writing, and its length is limited.
+//! Escapes external text (from files, peers, other programs, the environment) for a terminal or a log: nothing in it
+//! moves the cursor, sets a colour or changes the writing direction, and its length is limited.
 
 use std::borrow::Cow;
 
-/// Characters of a line from outside at most.
+/// Maximum number of characters in a line of external text.
 const LINE_MAX: usize = 600;
 
-/// The text as one line: characters that a terminal acts on are written out, and what is beyond 600 characters is left out.
+/// The text as one line: characters that a terminal acts on are escaped, and what follows after 600 characters is
+/// dropped.
 #[must_use]
 pub fn line(text: &str) -> String {
     written_out(text, LINE_MAX, |_| false)
 }
 
-/// The text as one line of at most `most` characters: characters that a terminal acts on are written out. Borrowed where nothing
-/// had to be changed.
+/// The text as one line of at most `most` characters, with characters that a terminal acts on escaped. Borrowed if
+/// nothing had to be changed.
 #[must_use]
 pub fn limited(text: &str, most: usize) -> Cow<'_, str> {
-    // Most texts are short and plain. Bytes are at least as many as characters.
+    // Most texts are short and plain. The number of bytes is at least that of characters.
     match text.len() <= most && !text.contains(acts) {
         true => Cow::Borrowed(text),
         false => Cow::Owned(written_out(text, most, |_| false)),
     }
 }
 
-/// Lines for a terminal. Characters that it would act on are written out, but for line feeds and, if `styled`, sequences that
-/// only set a colour or weight, as `ESC [ 1 ; 31 m`.
+/// Lines for a terminal. Characters that it would act on are escaped, except line feeds and, if `styled`, sequences
+/// that only set a colour or weight, such as `ESC [ 1 ; 31 m`.
 #[must_use]
 pub fn screen(text: &str, styled: bool) -> Cow<'_, str> {
     if !text.contains(|letter| acts(letter) && letter != '\n') {
@@ -42,7 +43,8 @@ pub fn screen(text: &str, styled: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The length of what sets a style behind ESC, if it is that: styles are 0 (off), 1 to 4 (bold, faint, italic, underlined), 30 to 37 (colours).
+/// The length of a style sequence after ESC, 0 for anything else. Styles are 0 (off), 1 to 4 (bold, faint, italic,
+/// underlined) and 30 to 37 (colours).
 fn style(sequence: &str) -> usize {
     let codes = sequence.strip_prefix('[').and_then(|rest| rest.strip_suffix('m'));
     let is_ours = |code: &str| matches!(code.as_bytes(), [b'0'..=b'4'] | [b'3', b'0'..=b'7']);
@@ -64,8 +66,8 @@ fn written_out(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String 
     out
 }
 
-/// Whether a terminal does something at this character rather than show it: controls of C0 and C1, marks of direction, and
-/// characters without a width, by which texts that look alike could differ.
+/// Whether a terminal acts on this character instead of showing it: C0 and C1 controls, direction marks, and characters
+/// without a width, which could make different texts appear the same.
 #[must_use]
 pub fn acts(letter: char) -> bool {
     letter.is_control()

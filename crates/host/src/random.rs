@@ -1,17 +1,18 @@
-//! [`random`]: bits of the kernel's that nobody can guess.
+//! [`random`]: unpredictable bits from the kernel.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Fills an array with random bytes from getrandom(2), which every Linux since 3.17 has, and which is ready when programs run.
+/// Fills an array with random bytes from getrandom(2), which exists since Linux 3.17 and is initialized by the time
+/// programs run.
 ///
-/// There is no fallback to /dev/urandom: getrandom(2) is missing only where a filter of system calls refuses it, and such a place says
-/// so instead of going on without secrets.
+/// There is no fallback to /dev/urandom: getrandom(2) is missing only where a system call filter refuses it. That is an
+/// error; keys must not be predictable.
 ///
 /// # Errors
-/// A sentence that names the call and the remedy, with the system's own number as its kind.
+/// Text that names the call and the remedy; the error kind is that of the system's error.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let (mut bytes, mut filled) = ([0; N], 0);
     while filled < N {

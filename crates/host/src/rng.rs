@@ -1,12 +1,12 @@
-//! [`Rng`]: numbers that look random and follow from a seed alone, for whatever must come out alike in every run.
+//! [`Rng`]: pseudo-random numbers that depend on a seed alone, for everything that must be reproducible.
 
-/// A generator of numbers (`SplitMix64`; Steele, Lea and Flood, OOPSLA 2014): equal seeds give equal sequences for ever, on every
-/// machine. Not for secrets.
+/// A random number generator (`SplitMix64`; Steele, Lea and Flood, OOPSLA 2014): equal seeds give equal sequences in
+/// all versions, on every machine. Not for secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of a seed.
+    /// The generator for a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -18,25 +18,25 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number of `0..bound`, 0 if `bound` is 0. Uniform but for a bias below `bound` / 2^64.
+    /// A number in `0..bound`, 0 if `bound` is 0. Uniform but for a bias below `bound` / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }
 
-    /// A place in a list of `len`.
+    /// An index into a list of `len` items.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1 / `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// A random item.
     ///
     /// # Panics
-    /// If there are none.
+    /// If the list is empty.
     pub fn one_of<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.index(of.len())]
     }
@@ -46,14 +46,14 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The next `len` bytes: the first of them are the same whatever the length.
+    /// The next `len` bytes. A longer sequence begins with the bytes of a shorter one.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next_u64().to_le_bytes()).collect();
         bytes.truncate(len);
         bytes
     }
 
-    /// Puts the items into an order in which each is equally likely at each place (Fisher and Yates).
+    /// Shuffles the items; each is equally likely at each position (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));
@@ -61,7 +61,7 @@ impl Rng {
     }
 }
 
-/// Mixes all bits of a word: the finalizer of `SplitMix64`, which is one to one.
+/// Mixes all bits of a word: the finalizer of `SplitMix64`, a bijection.
 #[must_use]
 pub const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

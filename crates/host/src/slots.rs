@@ -1,29 +1,31 @@
-//! [`SlotTable`]: values by number, where the number of a removed value stays invalid until its slot has been used many times.
+//! [`SlotTable`]: values by key, where the key of a removed value stays invalid until its slot has been reused many
+//! times.
 
 use std::ops::{Index, IndexMut};
 
 use crate::ahead::fetch_ahead;
 
-/// The name of a value in a [`SlotTable`]: its slot and which use of that slot it is.
+/// The key of a value in a [`SlotTable`]: its slot, and the generation of that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotKey(u64);
 
 impl SlotKey {
-    /// The key with these parts, which need not name any value.
+    /// The key with these parts, which need not belong to a value.
     #[inline]
     #[must_use]
     pub const fn new(slot: u32, generation: u32) -> Self {
         Self((generation as u64) << 32 | slot as u64)
     }
 
-    /// The key as a number: the slot, and above 32 bits the generation. A generation is never 0, so no such number is a slot.
+    /// The key as a number: the slot in the lower 32 bits, the generation above. A generation is never 0, so a key's
+    /// number never equals a slot's.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The key with a number, which need not name any value.
+    /// The key with this number, which need not belong to a value.
     #[inline]
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
@@ -37,7 +39,7 @@ impl SlotKey {
         self.0 as u32
     }
 
-    /// The use of the slot, from 1 on.
+    /// The generation of the slot, starting with 1.
     #[inline]
     #[must_use]
     pub const fn generation(self) -> u32 {
@@ -47,25 +49,25 @@ impl SlotKey {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Of the value, or of the next one.
+    /// The generation of the value, or of the next one.
     generation: u32,
-    /// The slot behind this one in the list of free slots.
+    /// The next slot in the list of free slots.
     next_free: u32,
     value: Option<T>,
 }
 
 /// Values by [`SlotKey`], for one thread.
 ///
-/// A slot's generations are 1 to `GENERATIONS`, at least 2, and then 1 again. With `RESTING` of 0 free slots are a stack: the next
-/// value gets the slot that was freed last, which is in the cache. Otherwise they are a queue with at least `RESTING` slots: a key
-/// is valid again after about `RESTING * GENERATIONS` other keys.
+/// The generations of a slot are 1 to `GENERATIONS` (at least 2), and then 1 again. With `RESTING` of 0 the free slots
+/// are a stack: the next value gets the slot freed last, which is in the cache. Otherwise they are a queue of at least
+/// `RESTING` slots: a key becomes valid again after about `RESTING * GENERATIONS` other keys.
 ///
-/// Keys are checked, so they may come from a program or a peer. Threads that share objects by handle use `Table` of the crate
-/// `ffi` instead, which counts references.
+/// Keys are checked, so they may come from a program or a peer. Threads that share objects by handle use `Table` of the
+/// crate `ffi` instead, which counts references.
 #[derive(Debug)]
 pub struct SlotTable<T, const GENERATIONS: u32, const RESTING: u32 = 0> {
     slots: Vec<Slot<T>>,
-    /// The free slots are a list through the slots themselves. Both ends mean something only if it is not empty.
+    /// The free slots form a list through the slots themselves. Both ends are valid only if it is not empty.
     first_free: u32,
     last_free: u32,
     free: u32,
@@ -96,13 +98,13 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
     /// Stores a value; returns its key.
     ///
     /// # Panics
-    /// With 2^32 values.
+    /// If there are 2^32 values.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> SlotKey {
         self.insert_with(|| value)
     }
 
-    /// As [`SlotTable::insert`], for a value that is made where it is stored.
+    /// As [`SlotTable::insert`], for a value that is constructed in place.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> SlotKey {
         let index = if self.free > RESTING { self.take_free() } else { self.grow() };
@@ -112,7 +114,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         SlotKey::new(index, slot.generation)
     }
 
-    /// The key that [`SlotTable::insert`] returns next; `None` when all of `most` slots are in use.
+    /// The key that [`SlotTable::insert`] returns next; `None` if all of `most` slots are in use.
     #[must_use]
     pub fn vacancy(&self, most: u32) -> Option<SlotKey> {
         if self.free > RESTING {
@@ -130,8 +132,8 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         index
     }
 
-    /// Adds a slot. Capacity grows by a quarter: in a job of thousands, the spare half of a doubled table of connections would be a
-    /// tenth of all memory.
+    /// Adds a slot. Capacity grows by a quarter: in a job of thousands of ranks, the spare half of a doubled table of
+    /// connections would be a tenth of all memory.
     #[cold]
     fn grow(&mut self) -> u32 {
         let len = self.slots.len();
@@ -143,7 +145,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         index
     }
 
-    /// Puts a slot whose value has been taken among the free ones.
+    /// Adds a slot to the free slots, after its value was taken.
     #[inline(always)]
     fn set_free(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
@@ -167,7 +169,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         if slot.generation == key.generation() { slot.value.as_ref() } else { None }
     }
 
-    /// As [`SlotTable::get`], to change the value.
+    /// As [`SlotTable::get`], but mutable.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, key: SlotKey) -> Option<&mut T> {
@@ -184,8 +186,8 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         value
     }
 
-    /// Takes out of the value with this key all that it holds and removes it, unless `take` returns `None`. What is left of the value
-    /// is not dropped, which saves the search for parts to drop.
+    /// Removes the value with this key after `take` has moved its content out, unless `take` returns `None`. The rest
+    /// of the value is not dropped, which saves checking its fields.
     #[inline(always)]
     pub fn remove_by<R>(&mut self, key: SlotKey, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let taken = take(self.get_mut(key)?)?;
@@ -209,7 +211,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         Some(SlotKey::new(slot, at.generation))
     }
 
-    /// Begins to fetch all lines of a slot into the cache.
+    /// Prefetches all cache lines of a slot.
     #[inline]
     pub fn fetch_ahead(&self, slot: u32) {
         let at = self.slots.as_ptr().addr() + slot as usize * size_of::<Slot<T>>();
@@ -223,7 +225,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
         slots.filter_map(move |(index, slot)| Some((keyed((index, slot)), slot.value.as_ref()?)))
     }
 
-    /// All values, to change them, in the order of the slots.
+    /// All values, mutable, in the order of the slots.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
     }
@@ -232,7 +234,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
 /// The value in a slot.
 ///
 /// # Panics
-/// If there is none.
+/// If the slot is free.
 impl<T, const GENERATIONS: u32, const RESTING: u32> Index<u32> for SlotTable<T, GENERATIONS, RESTING> {
     type Output = T;
 
@@ -242,10 +244,10 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> Index<u32> for SlotTable<T, 
     }
 }
 
-/// The value in a slot, to change it.
+/// The value in a slot, mutable.
 ///
 /// # Panics
-/// If there is none.
+/// If the slot is free.
 impl<T, const GENERATIONS: u32, const RESTING: u32> IndexMut<u32> for SlotTable<T, GENERATIONS, RESTING> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
@@ -253,7 +255,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> IndexMut<u32> for SlotTable<
     }
 }
 
-/// Why a slot by which a caller finds a value has one.
+/// The reason why a slot by which a caller finds a value is in use.
 const REMEMBERED: &str = "the caller keeps a value in each slot that it remembers";
 
 #[cfg(test)]
@@ -262,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a key names its value until that is removed, and no other value. Method: both orders in which slots are used again.
+    /// Goal: a key names its value until that is removed, and no other value. Method: both orders of reusing slots.
     fn keys_of_removed_values_are_invalid<const RESTING: u32>() {
         let mut table = SlotTable::<_, 9, RESTING>::default();
         assert_eq!((table.vacancy(0), table.is_empty()), (None, true));
@@ -298,8 +300,8 @@ mod tests {
         keys_of_removed_values_are_invalid::<0>();
     }
 
-    /// Goal: `remove_by` drops nothing but what it returns, and a value stays if nothing is taken out. Method: values that
-    /// count their holders.
+    /// Goal: `remove_by` drops only what it returns, and a value stays if nothing is taken out. Method: values that
+    /// count their references.
     #[test]
     fn remove_by_drops_what_it_returns_and_no_more() {
         let (mut table, held) = (SlotTable::<_, 3>::default(), Arc::new(()));
@@ -322,8 +324,8 @@ mod tests {
         assert_eq!(generations.collect::<Vec<_>>(), [1, 2, 3, 1, 2]);
     }
 
-    /// Goal: resting slots keep a key invalid for long, and are used again. Method: the number of insertions that the table
-    /// promises.
+    /// Goal: resting slots keep a key invalid for a long time, and are reused. Method: the number of insertions that
+    /// the table promises.
     #[test]
     fn resting_slots_keep_keys_invalid_for_long() {
         const GENERATIONS: u32 = 20;
@@ -339,7 +341,8 @@ mod tests {
         assert!(table.slots.len() <= RESTING as usize + 1 && table.is_empty());
     }
 
-    /// Goal: the table is a map, whatever the order of calls. Method: random calls on the table and a map of the standard library.
+    /// Goal: the table behaves as a map, whatever the order of calls. Method: random calls on the table and on a map of
+    /// the standard library.
     #[test]
     fn random_calls_find_what_a_map_finds() {
         fn run<const RESTING: u32>() {

@@ -1,4 +1,5 @@
-//! [`Source`]: what one can sleep on. [`Wake`] is how it wakes: by a bell, or by a descriptor. [`WaitSet`] is several in one.
+//! [`Source`]: something to sleep on. [`Wake`] is how it wakes: by a bell, or by a descriptor. [`WaitSet`] combines
+//! several sources.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,23 +7,23 @@ use std::sync::Arc;
 
 use crate::Bell;
 
-/// How a source wakes who sleeps on it.
+/// How a source wakes its sleepers.
 #[derive(Debug)]
 pub enum Wake<'a> {
-    /// By a bell, which knows that somebody is about to sleep.
+    /// By a bell, on which a sleeper has been announced.
     Bell(Ticket<'a>),
-    /// By a descriptor that is readable as long as there is something.
+    /// By a descriptor, which is readable as long as there are events.
     Fd(BorrowedFd<'a>),
 }
 
 impl<'a> Wake<'a> {
-    /// By `bell`: it is announced here.
+    /// By `bell`; announces a sleeper on it.
     pub fn by(bell: &'a Bell) -> Self {
         Self::Bell(Ticket::draw(bell))
     }
 }
 
-/// The place of somebody who is about to sleep on a bell; given up when dropped.
+/// An announced sleeper of a bell; withdrawn when dropped.
 #[derive(Debug)]
 pub struct Ticket<'a> {
     bell: &'a Bell,
@@ -35,12 +36,12 @@ impl<'a> Ticket<'a> {
         Self { bell, number: bell.announce() }
     }
 
-    /// The bell that is rung for it.
+    /// The bell to sleep on.
     pub fn bell(&self) -> &'a Bell {
         self.bell
     }
 
-    /// What to sleep with ([`Bell::sleep`]).
+    /// The ticket number for [`Bell::sleep`].
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -52,16 +53,17 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// Something that a wait can sleep on ([`crate::Host::wait`]): a bell, a completion queue, a channel, a descriptor, or several
-/// of them.
+/// Something that a wait can sleep on ([`crate::Host::wait`]): a bell, a completion queue, a channel, a descriptor, or
+/// several of them.
 pub trait Source {
-    /// Called by who is about to sleep, with nothing found so far: has whatever comes from now on wake the caller, and says by
-    /// what. Hardware is armed here (`ibv_req_notify_cq`, `fi_trywait`). The caller looks once more before it sleeps, as what
-    /// came before this call wakes nobody.
+    /// Called by a waiter that has found nothing and is about to sleep: arranges that events from now on wake the
+    /// caller, and adds what wakes it to `wakes`. Hardware is armed here (`ibv_req_notify_cq`, `fi_trywait`). The
+    /// caller polls once more before it sleeps, as an event before this call wakes nobody.
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>);
 
-    /// A number that changes with whatever the caller's looks move for it, though it be a part only of what is waited for: a large
-    /// message that is read from a socket bit by bit. A wait does not take for idle what stirs.
+    /// A counter that changes with any progress that the caller's polls make, even if it only completes part of what
+    /// the caller waits for, such as a large message that is read from a socket piece by piece. A wait does not count
+    /// as idle while this changes.
     fn stirs(&self) -> u64 {
         0
     }
@@ -104,8 +106,8 @@ impl<A: Source, B: Source> Source for (A, B) {
     }
 }
 
-/// A descriptor of the caller's own, such as a socket to a process manager. It wakes while it is readable, has ended or has
-/// failed; whoever is woken reads it, or does not sleep again.
+/// A descriptor of the caller, such as a socket to a process manager. It wakes while it is readable, has reached its
+/// end or has failed; a caller that is woken must read it, or not sleep on it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<F>(pub F);
 
@@ -118,13 +120,13 @@ impl<F: AsFd> Source for Descriptor<F> {
 /// What wakes one sleep.
 #[derive(Debug, Default)]
 pub struct Wakes<'a> {
-    /// Most sleeps have one.
+    /// Most sleeps have only one.
     first: Option<Wake<'a>>,
     rest: Vec<Wake<'a>>,
 }
 
 impl<'a> Wakes<'a> {
-    /// Adds another one to wake.
+    /// Adds another one.
     pub fn push(&mut self, wake: Wake<'a>) {
         match &self.first {
             None => self.first = Some(wake),
@@ -137,7 +139,7 @@ impl<'a> Wakes<'a> {
         self.first.iter().chain(&self.rest)
     }
 
-    /// The bell, if it is the only thing that wakes.
+    /// The ticket of the bell, if nothing else wakes.
     pub fn sole_bell(&self) -> Option<&Ticket<'a>> {
         match &self.first {
             Some(Wake::Bell(ticket)) if self.rest.is_empty() => Some(ticket),
@@ -146,10 +148,11 @@ impl<'a> Wakes<'a> {
     }
 }
 
-/// Several sources in one: a wait on it ends when any of them has something. It keeps handles of them, and is a source itself.
+/// Several sources combined: a wait on the set ends when any of them has an event. It owns its sources, and is a source
+/// itself.
 ///
-/// Bells alone are slept on in one system call; so are descriptors alone. Where there are both, a thread of the process sleeps on
-/// the descriptors and rings for whoever waits; it begins with the first such sleep.
+/// A sleep on bells alone, or on descriptors alone, is one system call. With both, a thread of the process sleeps on
+/// the descriptors and notifies the waiter; the thread starts with the first such sleep.
 #[derive(Default)]
 pub struct WaitSet {
     sources: Vec<Box<dyn Source + Send + Sync>>,
@@ -162,12 +165,12 @@ impl fmt::Debug for WaitSet {
 }
 
 impl WaitSet {
-    /// A set of nothing.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a source in, until the set is dropped.
+    /// Adds a source, which stays until the set is dropped.
     pub fn add(&mut self, source: impl Source + Send + Sync + 'static) {
         self.sources.push(Box::new(source));
     }

@@ -1,6 +1,6 @@
 //! [`Spin`]: a lock for sections of nanoseconds: one atomic exchange to take, one store to release.
 //!
-//! Only for threads of one process. A holder may copy a large message, so waiters yield.
+//! Only for threads of one process. A holder may copy a large message, so waiters yield every 64 turns.
 
 use std::ops::{Deref, DerefMut};
 
@@ -19,8 +19,8 @@ use std::{
     thread::yield_now,
 };
 
-/// A value behind a spin lock: for NICs. Code above them may run in virtual time, where a holder that gives up control would
-/// leave its waiters spinning for ever; it takes a [`Lock`](crate::Lock).
+/// A value behind a spin lock, for NICs. Code above them may run in virtual time, where a holder that suspends would
+/// leave its waiters spinning for ever; that code uses a [`Lock`](crate::Lock).
 #[derive(Debug, Default)]
 pub struct Spin<T> {
     held: AtomicBool,
@@ -38,23 +38,23 @@ impl<T> Spin<T> {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// What it holds, of whoever owns it alone.
+    /// The value, without locking: the caller has exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         #[cfg(not(loom))]
         return self.value.get_mut();
-        // SAFETY: borrowed by this caller alone. Test: the models of locks that are taken apart.
+        // SAFETY: the caller has exclusive access. Test: the models of locks that are taken apart.
         #[cfg(loom)]
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
-    /// Takes it, if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let free = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         free.then(|| SpinGuard { lock: self })
     }
 
-    /// Takes it; spins, and yields now and then, until it is free.
+    /// Takes the lock; spins until it is free and yields every 64 turns.
     #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
@@ -82,7 +82,7 @@ impl<T> Spin<T> {
     }
 }
 
-/// Exclusive access to what a [`Spin`] holds, until dropped.
+/// Exclusive access to the value of a [`Spin`], until dropped.
 #[derive(Debug)]
 pub struct SpinGuard<'a, T> {
     lock: &'a Spin<T>,

@@ -1,13 +1,13 @@
-//! Units: points in time, spans, sizes and rates, so that no bare integer carries a quantity.
+//! Units: points in time, spans, sizes and rates, so that no quantity is a bare integer.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 const PS_PER_NS: u64 = 1_000;
 
-/// A point in time, in picoseconds since an epoch that one [`crate::Host`] fixes at its start.
+/// A point in time, in picoseconds since an epoch that each [`crate::Host`] fixes at its start.
 ///
-/// Picoseconds, because a 64-byte cell takes 1.28 ns at 400 Gb/s; 64 bits of them last 213 days.
+/// Picoseconds, because a 64-byte cell takes 1.28 ns at 400 Gb/s; 64 bits of picoseconds last 213 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -16,7 +16,7 @@ pub struct Time(u64);
 pub struct Span(u64);
 
 impl Time {
-    /// The beginning of the clock.
+    /// The epoch of the clock.
     pub const ZERO: Self = Self(0);
 
     /// The point `ps` picoseconds after the epoch.
@@ -29,14 +29,14 @@ impl Time {
         self.0
     }
 
-    /// The span from `earlier` to here; zero if `earlier` is later.
+    /// The span since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
 
     /// `ps` picoseconds.
@@ -149,7 +149,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A size in bytes; prints with binary prefixes, parses `64`, `4K`, `1MiB`.
+/// A size in bytes; printed with binary prefixes, parsed from `64`, `4K`, `1MiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
@@ -166,12 +166,12 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadSize {
     /// It does not start with a whole number.
     Number(String),
-    /// What follows the number is no unit.
+    /// The text after the number is not a unit.
     Unit(String),
     /// It is 2^64 bytes or more.
     TooLarge(String),
@@ -211,12 +211,12 @@ impl std::str::FromStr for Bytes {
     }
 }
 
-/// A data rate in bytes per second; prints in MB/s with MB = 10^6.
+/// A data rate in bytes per second; printed in MB/s with MB = 10^6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Rate(pub f64);
 
 impl Rate {
-    /// The rate at which `bytes` moved in `span`; infinite for no time.
+    /// The rate at which `bytes` moved in `span`; infinite for a span of zero.
     pub fn of(bytes: Bytes, span: Span) -> Self {
         Self(bytes.0 as f64 / span.as_secs_f64())
     }

@@ -1,14 +1,14 @@
-//! The addresses by which other hosts may reach this one.
+//! The addresses by which other hosts can reach this one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Network, bounded};
 
-/// The addresses of this network namespace, without those of the loopback and of one link only, in the kernel's order. With `preferred`, a
-/// network such as `10.0.0.0/8` or an address, only those in it.
+/// The addresses of this network namespace, without loopback and link-local addresses, in the kernel's order. With
+/// `preferred`, a network such as `10.0.0.0/8` or an address, only those within it.
 ///
 /// # Errors
-/// Text if `preferred` is no network, or contains no address of this host.
+/// Text if `preferred` is not a network, or contains no address of this host.
 pub fn addresses(preferred: Option<&str>) -> Result<Vec<IpAddr>, String> {
     let read = |path: &str| bounded::kernel_text(path).unwrap_or_default();
     let all = of_tables(&read("/proc/net/fib_trie"), &read("/proc/net/if_inet6"));
@@ -22,10 +22,10 @@ pub fn addresses(preferred: Option<&str>) -> Result<Vec<IpAddr>, String> {
     Ok(inside)
 }
 
-/// IFA_F_DADFAILED and IFA_F_TENTATIVE of linux/if_addr.h: another host may have the address.
+/// IFA_F_DADFAILED and IFA_F_TENTATIVE of linux/if_addr.h: another host may have the same address.
 const IN_DOUBT: u32 = 0x08 | 0x40;
 
-/// What the kernel's tables of local addresses say.
+/// Parses the kernel's tables of local addresses.
 fn of_tables(trie: &str, six: &str) -> Vec<IpAddr> {
     let lines: Vec<&str> = trie.lines().map(str::trim).collect();
     let local = lines.windows(2).filter(|pair| pair[1].ends_with("/32 host LOCAL"));
@@ -35,7 +35,7 @@ fn of_tables(trie: &str, six: &str) -> Vec<IpAddr> {
         let mut words = line.split_whitespace();
         let bits = u128::from_str_radix(words.next()?, 16).ok()?;
         let (scope, flags) = (words.nth(2)?, u32::from_str_radix(words.next()?, 16).ok()?);
-        // Scope 0 is global. Addresses that are in doubt cannot be bound.
+        // Scope 0 is global. An address that another host may have cannot be bound.
         (scope == "00" && flags & IN_DOUBT == 0).then(|| IpAddr::V6(Ipv6Addr::from_bits(bits)))
     });
     let mut all: Vec<IpAddr> = Vec::new();

@@ -1,5 +1,5 @@
-//! Sleeping in real time: on one bell by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system call takes
-//! both kinds; then [`Watch`], a thread, sleeps on the descriptors.
+//! Sleeping in real time: on one bell by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system
+//! call takes both kinds; for these, the thread of [`Watch`] sleeps on the descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,17 +16,17 @@ use super::thread;
 use crate::Bell;
 use crate::source::{Ticket, Wake, Wakes};
 
-/// How long a sleep lasts at most that nothing is sure to end: where futex_waitv(2) (Linux 5.16) or a thread cannot be had.
+/// Maximum length of a sleep that nothing is sure to end: where futex_waitv(2) (Linux 5.16) or a thread is unavailable.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// FUTEX_WAITV_MAX of linux/futex.h. With more bells the sleep is cut into slices.
+/// FUTEX_WAITV_MAX of linux/futex.h. A sleep on more bells is divided into slices.
 const FUTEXES_MAX: usize = 128;
 
-/// Set when futex_waitv(2) turned out to be missing (before Linux 5.16, in a filter of system calls, under valgrind, which warns of each
-/// call). It is not tried again then.
+/// Set when futex_waitv(2) turned out to be missing (before Linux 5.16, in a system call filter, or under valgrind,
+/// which warns about each call). It is not tried again then.
 static NO_WAITV: AtomicBool = AtomicBool::new(false);
 
-/// Sleeps until something wakes, `limit` has passed, a signal arrives, or for no reason at all.
+/// Sleeps until a wake-up, the end of `limit`, a signal, or a spurious wake-up.
 pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
     if let Some(ticket) = wakes.sole_bell() {
         return ticket.bell().sleep(ticket.number(), limit);
@@ -34,7 +34,7 @@ pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
     let bells: Vec<&Ticket<'_>> = wakes.iter().filter_map(bell_of).collect();
     let fds: Vec<BorrowedFd<'_>> = wakes.iter().filter_map(fd_of).collect();
     match (bells.is_empty(), fds.is_empty()) {
-        // Of nothing nobody can know when it comes.
+        // Nothing can wake it.
         (true, true) => std::thread::sleep(limit.map_or(SLICE, |limit| limit.min(SLICE))),
         (false, true) => on_bells(&bells, limit),
         (true, false) => on_descriptors(&fds, limit),
@@ -58,7 +58,7 @@ fn timespec(span: Duration) -> Timespec {
 }
 
 fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
-    // A slice on one bell; the others are looked at when it has passed.
+    // Sleeps one slice on the first bell; the caller polls the others after it.
     let on_first =
         || tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE))));
     if NO_WAITV.load(Ordering::Relaxed) {
@@ -73,10 +73,10 @@ fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
     let limit =
         if tickets.len() <= FUTEXES_MAX { limit } else { Some(limit.map_or(SLICE, |l| l.min(SLICE))) };
     let list: Vec<Wait> = tickets.iter().take(FUTEXES_MAX).map(wait).collect();
-    // It takes a point in time.
+    // futex_waitv(2) takes an absolute time.
     let until = limit.and_then(|limit| clock_gettime(ClockId::Monotonic).checked_add(timespec(limit)));
     match futex::waitv(&list, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic) {
-        // A ring in between, a signal, the limit: look again.
+        // A notification in between, a signal, the limit: poll again.
         Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::TIMEDOUT) => {}
         Err(why) => {
             NO_WAITV.fetch_or(why == rustix::io::Errno::NOSYS, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
 fn on_descriptors(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
     let mut list: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    // Interrupted or over: look again.
+    // Interrupted or timed out: poll again.
     let _ = poll(&mut list, limit.map(timespec).as_ref());
 }
 
@@ -97,7 +97,7 @@ fn on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Durati
     let watched = Watched::begin(fds, &bell);
     let limit = if watched.is_ok() { limit } else { Some(limit.map_or(SLICE, |limit| limit.min(SLICE))) };
     let ticket = Ticket::draw(&bell);
-    // What is readable already has been so since before the announcement.
+    // A descriptor that became readable before the announcement does not wake this sleep.
     if watched.is_ok() && is_readable(fds) {
         return;
     }
@@ -111,12 +111,12 @@ fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
     poll(&mut list, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Descriptors of one sleep, in the care of the thread until dropped. They have an epoll of their own, so that two sleeps may
-/// wait for the same descriptor.
+/// Descriptors of one sleep, watched by the thread until dropped. Each sleep has its own epoll instance, so that two
+/// sleeps may wait for the same descriptor.
 struct Watched {
     watch: Arc<Watch>,
     number: u64,
-    /// Closing it takes it out of the thread's.
+    /// Closing it removes it from the thread's epoll instance.
     _epoll: OwnedFd,
 }
 
@@ -145,12 +145,12 @@ impl Drop for Watched {
     }
 }
 
-/// The process's thread that sleeps on descriptors for those who sleep on bells as well.
+/// The thread of this process that sleeps on descriptors for sleepers that also wait on bells.
 struct Watch {
     epoll: OwnedFd,
-    /// The number drawn last, and whom to wake for each.
+    /// The last number drawn, and the bell of each sleeper by number.
     sleepers: Mutex<(u64, BTreeMap<u64, Arc<Bell>>)>,
-    /// The process that it is a thread of: a forked child has none.
+    /// The process to which the thread belongs; a forked child does not have the thread.
     process: u32,
 }
 
@@ -183,7 +183,7 @@ impl Watch {
         let mut events = Vec::with_capacity(16);
         loop {
             events.clear();
-            // Nothing but a signal can interrupt it.
+            // Only a signal can interrupt it.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None);
             for event in &events {
                 let bell = unpoisoned(&self.sleepers).1.get(&event.data.u64()).cloned();
@@ -196,6 +196,6 @@ impl Watch {
 }
 
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these locks.
+    // No holder of these locks can panic.
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

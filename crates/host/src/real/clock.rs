@@ -1,6 +1,6 @@
 //! The real clock: the invariant TSC calibrated against CLOCK_MONOTONIC_RAW, or that clock itself.
 //!
-//! The frequency in /proc/cpuinfo is never used: it is the core's clock of the moment, not the counter's.
+//! The frequency in /proc/cpuinfo is never used: it is the momentary clock of the core, not that of the counter.
 
 use std::sync::OnceLock;
 
@@ -8,16 +8,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{ClockKind, Time};
 
-/// How long the calibration watches both clocks.
+/// Duration of the calibration.
 const CALIBRATION_NS: u64 = 20_000_000;
-/// The fraction bits of the picoseconds-per-cycle factor.
+/// Fraction bits of the picoseconds-per-cycle factor.
 const SHIFT: u32 = 24;
 
 /// A raw reading of the counter, in cycles (or nanoseconds where there is no TSC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CycleStamp(pub u64);
 
-/// The process's clock. All hosts share it, so that times compare.
+/// The clock of the process. All hosts share it, so their times are comparable.
 #[derive(Debug)]
 pub struct Clock {
     kind: ClockKind,
@@ -27,13 +27,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock, calibrated at its first use (20 ms).
+    /// The clock, calibrated on first use (20 ms).
     pub fn get() -> &'static Self {
         static CLOCK: OnceLock<Clock> = OnceLock::new();
         CLOCK.get_or_init(|| if has_invariant_tsc() { Self::calibrate() } else { Self::of_the_system() })
     }
 
-    /// The clock of a machine without a counter that one can go by, as some guests are: it counts nanoseconds.
+    /// The clock of a machine without a reliable counter, such as some virtual machines: it counts nanoseconds.
     fn of_the_system() -> Self {
         Self { kind: ClockKind::Monotonic, start_cycles: monotonic_ns(), ps_per_cycle: 1_000 << SHIFT }
     }
@@ -57,13 +57,13 @@ impl Clock {
         self.kind
     }
 
-    /// Now, in picoseconds since the process first asked.
+    /// The current time, in picoseconds since the first use of the clock in this process.
     #[inline]
     pub fn now(&self) -> Time {
         self.time_of(self.stamp())
     }
 
-    /// A raw reading, the cheapest there is.
+    /// A raw reading, the cheapest way to read the clock.
     #[inline]
     pub fn stamp(&self) -> CycleStamp {
         CycleStamp(if self.kind == ClockKind::Tsc { cycles() } else { monotonic_ns() })
@@ -77,7 +77,7 @@ impl Clock {
     }
 }
 
-/// The two clocks read as close together as one can: the narrowest of several tries.
+/// Both clocks read as close together as possible: the narrowest of 16 tries.
 fn paired_reading() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..16 {
@@ -109,8 +109,8 @@ fn cycles() -> u64 {
     monotonic_ns()
 }
 
-/// Lets time pass, without touching memory, until `n` cycles are over since `since`, or half as many from now if that is 0;
-/// now.
+/// Spins without touching memory until `n` cycles have passed since `since`, or `n / 2` cycles from now if `since` is
+/// 0; returns the current cycle count.
 #[inline]
 pub(super) fn idle(since: u64, n: u64) -> u64 {
     if cfg!(target_arch = "x86_64") {
@@ -129,8 +129,8 @@ pub(super) fn idle(since: u64, n: u64) -> u64 {
 #[cfg(target_arch = "x86_64")]
 fn has_invariant_tsc() -> bool {
     use std::arch::x86_64::__cpuid;
-    // Intel SDM vol. 3, 18.17.1: CPUID.80000007H:EDX[8]; hypervisors often hide it but keep the kernel's
-    // choice honest, so the kernel's clock source counts as well.
+    // Intel SDM vol. 3, 18.17.1: CPUID.80000007H:EDX[8]. Hypervisors often hide this bit, but the kernel still selects
+    // the TSC as its clock source only where it is reliable; so that counts as well.
     let leaves = __cpuid(0x8000_0000).eax;
     let by_cpuid = leaves >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0;
     by_cpuid
@@ -154,7 +154,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(100));
             let (ns1, t1) = (monotonic_ns(), clock.now());
             let (theirs, ours) = ((ns1 - ns0) as f64, (t1 - t0).as_ns_f64());
-            // The two reads of each pair may be far apart on a busy machine; a wrong factor would be far worse.
+            // The two reads of a pair may be far apart on a busy machine; a wrong factor would be much further off.
             assert!((ours / theirs - 1.0).abs() < 0.05, "{:?}: {ours} ns against {theirs} ns", clock.kind());
         }
     }

@@ -1,9 +1,9 @@
-//! Which cores this process may use, and pinning to one.
+//! The cores that this process may use, and pinning to one.
 
 use crate::bounded;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores that this thread may run on, in ascending order; empty where the kernel will not say.
+/// The cores that this thread may run on, in ascending order; empty if the kernel does not report them.
 pub fn allowed_cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
@@ -27,9 +27,9 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Whether so many processes of this host, of which this is one, outnumber the cores that they have together; nothing if the kernel
-/// does not say which there are. They are taken for bound to different cores if there are enough for that, and else to be as free as
-/// this one.
+/// Whether `processes` processes of this host, including this one, outnumber their cores; `None` if the kernel does not
+/// report the cores. The processes are assumed to be bound to different cores if there are enough cores, and otherwise
+/// to have the same number of allowed cores as this one.
 pub fn is_crowd(processes: usize) -> Option<bool> {
     let online = bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| numbers(&list));
     let allowed = allowed_cores().len();
@@ -41,15 +41,15 @@ fn outnumber(processes: usize, allowed: usize, online: usize) -> bool {
     processes > allowed && processes * allowed > online
 }
 
-/// A core for another thread of a caller that is pinned to one: the one after the next, as the next is often the other
-/// end's, or the next where there are fewer than four. `None` where the caller may run on several, or nobody says how many
-/// there are.
+/// A core for another thread of a caller that is pinned to one core: the second next, as the next one often belongs to
+/// the peer; the next one if there are fewer than four. `None` if the caller may run on several cores, or their number
+/// is unknown.
 pub fn other_core() -> Option<usize> {
     let [own] = allowed_cores()[..] else { return None };
     beside(own, &bounded::kernel_text("/sys/devices/system/cpu/online").ok()?)
 }
 
-/// Those of a list such as `0-3` or `0,2-5`.
+/// The numbers of a list such as `0-3` or `0,2-5`.
 fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut cores = Vec::new();
     for range in list.trim().split(',') {
@@ -60,7 +60,7 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
     Some(cores)
 }
 
-/// The core beside `own` among those of a list.
+/// The core for another thread of a caller pinned to `own`, among the cores of a list.
 fn beside(own: usize, online: &str) -> Option<usize> {
     let cores = numbers(online)?;
     let (at, count) = (cores.iter().position(|&core| core == own)?, cores.len());
@@ -79,7 +79,7 @@ mod tests {
             (2, 1, 1, true),
             (2, 2, 2, false),
             (3, 2, 2, true),
-            // Each bound to a core of its own, to several, and two to each.
+            // Each bound to its own core, to several cores, and two to each core.
             (2, 1, 2, false),
             (2, 4, 8, false),
             (4, 1, 2, true),

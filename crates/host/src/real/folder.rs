@@ -1,9 +1,11 @@
-//! The folder of a user: where processes of one user on this host find each other's sockets, and no other user finds or makes any.
+//! The folder of a user, in which processes of one user on this host find each other's sockets, and no other user can
+//! find or create any.
 //!
-//! Abstract names of sockets can be taken by anybody, and a datagram socket does not say whose it is. What lies in a folder with mode
-//! 0700 is this user's. Its place depends on nothing that differs between processes of a user, such as the environment. In a folder like
-//! `/tmp`, whose sticky bit keeps others from removing or renaming it, another user can only take a name before. Then the next name is
-//! tried, so that all processes of the user still choose the same.
+//! Any user can take an abstract socket name, and a datagram socket does not reveal its owner. A folder with mode 0700
+//! contains only this user's sockets. Its path depends on nothing that differs between processes of a user, such as the
+//! environment. In a folder such as `/tmp`, whose sticky bit keeps other users from removing or renaming it, another
+//! user can only take the name first. Then the next name is tried, so all processes of the user still choose the same
+//! one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,35 +14,36 @@ use rustix::fs::{FileType, Mode, chmod, lstat, mkdir, stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Where the folder may lie, in order: the first that takes it.
+/// Candidates for the parent folder, in this order; the first suitable one is used.
 const PARENTS: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
-/// Names that are tried in each. Taking all of them costs another user more than looking at them costs this one (about 0.1 s).
+/// Number of names tried in each parent. Taking all of them costs another user more than checking them costs this one
+/// (about 0.1 s).
 const NAMES: u32 = 1 << 16;
 
-/// What a name in a parent is.
+/// The result of searching a parent folder.
 enum Found {
     Own(PathBuf),
-    /// The first name that nobody has.
+    /// The first name that is not taken.
     Free(PathBuf),
-    /// Others have all names, or the parent is none in which a folder stays whose it is.
+    /// Other users have taken all names, or the parent does not protect a folder from being replaced by others.
     Nothing,
 }
 
-/// The folder of this process's effective user, which is made if there is none. It has mode 0700.
+/// The folder of this process's effective user, with mode 0700; created if it does not exist.
 ///
 /// # Errors
-/// Why it can be made in none of `/tmp`, `/dev/shm` and `/var/tmp`.
+/// Why it cannot be created in any of `/tmp`, `/dev/shm` and `/var/tmp`.
 pub fn user_folder() -> io::Result<PathBuf> {
     in_parents(&PARENTS.map(Path::new))
 }
 
-/// As [`user_folder`], if it is there already.
+/// As [`user_folder`], but only if the folder already exists.
 pub fn find_user_folder() -> Option<PathBuf> {
     find(&PARENTS.map(Path::new))
 }
 
-/// The network namespace that the calling thread is in, as a number; 0 without `/proc`. A folder is seen from all of them: what is
-/// to be found within one has its number in its name.
+/// The number of the network namespace of the calling thread; 0 without `/proc`. A folder is visible from all
+/// namespaces, so sockets that belong to one have its number in their name.
 pub fn network_namespace() -> u64 {
     stat("/proc/thread-self/ns/net").map_or(0, |found| found.st_ino)
 }
@@ -61,7 +64,7 @@ fn in_parents(parents: &[&Path]) -> io::Result<PathBuf> {
                 }
             };
             match mkdir(&path, Mode::RWXU) {
-                // Looked at again, as its owner and mode are what counts.
+                // Checked again, as its owner and mode decide.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(why) => {
                     reasons.push(format!("{}: {why}", path.display()));
@@ -84,7 +87,7 @@ fn find(parents: &[&Path]) -> Option<PathBuf> {
     })
 }
 
-/// The first name in a parent that is not another user's.
+/// The first name in a parent that no other user has taken.
 fn look(parent: &Path) -> Found {
     const WRITABLE_BY_OTHERS: Mode = Mode::WGRP.union(Mode::WOTH);
     let Ok(found) = stat(parent) else { return Found::Nothing };
@@ -109,7 +112,7 @@ fn look(parent: &Path) -> Found {
     Found::Nothing
 }
 
-/// Has a folder of this user's be its alone, whatever the umask was when it was made.
+/// Restricts a folder to its user, whatever the umask was when it was created.
 fn close(path: &Path, mode: u32) -> rustix::io::Result<()> {
     if Mode::from_raw_mode(mode) == Mode::RWXU { Ok(()) } else { chmod(path, Mode::RWXU) }
 }
@@ -121,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A parent of its own, with a mode.
+    /// A new parent folder with the given mode.
     fn parent(mode: u32) -> PathBuf {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);

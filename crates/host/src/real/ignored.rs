@@ -1,8 +1,9 @@
-//! Which signals this process ignores since it was started.
+//! Signals that this process was started with as ignored.
 
 use crate::bounded;
 
-/// Whether this process was started with a signal (1 to 64) ignored; the kernel's list has a bit for each, the first for signal 1.
+/// Whether this process was started with a signal (1 to 64) ignored. The kernel's mask has one bit for each signal, the
+/// lowest for signal 1.
 pub fn is_ignored(signal: i32) -> bool {
     let status = bounded::kernel_text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Real time: the TSC clock, and waiting that spins, then yields, then sleeps; and lines on standard error.
+//! Real time: the TSC clock; waiting that spins, then yields, then sleeps; and messages on standard error.
 
 mod addresses;
 #[cfg(not(loom))]
@@ -24,32 +24,34 @@ use std::time::Duration;
 use crate::ops::{Chore, EAGER_LOOKS, Turn};
 use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 
-/// Turns of [`Host::poll`] before each further look is preceded by a yield: some tens of microseconds, so that
-/// a ping-pong of large messages between pinned processes never makes a system call.
+/// Polls of [`Host::poll`] before each further poll is preceded by a yield: some tens of microseconds, so that a
+/// ping-pong of large messages between pinned processes never makes a system call.
 const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
-/// Turns of [`Host::poll`] between two looks at the clock, until it yields.
+/// Polls of [`Host::poll`] between two readings of the clock, until it yields.
 const POLL_TURNS_PER_CHECK: u32 = 1024;
-/// The longest time that a wait yields before it sleeps: a few futex wake-ups (5 us each).
+/// The longest time that a wait yields before it sleeps: the time of a few futex wake-ups (5 us each).
 const YIELD_NS_MAX: u32 = 50_000;
-/// The shortest: so that a wait which was wrong to sleep can find out.
+/// The shortest, so that a wait which slept although it should not have can find this out.
 const YIELD_NS_MIN: u32 = 1_000;
-/// A yield that took longer gave the core to somebody who computes: from then on waits sleep at once for a while,
-/// as the scheduler lets a sleeper that is woken run before one that yields.
+/// A yield that took longer gave the core to a computing thread. For [`CROWDED_SPAN`] waits then sleep immediately, as
+/// the scheduler runs a woken sleeper before a thread that yields.
 const CROWDED_NS: u64 = 100_000;
-/// How long they do.
+/// How long waits sleep immediately after such a yield.
 const CROWDED_SPAN: Span = Span::from_ms(100);
-/// How long those who have a core each look before they sleep. They do not yield: who else is there takes its turn by itself, and whom
-/// one yields to keeps the core for milliseconds. Several times what waking an idle core takes, in a guest up to 50 us: of two that
-/// sleep each would find the other's waking too long to wait for, and sleep again.
+/// How long a wait polls before it sleeps if each waiter has its own core. It does not yield: other threads get their
+/// turn anyway, and a thread that gets the core by a yield keeps it for milliseconds. This is several times the wake-up
+/// time of an idle core, up to 50 us in a virtual machine: otherwise each of two sleepers would find the other's
+/// wake-up too long to wait for, and sleep again.
 const LOOK_NS_ALONE: u64 = 200_000;
-/// How long those who share cores yield before they sleep: who is waited for runs within that time, unless it computes.
+/// How long waiters that share cores yield before they sleep: the awaited thread runs within that time, unless it
+/// computes.
 const YIELD_NS_CROWD: u64 = 1_000_000;
-/// From one look at a line that another core will write to the next: a look too early takes the line away from its writer
-/// again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns). A look takes some of
-/// that itself, one through uDAPL twice as much as one at a completion queue.
+/// Cycles from one poll of a cache line that another core will write to the next: a poll too early takes the line away
+/// from its writer again. Measured: polling without a pause doubles the time of a one-way message (96 to 190 ns). A
+/// poll takes part of that time itself; a poll through uDAPL takes twice as much as one of a completion queue.
 const LOOK_PERIOD_CYCLES: u64 = 110;
 
-/// The machine itself.
+/// The real machine.
 pub fn host() -> Host {
     Host::new(Arc::new(Real {
         clock: Clock::get(),
@@ -61,7 +63,7 @@ pub fn host() -> Host {
     }))
 }
 
-/// What is known of those who wait: nothing, that each has a core, that they share cores.
+/// What is known about the waiters: nothing, each has its own core, or they share cores.
 const UNKNOWN: u8 = 0;
 const ALONE: u8 = 1;
 const CROWD: u8 = 2;
@@ -70,7 +72,7 @@ struct Real {
     clock: &'static Clock,
     /// How long a wait yields before it sleeps; halved by waits that had to sleep long, doubled by short ones.
     yield_ns: AtomicU32,
-    /// Until when waits sleep at once, in picoseconds.
+    /// The time, in picoseconds, until which waits sleep immediately.
     crowded_until: AtomicU64,
     /// [`UNKNOWN`], [`ALONE`] or [`CROWD`].
     crowd: AtomicU8,
@@ -79,7 +81,7 @@ struct Real {
 }
 
 impl Real {
-    /// Yields the core, and notes it if somebody who computes has got it.
+    /// Yields the core, and records it if a computing thread got it.
     fn yield_watchfully(&self) {
         let before = self.now();
         std::thread::yield_now();
@@ -89,7 +91,7 @@ impl Real {
         }
     }
 
-    /// Does every chore once; takes about as long as a look should wait for the next.
+    /// Runs every chore once; takes about as long as the pause between two polls.
     #[cold]
     fn do_chores(&self) {
         let chores = self.chores.read().unwrap_or_else(|e| e.into_inner());
@@ -131,15 +133,15 @@ impl HostOps for Real {
             }
             turn.looked = clock::idle(turn.looked, LOOK_PERIOD_CYCLES);
         } else {
-            // The other process may be waiting for this very core. Who knows of a crowd need not find out: looks at the clock were half
-            // of what ranks that shared cores did while they waited.
+            // The other process may be waiting for this core. In a known crowd there is nothing to find out: reading
+            // the clock took half of the time of ranks that waited on shared cores.
             if self.crowd.load(Ordering::Relaxed) == CROWD {
                 std::thread::yield_now();
             } else {
                 self.yield_watchfully();
             }
             if turn.polls {
-                // A yield may take milliseconds: so many of them would be seconds after the deadline.
+                // A yield may take milliseconds: without this check the wait could end seconds after its deadline.
                 return true;
             }
         }
@@ -195,7 +197,7 @@ impl HostOps for Real {
     ) -> std::io::Result<Task> {
         let handle = thread::begin(name, move || {
             if let Some(core) = core {
-                // A core that the process may not use leaves the thread where it is: slower, never wrong.
+                // If the process may not use the core, the thread is not pinned: slower, never wrong.
                 let _ = pin_to_core(core);
             }
             body();
@@ -203,10 +205,10 @@ impl HostOps for Real {
         let process = std::process::id();
         Ok(Task::new(move || {
             if std::process::id() != process {
-                // A forked child has the handle and not the thread.
+                // A forked child has the handle but not the thread.
                 return std::mem::forget(handle);
             }
-            // The panic hook has printed the message; the joiner only needs to know that it is over.
+            // The panic hook has printed the message; the joiner only needs to know that the thread has ended.
             let _ = handle.join();
         }))
     }
@@ -251,7 +253,8 @@ mod tests {
         task.join();
     }
 
-    /// Goal: whatever is expected, waits end when their deadline passes and when somebody rings, and not before.
+    /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever `expect_crowd`
+    /// was called with.
     #[test]
     fn a_crowd_that_is_expected_waits_as_others() {
         for is_crowd in [false, true, false] {
@@ -276,8 +279,8 @@ mod tests {
         }
     }
 
-    /// Goal: whatever of a set has something ends the wait. Method: a sleeper on two bells, on two descriptors and on one of
-    /// each; one of them wakes after it is asleep.
+    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on bells, on descriptors, and on both;
+    /// one of them notifies after the sleeper is asleep.
     #[test]
     fn a_set_wakes_by_any_of_its_sources() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");
@@ -308,8 +311,9 @@ mod tests {
         }
     }
 
-    /// Goal: a wait does not sleep while something moves for it, and does afterwards. Method: a source that stirs at each look for
-    /// several times what a wait looks before it sleeps, and counts the sleeps that it is asked to prepare for; then one that does not stir.
+    /// Goal: a wait does not sleep while its source is active, and sleeps afterwards. Method: a source that reports
+    /// activity at each poll for several times the polling period, and counts how often it is asked to prepare for a
+    /// sleep; then one without activity.
     #[test]
     fn what_stirs_is_not_slept_on() {
         struct Stirring {
@@ -343,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Goal: a set of nothing, and one where nothing comes, end at their deadline.
+    /// Goal: waits on an empty set and on a set without events end at their deadline.
     #[test]
     fn a_silent_set_ends_at_its_deadline() {
         let host = host();
@@ -358,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Goal: what only a chore brings is found. Method: the third turn of one brings it.
+    /// Goal: a poll finds what only a chore delivers. Method: the third turn of a chore delivers it.
     #[test]
     fn chores_are_done_between_looks_while_somebody_keeps_them() {
         struct Bringer(AtomicU32);
@@ -375,7 +379,8 @@ mod tests {
         assert_eq!(host.poll("test", host.after(Span::from_ms(5)), || None::<()>), None);
     }
 
-    /// Goal: however long yields take, a poll is not much later than its deadline. Method: how often it looks after that.
+    /// Goal: a poll ends soon after its deadline, however long yields take. Method: the number of polls after the
+    /// deadline.
     #[test]
     fn a_poll_that_yields_looks_at_the_clock_each_time() {
         let (host, looks) = (host(), std::cell::Cell::new(0_u32));

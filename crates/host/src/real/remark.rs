@@ -1,13 +1,13 @@
-//! [`remark`]: what the command and the C libraries have to say on standard error.
+//! [`remark`]: messages of the command and the C libraries on standard error.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
 use crate::plain;
 
-/// Writes a line that begins with `nicety: ` to standard error, in one piece. It may hold words of a peer, a file or a variable:
-/// characters that a terminal acts on are written out, and the text has 600 characters at most. Where it cannot be written, it is
-/// lost: whoever calls this has nobody else to tell.
+/// Writes a line that begins with `nicety: ` to standard error, in one piece. It may contain words of a peer, a file or
+/// a variable: characters that a terminal acts on are escaped, and the text is limited to 600 characters. A failure to
+/// write is ignored, as there is nowhere to report it.
 pub fn remark(text: impl Display) {
     let line = format!("nicety: {}\n", plain::line(&text.to_string()));
     let _ = std::io::stderr().write_all(line.as_bytes());

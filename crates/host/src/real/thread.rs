@@ -1,4 +1,4 @@
-//! Starting a thread, or learning why there can be none.
+//! Starts threads, and reports why one cannot be started.
 
 use std::hint::black_box;
 use std::io::{ErrorKind, Result};
@@ -7,22 +7,23 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes of a thread's stack: the standard library's default.
+/// Bytes of a thread's stack: the default of the standard library.
 const STACK: usize = 2 << 20;
-/// What the standard library and the allocator take in the new thread before any code of ours runs, at most, in bytes.
+/// Maximum number of bytes that the standard library and the allocator take in a new thread before any of our code
+/// runs.
 const BESIDES: usize = 256 << 10;
 
 /// Starts a thread.
 ///
 /// # Errors
-/// The system's, and `OutOfMemory` where the process may not have so much memory more.
+/// The system's, and `OutOfMemory` if the limits of the process do not allow that much more memory.
 pub(super) fn begin(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = Builder::new().name(name.into()).stack_size(STACK);
     if [Resource::Data, Resource::As].into_iter().all(|limit| getrlimit(limit).current.is_none()) {
         return thread.spawn(body);
     }
-    // Where memory is limited, the standard library panics in the new thread if it finds none there for the handling of
-    // signals, and the process aborts. So that is looked for before; nothing else is started until the thread has it.
+    // With limited memory, the standard library panics in the new thread if it cannot allocate its signal stack, and
+    // the process aborts. So the memory is checked first; no other thread is started by us until this one has it.
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(STACK + BESIDES).map_err(|_| ErrorKind::OutOfMemory)?;
     drop(black_box(room));
@@ -31,7 +32,7 @@ pub(super) fn begin(name: &str, body: impl FnOnce() + Send + 'static) -> Result<
         drop(begins);
         body();
     })?;
-    // An error is what the thread's dropping its end makes.
+    // An error is expected: the thread drops its sender without sending.
     let _ = begun.recv();
     Ok(handle)
 }

@@ -1,14 +1,14 @@
-//! [`Actor`]: a device or a network, which events call.
+//! [`Actor`]: a device or network, which handles events.
 
 use crate::Time;
 
-/// A device or a network: is called when an event that it put into the queue is due.
+/// A device or network: called when an event that it has put into the queue is due.
 pub trait Actor: Send + Sync {
-    /// It is `now`, and the event with this token is due. Runs outside of all ranks: it may change what ranks see and
-    /// [`signal`](super::Node::signal) their nodes, and must not wait.
+    /// Handles the event with this token, which is due at `now`. Runs outside of all ranks: it may change what ranks
+    /// see and [`signal`](super::Node::signal) their nodes, and must not wait.
     fn event(&self, now: Time, token: u64);
 }
 
-/// An actor's number in its world.
+/// The number of an actor in its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActorId(pub(super) usize);

@@ -1,25 +1,26 @@
-//! [`Config`]: how a world is made.
+//! [`Config`]: the settings of a world.
 
-/// How ranks are made.
+/// How the world runs ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Factory {
-    /// A coroutine each, all in the thread of the world.
+    /// Each rank is a coroutine in the thread of the world.
     #[default]
     Coroutine,
-    /// A thread each, of which one runs at a time: slower, for debuggers and sanitizers, and to check the other.
+    /// Each rank is a thread, and one runs at a time: slower; for debuggers and sanitizers, and to check the
+    /// coroutines.
     Thread,
 }
 
-/// How a world is made.
+/// The settings of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Seed of everything random in it.
+    /// Seed of all randomness in the world.
     pub seed: u64,
-    /// How ranks are made.
+    /// How the world runs ranks.
     pub factory: Factory,
-    /// Bytes of a rank's stack; only what is touched takes memory.
+    /// Bytes of a rank's stack; only touched pages take memory.
     pub stack: usize,
-    /// Ends a world that goes on for ever: events after which it fails.
+    /// Number of events after which the world fails, against endless runs.
     pub max_events: u64,
 }
 

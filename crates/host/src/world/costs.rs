@@ -1,24 +1,24 @@
-//! [`HostCosts`]: what a simulated machine's processor takes for what no device charges.
+//! [`HostCosts`]: processor costs of a simulated machine that no device charges.
 
 use crate::{Span, Step};
 
-/// What a simulated machine's processor takes for what no device charges.
+/// Processor costs of a simulated machine that no device charges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCosts {
-    /// For one look at memory that finds nothing new.
+    /// One poll of memory that finds nothing new.
     pub look: Span,
-    /// For a copy, whatever its length.
+    /// The fixed part of a copy.
     pub copy: Span,
-    /// For each further byte of a copy, in picoseconds.
+    /// Each byte of a copy, in picoseconds.
     pub copy_ps_per_byte: f64,
-    /// For giving work to another thread and joining it.
+    /// Handing work to another thread and joining it.
     pub fork: Span,
-    /// For each step of a library, in the order of [`Step::ALL`].
+    /// Each step of a library, in the order of [`Step::ALL`].
     pub steps: [Span; Step::ALL.len()],
 }
 
 impl Default for HostCosts {
-    /// A look every 10 ns, and copies for nothing: until a machine says better.
+    /// Polling every 10 ns, free copies: until the model of a machine sets its own costs.
     fn default() -> Self {
         let steps = [Span::ZERO; Step::ALL.len()];
         Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO, steps }

@@ -1,5 +1,5 @@
-//! [`Vessel`]: how the world hands a rank control: a coroutine in the world's thread, or a thread of its own that runs only while
-//! the world's waits.
+//! [`Vessel`]: how the world runs a rank: as a coroutine in the world's thread, or as a thread of its own that runs
+//! only while the world's thread waits.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,14 +14,14 @@ use super::shared::Shared;
 use super::suspend::{Baton, Body, Holder, Suspender, ThreadMark};
 use crate::ahead::LINE;
 
-/// A rank's stack.
+/// A rank's stack and its execution.
 pub(super) enum Vessel {
     Coroutine(Coroutine<(), (), (), Staggered>),
     Thread { baton: Arc<Baton>, thread: Option<JoinHandle<()>> },
 }
 
 impl Vessel {
-    /// A rank that has not begun.
+    /// A rank that has not started.
     pub(super) fn new(config: Config, shared: &Arc<Shared>, rank: usize, body: Body) -> Result<Self, String> {
         let shared = shared.clone();
         match config.factory {
@@ -48,7 +48,7 @@ impl Vessel {
                     if own.take_first() {
                         let suspender = Suspender::Thread { baton: own.clone(), thread };
                         shared.lock().ranks[rank].suspender = Some(suspender);
-                        // What passes `live` is the unwinding of a rank that is cut off.
+                        // Only the unwinding of a cut-off rank passes `live`.
                         let _ = catch_unwind(AssertUnwindSafe(|| live(&shared, rank, body)));
                     }
                     own.give(Holder::Done);
@@ -62,7 +62,7 @@ impl Vessel {
         }
     }
 
-    /// Lets the rank run until it gives up control; whether it has not ended.
+    /// Runs the rank until it gives up control; returns whether it has not ended.
     pub(super) fn resume(&mut self) -> bool {
         match self {
             Self::Coroutine(coroutine) => matches!(coroutine.resume(()), CoroutineResult::Yield(())),
@@ -73,10 +73,10 @@ impl Vessel {
         }
     }
 
-    /// Unwinds a rank that has not ended, so that what it holds is dropped.
+    /// Unwinds a rank that has not ended, so that its values are dropped.
     pub(super) fn unwind(mut self) {
         match &mut self {
-            // What it says while it unwinds has been printed.
+            // A panic message during the unwinding has been printed.
             Self::Coroutine(coroutine) => {
                 let _ = catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()));
             }
@@ -93,26 +93,27 @@ impl Drop for Vessel {
         if let Self::Thread { thread, .. } = self
             && let Some(thread) = thread.take()
         {
-            // It has given the baton back for good.
+            // It has returned the baton for good.
             let _ = thread.join();
         }
     }
 }
 
-/// A stack that begins some cache lines below its end, neighbouring ranks at different ones. All stacks begin at the end of a
-/// page, so that otherwise what every switch touches would lie in the same few sets of the caches, for all ranks.
+/// A stack whose start is some cache lines below the end of its memory, at different offsets for neighbouring ranks.
+/// All stacks end at a page boundary, so that otherwise the lines that every switch touches would be in the same few
+/// cache sets for all ranks.
 pub(super) struct Staggered {
     stack: DefaultStack,
     rank: usize,
 }
 
-/// The smallest stack that can be asked for.
+/// The smallest allowed stack.
 const STACK_MIN: usize = 8 << 10;
-/// At how many lines they begin. Measured: more, or a power of two, is slower with many ranks.
+/// Number of different offsets in cache lines. Measured: more, or a power of two, is slower with many ranks.
 const LINES: usize = 44;
 
-// SAFETY: it is the default stack, with its guard page, without at most 2,752 of at least 8,192 bytes at the upper end; a
-// multiple of 64 keeps the alignment. Test: all of world's.
+// SAFETY: it is the default stack with its guard page, minus at most 2,752 of at least 8,192 bytes at the upper end; a
+// multiple of 64 keeps the alignment. Test: all tests of `world`.
 unsafe impl Stack for Staggered {
     fn base(&self) -> StackPointer {
         let lower = self.stack.base().get() - self.rank % LINES * LINE;
@@ -124,9 +125,9 @@ unsafe impl Stack for Staggered {
     }
 }
 
-/// Runs a rank's body; a panic is kept for whoever runs the world.
+/// Runs a rank's body; a panic is recorded and reported by [`World::run`](super::World::run).
 fn live(shared: &Shared, rank: usize, body: Body) {
-    // Its end is something that others may wait for: it comes when the world's clock has reached it.
+    // Others may wait for its end, which takes effect when the world's clock has reached it.
     let whole = || {
         body();
         shared.sync();

@@ -1,27 +1,28 @@
-//! Virtual time: a world of simulated machines in one thread, with one queue of events.
+//! Virtual time: a world of simulated machines in one thread, with one event queue.
 //!
-//! A [`World`] has [`Node`]s (simulated machines) and ranks (code that runs on them, each as a coroutine with a stack
-//! of its own). Ranks are ordinary blocking code that got its [`Host`](crate::Host) from [`Node::host`]. Devices are [`Actor`]s:
-//! they put events into the queue and are called when these are due.
+//! A [`World`] has [`Node`]s (simulated machines) and ranks (code that runs on them, each as a coroutine with its own
+//! stack). Ranks are ordinary blocking code that uses the [`Host`](crate::Host) of [`Node::host`]. Devices are
+//! [`Actor`]s: they put events into the queue and are called when these are due.
 //!
-//! A rank has a clock of its own, which [`Host::charge`](crate::Host::charge) runs ahead of the world's. It waits for the world only when it
-//! looks at something that others change ([`Node::sync`], and every turn of a wait): lazy synchronisation. Waiting ranks
-//! cost no events: what polls is resumed at the first instant at which its polling would have seen the change.
+//! A rank has its own clock, which [`Host::charge`](crate::Host::charge) advances ahead of the world's. It waits for
+//! the world only when it reads something that others change ([`Node::sync`], and every turn of a wait): lazy
+//! synchronisation. Waiting ranks cost no events: a polling rank is resumed at the first instant at which its polling
+//! would have seen the change.
 //!
-//! The same seed gives the same events in the same order, and the same [`Ended::trace`]; with a thread for each rank
-//! ([`Factory::Thread`]), too. When nothing can happen any more and a rank still waits, [`World::run`] says which rank
-//! waits in which call since when ([`Failure::Stuck`]).
+//! The same seed gives the same events in the same order and the same [`Ended::trace`], also with a thread for each
+//! rank ([`Factory::Thread`]). When no event is left and a rank still waits, [`World::run`] reports which rank waits in
+//! which call since when ([`Failure::Stuck`]).
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `config`, `outcome` | [`Config`], how a world is made; [`Ended`] and [`Failure`], what became of it |
-//! | `timeline`, `actor` | [`Timeline`], [`Actor`]: what devices do with time |
-//! | `node`, `costs` | [`Node`], and how its [`Host`](crate::Host) waits; [`HostCosts`], what its processor takes |
-//! | `shared` | what the world, its nodes and its devices share: the lock, and giving up control without holding it |
+//! | `config`, `outcome` | [`Config`], the settings of a world; [`Ended`] and [`Failure`], its outcome |
+//! | `timeline`, `actor` | [`Timeline`], [`Actor`]: the interface for devices |
+//! | `node`, `costs` | [`Node`], and how its [`Host`](crate::Host) waits; [`HostCosts`], costs of its processor |
+//! | `shared` | state shared by the world, its nodes and its devices: the lock, and suspending a rank without holding it |
 //! | `state` | ranks, nodes and clocks behind the lock |
 //! | `queue` | the event queue |
-//! | `factory` | coroutine or thread: how the world hands a rank control |
-//! | `suspend` | how the rank gives it back |
+//! | `factory` | coroutine or thread: how the world resumes a rank |
+//! | `suspend` | how a rank returns control to the world |
 
 mod actor;
 mod config;
@@ -54,22 +55,23 @@ use state::{Phase, State};
 use suspend::Body;
 pub use timeline::Timeline;
 
-/// With fewer ranks what they need stays in the caches.
+/// With fewer ranks, their data stay in the caches without prefetching.
 const MANY: usize = 1_000;
-/// How many events before its turn a rank's own data are fetched, and then its stack, of which they say where it is.
+/// How many events before a rank's turn its own data, and then its stack, are prefetched. The data contain the position
+/// of the stack.
 const RANK_AHEAD: usize = 6;
 const STACK_AHEAD: usize = 2;
-/// For so many ranks at a time: the processor looks for their stacks' pages at once.
+/// Number of ranks prefetched at a time: the processor walks the page tables of their stacks in parallel.
 const AT_ONCE: usize = 2;
-/// What is fetched of a stack: from so many bytes below the place where the rank rests.
+/// Prefetched range of a stack: it starts this many bytes below the position where the rank was suspended.
 const STACK_BELOW: usize = 128;
 const STACK_LINES: usize = 10;
 
-/// Simulated machines and the ranks on them; stays in its thread.
+/// Simulated machines and the ranks on them; stays in one thread.
 pub struct World {
     shared: Arc<Shared>,
     config: Config,
-    /// Of ranks that have not ended, by number.
+    /// The ranks that have not ended, by number.
     vessels: Vec<Option<Vessel>>,
     actors: Vec<Arc<dyn Actor>>,
 }
@@ -81,23 +83,23 @@ impl World {
         Self { shared: Arc::new(Shared::new(config.seed)), config, vessels: Vec::new(), actors: Vec::new() }
     }
 
-    /// Its clock and event queue.
+    /// The world's clock and event queue.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         Timeline(self.shared.clone())
     }
 
-    /// Another simulated machine.
+    /// Adds a simulated machine.
     #[must_use]
     pub fn node(&mut self, name: &str) -> Node {
         Node::add(&self.shared, name)
     }
 
-    /// Another rank, which begins at time zero. What happens on any of `nodes` ends its waits: a rank usually sits on
-    /// one; a test that drives both ends of a connection sits on two.
+    /// Adds a rank, which starts at time zero. An event on any of `nodes` ends its waits: a rank usually runs on one
+    /// node; a test that drives both ends of a connection runs on two.
     ///
     /// # Errors
-    /// [`Failure::NoRank`] when there is no room for its stack.
+    /// [`Failure::NoRank`] if its stack cannot be allocated.
     pub fn rank(
         &mut self,
         name: &str,
@@ -108,7 +110,7 @@ impl World {
         self.outfit(number, Box::new(body))
     }
 
-    /// Gives a rank its stack.
+    /// Allocates the stack of a rank.
     fn outfit(&mut self, number: usize, body: Body) -> Result<(), Failure> {
         let ranks = self.vessels.len();
         let vessel = Vessel::new(self.config, &self.shared, number, body)
@@ -153,7 +155,7 @@ impl World {
         }
     }
 
-    /// Begins to fetch what ranks need that go on soon.
+    /// Prefetches the data of ranks that are resumed soon.
     fn fetch_ahead(&self, state: &State) {
         if state.ranks.len() < MANY || !state.events.is_multiple_of(AT_ONCE as u64) {
             return;
@@ -220,7 +222,7 @@ impl World {
     }
 }
 
-/// Begins to fetch all of a value.
+/// Prefetches all of a value.
 fn fetch<T>(value: &T) {
     fetch_ahead(std::ptr::from_ref(value).addr(), size_of::<T>().div_ceil(LINE));
 }

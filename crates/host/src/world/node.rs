@@ -30,53 +30,53 @@ impl Node {
         Self { shared: shared.clone(), index }
     }
 
-    /// Its number in its world, from 0.
+    /// The number of the node in its world, from 0.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The name that the node was made with.
+    /// The name that the node was created with.
     #[must_use]
     pub fn name(&self) -> String {
         self.shared.lock().nodes[self.index].name.to_string()
     }
 
-    /// The machine as code that runs on it sees it.
+    /// The host for code that runs on this machine.
     #[must_use]
     pub fn host(&self) -> Host {
         Host::new(Arc::new(self.clone()))
     }
 
-    /// The clock and event queue of its world.
+    /// The clock and event queue of the world.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         Timeline(self.shared.clone())
     }
 
-    /// Says what its processor takes.
+    /// Sets the costs of its processor.
     pub fn set_costs(&self, costs: HostCosts) {
         self.shared.lock().nodes[self.index].costs = costs;
     }
 
-    /// Ranks that sit on it and have not ended: its threads.
+    /// The number of ranks on this node that have not ended: its threads.
     pub fn threads(&self) -> usize {
         self.shared.lock().threads(self.index)
     }
 
-    /// The number of the rank that runs; `None` in an event.
+    /// The number of the running rank; `None` in an event.
     #[must_use]
     pub fn running(&self) -> Option<usize> {
         self.shared.lock().current
     }
 
-    /// The running rank waits until the world has come to its clock: what it looks at next is as it is at that time.
-    /// To be called by a device on behalf of a rank before it looks at what events change. Does nothing in an event.
+    /// Makes the running rank wait until the world has reached its clock, so that it then sees the state of that time.
+    /// A device calls this on behalf of a rank before it reads state that events change. Does nothing in an event.
     pub fn sync(&self) {
         self.shared.sync();
     }
 
-    /// Something happened here that a rank may wait for: now in an event; at the running rank's clock otherwise.
+    /// Wakes ranks that wait on this node: now in an event; otherwise at the running rank's clock.
     pub fn signal(&self) {
         let mut state = self.shared.lock();
         let at = state.clock();
@@ -87,12 +87,12 @@ impl Node {
         }
     }
 
-    /// The machine dies: its ranks stop where they are. Whoever plays its network must see to the rest.
+    /// Kills the machine: its ranks stop where they are. The model of its network must handle the rest.
     pub fn kill(&self) {
         self.shared.lock().kill(self.index);
     }
 
-    /// Whether it has been killed.
+    /// Whether the machine has been killed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.shared.lock().nodes[self.index].dead
@@ -100,7 +100,7 @@ impl Node {
 }
 
 impl Host {
-    /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.
+    /// The simulated machine of this host, in virtual time: a modelled NIC attaches to it.
     #[must_use]
     pub fn node(&self) -> Option<&Node> {
         self.simulated()?.downcast_ref()
@@ -139,8 +139,8 @@ impl HostOps for Node {
         self.charge(each * n);
     }
 
-    /// The first turn finds out what a look takes. Later ones wait for news of the rank's nodes, and come back at the
-    /// first instant at which looking again and again would have seen it.
+    /// The first turn measures the cost of a poll. Later ones wait for a signal on the rank's nodes, and return at the
+    /// first instant at which continuous polling would have seen it.
     fn relax(&self, turn: &mut Turn) -> bool {
         let mut state = self.shared.synced();
         let Some(rank) = state.current else {
@@ -172,7 +172,8 @@ impl HostOps for Node {
 
     fn learn(&self, _slept: Span) {}
 
-    /// A rank of the same machine, on a processor of its own; it sits wherever the rank that spawns it does, too.
+    /// Starts a rank of the same machine, on a processor of its own; it also belongs to all nodes of the rank that
+    /// spawns it.
     fn spawn(
         &self,
         name: &str,

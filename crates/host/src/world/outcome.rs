@@ -1,66 +1,66 @@
-//! [`Ended`] and [`Failure`]: what became of a world.
+//! [`Ended`] and [`Failure`]: the outcome of a world.
 
 use std::fmt;
 
 use crate::Time;
 
-/// How a world ended in which every rank came to its end.
+/// The outcome of a world in which every rank returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// When the last rank ended.
     pub time: Time,
-    /// Events that were handled.
+    /// Number of events handled.
     pub events: u64,
     /// A hash of all events in their order: equal for equal runs.
     pub trace: u64,
 }
 
-/// Why a world did not come to its end.
+/// Why a world failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing can happen any more, and ranks still wait.
+    /// No event is left, and ranks still wait.
     Stuck {
-        /// When.
+        /// The time of the last event.
         time: Time,
         /// Each waiting rank, with the call it waits in and since when.
         waiting: Vec<Waiting>,
     },
     /// A rank panicked.
     Panicked {
-        /// Its name.
+        /// The name of the rank.
         rank: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// It handled [`Config::max_events`](super::Config::max_events) events.
+    /// The world handled [`Config::max_events`](super::Config::max_events) events.
     Endless {
-        /// When.
+        /// The time of the last event.
         time: Time,
         /// Each rank that had not ended.
         waiting: Vec<Waiting>,
     },
-    /// Another rank cannot be had: too little memory, or too many mappings.
+    /// A rank could not be created: too little memory, or too many mappings.
     NoRank {
-        /// How many there are.
+        /// Number of existing ranks.
         ranks: usize,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
 }
 
-/// A rank that waits.
+/// A waiting rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its name.
+    /// The name of the rank.
     pub rank: String,
-    /// The call that it waits in.
+    /// The call it waits in.
     pub call: &'static str,
-    /// Since when.
+    /// When the wait began.
     pub since: Time,
 }
 
-/// Waiting ranks that a message names.
+/// Maximum number of waiting ranks that a message lists.
 const NAMED: usize = 16;
 
 impl fmt::Display for Failure {

@@ -1,26 +1,27 @@
-//! The event queue: least time first, and first come first served among equal times.
+//! The event queue: ordered by time; events with equal times in order of insertion.
 //!
-//! A radix heap: nothing is ever put in before what was last taken out, so an event needs no finer place than the highest bit in
-//! which its time differs from that. It moves towards the front as time goes on, always together with its neighbours, and so in
-//! order in memory, where a binary heap would jump from line to line (at 16,384 ranks that took a quarter of all time).
+//! A radix heap: no event is inserted before the time of the last one removed, so it suffices to sort an event by the
+//! highest bit in which its time differs from that time. As time advances, events move towards the front together with
+//! their neighbours, in memory order, where a binary heap would jump between cache lines (at 16,384 ranks that took a
+//! quarter of all time).
 
 use crate::Time;
 
-/// What is due.
+/// What happens when the event is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A rank goes on.
+    /// A rank is resumed.
     Resume { rank: usize },
-    /// A rank's deadline may have come.
+    /// A rank's deadline may have passed.
     Timer { rank: usize },
-    /// Something happened on a node.
+    /// Something happened on a node: its waiting ranks are woken.
     Signal { node: usize },
-    /// A device acts.
+    /// A device handles its event.
     Act { actor: usize, token: u64 },
 }
 
 impl Event {
-    /// Its share of the trace.
+    /// The event's contribution to the trace.
     fn digest(self) -> u64 {
         match self {
             Self::Resume { rank } => (rank as u64) << 2,
@@ -38,24 +39,24 @@ struct Entry {
     event: Event,
 }
 
-/// Times of which the highest bit that differs from the last time taken out is the same, in the order in which they were put in.
+/// Entries whose times have the same highest bit that differs from the time last removed, in order of insertion.
 #[derive(Default)]
 struct Bucket {
     entries: Vec<Entry>,
-    /// The least of their times; of no meaning without entries.
+    /// The earliest of their times; meaningless without entries.
     least: u64,
 }
 
-/// Events that are due, in order.
+/// Pending events, in order.
 pub(super) struct Queue {
-    /// The time last taken out.
+    /// The time last removed.
     last: u64,
-    /// Due at `last`, from `taken` on.
+    /// Events due at `last`; those before `taken` have been removed.
     front: Vec<Entry>,
     taken: usize,
-    /// By the highest bit that differs from `last`.
+    /// Later events, by the highest bit that differs from `last`.
     buckets: [Bucket; 64],
-    /// Which of them have entries.
+    /// Bit mask of the buckets that have entries.
     filled: u64,
     inserted: u64,
 }
@@ -74,7 +75,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Puts an event in. A time before the one last taken out counts as that.
+    /// Inserts an event. A time before the one last removed is set to that.
     pub(super) fn push(&mut self, at: Time, event: Event) {
         self.inserted += 1;
         self.place(Entry { at: at.as_ps().max(self.last), number: self.inserted, event });
@@ -92,7 +93,7 @@ impl Queue {
         self.filled |= 1 << index;
     }
 
-    /// The next event, its time, and its share of the trace.
+    /// The next event, its time, and its contribution to the trace.
     pub(super) fn pop(&mut self) -> Option<(Time, Event, u64)> {
         if self.taken == self.front.len() {
             self.advance()?;
@@ -103,7 +104,7 @@ impl Queue {
         Some((Time::from_ps(at), event, digest))
     }
 
-    /// Goes on to the next time: all events of the lowest bucket find their places anew, the earliest at the front.
+    /// Advances to the next time: redistributes the events of the lowest bucket, the earliest to the front.
     fn advance(&mut self) -> Option<()> {
         self.front.clear();
         self.taken = 0;
@@ -112,12 +113,12 @@ impl Queue {
         let mut entries = std::mem::take(&mut self.buckets[index].entries);
         self.last = self.buckets[index].least;
         entries.drain(..).for_each(|entry| self.place(entry));
-        // It keeps its memory.
+        // Keeps the allocation.
         self.buckets[index].entries = entries;
         Some(())
     }
 
-    /// The event that is due after so many others, if it is known: of those that are due at the same time.
+    /// The event that is due after `others` more events, if known: only among events that are due at the same time.
     pub(super) fn ahead(&self, others: usize) -> Option<Event> {
         self.front.get(self.taken + others).map(|entry| entry.event)
     }
@@ -139,8 +140,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Goal: the order is that of time, then of insertion. Method: seeded pushes and pops beside a sorted list; times in clusters,
-    /// equal ones, far ones, and some before what was last taken out.
+    /// Goal: events come in order of time, then of insertion. Method: seeded pushes and pops, compared with a sorted
+    /// list; times in clusters, equal ones, far ones, and some before the last one removed.
     #[test]
     fn events_come_by_time_and_then_by_insertion() {
         for seed in 1..=200_u64 {

@@ -1,4 +1,5 @@
-//! [`Shared`]: what the world, its nodes and its devices share, and how a rank gives up control without holding its lock.
+//! [`Shared`]: the state shared by the world, its nodes and its devices, and how a rank suspends without holding its
+//! lock.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use crate::spin::{Spin, SpinGuard};
 
 type Objects = BTreeMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
 
-/// What the world, its nodes and its devices share.
+/// The state shared by the world, its nodes and its devices.
 pub(super) struct Shared {
     state: Spin<State>,
     objects: Mutex<Objects>,
@@ -21,15 +22,16 @@ impl Shared {
         Self { state: Spin::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
     }
 
-    /// One thread at a time uses it, so it never waits. A rank that panicked inside has left nothing half done.
+    /// Locks the state. One thread at a time uses it, so this never waits. A rank that panicked inside has left nothing
+    /// half done.
     pub(super) fn lock(&self) -> SpinGuard<'_, State> {
         self.state.lock()
     }
 
-    /// The object of this type and name that all of this world share; made at the first call.
+    /// The object of this type and name that the whole world shares; created by the first call.
     ///
     /// # Panics
-    /// When `make` asks for one itself.
+    /// If `make` requests a shared object itself.
     pub(super) fn object<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let key = (TypeId::of::<T>(), name.to_owned());
         let mut objects = self.objects.try_lock().expect("shared objects are made one at a time");
@@ -37,19 +39,19 @@ impl Shared {
         object.downcast().unwrap_or_else(|_| unreachable!("the key names the type"))
     }
 
-    /// Lets go of what holds on to this world.
+    /// Drops the objects that hold references to this world.
     pub(super) fn end(&self) {
         let objects = std::mem::take(&mut *self.objects.lock().unwrap_or_else(PoisonError::into_inner));
         let actors = std::mem::take(&mut self.lock().actors);
         drop((objects, actors));
     }
 
-    /// The world's clock reaches that of the running rank. Does nothing in an event.
+    /// Waits until the world's clock reaches that of the running rank. Does nothing in an event.
     pub(super) fn sync(&self) {
         self.synced();
     }
 
-    /// As [`Shared::sync`]: the state at that time.
+    /// As [`Shared::sync`]; returns the locked state at that time.
     pub(super) fn synced(&self) -> SpinGuard<'_, State> {
         let mut state = self.lock();
         let running = state.current.filter(|_| !state.ending);

@@ -1,4 +1,4 @@
-//! [`State`]: ranks, nodes and clocks of a world, behind its lock. Nothing here gives up control.
+//! [`State`]: ranks, nodes and clocks of a world, behind its lock. Nothing here suspends a rank.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use super::queue::{Event, Queue};
 use super::suspend::{Body, Suspender};
 use crate::{Span, Time};
 
-/// What a rank is doing.
+/// The phase of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It runs, or something called from it does.
+    /// It runs, or a device called from it runs.
     Running,
-    /// A [`Event::Resume`] is in the queue.
+    /// An [`Event::Resume`] for it is in the queue.
     Due,
-    /// It waits for a signal on one of its nodes; it would look again every `grid` from its own clock on.
+    /// It waits for a signal on one of its nodes; it would poll again every `grid`, counted from its own clock.
     Parked { grid: Span, deadline: Option<Time> },
-    /// It came to its end, or its node died.
+    /// It returned, or its node died.
     Ended,
 }
 
-/// A rank of the world: a program, where it stands and what it waits for.
+/// A rank of the world: its phase, its clock and what it waits for.
 pub(super) struct Rank {
     pub(super) name: Box<str>,
     pub(super) phase: Phase,
     /// Its own clock, at or ahead of the world's while it runs.
     pub(super) local: Time,
-    /// Where it gave up control; for [`Suspender`].
+    /// Gives control back to the world.
     pub(super) suspender: Option<Suspender>,
-    /// Where it rests on its stack; 0 if it has none.
+    /// Address on its stack at which it was suspended; 0 if it has none.
     pub(super) rests_at: usize,
     nodes: Box<[usize]>,
-    /// News of its nodes when it last looked.
+    /// Signals of its nodes at its last poll.
     pub(super) seen: u64,
-    /// When its last look began.
+    /// When its last poll began.
     pub(super) looked: Time,
-    /// The earliest timer in the queue.
+    /// Its earliest timer in the queue.
     timer: Option<Time>,
     call: &'static str,
     since: Time,
@@ -55,24 +55,24 @@ pub(super) struct NodeState {
     pub(super) dead: bool,
 }
 
-/// All of a world but its stacks.
+/// The whole state of a world except the stacks.
 pub(super) struct State {
     pub(super) now: Time,
     pub(super) seed: u64,
     queue: Queue,
     pub(super) events: u64,
     pub(super) trace: u64,
-    /// The rank that runs.
+    /// The running rank.
     pub(super) current: Option<usize>,
     pub(super) ranks: Vec<Rank>,
     pub(super) nodes: Vec<NodeState>,
     pub(super) actors: Vec<Arc<dyn Actor>>,
-    /// Ranks that the world waits for.
+    /// Number of ranks that the world waits for.
     pub(super) live: usize,
-    /// Spawned and still without a stack.
+    /// Spawned ranks that do not have a stack yet.
     pub(super) newborn: Vec<(usize, Body)>,
     pub(super) panicked: Option<(String, String)>,
-    /// Ranks are being unwound: nobody waits any more.
+    /// Ranks are being unwound: no call waits any more.
     pub(super) ending: bool,
 }
 
@@ -95,7 +95,7 @@ impl State {
         }
     }
 
-    /// A new rank, due at the clock of whoever makes it.
+    /// Adds a rank, due at the clock of its creator.
     pub(super) fn add_rank(&mut self, name: &str, nodes: impl Iterator<Item = usize>, root: bool) -> usize {
         let (number, begins) = (self.ranks.len(), self.clock());
         let nodes: Box<[usize]> = nodes.collect();
@@ -121,7 +121,7 @@ impl State {
         number
     }
 
-    /// Where a rank sits that the running one spawns on `node`: what happens on any of its parent's nodes is news to it.
+    /// The nodes of a rank that the running one spawns on `node`: signals on any of its parent's nodes wake it, too.
     pub(super) fn nodes_for_child(&self, node: usize) -> Vec<usize> {
         let mut nodes = vec![node];
         if let Some(parent) = self.current {
@@ -136,7 +136,7 @@ impl State {
         self.nodes.len() - 1
     }
 
-    /// The clock of whoever runs: a rank's own, or the world's in an event.
+    /// The current clock: the running rank's own, or the world's in an event.
     pub(super) fn clock(&self) -> Time {
         match self.current {
             Some(rank) => self.ranks[rank].local.max(self.now),
@@ -148,7 +148,7 @@ impl State {
         self.queue.push(at.max(self.now), event);
     }
 
-    /// Takes the next event and moves the world's clock to it.
+    /// Removes the next event and moves the world's clock to it.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         let (at, event, digest) = self.queue.pop()?;
         self.now = at;
@@ -157,7 +157,7 @@ impl State {
         Some(event)
     }
 
-    /// The rank that goes on after so many other events, if that is known.
+    /// The rank that is resumed after `others` more events, if known.
     pub(super) fn rank_ahead(&self, others: usize) -> Option<usize> {
         match self.queue.ahead(others) {
             Some(Event::Resume { rank }) => Some(rank),
@@ -165,7 +165,8 @@ impl State {
         }
     }
 
-    /// Lets the running rank's clock be the world's, if nothing is due before; otherwise the rank must give up control.
+    /// Advances the world's clock to the running rank's, if no event is due before; otherwise the rank must give up
+    /// control.
     pub(super) fn catch_up(&mut self, rank: usize) -> bool {
         let local = self.ranks[rank].local;
         if local <= self.now {
@@ -181,12 +182,12 @@ impl State {
         false
     }
 
-    /// News of all nodes that a rank sits on.
+    /// Signals of all nodes of a rank.
     pub(super) fn news(&self, rank: usize) -> u64 {
         self.ranks[rank].nodes.iter().map(|n| self.nodes[*n].news).sum()
     }
 
-    /// The rank waits from here on.
+    /// Marks the rank as waiting.
     pub(super) fn park(&mut self, rank: usize, call: &'static str, grid: Span, deadline: Option<Time>) {
         let r = &mut self.ranks[rank];
         r.phase = Phase::Parked { grid, deadline };
@@ -199,7 +200,7 @@ impl State {
         }
     }
 
-    /// A timer of `rank` has fired: its deadline has come, or it has another one by now.
+    /// Handles a timer of `rank`: its deadline has passed, or has been replaced.
     pub(super) fn timer(&mut self, rank: usize) {
         let now = self.now;
         let r = &mut self.ranks[rank];
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// Something happened on `node`: its waiting ranks look again.
+    /// Wakes the waiting ranks of `node` so that they poll again.
     pub(super) fn signal(&mut self, node: usize) {
         self.nodes[node].news += 1;
         for i in 0..self.nodes[node].ranks.len() {
@@ -224,7 +225,7 @@ impl State {
         }
     }
 
-    /// Ends the wait of a rank at the first instant at which it looks.
+    /// Ends the wait of a rank at the first instant at which it would poll.
     fn wake(&mut self, rank: usize) {
         let now = self.now;
         let r = &mut self.ranks[rank];
@@ -240,7 +241,7 @@ impl State {
         self.queue.push(at, Event::Resume { rank });
     }
 
-    /// The rank gets control.
+    /// Marks the rank as running.
     pub(super) fn begin(&mut self, rank: usize) {
         let r = &mut self.ranks[rank];
         r.phase = Phase::Running;
@@ -248,7 +249,7 @@ impl State {
         self.current = Some(rank);
     }
 
-    /// The rank has come to its end; whoever joins it looks again.
+    /// Marks the rank as ended; ranks that join it poll again.
     pub(super) fn end(&mut self, rank: usize) {
         self.retire(rank);
         for node in self.ranks[rank].nodes.clone() {
@@ -264,12 +265,12 @@ impl State {
         }
     }
 
-    /// Ranks of a node that have not ended.
+    /// Number of ranks of a node that have not ended.
     pub(super) fn threads(&self, node: usize) -> usize {
         self.nodes[node].ranks.iter().filter(|&&rank| self.ranks[rank].phase != Phase::Ended).count()
     }
 
-    /// The node's ranks never run again.
+    /// Marks the node as dead; its ranks never run again.
     pub(super) fn kill(&mut self, node: usize) {
         self.nodes[node].dead = true;
         for i in 0..self.nodes[node].ranks.len() {

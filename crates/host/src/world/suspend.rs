@@ -1,15 +1,15 @@
-//! [`Suspender`]: how a rank gives control back to the world, and waits until it is its turn again.
+//! [`Suspender`]: how a rank returns control to the world and waits to be resumed.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corosensei::Yielder;
 
-/// What a rank runs.
+/// The code of a rank.
 pub(super) type Body = Box<dyn FnOnce() + Send>;
 
-/// Which thread this is, among those that are alive; cheaper to have than a [`std::thread::ThreadId`]. Used while the world's thread
-/// is inside [`World::run`](super::World::run), and so alive.
+/// Identifies a thread among those that are alive; cheaper than a [`std::thread::ThreadId`]. Used while the world's
+/// thread is inside [`World::run`](super::World::run), and so alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ThreadMark(usize);
 
@@ -20,29 +20,29 @@ impl ThreadMark {
     }
 }
 
-/// The way back to the world, for the rank that runs.
+/// Returns control to the world; for the running rank.
 #[derive(Clone)]
 pub(super) enum Suspender {
     Coroutine { yielder: *const Yielder<(), ()>, thread: ThreadMark },
     Thread { baton: Arc<Baton>, thread: ThreadMark },
 }
 
-// SAFETY: the pointer is used by the thread that it names only (checked in `suspend`). Test: all of world's.
+// SAFETY: only the thread that it names uses the pointer (checked in `suspend`). Test: all tests of `world`.
 unsafe impl Send for Suspender {}
 
 impl Suspender {
-    /// Gives up control, until the world resumes this rank.
+    /// Gives up control until the world resumes this rank.
     ///
     /// # Panics
-    /// In a thread that is not the rank's: a host of virtual time is of use in its world only.
+    /// In a thread other than the rank's: a virtual-time host can be used only in its world.
     pub(super) fn suspend(&self) {
         let (Self::Coroutine { thread, .. } | Self::Thread { thread, .. }) = self;
         assert_eq!(*thread, ThreadMark::here(), "a host of virtual time was used outside of its world");
         match self {
             Self::Coroutine { yielder, .. } => {
-                // SAFETY: the yielder lives on the rank's stack until its body returns, and only the rank that runs
-                // gets here: its number is the world's `current`, and the thread is the world's (checked). Test: all
-                // of world's, also under valgrind's eyes in `ranks_may_end_in_any_order`.
+                // SAFETY: the yielder lives on the rank's stack until its body returns, and only the running rank gets
+                // here: its number is the world's `current`, and the thread is the world's (checked). Test: all tests
+                // of `world`, and `ranks_may_end_in_any_order` under valgrind.
                 unsafe { &**yielder }.suspend(());
             }
             Self::Thread { baton, .. } => {
@@ -58,7 +58,7 @@ impl Suspender {
 /// Unwinds a thread whose world has ended.
 struct CutOff;
 
-/// Who may run.
+/// The side that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Holder {
     #[default]
@@ -70,7 +70,7 @@ pub(super) enum Holder {
     Done,
 }
 
-/// What the world and one rank's thread hand to each other.
+/// Passes control between the world and the thread of one rank.
 #[derive(Default)]
 pub(super) struct Baton {
     holder: Mutex<Holder>,
@@ -99,7 +99,7 @@ impl Baton {
         self.wait(|h| matches!(h, Holder::World | Holder::Done))
     }
 
-    /// Whether the rank may go on; it is to unwind otherwise.
+    /// Whether the rank may continue; otherwise it must unwind.
     fn wait_for_rank(&self) -> bool {
         self.wait(|h| matches!(h, Holder::Rank | Holder::CutOff)) == Holder::Rank
     }

@@ -1,4 +1,4 @@
-//! Tests of virtual time: clocks, waiting, determinism under both factories, ends good and bad.
+//! Tests of virtual time: clocks, waiting, determinism under both factories, successful and failing ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ fn at(us: u64) -> Time {
     Time::from_ps(us * US)
 }
 
-/// A wire: what is sent arrives a microsecond later in the inbox of a node.
+/// A wire: a message arrives a microsecond later in the inbox of a node.
 struct Wire {
     timeline: Timeline,
     nodes: Vec<Node>,
@@ -112,8 +112,8 @@ fn charging_moves_the_own_clock_and_ends_the_world_later() {
     assert_eq!(ended.expect("an end").time, at(3));
 }
 
-/// Goal: polling costs no events, and sees the change when a real poller would. Method: something happens at 10 us;
-/// each look takes 3 us, so the first one that sees it begins at 12 us.
+/// Goal: polling costs no events, and sees the change when a real poller would. Method: the change happens at 10 us;
+/// each poll takes 3 us, so the first one that sees it begins at 12 us.
 #[test]
 fn a_wait_resumes_at_the_first_look_after_the_change() {
     struct Set(Node, AtomicU64);
@@ -142,8 +142,8 @@ fn a_wait_resumes_at_the_first_look_after_the_change() {
     }
 }
 
-/// Goal: a caller that only tests, in a loop of its own, lets others run and pays for each look. Method: another rank sets a word at
-/// 10 us; looks cost 4 us.
+/// Goal: a caller that only tests, in its own loop, lets other ranks run and pays for each poll. Method: another rank
+/// sets a word at 10 us; polls cost 4 us.
 #[test]
 fn glances_let_time_pass() {
     for config in [Config::default(), thread()] {
@@ -176,7 +176,7 @@ fn deadlines_end_waits_and_leave_no_timers_behind() {
             let until = host.after(Span::from_us(5));
             assert!(host.wait("nothing", &Bell::new(), until, || None::<()>).is_none());
             assert!(host.now() >= until.expect("a time"));
-            // A wait that ends at once must not leave its deadline in the queue.
+            // A wait that ends immediately must not leave its deadline in the queue.
             assert!(host.wait("all", &Bell::new(), host.after(Span::from_secs(9)), || Some(())).is_some());
         }
         assert_eq!(host.now(), at(5000));
@@ -240,7 +240,7 @@ fn a_spawned_task_runs_beside_and_is_joined() {
     }
 }
 
-/// Goal: a task of a rank on two machines hears of both. Method: it waits for what happens on the other one.
+/// Goal: a task of a rank on two machines is woken by both. Method: it waits for an event on the other one.
 #[test]
 fn a_spawned_task_sits_where_its_parent_does() {
     struct Set(Node, AtomicU64);
@@ -269,8 +269,8 @@ fn a_spawned_task_sits_where_its_parent_does() {
     world.run().expect("an end");
 }
 
-/// Goal: what ranks hold is dropped however the world ends. Method: count drops of values that live on the stacks of
-/// ranks that end, wait for ever, never begin to wait because another one panicked, or sit on a node that dies.
+/// Goal: the values of ranks are dropped however the world ends. Method: count drops of values on the stacks of ranks
+/// that end, wait for ever, never begin to wait because another one panicked, or run on a node that dies.
 #[test]
 fn ranks_may_end_in_any_order() {
     struct Held(Arc<AtomicU64>);
@@ -336,14 +336,14 @@ fn copies_and_looks_cost_what_the_node_says() {
     .expect("an end");
 }
 
-/// Not a matter of the clock: 16,384 ranks are made, run and end.
+/// Goal: 16,384 ranks can be created, run and end, however long that takes.
 #[test]
 fn sixteen_thousand_ranks_run() {
     let ended = barriers(Config { stack: 64 << 10, ..Config::default() }, 16_384, 1);
     assert!(ended.events > 16_384 * 14 * 2);
 }
 
-/// Goal: steps of a library cost what the machine says, each its own, and nothing where it says nothing.
+/// Goal: each step of a library costs what the machine sets for it, and nothing by default.
 #[test]
 fn steps_cost_what_the_machine_says() {
     let mut world = World::new(Config::default());

@@ -1,4 +1,4 @@
-//! [`Timeline`]: the clock and event queue of a world, as devices use them.
+//! [`Timeline`]: the clock and event queue of a world, for devices.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::Time;
 pub struct Timeline(pub(super) Arc<Shared>);
 
 impl Timeline {
-    /// The clock of whoever runs: of a rank, or of the world in an event.
+    /// The current clock: the running rank's, or the world's in an event.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.lock().clock()
     }
 
-    /// The world's clock: no event before it is still to come.
+    /// The world's clock: all earlier events have been handled.
     #[must_use]
     pub fn world_now(&self) -> Time {
         self.0.lock().now
     }
 
-    /// The seed of everything random in this world.
+    /// The seed of all randomness in this world.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.0.lock().seed
@@ -38,15 +38,16 @@ impl Timeline {
         ActorId(state.actors.len() - 1)
     }
 
-    /// Calls the actor with `token` at `at`, or now if that is past; equal times in the order of these calls.
+    /// Schedules a call of the actor with `token` at `at`, or now if that has passed; calls at equal times run in the
+    /// order in which they were scheduled.
     pub fn at(&self, at: Time, actor: ActorId, token: u64) {
         self.0.lock().push(at, Event::Act { actor: actor.0, token });
     }
 
-    /// The object of this type and name that all of this world share, such as a network; made at the first call.
+    /// The object of this type and name that the whole world shares, such as a network; created by the first call.
     ///
     /// # Panics
-    /// When `make` asks for a shared object itself.
+    /// If `make` requests a shared object itself.
     pub fn shared<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         self.0.object(name, make)
     }
