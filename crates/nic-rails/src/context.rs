@@ -1,4 +1,4 @@
-//! What a queue pair lends its halves for a call: who it is, its state, and its own memory.
+//! [`QpContext`]: what both halves of a queue pair use: its numbers, its state, and its own memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use crate::state::State;
 
 pub(crate) struct QpContext {
     pub(crate) num: u32,
-    /// The number that completions give.
+    /// The number that completions carry.
     pub(crate) known_as: u32,
     pub(crate) pd: Arc<PdInner>,
     pub(crate) state: State,
     pub(crate) mailbox: Mailbox,
-    /// Its place in the domain's scratch memory.
+    /// Its slot in the domain's scratch memory.
     pub(crate) scratch: u32,
-    /// A lane has died, and the rest goes on as soon as both ends know.
+    /// A lane has failed, and requests resume as soon as both ends have agreed on that.
     is_mending: AtomicBool,
-    /// The program has dropped it: pollers do not hold it any more, and nothing of it completes.
+    /// The program has dropped it: pollers no longer hold it, and none of its requests complete.
     is_dropped: AtomicBool,
 }
 

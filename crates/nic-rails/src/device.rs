@@ -1,4 +1,4 @@
-//! Making a device of rails, and the API's hold on it.
+//! Opens a device of rails; its API handle.
 
 use std::sync::Arc;
 
@@ -20,11 +20,12 @@ use crate::send::request::PIECES_MAX;
 use crate::shared::Shared;
 use crate::{RAILS_MAX, RailsConfig};
 
-/// Makes one device of several, in this order; the first one's addresses are those of the whole.
+/// Combines several devices into one, in this order; the addresses of the first are those of the whole.
 ///
 /// # Errors
-/// [`Error::Invalid`] for none, more than [`RAILS_MAX`], the same device twice, devices of different kinds of time, weights
-/// that are not one positive number for each, or rails whose private data are too short; those of the rails.
+/// [`Error::Invalid`] for no rails, more than [`RAILS_MAX`], the same device twice, devices of different kinds of time,
+/// weights that are not one positive number for each, or rails whose private data are too short; and the errors of the
+/// rails.
 pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
     check(&rails, config)?;
     let is_virtual = rails[0].host().clock() == ClockKind::Virtual;
@@ -76,7 +77,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         AtomicCap::Hca => 1,
         AtomicCap::Global => 2,
     });
-    // Queue pairs have different message lanes, so that atomics of two of them meet on different rails.
+    // Queue pairs have different message lanes, so atomics of two queue pairs may be executed on different rails.
     let atomic_cap = match weak.unwrap_or(AtomicCap::None) {
         AtomicCap::Hca if rails.len() > 1 => AtomicCap::None,
         cap => cap,
@@ -161,7 +162,7 @@ impl DeviceOps for RailsDevice {
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.0.poll_rails();
-        // Overruns show when completions are taken from the rails.
+        // Overruns are detected when completions are taken from the rails.
         let mut cqs = Vec::new();
         self.0.cqs_into(&mut cqs);
         for cq in &cqs {

@@ -1,4 +1,4 @@
-//! The device: its objects by number, what it has to do for some of them, and what rails say about them.
+//! The device's objects by number, its lists of pending work, and the events of the rails.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,12 +19,12 @@ use crate::qp::QpInner;
 use crate::receive::srq::SrqInner;
 use crate::shared::Shared;
 
-/// Queue pairs that something is to be done for.
+/// Queue pairs with pending work.
 #[derive(Default)]
 pub(crate) struct Chores(Mutex<Vec<Weak<QpInner>>>);
 
 impl Chores {
-    /// Puts a queue pair on the list, once.
+    /// Adds a queue pair to the list, unless it is in it.
     pub(crate) fn add(&self, qp: &Arc<QpInner>) {
         let mut list = unpoisoned(&self.0);
         if !list.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(qp))) {
@@ -36,7 +36,7 @@ impl Chores {
         unpoisoned(&self.0).is_empty()
     }
 
-    /// Does something for each; those for which it is not done stay.
+    /// Calls `work` for each; those for which it returns true stay in the list.
     pub(crate) fn work(&self, work: impl Fn(&Arc<QpInner>) -> bool) {
         let all = std::mem::take(&mut *unpoisoned(&self.0));
         let still: Vec<_> = all.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| work(&qp))).collect();
@@ -44,35 +44,36 @@ impl Chores {
     }
 }
 
-/// Where further lanes of accepted queue pairs come in.
+/// The join listeners, for further lanes of accepted queue pairs.
 struct BackDoor {
     cms: Vec<Cm>,
-    /// A listener of each rail, for each address at which peers have connected. Rails without an address of their own listen at that address.
+    /// A listener of each rail, for each address at which peers have connected. Rails without an address of their own
+    /// listen at that address.
     listeners: Mutex<BTreeMap<IpAddr, Vec<Listener>>>,
 }
 
-/// A device that is open.
+/// An open device.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
-    /// Queue pairs by rail and their lane's own number.
+    /// Queue pairs by rail and by their lane's number there.
     lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
-    /// How many lanes have been forgotten, whose numbers others may have now.
+    /// How many lanes have been removed, whose numbers may have been reassigned.
     forgotten: AtomicU64,
     cqs: RwLock<BTreeMap<(usize, u32), Weak<Polling>>>,
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmEvents>>>,
     back_door: OnceLock<BackDoor>,
     pub(crate) tokens: Arc<Tokens>,
-    /// Accepted queue pairs that are not complete.
+    /// Accepted queue pairs whose lanes are not all connected.
     pub(crate) expected: Chores,
-    /// Queue pairs that have lost a lane, and have not settled what that means.
+    /// Queue pairs that have lost a lane and have not settled its requests.
     pub(crate) mending: Chores,
-    /// Queue pairs that lack a lane.
+    /// Queue pairs with a lane that is down.
     pub(crate) lame: Chores,
 }
 
-/// What is left of a map's entry.
+/// The object of a map's entry, if it still exists.
 fn live<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) -> Option<Arc<T>> {
     map.read().unwrap_or_else(|e| e.into_inner()).get(&key)?.upgrade()
 }
@@ -111,7 +112,7 @@ impl Inner {
         live(&self.lanes, (rail, num))
     }
 
-    /// As [`Inner::qp_of_lane`], for whoever remembers those that it has asked for, until the program drops them.
+    /// As [`Inner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops them.
     #[inline]
     pub(crate) fn find<'k>(
         &self,
@@ -130,7 +131,7 @@ impl Inner {
         }
     }
 
-    /// The program has dropped a queue pair.
+    /// Removes a queue pair that the program has dropped.
     pub(crate) fn forget_qp(&self, qp: &QpInner) {
         take(&self.qps, qp.num());
         for (rail, lane) in qp.lanes().iter().enumerate() {
@@ -146,14 +147,14 @@ impl Inner {
         put(&self.lanes, (rail, num), qp);
     }
 
-    /// A lane has gone, or is about to go: its number may be another's from then on.
+    /// Removes a lane that is dropped now or soon: its number may be reassigned afterwards.
     pub(crate) fn forget_lane(&self, rail: usize, num: u32) {
         take(&self.lanes, (rail, num));
         self.forgotten.fetch_add(1, Ordering::Release);
     }
 
-    /// The queue pairs there are, one at a time: whoever goes through them holds one of them at most, so that the others go at
-    /// once when the program drops them.
+    /// All queue pairs, one at a time: the caller holds at most one, so that the others are freed immediately when the
+    /// program drops them.
     pub(crate) fn live_qps(&self) -> impl Iterator<Item = Arc<QpInner>> + use<> {
         let all: Vec<_> = self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
         all.into_iter().filter_map(|qp| qp.upgrade())
@@ -167,17 +168,17 @@ impl Inner {
         cq.completions.lane_ids().for_each(|lane| take(&self.cqs, lane));
     }
 
-    /// The completion queue that has this one on a rail.
+    /// The completion queue behind a rail's queue.
     pub(crate) fn cq_of_rail(&self, rail: usize, id: u32) -> Option<Arc<Polling>> {
         live(&self.cqs, (rail, id))
     }
 
-    /// Who polls what queue pairs know as this.
+    /// The poller state of a completion queue that queue pairs use.
     pub(crate) fn polling(&self, completions: &Completions) -> Option<Arc<Polling>> {
         self.cq_of_rail(0, completions.on(0).id())
     }
 
-    /// The completion queues.
+    /// Appends the completion queues to `cqs`.
     pub(crate) fn cqs_into(&self, cqs: &mut Vec<Arc<Polling>>) {
         let all = self.cqs.read().unwrap_or_else(|e| e.into_inner());
         cqs.extend(all.range((0, 0)..(1, 0)).filter_map(|(_, cq)| cq.upgrade()));
@@ -191,7 +192,7 @@ impl Inner {
         take(&self.srqs, (rail, id));
     }
 
-    /// Made when the first queue pair is accepted.
+    /// Creates the join listeners when the first queue pair is accepted.
     fn back_door(&self) -> Result<&BackDoor> {
         if let Some(door) = self.back_door.get() {
             return Ok(door);
@@ -202,7 +203,7 @@ impl Inner {
         Ok(door)
     }
 
-    /// The addresses at which lanes come in, for a peer that reached this device at `local`.
+    /// The addresses of the join listeners, for a peer that reached this device at `local`.
     pub(crate) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
         let (door, rails) = (self.back_door()?, &self.shared.rails);
         let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
@@ -220,7 +221,7 @@ impl Inner {
         Ok(listeners.iter().map(Listener::addr).collect())
     }
 
-    /// The back door's channels, if it is open.
+    /// The channels of the join listeners, if there are any.
     pub(crate) fn back_cms(&self) -> &[Cm] {
         self.back_door.get().map_or(&[], |door| &door.cms)
     }
@@ -237,7 +238,7 @@ impl Inner {
         self.cms.read().unwrap_or_else(|e| e.into_inner()).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes what rails say about their objects.
+    /// Handles asynchronous events of the rails.
     pub(crate) fn poll_rails(&self) {
         for (rail, device) in self.shared.rails.iter().enumerate() {
             while let Some(event) = device.poll_async_event() {

@@ -18,10 +18,10 @@ use crate::shared::Shared;
 use crate::state;
 use crate::wants::Wants;
 
-/// Requests of the device's own, beside the program's, on a lane.
+/// Requests of the device's own on a lane, in addition to the program's.
 pub(crate) const OWN_REQUESTS: u32 = 2;
 
-/// What a queue pair is made of.
+/// Parameters of a new queue pair.
 pub(crate) struct Making {
     pub(crate) cap: QpCap,
     pub(crate) mtu: Option<u32>,
@@ -41,14 +41,14 @@ pub(crate) struct QpInner {
     pub(crate) lent: QpContext,
     cap: QpCap,
     mtu: Option<u32>,
-    /// Lanes, a bit for each, that have completed all shared receives which they had taken.
+    /// Bit mask of the lanes that have completed all shared receives which they had taken.
     drained: AtomicU8,
     has_reported_last: AtomicBool,
-    /// The program's settings for messages without a receive, which apply to each lane.
+    /// The program's receiver-not-ready settings, which apply to each lane.
     rnr: Mutex<Rnr>,
 }
 
-/// A program's settings for messages without a receive.
+/// A program's receiver-not-ready settings.
 #[derive(Default)]
 struct Rnr {
     retries: Option<u8>,
@@ -85,7 +85,7 @@ impl QpInner {
         Ok(qp)
     }
 
-    /// A queue pair on a rail.
+    /// Creates a queue pair on a rail.
     pub(crate) fn make_lane(&self, rail: usize) -> Result<Qp> {
         let srq = self.receiving.srq.as_ref();
         let cap = QpCap {
@@ -114,17 +114,17 @@ impl QpInner {
         self.lent.shared()
     }
 
-    /// The program has dropped it.
+    /// Whether the program has dropped it.
     pub(crate) fn is_dropped(&self) -> bool {
         self.lent.is_dropped()
     }
 
-    /// The program drops it.
+    /// Marks it as dropped by the program.
     pub(crate) fn drops(&self) {
         self.lent.drops();
     }
 
-    /// How many lanes it has.
+    /// The number of lanes.
     pub(crate) fn width(&self) -> usize {
         self.shared().width()
     }
@@ -133,12 +133,12 @@ impl QpInner {
         self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane].clone()
     }
 
-    /// All of its lanes.
+    /// All lanes.
     pub(crate) fn lanes(&self) -> Vec<Arc<Qp>> {
         self.lanes.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Puts another queue pair in a lane's place, which it gives back.
+    /// Replaces the queue pair of a lane; returns the old one.
     pub(crate) fn replace_lane(&self, lane: usize, by: Arc<Qp>) -> Arc<Qp> {
         self.drained.fetch_and(!(1 << lane), Ordering::AcqRel);
         self.sending.lock(&self.shared().host).revive(lane, &by);
@@ -166,7 +166,7 @@ impl QpInner {
         self.lanes().iter().try_for_each(|lane| rnr.apply(lane))
     }
 
-    /// Locks are taken in this order: the connection, then sends or receives.
+    /// The locked connection. Lock order: the connection, then sends or receives.
     pub(crate) fn link(&self) -> Held<'_, Connection> {
         self.link.lock(&self.shared().host)
     }
@@ -176,17 +176,17 @@ impl QpInner {
         self.lent.state.now()
     }
 
-    /// Goes from one state to another; whether it was there.
+    /// Changes from one state to another; returns whether it was in the first.
     pub(crate) fn advance(&self, from: u8, to: u8) -> bool {
         self.lent.state.advance(from, to)
     }
 
-    /// The state as the API has it.
+    /// The state as the API defines it.
     pub(crate) fn state(&self) -> QpState {
         self.lent.state.of_api()
     }
 
-    /// Posts a send request. Whether requests wait that only completions can start.
+    /// Posts a send request. Returns also whether requests wait that only completions can start.
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> (Result<()>, bool) {
         let len = match self.sending.check(self.shared(), wr) {
             Ok(len) => len,
@@ -198,7 +198,7 @@ impl QpInner {
         self.grant(self.sending.post(&self.lent, wr, len))
     }
 
-    /// Works on the queue of send requests. Whether requests wait that only completions can start.
+    /// Works on the queue of send requests. Returns also whether requests wait that only completions can start.
     pub(crate) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> (R, bool) {
         self.grant(self.sending.work(&self.lent, work))
     }
@@ -215,12 +215,12 @@ impl QpInner {
         self.receiving.post(&self.lent, wr)
     }
 
-    /// Everything that is outstanding is flushed, at both ends.
+    /// Fails the queue pair: all outstanding requests are flushed, at both ends.
     pub(crate) fn fail(&self) {
         self.lent.state.fail();
         self.sending.completions.sees_an_end();
         self.receiving.completions.sees_an_end();
-        // A lane that failed by itself tells its peer why, in its own time.
+        // A lane that failed for its own reason notifies its peer of the reason, in its own time.
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         self.sending.fail(&self.lent);
         self.receiving.flush(&self.lent);
@@ -234,13 +234,14 @@ impl QpInner {
         self.lanes().iter().for_each(|lane| lane.to_error());
     }
 
-    /// A rail says that a lane has failed, and completed the shared receives that it had taken.
+    /// A rail has reported that a lane failed and completed the shared receives that it had taken.
     pub(crate) fn lane_is_drained(&self, lane: usize) {
         self.drained.fetch_or(1 << lane, Ordering::AcqRel);
         self.report_last_receive();
     }
 
-    /// Reports that all shared receives which it has taken can be polled, once all of its lanes have said so and it has failed.
+    /// Reports that all shared receives it has taken can be polled, once it has failed and all of its lanes have
+    /// reported so.
     fn report_last_receive(&self) {
         let all = u8::MAX >> (u8::BITS as usize - self.width());
         let is_due = self.receiving.srq.is_some()
@@ -252,27 +253,28 @@ impl QpInner {
         }
     }
 
-    /// A rail says that a lane failed for a reason of its own, which is the end of the whole. But not before this side has taken
-    /// the news that it is connected, of which the accepting side may have made use, and ended it: they are on their way.
+    /// A rail reports that a lane failed for a reason of its own, which ends the whole connection. While connecting,
+    /// this is ignored: the accepting side may already have used the connection, so `Established` and its end must be
+    /// reported first, and their events are on the way.
     pub(crate) fn is_blamed(&self) {
         if self.now() != state::CONNECTING {
             self.fail();
         }
     }
 
-    /// A completion of a lane's send queue.
+    /// Handles a completion of a lane's send queue.
     #[inline]
     pub(crate) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         self.sending.complete(&self.lent, lane, wc, sink)
     }
 
-    /// A completion of a lane's receive queue.
+    /// Handles a completion of a lane's receive queue.
     #[inline]
     pub(crate) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         self.receiving.complete(&self.lent, lane, wc, sink)
     }
 
-    /// The program has polled completions: so many requests may be posted again.
+    /// Frees slots after the program has polled completions.
     pub(crate) fn give_back(&self, sends: u32, receives: u32) {
         let host = &self.shared().host;
         let mut awaited = false;

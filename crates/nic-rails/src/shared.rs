@@ -1,4 +1,4 @@
-//! What all objects of a device share; none of them is known here.
+//! State shared by all objects of a device; it does not know these objects.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +15,10 @@ use crate::progress::wake::WakeUp;
 use crate::progress::worker::Worker;
 use crate::send::request::PIECES_MAX;
 
-/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
+/// Maximum number of pending asynchronous events; further ones are lost.
 const EVENTS_MAX: usize = 4096;
 
-/// What all objects of a device share.
+/// State shared by all objects of a device.
 pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) attr: DeviceAttr,
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     /// Their names, for events.
     pub(crate) rail_names: Vec<Arc<str>>,
     pub(crate) keys: Keys,
-    /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
+    /// On each rail, a region without access rights in its own domain: its keys are invalid everywhere.
     nobody: Vec<(Pd, Mr)>,
     /// Numbers of queue pairs.
     pub(crate) qp_nums: Mutex<Numbers>,
@@ -36,11 +36,11 @@ pub(crate) struct Shared {
     turn: AtomicU32,
     chance: Mutex<Rng>,
     events: Mutex<VecDeque<AsyncEvent>>,
-    /// Where completion queues of each rail report to, where the rail has channels.
+    /// The channel of each rail's completion queues, if the rail supports channels.
     pub(crate) channels: Vec<Option<CompChannel>>,
     /// Wakes the service.
     pub(crate) service: WakeUp,
-    /// What the rails' threads are to do; none if the program's serve all rails.
+    /// The work queues of the rails' threads; empty if the program's threads serve all rails.
     pub(crate) workers: Vec<Arc<Worker>>,
 }
 
@@ -74,31 +74,31 @@ impl Shared {
         })
     }
 
-    /// Whether this is a child's copy, inherited by fork(2). Threads that do not exist there may hold this side's locks: nothing
-    /// is given back, and what a handle holds is never dropped.
+    /// Whether this is a child's copy, inherited by fork(2). Threads that do not exist in the child may hold locks of
+    /// this copy: nothing is given back, and what a handle holds is never dropped.
     pub(crate) fn is_inherited(&self) -> bool {
         self.check().is_err()
     }
 
-    /// How many rails there are.
+    /// The number of rails.
     #[inline]
     pub(crate) fn width(&self) -> usize {
         self.rails.len()
     }
 
-    /// Refuses a call in a forked child, of which the first rail knows as well as any: before this side's own state, of which the
-    /// child has a copy that may be half changed.
+    /// Refuses a call in a forked child, which the first rail detects. This comes before any use of this device's own
+    /// state, of which the child may have a half-changed copy.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         self.rails[0].ops().check()
     }
 
-    /// A number for an object of the device that is no queue pair.
+    /// A number for an object of the device that is not a queue pair.
     pub(crate) fn fresh(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The lane whose turn it is to take messages.
+    /// The next lane to receive messages, in turn.
     pub(crate) fn next_lane(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed) as usize % self.rails.len()
     }
@@ -107,15 +107,15 @@ impl Shared {
         unpoisoned(&self.chance).next_u64()
     }
 
-    /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
+    /// A region of a rail without access rights; its keys replace keys that name nothing.
     pub(crate) fn nobody(&self, rail: usize) -> &Mr {
         &self.nobody[rail].1
     }
 
-    /// Tells the program of something that no call has asked for.
+    /// Queues an asynchronous event for the program.
     pub(crate) fn async_event(&self, event: AsyncEvent) {
         let mut events = unpoisoned(&self.events);
-        // Peers cause them, and nobody need fetch them.
+        // Peers can cause events, and the program need not fetch them.
         if events.len() < EVENTS_MAX {
             events.push_back(event);
         }
@@ -127,8 +127,8 @@ impl Shared {
         unpoisoned(&self.events).pop_front()
     }
 
-    /// Does `post` with pieces as a lane knows them. A key that names nothing becomes one of the lane's that allows nothing,
-    /// so that the lane refuses it as it refuses any.
+    /// Calls `post` with elements that have a lane's local keys. A key that names nothing is replaced by a lane key
+    /// without access rights, so that the lane refuses it like any invalid key.
     #[inline]
     pub(crate) fn local_pieces<R>(
         &self,

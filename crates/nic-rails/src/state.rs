@@ -1,4 +1,4 @@
-//! How far a queue pair has come.
+//! The state of a queue pair.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) const READY_TO_RECEIVE: u8 = 2;
 pub(crate) const READY_TO_SEND: u8 = 3;
 pub(crate) const ERROR: u8 = 4;
 
-/// One of these, in their order.
+/// One of the states above, in their order.
 pub(crate) struct State(AtomicU8);
 
 impl State {
@@ -23,7 +23,7 @@ impl State {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Goes from one state to another; whether it was there.
+    /// Changes from one state to another; returns whether it was in the first.
     pub(crate) fn advance(&self, from: u8, to: u8) -> bool {
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -32,7 +32,7 @@ impl State {
         self.0.store(ERROR, Ordering::Release);
     }
 
-    /// As the API has it.
+    /// The state as the API defines it.
     pub(crate) fn of_api(&self) -> QpState {
         match self.now() {
             INIT | CONNECTING => QpState::Init,

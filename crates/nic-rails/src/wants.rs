@@ -1,14 +1,14 @@
-//! What a queue pair asks of whoever works on it.
+//! [`Wants`]: actions that a queue pair requests from the thread that handles its completions.
 
-/// What a completion asks for beside its report.
+/// Actions that a completion requires in addition to its report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wants {
-    /// The queue pair fails.
+    /// The queue pair must fail.
     pub(crate) failure: bool,
-    /// The lane has died.
+    /// The lane has failed.
     pub(crate) mourning: bool,
-    /// A lane has died before, and this may have been what was missing.
+    /// A lane has failed before, and this completion may allow it to be settled.
     pub(crate) mending: bool,
-    /// Requests wait for completions: somebody is to look after them.
+    /// Requests wait for completions: the rails' queues must be armed.
     pub(crate) attention: bool,
 }

@@ -51,7 +51,7 @@ fn shm_rail(host: &Host, _side: u8) -> Device {
     nic_shm::open(host, &nic_shm::ShmConfig::default()).expect("a shared-memory device")
 }
 
-/// Nearly everything is striped.
+/// Nearly all writes and reads are striped.
 mod on_iwarp {
     use super::{Engine, Rails};
     conformance::tests!(Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::One }, threads);

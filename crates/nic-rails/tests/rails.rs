@@ -1,4 +1,4 @@
-//! Rails of iWARP NICs of which one is cut in the middle of traffic, and comes back.
+//! Rails of iWARP NICs, one of which is cut in the middle of traffic and reconnected.
 
 #[path = "rails/bad.rs"]
 mod bad;
@@ -37,14 +37,14 @@ fn rail(net: u8, side: u8) -> Device {
     nic_iwarp::open(&host::real::host(), &config).expect("an iWARP device")
 }
 
-/// A device of two rails, which differ in the last number of their addresses, at each end.
+/// A device of two rails at each end; their addresses differ in the last number.
 fn env(net: u8, engine: Engine) -> Env {
     let config = RailsConfig { stripe_min: 1024, engine, ..RailsConfig::default() };
     let open = || nic_rails::open(vec![rail(net, 1), rail(net, 2)], &config).expect("rails");
     Env::new(open(), open(), SocketAddr::from((Ipv4Addr::new(127, 0, net, 1), 0))).slow(3)
 }
 
-/// What a device has said about its rails: whether they went (`-`) or came back (`+`), with the address's last letter.
+/// The rail events of a device: `-` for down and `+` for up, each with the last digit of the rail's address.
 fn news(device: &Device) -> String {
     let mut news = String::new();
     while let Some(event) = device.poll_async_event() {

@@ -1,4 +1,4 @@
-//! Many bytes over two rails, of which one is cut half-way and joined again later.
+//! Many bytes over two rails; one rail is cut half-way and connected again later.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use verbs::{AsyncEvent, SendOp, SendWr};
 use crate::netns::Spaces;
 use crate::pair::{DEPTH, MIB, Pair, Set};
 
-/// After so many writes comes a message with their number.
+/// After this many writes a message with their number follows.
 const EACH: u64 = 16;
 
-/// The 64-bit words of a write.
+/// A 64-bit word of a write's content.
 fn word(number: u64, at: usize) -> u64 {
     (number << 20 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -27,7 +27,7 @@ struct Run<'a> {
     pair: &'a Pair,
     bytes: Vec<u8>,
     wanted: Vec<u8>,
-    /// Messages that have come, and bytes that were not what had been written.
+    /// Messages received, and bytes that differ from what was written.
     messages: u64,
     wrong: u64,
     news: Vec<(Duration, &'static str)>,
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    /// A write has ended: looks whether it is there, and what came with it.
+    /// Checks a completed write: its bytes, and the messages and events that arrived with it.
     fn check(&mut self, number: u64) {
         fill(&mut self.wanted, number);
         let at = number as usize % DEPTH * MIB;
@@ -72,7 +72,7 @@ impl Run<'_> {
     }
 }
 
-/// Prints what it cost.
+/// Runs the case and prints its results.
 pub(crate) fn run(spaces: &Spaces, gib: u64) -> Result<(), String> {
     let pair = Pair::quiet(spaces, Set::Both(Engine::One));
     let (count, began) = (gib * 1024, Instant::now());

@@ -1,10 +1,10 @@
-//! Measures devices of two rails over links of a limited rate, and what a rail that is cut costs.
+//! Measures devices of two rails over rate-limited links, and the cost of losing a rail.
 //!
-//! `cargo run --release -p nic-rails --example rails_shaped -- [rounds=N] [ms=N] [gib=N] [only=N]`, as root: the links are pairs of
-//! virtual Ethernet devices between two network namespaces without names, which go with this process; tc(8) limits them by
-//! a token bucket. Cases take turns in each of `rounds`; what is printed are medians over rounds, of `ms` milliseconds
-//! each. At the end `gib` GiB cross both rails, of which one is cut half-way. `only` is the sum of parts wanted: 1 for equal
-//! rails, 2 for latency, 4 for unequal rails, 8 for the cut.
+//! Run `cargo run --release -p nic-rails --example rails_shaped -- [rounds=N] [ms=N] [gib=N] [only=N]` as root: the
+//! links are pairs of virtual Ethernet devices between two unnamed network namespaces, which disappear with this
+//! process; tc(8) limits them by a token bucket. Cases alternate in each of `rounds`; printed values are medians over
+//! the rounds, of `ms` milliseconds each. At the end `gib` GiB cross both rails, one of which is cut half-way. `only`
+//! is the sum of the wanted parts: 1 for equal rails, 2 for latency, 4 for unequal rails, 8 for the cut.
 
 #[path = "../../../nic-util/tests/support/netns.rs"]
 #[allow(dead_code, reason = "tests use the rest")]
@@ -20,10 +20,10 @@ use netns::Spaces;
 use nic_rails::Engine;
 use pair::{Pair, Set};
 
-/// What of a link's rate is payload of a TCP segment: 1448 of 1514 bytes.
+/// The part of a link's rate that is payload of a TCP segment: 1448 of 1514 bytes.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 
-/// The number that the command line gives to a name.
+/// The value of a `name=` argument on the command line.
 fn number(name: &str, default: u64) -> u64 {
     let given = std::env::args().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
     given.unwrap_or(default)
@@ -44,7 +44,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Gives each case a turn in each round; medians in the order of the cases.
+/// Runs each case once in each round; returns medians in the order of the cases.
 fn turns(sets: &[Set], rounds: u64, one: impl Fn(Set) -> f64) -> Vec<f64> {
     let mut found = vec![Vec::new(); sets.len()];
     for _ in 0..rounds {
@@ -96,7 +96,7 @@ fn run() -> Result<(), String> {
     if only & 8 != 0 { cut::run(&spaces, number("gib", 10)) } else { Ok(()) }
 }
 
-/// Two rails of one rate, threaded and not, beside one of them.
+/// Two rails of the same rate, threaded and not, compared with one rail.
 fn equal(sets: &[Set], rounds: u64, host: f64, stream: impl Fn(Set) -> f64) {
     let rates = turns(sets, rounds, stream);
     let bound = 2.0 * (1e9 / 8.0 * PAYLOAD).min(host);

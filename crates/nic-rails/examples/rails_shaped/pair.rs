@@ -1,4 +1,4 @@
-//! Two connected ends in their namespaces, and what is measured on them.
+//! Two connected endpoints in their namespaces, and the measurements on them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use verbs::{Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Mr, Qp, QpCap, QpIn
 
 use crate::netns::{Space, Spaces};
 
-/// Bytes of a write, and how many are under way.
+/// Bytes of a write, and the number of writes in flight.
 pub(crate) const MIB: usize = 1 << 20;
 pub(crate) const DEPTH: usize = 16;
 
-/// So much goes by before a stream is measured.
+/// A stream runs this long before it is measured.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What is measured.
+/// The rails that are measured.
 #[derive(Clone, Copy)]
 pub(crate) enum Set {
-    /// One rail, as a device by itself.
+    /// One rail, as an ordinary device.
     Alone(usize),
-    /// Both.
+    /// Both rails.
     Both(Engine),
 }
 
-/// One end.
+/// One endpoint.
 pub(crate) struct End {
     pub(crate) device: Device,
     pub(crate) qp: Qp,
@@ -39,7 +39,7 @@ pub(crate) struct End {
     cm: Cm,
 }
 
-/// Both ends; the far one has a thread that answers messages.
+/// Both endpoints; the far one may have a thread that answers messages.
 pub(crate) struct Pair {
     pub(crate) near: End,
     pub(crate) far: Arc<End>,
@@ -47,15 +47,15 @@ pub(crate) struct Pair {
     echo: Option<JoinHandle<()>>,
 }
 
-/// When anything must have happened.
+/// The time by which any operation must have finished.
 fn deadline(end: &End) -> Option<Time> {
     end.device.host().after(Span::from_secs(60))
 }
 
-/// Keeps this thread to a core, so that the two that poll do not share one.
+/// Pins this thread to a core, so that the two polling threads do not share one.
 fn pin(number: usize) {
     let cores = host::real::allowed_cores();
-    // Where that is not allowed, the thread stays where it is.
+    // Where pinning is not allowed, the thread stays unpinned.
     let _ = host::real::pin_to_core(cores[number % cores.len()]);
 }
 
@@ -100,7 +100,7 @@ impl End {
 }
 
 impl Pair {
-    /// Ends that are connected, and nothing else.
+    /// Connected endpoints without an answering thread.
     pub(crate) fn quiet(spaces: &Spaces, set: Set) -> Self {
         let (near, far) = (End::new(device(spaces, 0, set)), End::new(device(spaces, 1, set)));
         let rail = if let Set::Alone(rail) = set { rail } else { 0 };
@@ -118,7 +118,7 @@ impl Pair {
         Self { near, far: Arc::new(far), stop: Arc::default(), echo: None }
     }
 
-    /// The same, and a thread that polls answers messages.
+    /// The same, with a polling thread that answers messages.
     pub(crate) fn echoing(spaces: &Spaces, set: Set) -> Self {
         let mut pair = Self::quiet(spaces, set);
         let (far, stop) = (pair.far.clone(), pair.stop.clone());
@@ -145,7 +145,7 @@ impl Pair {
         self.near.qp.post_send(&SendWr::new(number, op, &sges)).expect("room");
     }
 
-    /// Bytes per second of writes of 1 MiB, once buffers are full and shares are found.
+    /// Bytes per second of 1 MiB writes, after buffers have filled and shares have settled.
     pub(crate) fn stream(&self, span: Duration) -> f64 {
         (0..DEPTH as u64).for_each(|number| self.write(number));
         let (mut next, mut began, mut done) = (DEPTH as u64, Instant::now(), 0_u64);
@@ -169,7 +169,7 @@ impl Pair {
         rate
     }
 
-    /// Seconds that a message of 8 bytes takes one way: half of the median of there and back.
+    /// Seconds that a message of 8 bytes takes one way: half of the median round trip.
     pub(crate) fn ping(&self, span: Duration) -> f64 {
         let pings = || {
             pin(0);

@@ -1,4 +1,4 @@
-//! The API's hold on a completion channel: the numbers of completion queues that have reported.
+//! API handle of a completion channel: the numbers of completion queues that have reported.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Connection channels: what comes by those of the rails goes to the queue pairs, and requests of peers to the program's listeners,
-//! which are on the first rail.
+//! Connection channels: events of the rails' channels are passed to the queue pairs, and requests of peers to the
+//! program's listeners, which listen on the first rail.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use crate::inner::Inner;
 use crate::progress::poll::progress_channels;
 use crate::qp::QpInner;
 
-/// Takes whatever rails have to say, and goes on with what waited for it.
+/// Handles all connection events of the rails, and continues what waited for them.
 pub(crate) fn progress(device: &Arc<Inner>) {
     for cm in device.live_cms() {
         for (rail, of_rail) in cm.of_rails.iter().enumerate() {
@@ -33,11 +33,11 @@ pub(crate) fn progress(device: &Arc<Inner>) {
         }
     }
     progress_channels(device);
-    // Accepted queue pairs whose lanes did not come in time have failed.
+    // Accepted queue pairs whose lanes were not connected in time have failed.
     device.expected.work(|qp| !establish::give_up_if_overdue(device, qp));
 }
 
-/// Something happened to a connection of a rail; `of` is the program's channel that it came by.
+/// Handles a connection event of a rail; `of` is the program's channel that received it.
 fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmEvents>>) {
     match event {
         CmEvent::ConnectRequest(request) => match of {
@@ -67,18 +67,18 @@ fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Optio
     }
 }
 
-/// Somebody wants to connect to one of the program's listeners.
+/// Handles a connection request to one of the program's listeners.
 fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
-    // Listeners have a screen that finds this; a request without it is rejected by being dropped.
+    // The screen of the listeners attaches this; a request without it is rejected by being dropped.
     let Some(Asked { hello, rest, screened }) = request.take_screened() else { return };
-    // A rail's depths are not the program's: the rails read, too.
+    // A rail's depths are not the program's: the rails issue reads of their own.
     let (info, local) = (of_program(request.info), request.info.local);
     let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
     let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest, info).screened(screened));
     cm.events.push((Some(local), event));
 }
 
-/// A request that waits for the program's answer.
+/// A connection request that the program has not answered.
 struct RailsRequest {
     device: Arc<Inner>,
     request: ConnectRequest,
@@ -109,13 +109,13 @@ impl RequestOps for RailsRequest {
     }
 }
 
-/// The queue pair behind the API's.
+/// The queue pair behind the API handle.
 fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
     Ok(handle.qp.clone())
 }
 
-/// The API's hold on a listener.
+/// API handle of a listener.
 struct ListenerHandle {
     device: Arc<Inner>,
     of_rail: Option<Listener>,
@@ -130,7 +130,7 @@ impl ListenerOps for ListenerHandle {
 }
 
 impl Drop for ListenerHandle {
-    /// Requests that nobody has taken are answered: by dropping them, they are rejected.
+    /// Rejects the requests that the program has not taken, by dropping them.
     fn drop(&mut self) {
         drop(self.of_rail.take());
         if self.device.shared.is_inherited() {
@@ -140,7 +140,7 @@ impl Drop for ListenerHandle {
     }
 }
 
-/// The API's hold on a channel.
+/// API handle of a connection channel.
 pub(crate) struct CmHandle {
     device: Arc<Inner>,
     cm: Arc<CmEvents>,

@@ -1,4 +1,4 @@
-//! The API's hold on a completion queue.
+//! API handle of a completion queue.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl CqHandle {
         Ok(Arc::new(Self { device: device.clone(), polling }))
     }
 
-    /// There is nothing in the ring, and somebody else takes from a rail: waits for what that brings, so that whoever is told
-    /// that there is nothing can rely on it. Others hold no more than a batch at a time, and wait for nobody who polls.
+    /// The ring is empty, and another thread is taking completions from a rail: waits for these, so that a caller who
+    /// gets no completion can rely on it. Other threads hold at most a batch at a time, and never wait for pollers.
     #[cold]
     fn wait_for_others(&self) {
         let polling = &self.polling;
@@ -39,11 +39,11 @@ impl CqHandle {
             let is_over = progress(&self.device, polling) || has_turned();
             (is_over || !polling.completions.is_empty()).then_some(())
         };
-        // None is the end of the world.
+        // None: the world ends.
         let _ = self.device.shared.host.poll("completions that another thread takes", None, look);
     }
 
-    /// Takes what is in the ring.
+    /// Takes completions from the ring.
     fn poll_ring(&self, wcs: &mut [Wc]) -> Result<usize> {
         self.polling.completions.take(wcs, |num, sends, receives| {
             if let Some(qp) = self.device.qp(num) {
@@ -82,7 +82,7 @@ impl CqOps for CqHandle {
         let alone = progress_into(device, &self.polling, &mut sink);
         let mut taken = sink.given();
         if completions.are_by_ring() {
-            // What has been taken is given out before it is said that there is no more.
+            // Completions already taken are returned before an error.
             taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
         }
         if taken == 0 && !alone {
@@ -90,7 +90,7 @@ impl CqOps for CqHandle {
             taken = self.poll_ring(wcs)?;
         }
         if taken > 0 {
-            // There may be more, of which others that wait have been told before.
+            // There may be more completions, for which other waiters have been notified before.
             device.shared.host.signal();
         }
         Ok(taken)

@@ -1,4 +1,4 @@
-//! The API's holds on queue pairs and shared receive queues; with them, the device forgets what they hold.
+//! API handles of queue pairs and shared receive queues; dropping them removes the objects from the device.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::state;
 pub(crate) struct QpHandle {
     device: Arc<Inner>,
     pub(crate) qp: Arc<QpInner>,
-    /// Who polls for its send requests, and for its receives.
+    /// The completion queues of its sends and of its receives.
     send: Arc<Polling>,
     recv: Arc<Polling>,
 }
@@ -34,7 +34,7 @@ impl Drop for QpHandle {
             return std::mem::forget(self.qp.clone());
         }
         if self.qp.receiving.srq.is_some() {
-            // Frees the slots of the shared receives that it has used.
+            // Frees the slots of the shared receives that it has consumed.
             self.qp.close();
             progress(&self.device, &self.recv);
         }

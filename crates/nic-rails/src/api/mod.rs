@@ -1,4 +1,4 @@
-//! The API's holds on the objects.
+//! API handles of the objects.
 
 pub(crate) mod channel;
 pub(crate) mod cm;

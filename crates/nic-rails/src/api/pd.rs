@@ -1,4 +1,4 @@
-//! The API's hold on a protection domain.
+//! API handle of a protection domain.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a program waits for on a descriptor: queues that say on one whether there is something in them.
+//! Event queues that a program can wait for on a descriptor.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use verbs::{Error, Result};
 
 use crate::lock::unpoisoned;
 
-/// A counter that is readable while it is not zero; none in virtual time.
+/// An eventfd counter, which is readable while it is not zero; none in virtual time.
 pub(crate) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
     if is_virtual {
         return Ok(None);
@@ -19,8 +19,8 @@ pub(crate) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
     eventfd(0, flags).map(Some).map_err(|e| Error::system("cannot create a descriptor for events", e))
 }
 
-/// A queue with a bell, and with a descriptor that is readable exactly while there is something in it. In virtual time
-/// there is none.
+/// A queue with a bell, and with a descriptor that is readable exactly while the queue is not empty. In virtual time
+/// there is no descriptor.
 pub(crate) struct Announced<T> {
     queue: Mutex<VecDeque<T>>,
     bell: Bell,
@@ -38,7 +38,7 @@ impl<T> Announced<T> {
         let mut queue = unpoisoned(&self.queue);
         queue.push_back(item);
         if let Some(fd) = &self.fd {
-            // The counter cannot fill up before memory does.
+            // The counter cannot overflow before memory is exhausted.
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
         drop(queue);
@@ -52,7 +52,7 @@ impl<T> Announced<T> {
         Some(item)
     }
 
-    /// Takes out what `which` says.
+    /// Removes the items selected by `which`.
     pub(crate) fn take_all(&self, which: impl FnMut(&T) -> bool) -> VecDeque<T> {
         let mut queue = unpoisoned(&self.queue);
         let (taken, rest): (VecDeque<T>, _) = queue.drain(..).partition(which);

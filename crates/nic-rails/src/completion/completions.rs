@@ -1,4 +1,4 @@
-//! Where completions of queue pairs go: to whoever polls, or into a ring; and what the program is told of them.
+//! Delivers completions of queue pairs to the poller or into a ring, and reports them to the program's channel.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,10 +12,10 @@ use crate::context::QpContext;
 use crate::lock::unpoisoned;
 use crate::shared::Shared;
 
-/// Completions that are given back their slots at a time.
+/// Number of ring entries taken at a time, after which their slots are given back.
 const BATCH: usize = 16;
 
-/// A completion, with the slots of its queue pair that polling it gives back.
+/// A completion, with the queue pair slots that polling it frees.
 #[derive(Clone, Copy)]
 struct Item {
     wc: Wc,
@@ -25,56 +25,56 @@ struct Item {
     receives: u32,
 }
 
-/// What the program asked to be told.
+/// The program's request to be notified.
 #[derive(Clone, Copy)]
 struct Armed {
     solicited_only: bool,
-    /// How many completions there had been.
+    /// The number of completions pushed before the request.
     at: u64,
 }
 
-/// Completions that nobody has been given at once.
+/// Completions that were not delivered to a poller directly.
 struct Ring {
     items: VecDeque<Item>,
     pushed: u64,
     overrun: bool,
     armed: Option<Armed>,
-    /// How many completions there may be at a time, as queue pairs are deep.
+    /// How many completions can be pending at a time, by the depths of the queue pairs.
     demand: u32,
 }
 
-/// The queue on a rail.
+/// The completion queue on a rail.
 struct OfRail {
     cq: Cq,
-    /// Lanes that have something to complete: where there are none, looks are rare.
+    /// Number of lanes with outstanding requests; a rail without any is polled rarely.
     expected: AtomicU32,
 }
 
-/// A completion queue as queue pairs know it.
+/// A completion queue as queue pairs use it.
 pub(crate) struct Completions {
     shared: Arc<Shared>,
     pub(crate) id: u32,
     pub(crate) cqe: u32,
     of_rails: Vec<OfRail>,
-    /// A connection that completes here has ended: its program may look here until there is nothing, and never again.
+    /// A connection that completes here has ended. Its program may poll this queue until it is empty, and never again.
     saw_an_end: AtomicBool,
     ring: Mutex<Ring>,
-    /// Completions go through the ring, whoever polls: some are in it, or the program has asked to be told of them, or there may
-    /// be more than the queue has room for.
+    /// Whether all completions go through the ring, even with an active poller: the ring is not empty, the program has
+    /// asked to be notified, or there may be more completions than the queue has room for.
     by_ring: AtomicBool,
     pub(crate) bell: Bell,
-    /// The rails' queues are armed for somebody who sleeps on the bell.
+    /// The rails' queues are armed for a waiter that sleeps on the bell.
     watched: AtomicBool,
     /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
     watch_requested: AtomicBool,
-    /// Where the program is told that something has completed.
+    /// Where completions are reported to the program.
     reports: Option<Arc<Announced<u32>>>,
 }
 
 impl Completions {
     pub(crate) fn new(shared: &Arc<Shared>, cqe: u32, reports: Option<Arc<Announced<u32>>>) -> Result<Self> {
         let of_rail = |(rail, channel): (&Device, &Option<CompChannel>)| {
-            // Each request of a rail completes here, signalled or not, and some are the device's own.
+            // Each request of a rail completes here, signaled or not, and some are the device's own.
             let room = cqe.saturating_mul(2).max(1 << 15).min(rail.attr().max_cqe);
             let cq = match channel {
                 Some(channel) => rail.create_cq_with(room, channel),
@@ -99,7 +99,7 @@ impl Completions {
         })
     }
 
-    /// The queue on a rail.
+    /// The completion queue on a rail.
     pub(crate) fn on(&self, rail: usize) -> &Cq {
         &self.of_rails[rail].cq
     }
@@ -108,7 +108,7 @@ impl Completions {
         self.of_rails.iter().enumerate().map(|(rail, of_rail)| (rail, of_rail.cq.id()))
     }
 
-    /// Works on the ring, and sees afterwards whether completions are to go through it.
+    /// Modifies the ring, and then updates `by_ring`.
     fn with_ring<R>(&self, work: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = unpoisoned(&self.ring);
         let result = work(&mut ring);
@@ -124,23 +124,23 @@ impl Completions {
         self.by_ring.load(Ordering::Acquire)
     }
 
-    /// Whether nothing is in the ring.
+    /// Whether the ring is empty.
     pub(crate) fn is_empty(&self) -> bool {
         unpoisoned(&self.ring).items.is_empty()
     }
 
-    /// A queue pair may have so many completions at a time.
+    /// Adds the depth of a new queue pair to the possible number of pending completions.
     pub(crate) fn want(&self, depth: u32) {
         self.with_ring(|ring| ring.demand = ring.demand.saturating_add(depth));
     }
 
-    /// A queue pair that could has gone.
+    /// Subtracts the depth of a dropped queue pair.
     pub(crate) fn want_no_more(&self, depth: u32) {
         self.with_ring(|ring| ring.demand = ring.demand.saturating_sub(depth));
     }
 
-    /// Takes what is in the ring. `give_back` gets what that gives back: a queue pair's number, and its slots for sends and
-    /// receives.
+    /// Takes completions from the ring. `give_back` is called with what these free: a queue pair's number, and its
+    /// slots for sends and receives.
     pub(crate) fn take(&self, wcs: &mut [Wc], give_back: impl Fn(u32, u32, u32)) -> Result<usize> {
         let mut given_back = [(0, 0, 0); BATCH];
         let mut taken = 0;
@@ -166,12 +166,12 @@ impl Completions {
         Ok(taken)
     }
 
-    /// Removes the completions of a queue pair that has gone.
+    /// Removes the completions of a dropped queue pair.
     pub(crate) fn forget(&self, of: u32) {
         self.with_ring(|ring| ring.items.retain(|item| item.of != of));
     }
 
-    /// A connection that completes here has ended.
+    /// Records that a connection that completes here has ended.
     pub(crate) fn sees_an_end(&self) {
         self.saw_an_end.store(true, Ordering::Release);
     }
@@ -180,23 +180,25 @@ impl Completions {
         self.saw_an_end.load(Ordering::Acquire)
     }
 
-    /// A lane more has something to complete on a rail.
+    /// Records that another lane has outstanding requests on a rail.
     pub(crate) fn expect(&self, rail: usize) {
         self.of_rails[rail].expected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All that a lane had has completed, and is in the ring or taken; or it will not complete.
+    /// Records that all requests of a lane have completed, and their completions are in the ring or taken; or that they
+    /// will never complete.
     pub(crate) fn expect_no_more(&self, rail: usize) {
         self.of_rails[rail].expected.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether something is to complete on a rail. Whoever sees that nothing is sees all that was in the ring.
+    /// Whether a rail has outstanding requests. A caller that gets false also sees every completion that was put into
+    /// the ring.
     #[inline]
     pub(crate) fn is_expecting(&self, rail: usize) -> bool {
         self.of_rails[rail].expected.load(Ordering::Acquire) > 0
     }
 
-    /// A completion for the program, which gives back slots when it is polled.
+    /// Pushes a completion for the program, which frees slots when it is polled.
     #[cold]
     fn push(&self, wc: Wc, own: &QpContext, (sends, receives): (u32, u32)) {
         let (overruns, failed) = self.with_ring(|ring| {
@@ -223,19 +225,19 @@ impl Completions {
         self.shared.host.ring(&self.bell);
     }
 
-    /// Whether the program can be told.
+    /// Whether the completion queue has a channel.
     pub(crate) fn can_report(&self) -> bool {
         self.reports.is_some()
     }
 
-    /// Tells the program that something has completed.
+    /// Reports a completion on the program's channel.
     fn report(&self) {
         if let Some(reports) = &self.reports {
             reports.push(self.id);
         }
     }
 
-    /// A rail says that this queue overran there.
+    /// Handles a rail's report that its queue overran.
     pub(crate) fn overrun(&self) {
         if !self.with_ring(|ring| std::mem::replace(&mut ring.overrun, true)) {
             self.tell_of_overrun();
@@ -252,17 +254,18 @@ impl Completions {
         unpoisoned(&self.ring).overrun
     }
 
-    /// The program asks to be told of the next completion. Whether only of solicited ones, as it has asked before.
+    /// Requests a notification of the next completion. Returns whether only solicited ones count, considering earlier
+    /// requests.
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
         self.with_ring(|ring| {
-            // Arming for any overrides arming for solicited ones (IBA 11.4.2.2).
+            // A request for any completion overrides one for solicited completions (IBA 11.4.2.2).
             let solicited_only = solicited_only && ring.armed.is_none_or(|armed| armed.solicited_only);
             ring.armed = Some(Armed { solicited_only, at: ring.pushed });
             solicited_only
         })
     }
 
-    /// Tells the program, if a rail's report was what it asked for. False when it waits for more.
+    /// Notifies the program if a rail's report satisfies its request. False if the request is still open.
     pub(crate) fn tell(&self) -> bool {
         let (is_armed, due) = self.with_ring(|ring| {
             let is_armed = ring.armed.is_some();
@@ -275,7 +278,7 @@ impl Completions {
         due || !is_armed
     }
 
-    /// Completions came about without a rail's report.
+    /// Notifies the program of completions that arrived without a rail's report.
     pub(crate) fn announce(&self) {
         let due = self.with_ring(|ring| {
             let due = |armed: &mut Armed| !armed.solicited_only && ring.pushed != armed.at;
@@ -286,17 +289,17 @@ impl Completions {
         }
     }
 
-    /// The rails report the next completion of their queues.
+    /// Makes the rails report the next completion of their queues.
     pub(crate) fn arm_rails(&self, solicited_only: bool) {
         for (of_rail, channel) in self.of_rails.iter().zip(&self.shared.channels) {
             if channel.is_some() {
-                // It has a channel, which is all that arming needs.
+                // Arming needs only a channel, which the queue has.
                 let _ = of_rail.cq.req_notify(solicited_only);
             }
         }
     }
 
-    /// Changes with whatever looks move on a rail.
+    /// Changes when polling makes progress on a rail.
     pub(crate) fn stirs(&self) -> u64 {
         self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
     }
@@ -322,7 +325,7 @@ impl Completions {
         self.watch()
     }
 
-    /// A rail has reported: its queues are not armed any more.
+    /// A rail has reported: its queues must be armed again before the service handles them.
     pub(crate) fn is_reported(&self) {
         self.watched.store(false, Ordering::SeqCst);
     }
@@ -333,7 +336,7 @@ impl Completions {
     }
 }
 
-/// Where completions go: to whoever polls, for as long as nothing stands before them, else into the ring.
+/// Where completions are delivered: to the poller, as long as the ring is unused, otherwise into the ring.
 pub(crate) struct Sink<'a> {
     completions: &'a Completions,
     wcs: &'a mut [Wc],
@@ -341,17 +344,18 @@ pub(crate) struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// All of them into the ring.
+    /// Delivers everything into the ring.
     pub(crate) fn ring(completions: &'a Completions) -> Self {
         Self::new(completions, &mut [])
     }
 
-    /// To whoever polls with this room.
+    /// Delivers to a poller with this much room.
     pub(crate) fn new(completions: &'a Completions, wcs: &'a mut [Wc]) -> Self {
         Self { completions, wcs, given: 0 }
     }
 
-    /// How many can be taken from a rail: as many as whoever polls has room for, so that few need the ring.
+    /// The number of completions to take from a rail: as many as the poller has room for, so that few go through the
+    /// ring.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         if self.wcs.is_empty() { usize::MAX } else { self.wcs.len() - self.given }
@@ -362,14 +366,14 @@ impl<'a> Sink<'a> {
         self.room() == 0
     }
 
-    /// How many whoever polls has been given.
+    /// The number of completions delivered to the poller.
     pub(crate) fn given(&self) -> usize {
         self.given
     }
 
-    /// A completion for the program, with its queue pair and the numbers of send and receive slots that polling frees. Returns whether the
-    /// program has it now.
-    /// Called with the queue pair's half locked: who gave its last one into the ring has said so before that.
+    /// Delivers a completion to the program, with its queue pair and the numbers of send and receive slots that polling
+    /// frees. Returns whether the poller got it directly. The caller holds the lock of the queue pair's half, and only
+    /// afterwards records that nothing is outstanding.
     #[inline]
     pub(crate) fn give(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
         if self.given < self.wcs.len() && !self.completions.are_by_ring() {

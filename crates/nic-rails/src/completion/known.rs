@@ -1,18 +1,19 @@
-//! What a number stands for, at hand for whoever takes completions: queue pairs by the numbers of their lanes on a rail.
+//! A small cache of objects by number, for pollers: queue pairs by the numbers of their lanes on a rail.
 
 use std::sync::Arc;
 
-/// Places of a table: at first, and at most.
+/// Entries of the table: at first, and at most.
 const PLACES_MIN: usize = 8;
 const PLACES_MAX: usize = 8192;
 
-/// A number selects its place. What is not there is looked up where all are, once. It is held here, as counting references anew for
-/// each completion costs as much as half of a short message: whoever drops it has it forgotten.
+/// A direct-mapped cache: the number selects the entry. On a miss, the object is looked up in the device's table. The
+/// cache holds references, as counting them for each completion costs as much as half of a short message; a thread that
+/// drops an object clears the cache.
 pub(crate) struct Known<T> {
     places: Vec<(u32, Option<Arc<T>>)>,
-    /// Whether anything has a place.
+    /// Whether any entry is in use.
     is_used: bool,
-    /// Up to which change of what numbers mean this is right.
+    /// The change count for which the entries are valid.
     upto: u64,
 }
 
@@ -21,7 +22,7 @@ impl<T> Known<T> {
         Self { places: empty(PLACES_MIN), is_used: false, upto: 0 }
     }
 
-    /// What has this number after so many changes of what numbers mean, if it has not gone.
+    /// The object with this number, if it still exists; `changes` counts how often numbers were reassigned.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -39,7 +40,7 @@ impl<T> Known<T> {
         self.places[place].1.as_ref()
     }
 
-    /// Where a number has its place; there are a power of two of them.
+    /// The entry of a number; the number of entries is a power of two.
     #[inline]
     fn place(&self, num: u32) -> usize {
         num as usize & (self.places.len() - 1)
@@ -51,7 +52,7 @@ impl<T> Known<T> {
             (self.places, self.upto) = (empty(self.places.len()), changes);
         }
         if self.places[self.place(num)].1.is_some() && self.places.len() < PLACES_MAX {
-            // Two that live meet here.
+            // Two live objects share this entry.
             self.places = empty(2 * self.places.len());
         }
         let place = self.place(num);
@@ -59,7 +60,7 @@ impl<T> Known<T> {
         place
     }
 
-    /// Lets go of all: one of them is about to be dropped, by which what is known here is out of date anyway.
+    /// Clears the cache: an object is about to be dropped, which invalidates the entries anyway.
     pub(crate) fn forget(&mut self) {
         if std::mem::take(&mut self.is_used) {
             self.places = empty(self.places.len());
@@ -75,7 +76,7 @@ fn empty<T>(places: usize) -> Vec<(u32, Option<Arc<T>>)> {
 mod tests {
     use super::*;
 
-    /// Looks numbers up; how many had to be looked up where all are.
+    /// Finds each number in the cache; returns the number of misses.
     fn misses(known: &mut Known<u32>, all: &[Arc<u32>], changes: u64) -> usize {
         let mut misses = 0;
         for one in all {

@@ -1,4 +1,4 @@
-//! Completion queues: where completions go, and who takes them from the rails.
+//! Completion queues: delivering completions, and taking them from the rails.
 
 pub(crate) mod announced;
 pub(crate) mod completions;

@@ -1,5 +1,4 @@
-//! A completion queue as its pollers know it: each takes completions from a rail's queue, and hands them to the queue pairs whose
-//! they are.
+//! Polls the rails' completion queues behind a completion queue and passes the completions to their queue pairs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -13,34 +12,35 @@ use crate::qp::QpInner;
 use crate::shared::Shared;
 use crate::wants::Wants;
 
-/// Completions that one look takes from a rail.
+/// Completions taken from a rail at a time.
 const BATCH: usize = 16;
 
-/// A rail on which nothing is to complete is looked at once in so many times.
+/// A rail without outstanding requests is polled once in this many turns.
 const IDLE_TURNS: u32 = 64;
 
-/// A queue pair, and what it wants done when the rail's queue is free again.
+/// A queue pair, and the action that it requests once the rail's queue is unlocked.
 pub(crate) type Asked = (Arc<QpInner>, Wants);
 
-/// Who polls a completion queue, and whom for.
+/// A completion queue with the state of its pollers.
 pub(crate) struct Polling {
     shared: Arc<Shared>,
     pub(crate) completions: Arc<Completions>,
-    /// By rails. Who takes completions from one has this: one at a time, so that order is kept.
+    /// By rail. The thread that takes completions from a rail holds this lock: one at a time, so that the order is
+    /// kept.
     known: Vec<Lock<Known<QpInner>>>,
-    /// How often somebody has finished taking from each; changed by who has `known`.
+    /// How often a thread has finished taking from each rail; changed by the holder of `known`.
     turns: Vec<AtomicU64>,
     turn: AtomicU32,
-    /// The rail that is looked at first.
+    /// The rail that is polled first.
     first: AtomicUsize,
-    /// Somebody looks at what has been reported; the next completion is to be told of.
+    /// A thread is handling a report; the next completion must be reported to the program.
     telling: AtomicBool,
     owes: AtomicBool,
-    /// Somebody else wanted to take, and in virtual time may sleep until there is news.
+    /// A thread found a rail locked; in virtual time it may sleep until it is signaled.
     missed: AtomicBool,
-    /// Queue pairs were dropped, and whoever takes may still hold them.
+    /// Queue pairs were dropped, and the cache in `known` may still hold them.
     forgets: AtomicBool,
-    /// A rail has reported, and nobody has looked yet whether that is the program's business.
+    /// A rail has reported, and the report has not been checked against the program's request.
     reported: AtomicBool,
 }
 
@@ -61,10 +61,11 @@ impl Polling {
         }
     }
 
-    /// The rails to take from, in their turn: those on which something is to complete, and now and then the others.
+    /// The rails to take from, in turn: those with outstanding requests, and once in a while the others.
     #[inline]
     pub(crate) fn due_rails(&self) -> impl Iterator<Item = usize> {
-        // In real time, who polls helps: a thread that is awake need not have a core. In virtual time, only who must.
+        // In real time, pollers always help the rails' threads: a thread that is awake need not have a core. In virtual
+        // time, pollers take completions only after a connection has ended.
         let polled_by_threads = !self.shared.workers.is_empty()
             && self.shared.host.node().is_some()
             && !self.completions.has_seen_an_end();
@@ -76,23 +77,25 @@ impl Polling {
             .filter(move |&rail| self.completions.is_expecting(rail) || turn.is_multiple_of(IDLE_TURNS))
     }
 
-    /// Lets go of queue pairs: one that is not found any more is about to be dropped.
+    /// Clears the caches of queue pairs: a queue pair that can no longer be found is about to be dropped.
     pub(crate) fn forget(&self) {
         let host = &self.shared.host;
         if host.node().is_some() {
-            // Whoever takes may be suspended for long, or for ever: it looks whether something is to be forgotten when its turn is over.
+            // The thread that takes from a rail may be suspended for long, or for ever; it checks `forgets` when its
+            // turn ends.
             return self.forget_free();
         }
         self.known.iter().for_each(|known| known.lock(host).forget());
     }
 
-    /// There was no room for more after this rail: the others come first the next time.
+    /// There was no room for more after this rail: the others come first next time.
     pub(crate) fn has_stopped_at(&self, rail: usize) {
         self.first.store((rail + 1) % self.known.len(), Ordering::Relaxed);
     }
 
-    /// Takes what a rail has, until there is nothing or no room for more; `find` finds the queue pair of a lane. What queue pairs
-    /// ask for goes to `asked`. Whether there was anything; `None` if somebody else takes from the rail.
+    /// Takes completions from a rail, until there are none or no more room; `find` finds the queue pair of a lane.
+    /// Requested actions are added to `asked`. Returns whether there were any; `None` if another thread takes from the
+    /// rail.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -117,7 +120,7 @@ impl Polling {
         Some(any)
     }
 
-    /// As [`Polling::forget`], of what nobody has in hand; who has it does so afterwards.
+    /// As [`Polling::forget`], but only for caches that are not locked; the holders clear the others afterwards.
     #[cold]
     fn forget_free(&self) {
         for known in &self.known {
@@ -132,10 +135,11 @@ impl Polling {
         self.turns[rail].load(Ordering::Acquire)
     }
 
-    /// Tells whether each rail that is expected to complete something has been taken from since this call, by anybody. In virtual time others
-    /// may take whenever this thread looks, so that waiting for a rail that is free could last for ever.
+    /// Returns a function that reports whether some thread has taken from each rail with outstanding requests since
+    /// this call. In virtual time other ranks may hold a rail whenever this one tries, so that waiting for an unlocked
+    /// rail could last for ever.
     pub(crate) fn next_turns(&self) -> impl Fn() -> bool + '_ {
-        // The second turn that ends from now on has begun since.
+        // The second turn that ends from now on began after this call.
         let wanted: Vec<u64> =
             (0..self.turns.len()).map(|rail| self.turns_of(rail).wrapping_add(2)).collect();
         move || {
@@ -146,7 +150,7 @@ impl Polling {
         }
     }
 
-    /// Takes at most `N` at a time.
+    /// Takes at most `N` completions at a time.
     #[inline]
     fn take_all<const N: usize>(
         &self,
@@ -159,11 +163,11 @@ impl Polling {
         let (mut wcs, mut any) = ([Wc::default(); N], false);
         while !sink.is_full() {
             let most = sink.room().min(N);
-            // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
+            // If a rail's queue overran, its queue pairs have failed, which their state shows.
             let count = self.completions.on(rail).poll(&mut wcs[..most]).unwrap_or(0);
             any |= count > 0;
             for wc in &wcs[..count] {
-                // A queue pair that has gone completes nothing, and took what it expected along.
+                // A dropped queue pair completes nothing; dropping it also ended its outstanding requests.
                 let Some(qp) = find(known, wc.qp_num) else { continue };
                 let wants = match wc.opcode {
                     WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc, sink),
@@ -180,48 +184,49 @@ impl Polling {
         any
     }
 
-    /// Whether it is to be taken once more from a rail that had nothing: somebody has been waiting for this side to look, and
-    /// what came last may not have been seen.
+    /// Whether a rail that had no completions must be polled once more: another thread relied on this one, and the last
+    /// completion may have been missed.
     #[inline]
     pub(crate) fn is_to_look_again(&self) -> bool {
         if !self.completions.can_report() {
             return false;
         }
-        // Either this side sees that something is owed, or who owes it has found the rail free.
+        // Either this thread sees that a report is owed, or the thread that owes it has found the rail unlocked.
         fence(Ordering::SeqCst);
         self.owes.load(Ordering::SeqCst)
     }
 
-    /// Something has been taken from a rail, or not.
+    /// Records that a rail has been polled, and whether there were completions.
     #[inline]
     pub(crate) fn has_taken(&self, any: bool) {
         if any && self.owes.load(Ordering::SeqCst) && self.owes.swap(false, Ordering::SeqCst) {
             self.reported.store(true, Ordering::SeqCst);
         }
-        // It matters in virtual time only, where one thing happens at a time.
+        // This matters only in virtual time, where one thing happens at a time.
         let missed = self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed);
         if missed || (any && !self.shared.workers.is_empty()) {
             self.shared.host.signal();
         }
     }
 
-    /// A rail's queue has reported a completion.
+    /// Handles a report by a rail's queue.
     pub(crate) fn on_report(&self) {
         self.completions.is_reported();
         self.reported.store(true, Ordering::SeqCst);
     }
 
-    /// Passes on what rails have reported, if that is the program's business; `take` takes what the rails have into the ring.
+    /// Reports to the program if the rails' reports satisfy its request; `take` takes the rails' completions into the
+    /// ring.
     #[inline]
     pub(crate) fn tell_of_reports(&self, mut take: impl FnMut()) {
         while self.reported.load(Ordering::SeqCst) && !self.telling.swap(true, Ordering::SeqCst) {
             if self.reported.swap(false, Ordering::SeqCst) && !self.completions.tell() {
-                // It was a stripe, or a request of the device's own: the program's completion is still to come, or came
-                // before the queues were armed again.
-                // Or somebody else has it in hand, and looks here afterwards.
+                // The report was for a stripe, or for a request of the device's own: the program's completion is still
+                // to come, or came before the queues were armed again. Or another thread has taken it, and checks
+                // `owes` afterwards.
                 self.completions.arm_rails(false);
                 self.owes.store(true, Ordering::SeqCst);
-                // Whoever holds completions of a rail lets go of them, and looks whether something is owed.
+                // A thread that holds completions of a rail finishes, and checks whether a report is owed.
                 fence(Ordering::SeqCst);
                 take();
                 if self.completions.tell() {

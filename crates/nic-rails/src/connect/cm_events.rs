@@ -1,4 +1,4 @@
-//! A connection channel of the program: the channels on the rails behind it, and the events that it is to have.
+//! A connection channel of the program: its channels on the rails, and the events to deliver.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::shared::Shared;
 
 pub(crate) struct CmEvents {
     pub(crate) of_rails: Vec<Cm>,
-    /// With the listener's address, of requests.
+    /// Events; for requests, with the listener's address.
     pub(crate) events: Announced<(Option<SocketAddr>, CmEvent)>,
 }
 

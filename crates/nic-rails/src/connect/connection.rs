@@ -1,4 +1,4 @@
-//! The connection of a queue pair: how far it has come, and how each of its lanes is.
+//! State of a queue pair's connection and of each of its lanes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use verbs::{ConnInfo, ConnParam, Qp};
 use crate::RAILS_MAX;
 use crate::connect::cm_events::CmEvents;
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     #[default]
@@ -20,18 +20,18 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// How a lane of a connection that is up is.
+/// The state of a lane of an established connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Health {
     #[default]
     Up,
-    /// It has died; this side is about to close its own end.
+    /// The lane has failed; this side is about to close its own end.
     Dying,
-    /// This side has closed it, and waits until everything on it has come back.
+    /// This side has closed its end, and waits until all requests on it have completed.
     Draining,
-    /// This side has written so to the peer, and waits for the same from there.
+    /// This side has written a letter about the failure, and waits for the peer's letter.
     Told,
-    /// Both ends have closed it, and have settled what that means.
+    /// Both ends have closed the lane and agreed on what was delivered.
     Down,
 }
 
@@ -39,16 +39,16 @@ pub(crate) enum Health {
 #[derive(Default)]
 pub(crate) struct LaneLink {
     pub(crate) health: Health,
-    /// Which time it is that it is connected, and which time it has been tried.
+    /// The number of the attempt that connected it, and the number of the last attempt.
     pub(crate) generation: u32,
     pub(crate) tried: u32,
-    /// When its death is to be settled, or the next attempt begins.
+    /// When its failure must be settled, or when the next attempt starts.
     pub(crate) due: Option<Time>,
     /// When this side closed it.
     pub(crate) closed: Option<Time>,
-    /// The queue pair that is to take its place.
+    /// The attempt and the queue pair that will replace it.
     pub(crate) joining: Option<(u32, Arc<Qp>)>,
-    /// Where it is joined, at the accepting side.
+    /// The address at which it is connected again, at the accepting side.
     pub(crate) door: Option<SocketAddr>,
 }
 
@@ -56,33 +56,33 @@ pub(crate) struct LaneLink {
 #[derive(Default)]
 pub(crate) struct Connection {
     pub(crate) phase: Phase,
-    /// Where its events go.
+    /// The channel for its events.
     pub(crate) cm: Option<Arc<CmEvents>>,
-    /// Lanes that have been asked for or accepted, of which therefore news come; those that have come up; and those that
-    /// have gone before all were up. By bits.
+    /// Lanes that have been requested or accepted, for which therefore events come; lanes that are connected; and lanes
+    /// that have failed before all were connected. Bit masks.
     pub(crate) begun: u8,
     pub(crate) up: u8,
     pub(crate) gone: u8,
     pub(crate) param: ConnParam,
     pub(crate) token: u64,
-    /// Whether this side connected.
+    /// Whether this is the connecting side.
     pub(crate) is_active: bool,
-    /// What the accepting side said to the program.
+    /// The accepting program's private data.
     pub(crate) answer: Vec<u8>,
-    /// Where the ends of the first lane are: the addresses that the programs know. On the accepting side known from the request
-    /// on, as it may be told of the whole before it hears of that lane.
+    /// The addresses of the first lane, which the programs know. The accepting side has them from the request, as the
+    /// connection may have to be reported before that lane's own event.
     pub(crate) info: Option<ConnInfo>,
     pub(crate) deadline: Option<Time>,
     pub(crate) lanes: [LaneLink; RAILS_MAX],
 }
 
 impl Connection {
-    /// Whether all of its so many lanes have been asked for or accepted.
+    /// Whether all lanes have been requested or accepted.
     pub(crate) fn has_begun(&self, lanes: usize) -> bool {
         self.begun.count_ones() as usize == lanes
     }
 
-    /// Whether a lane lives.
+    /// Whether a lane is connected.
     pub(crate) fn is_up(&self, lane: usize) -> bool {
         self.lanes[lane].health == Health::Up
     }

@@ -1,5 +1,6 @@
-//! Connecting: lane 0 first, by the program's own addresses; then the further lanes, at the accepting side's back door.
-//! `Established` comes when all of them are up. A lane that dies later is mended (`mend`) and comes back (`rejoin`).
+//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners
+//! (its back door). `Established` is reported when all lanes are connected. A lane that fails later is settled (`mend`)
+//! and connected again (`rejoin`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ pub(crate) fn accept(
     })
 }
 
-/// A lane's queue pair is connected; `said` is the accepting side's answer, on the connecting side.
+/// Handles the connection of a lane; `said` is the accepting side's answer, on the connecting side.
 pub(crate) fn lane_is_up(
     device: &Inner,
     qp: &Arc<QpInner>,
@@ -132,7 +133,7 @@ pub(crate) fn lane_is_up(
     (0..qp.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| mourn(device, qp, lane));
 }
 
-/// Learns from the accepting side's answer; on lane 0, connects the further lanes. Whether it could be understood.
+/// Processes the accepting side's answer; on lane 0, also connects the further lanes. False if the answer is malformed.
 fn read_answer(device: &Inner, qp: &QpInner, lane: usize, said: &[u8]) -> bool {
     let Some((hello, rest)) = Hello::read(said) else { return false };
     if hello.rails as usize != qp.width() || hello.lane as usize != lane {
@@ -162,7 +163,7 @@ fn read_answer(device: &Inner, qp: &QpInner, lane: usize, said: &[u8]) -> bool {
     true
 }
 
-/// What the answer on a further lane goes on with.
+/// Reads the rest of the answer on a further lane.
 fn read_more(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
     let Some((more, rest)) = More::read(rest) else { return false };
     qp.sending.lock(&qp.shared().host).meet_mail(lane, &more);
@@ -173,7 +174,7 @@ fn read_more(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
     true
 }
 
-/// The accepting side said no.
+/// The accepting side has rejected the lane.
 pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: Vec<u8>) {
     if attempt_failed(device, qp, lane, num) {
         return;
@@ -198,7 +199,7 @@ pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: 
     });
 }
 
-/// A lane's queue pair was not connected.
+/// A lane could not be connected.
 pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, why: CmFailure) {
     if attempt_failed(device, qp, lane, num) {
         return;
@@ -208,7 +209,7 @@ pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, w
     if has_begun || !is_active {
         let door = link.lanes[lane].door.filter(|_| lane != 0 && (is_active || !is_silence(&why)));
         let why = match door {
-            // It never was whole.
+            // The connection was never complete.
             _ if is_active && link.gone != 0 => CmFailure::PeerGone,
             Some(addr) => {
                 let rail = qp.shared().rails[lane].name();
@@ -219,7 +220,7 @@ pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, w
         drop(link);
         return connection_failed(device, qp, why);
     }
-    // Nothing has happened yet: the queue pair may try again.
+    // Nothing was established: the queue pair may try again.
     let cm = std::mem::take(&mut *link).cm;
     drop(link);
     qp.advance(state::CONNECTING, state::INIT);
@@ -228,7 +229,7 @@ pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, w
     }
 }
 
-/// A queue pair of a lane has lost its connection.
+/// A lane's queue pair has lost its connection.
 pub(crate) fn lane_disconnected(device: &Inner, qp: &Arc<QpInner>, lane: usize, num: u32) {
     if !attempt_failed(device, qp, lane, num) && qp.lane(lane).num() == num {
         mourn(device, qp, lane);
@@ -243,14 +244,15 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
         return Err(Error::WrongState { call: "disconnect", state: qp.state() });
     };
     for (rail, lane) in qp.lanes().iter().enumerate() {
-        // A lane that has gone already is as disconnected as can be.
+        // A lane that has failed already is disconnected anyway.
         let _ = cm.on(rail).disconnect(lane);
     }
     qp.fail();
     Ok(())
 }
 
-/// On the accepting side: lanes that have not come by now will not. Whether there is nothing to wait for any more.
+/// On the accepting side: fails the connection if its lanes were not connected in time. Returns whether there is
+/// nothing left to wait for.
 pub(crate) fn give_up_if_overdue(device: &Inner, qp: &QpInner) -> bool {
     let link = qp.link();
     let waits = link.phase == Phase::Accepting;
@@ -262,7 +264,7 @@ pub(crate) fn give_up_if_overdue(device: &Inner, qp: &QpInner) -> bool {
     !waits || overdue
 }
 
-/// A further lane, as the connecting side asks for it.
+/// Accepts a further lane that the connecting side requests.
 fn take_lane(
     device: &Inner,
     qp: &Arc<QpInner>,
@@ -293,19 +295,20 @@ fn take_lane(
         write_addrs(&[door], &mut said);
     }
     if cm.accept(request, &qp.lane(rail), &lane_param(&param, said)).is_err() {
-        // No answer went out.
+        // No answer was sent.
         qp.link().begun &= !(1 << rail);
         connection_failed(device, qp, CmFailure::PeerGone);
     }
 }
 
-/// The part of the first lane's information that holds for the program. A rail's depths include the rails' own reads, and its queue pair is
-/// a lane.
+/// The part of the first lane's information that applies to the program. A rail's depths include the device's own
+/// reads, and its queue pair is a lane.
 pub(crate) fn of_program(info: ConnInfo) -> ConnInfo {
     ConnInfo::of_ends(info.local, info.peer)
 }
 
-/// A request for a lane came to the back door. A request whose connection has gone meanwhile is rejected by being dropped.
+/// Handles a request for a lane at a join listener. If its connection no longer exists, the request is rejected by
+/// being dropped.
 pub(crate) fn join(device: &Inner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
     let Some(AskedToJoin { hello, more }) = request.take_screened() else { return };
     if let Some(qp) = device.tokens.find(hello.token) {

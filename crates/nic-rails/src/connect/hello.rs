@@ -1,44 +1,45 @@
-//! What the ends of a lane tell each other when it is connected, in front of the program's private data.
+//! Handshake data that the ends of a lane exchange when it is connected, in front of the program's private data.
 //!
-//! Everything is big-endian. A request and the answer to it begin with the same [`Hello`]. The answer on lane 0 goes on
-//! with an address for each further lane, at which the connecting side joins it; both sides of a further lane go on with
-//! [`More`], and the answer on lane 1 with the address at which lane 0 is joined again when it has died.
+//! All fields are big-endian. A request and the answer to it begin with the same [`Hello`]. The answer on lane 0
+//! continues with an address for each further lane, to which the connecting side connects it. Both sides of a further
+//! lane continue with [`More`], and the answer on lane 1 also with the address at which lane 0 is connected again after
+//! a failure.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::RAILS_MAX;
 
-/// The first bytes; the last of them is the version.
+/// The first bytes; the last one is the version.
 const MAGIC: [u8; 3] = [0x4e, 0x52, 1];
 /// Bytes of a [`Hello`].
 pub(crate) const LEN: usize = 29;
-/// Bytes of a long address (IPv6) and of a short one (IPv4), each with its port.
+/// Bytes of an IPv6 address and of an IPv4 address, each with its port.
 const ADDR_LONG: usize = 19;
 const ADDR_SHORT: usize = 7;
 
-/// What a connection request is for.
+/// The purpose of a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A new queue pair, on lane 0.
     New,
-    /// A further lane of the one with this token.
+    /// A further lane of the queue pair with this token.
     Join,
 }
 
-/// What each side says on each lane.
+/// The data that each side sends on each lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
-    /// Rails of the device.
+    /// Number of rails of the device.
     pub(crate) rails: u8,
     pub(crate) lane: u8,
-    /// On which lane this side takes messages.
+    /// The lane on which this side receives messages.
     pub(crate) recv_lane: u8,
-    /// Which connection a lane belongs to; chosen by the accepting side.
+    /// Identifies the connection of a lane; chosen by the accepting side.
     pub(crate) token: u64,
-    /// Where this side's key table lies, on this lane.
+    /// Address and key of this side's key table, on this lane.
     pub(crate) table: (u64, u32),
-    /// A key of this lane that allows nothing.
+    /// A key of this lane without any access rights.
     pub(crate) nobody: u32,
 }
 
@@ -56,7 +57,7 @@ impl Hello {
         bytes
     }
 
-    /// What `bytes` say, and what follows. `None` for what this side would not have written.
+    /// Parses `bytes`; returns the rest as well. `None` for anything that `write` does not produce.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_at_checked(LEN)?;
         if head[..3] != MAGIC {
@@ -72,25 +73,25 @@ impl Hello {
     }
 }
 
-/// What a device of so many rails answers to whom it cannot be connected with.
+/// The answer of a device with this many rails to a peer with which it cannot be connected.
 pub(crate) fn refusal(rails: usize) -> Vec<u8> {
     [&MAGIC[..], &[rails as u8], b"rails"].concat()
 }
 
-/// How many rails whoever has answered so has.
+/// The number of rails in such an answer.
 pub(crate) fn read_refusal(bytes: &[u8]) -> Option<u8> {
     let rails = *bytes.get(MAGIC.len())?;
     (bytes == refusal(rails.into())).then_some(rails)
 }
 
-/// What the hello of a further lane goes on with.
+/// The data that follow the hello of a further lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct More {
-    /// How often this lane has been tried, from 0.
+    /// The number of the attempt to connect this lane, from 0.
     pub(crate) generation: u32,
-    /// Where this side's mailbox lies.
+    /// The address of this side's mailbox.
     pub(crate) mailbox: u64,
-    /// Its keys on this lane and on lane 0.
+    /// The mailbox's keys on this lane and on lane 0.
     pub(crate) keys: (u32, u32),
 }
 
@@ -105,7 +106,7 @@ impl More {
         out.extend(self.keys.1.to_be_bytes());
     }
 
-    /// What `bytes` say, and what follows.
+    /// Parses `bytes`; returns the rest as well.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_at_checked(MORE_LEN)?;
         let (generation, mailbox) = (word(&head[..4]) as u32, word(&head[4..12]));
@@ -118,8 +119,8 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Bytes that the addresses of `lanes` further lanes may take, where private data have `room` in all: long addresses
-/// where there is enough.
+/// Maximum number of bytes of the addresses of `lanes` further lanes, if private data have `room` in all: IPv6
+/// addresses where there is enough.
 pub(crate) fn addrs_room(lanes: usize, room: usize) -> usize {
     lanes * if room >= 128 { ADDR_LONG } else { ADDR_SHORT }
 }
@@ -141,7 +142,7 @@ pub(crate) fn write_addrs(addrs: &[SocketAddr], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes `count` addresses from the front; `None` when there are not that many.
+/// Reads `count` addresses from the front; `None` if there are fewer.
 pub(crate) fn read_addrs(mut bytes: &[u8], count: usize) -> Option<(Vec<SocketAddr>, &[u8])> {
     let mut addrs = Vec::with_capacity(count);
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Connecting all lanes of a queue pair: what the ends tell each other, checks of requests, and the events that come of it.
+//! Connecting all lanes of a queue pair: the handshake, checks of requests, and the resulting events.
 
 pub(crate) mod cm_events;
 pub(crate) mod connection;

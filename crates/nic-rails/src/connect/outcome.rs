@@ -1,14 +1,16 @@
-//! What the program is told of a connection: that it is there, that it failed, that it has ended.
+//! Connection events for the program: established, failed, disconnected.
 //!
-//! **Who is told what when the peer falls silent.** The connecting side may send once it has the answers on all lanes. The
-//! accepting side cannot know whether it had them: what confirms them is lost with a peer that dies, and messages may have
-//! come before it by any lane. But no answer goes out before the lane is accepted. So when the peer is gone or late:
+//! **Events when the peer falls silent.** The connecting side may send once it has the answers on all lanes. The
+//! accepting side cannot know whether the answers arrived: a confirmation is lost with a peer that dies, and messages
+//! on any lane may have overtaken it. But no answer is sent before its lane is accepted. So if the peer is gone or
+//! late:
 //!
-//! - before all lanes are accepted, nothing can have come: `ConnectFailed`;
-//! - afterwards anything can have come: `Established`, then `Disconnected`, as for a peer that died right after.
+//! - before all lanes are accepted, nothing can have been received: `ConnectFailed`;
+//! - afterwards anything can have been received: `Established`, then `Disconnected`, as for a peer that died right
+//!   after.
 //!
-//! A failure that says more than silence, such as a lane that was refused for want of something, says that the peer never had
-//! that lane: `ConnectFailed` with the reason.
+//! A failure with another reason than silence, such as a lane that was refused for lack of resources, proves that the
+//! peer never had that lane: `ConnectFailed` with the reason.
 
 use host::Held;
 use verbs::{CmEvent, CmFailure};
@@ -18,7 +20,8 @@ use crate::inner::Inner;
 use crate::qp::QpInner;
 use crate::state;
 
-/// All lanes are up. Said while the link is held: another thread may have news of its end, which come behind this.
+/// All lanes are connected. The event is pushed while the link is locked: another thread may have an event of its end,
+/// which must follow this one.
 pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
     link.phase = Phase::Up;
     let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
@@ -30,8 +33,9 @@ pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
     }
 }
 
-/// A lane has gone before this side knew of all that they are up. If all have begun, the peer may have a whole connection and
-/// go on without this lane: then the news of the others tell. Each of them brings some, of its beginning or its failure.
+/// Handles a lane that failed before this side knew that all were connected. If all have been requested or accepted,
+/// the peer may have a complete connection and continue without this lane; then the events of the other lanes decide.
+/// Each other lane yields an event, of success or failure.
 pub(crate) fn gone_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
     link.gone |= 1 << lane;
     if !link.has_begun(qp.width()) || qp.now() == state::ERROR {
@@ -40,7 +44,7 @@ pub(crate) fn gone_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connec
     }
 }
 
-/// The connection failed when some lane was up already, or on the accepting side.
+/// The connection failed after some lane was connected, or on the accepting side.
 pub(crate) fn connection_failed(device: &Inner, qp: &QpInner, why: CmFailure) {
     let mut link = qp.link();
     let was = link.phase;
@@ -62,7 +66,7 @@ pub(crate) fn connection_failed(device: &Inner, qp: &QpInner, why: CmFailure) {
     }
 }
 
-/// The connection is over.
+/// Ends the connection.
 pub(crate) fn end(device: &Inner, qp: &QpInner) {
     end_of(device, qp, qp.link());
 }
@@ -84,12 +88,12 @@ fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>) {
     }
 }
 
-/// Whether a lane failed for no other reason than that nothing is heard of the peer any more.
+/// Whether a lane failed only because the peer no longer answers.
 pub(crate) fn is_silence(why: &CmFailure) -> bool {
     matches!(why, CmFailure::PeerGone | CmFailure::TimedOut)
 }
 
-/// Nobody joins with this connection's token any more.
+/// No further lane can be connected with this connection's token.
 fn forget_token(device: &Inner, link: &Connection) {
     if !link.is_active {
         device.tokens.forget(link.token);

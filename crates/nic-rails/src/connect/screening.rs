@@ -1,5 +1,5 @@
-//! Screens of a device of rails. They run in the NIC of a rail: requests of other kinds of devices, and requests for lanes of
-//! unknown connections, never reach this device.
+//! Screens of a device of rails. They run in the NIC of a rail: requests from other kinds of devices, and requests for
+//! lanes of unknown connections, never reach this device.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub(crate) struct Asked {
     pub(crate) hello: Hello,
     /// The private data of the peer's program.
     pub(crate) rest: Vec<u8>,
-    /// What the program's screen found.
+    /// The result of the program's screen.
     pub(crate) screened: Option<Box<dyn Any + Send>>,
 }
 
-/// The screen of the program's listeners, which are on rail 0.
+/// The screen of the program's listeners, which listen on rail 0.
 pub(crate) struct AtFrontDoor {
     rails: usize,
     private_data_max: usize,
@@ -39,7 +39,7 @@ impl Screen for AtFrontDoor {
         let fits =
             |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == self.rails;
         let Some((hello, rest)) = Hello::read(request.private_data).filter(|(hello, _)| fits(hello)) else {
-            // A peer of another kind, or with another number of rails, which learns why.
+            // A peer of another kind, or with another number of rails; the answer contains the reason.
             return Verdict::Reject(refusal(self.rails));
         };
         let info = ConnInfo::of_ends(request.info.local, request.info.peer);
@@ -56,7 +56,7 @@ pub(crate) struct AskedToJoin {
     pub(crate) more: More,
 }
 
-/// The screen of a rail's back door. It lets in those that know the token of a connection.
+/// The screen of a rail's join listener. It passes only requests with the token of a connection.
 pub(crate) struct AtBackDoor {
     tokens: Arc<Tokens>,
     rails: usize,

@@ -1,4 +1,4 @@
-//! [`Tokens`]: accepted queue pairs, by the token that the further lanes of their connection are asked for with.
+//! [`Tokens`]: accepted queue pairs by the token with which the further lanes of their connection are requested.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

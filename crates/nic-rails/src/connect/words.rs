@@ -1,11 +1,11 @@
-//! What this side says when a lane is connected.
+//! Builds the handshake data that this side sends when a lane is connected.
 
 use verbs::ConnParam;
 
 use crate::connect::hello::{Hello, Kind, More};
 use crate::qp::QpInner;
 
-/// What begins every answer and request.
+/// The beginning of every answer and request.
 pub(crate) fn hello(qp: &QpInner, kind: Kind, lane: usize, token: u64) -> Hello {
     Hello {
         kind,
@@ -18,7 +18,7 @@ pub(crate) fn hello(qp: &QpInner, kind: Kind, lane: usize, token: u64) -> Hello 
     }
 }
 
-/// What this side says on a further lane, or on any that comes back.
+/// The handshake data on a further lane, or on any lane that is connected again.
 pub(crate) fn joining_words(qp: &QpInner, lane: usize, token: u64, generation: u32) -> Vec<u8> {
     let mut more = Vec::new();
     let keys = (qp.lent.mailbox.rkey(lane), qp.lent.mailbox.rkey(0));
@@ -26,7 +26,7 @@ pub(crate) fn joining_words(qp: &QpInner, lane: usize, token: u64, generation: u
     hello(qp, Kind::Join, lane, token).write(&more)
 }
 
-/// The program's parameters as a lane gets them: the peer's tables must be readable.
+/// The program's parameters adapted for a lane: one more read each way, for reading key tables.
 pub(crate) fn lane_param(param: &ConnParam, private_data: Vec<u8>) -> ConnParam {
     ConnParam {
         private_data,

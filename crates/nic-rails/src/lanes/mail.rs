@@ -1,29 +1,30 @@
-//! Mail: what the ends of a queue pair write into each other's memory about lanes that have died.
+//! Letters: messages about failed lanes that the ends of a queue pair write into each other's memory.
 //!
-//! A letter says that its writer has closed a lane, and how many messages had come by it until then. Whoever has read it
-//! knows that nothing which it sent on that lane can still take effect, and what has. Letters are written by RDMA on a lane
-//! that lives, so that no processor of the peer takes part; being absolute, they may be written any number of times.
+//! A letter says that its writer has closed a lane, and how many messages it had received on it until then. Its reader
+//! knows that nothing it sent on that lane can still take effect, and what has taken effect. Letters are written by
+//! RDMA on a connected lane, without the peer's processor; they contain absolute values, so they may be written any
+//! number of times.
 
 use host::mix;
 use verbs::{Access, Buf, Mr, Pd, Result, Sge};
 
 use crate::RAILS_MAX;
 
-/// Bytes of a letter: a word, and the same mixed, so that one that is half written is known.
+/// Bytes of a letter: a word and its hash, so that a partly written letter is detected.
 const LETTER: usize = 16;
 /// Bytes of letters about all lanes.
 const BOX: usize = LETTER * RAILS_MAX;
-/// Generations of a lane that can be told apart.
+/// Number of generations of a lane that can be distinguished.
 pub(crate) const GENERATIONS: u32 = 1 << 28;
 
-/// What one side says about a lane of its own that it has closed.
+/// A side's report about a lane that it has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Letter {
-    /// Which time of the lane: how often it had been tried.
+    /// The generation of the lane: the number of the attempt that connected it.
     pub(crate) generation: u32,
-    /// On which lane the writer took messages when it wrote this.
+    /// The lane on which the writer received messages when it wrote this.
     pub(crate) recv_lane: u8,
-    /// How many messages had been received on the lane, modulo 2^32.
+    /// How many messages the writer had received on the lane, modulo 2^32.
     pub(crate) received: u32,
 }
 
@@ -50,10 +51,10 @@ impl Letter {
     }
 }
 
-/// Letters that have come, and letters to be written.
+/// Received letters, and letters to send.
 pub(crate) struct Mailbox {
     buf: Buf,
-    /// On each rail.
+    /// The registration on each rail.
     mrs: Vec<Mr>,
 }
 
@@ -65,7 +66,7 @@ impl Mailbox {
         Ok(Self { buf, mrs })
     }
 
-    /// Where the peer writes to.
+    /// The address that the peer writes to.
     pub(crate) fn addr(&self) -> u64 {
         self.mrs[0].addr()
     }
@@ -74,20 +75,20 @@ impl Mailbox {
         self.mrs[rail].rkey()
     }
 
-    /// What the peer has said about a lane.
+    /// The peer's letter about a lane.
     pub(crate) fn read(&self, lane: usize) -> Option<Letter> {
         let mut bytes = [0; LETTER];
         self.buf.read(lane * LETTER, &mut bytes).ok()?;
         Letter::unpack(&bytes)
     }
 
-    /// Puts a letter among those to be written.
+    /// Stores a letter to send.
     pub(crate) fn put(&self, lane: usize, letter: Letter) {
-        // Lanes are fewer than there is room for.
+        // There is room for the maximum number of lanes.
         let _ = self.buf.write(BOX + lane * LETTER, &letter.pack());
     }
 
-    /// All letters to be written, as a rail's requests name them.
+    /// All letters to send, as a scatter/gather element of a rail.
     pub(crate) fn out(&self, rail: usize) -> Sge {
         self.mrs[rail].sge(BOX as u64, BOX as u32)
     }

@@ -1,14 +1,16 @@
-//! A lane that dies: both ends close it, write each other what had come by it, and go on without it.
+//! Settles the failure of a lane: both ends close it, report what they received on it, and continue without
+//! it.
 //!
-//! 1. Whoever notices first (a completion that says so, an event, a letter of the peer) closes its own end: nothing that
+//! 1. The side that notices first (by a completion, an event, or a letter of the peer) closes its own end: nothing that
 //!    was sent on the lane can arrive here any more.
-//! 2. When all of its own requests and receives have come back from the lane, it lays the receives on the next lane that
-//!    lives, and writes a letter (`mail`): this lane is closed, so many messages came by it, receives are there now.
-//! 3. With the peer's letter, and when nothing is under way on the other lanes, it settles: messages that the peer has
-//!    received have ended, everything else starts again, in order, as if it had just been posted.
+//! 2. When all of its own requests and receives have come back from the lane, it posts the receives to the next
+//!    connected lane, and writes a letter (`mail`): this lane is closed, N messages were received on it, receives are
+//!    there now.
+//! 3. With the peer's letter, and when nothing is in flight on the other lanes, it settles: messages that the peer has
+//!    received are completed, everything else starts again, in order, as if it had just been posted.
 //!
-//! Until then no request starts. Writes and reads may so be carried out twice, messages are not; an atomic in doubt cannot
-//! be decided, and fails the queue pair. The death of the last lane is the connection's.
+//! Until then no request starts. Writes and reads may so be executed twice, messages are not. An atomic whose result is
+//! unknown cannot be decided and fails the queue pair. The failure of the last lane ends the connection.
 
 use std::sync::Arc;
 
@@ -24,24 +26,25 @@ use crate::lanes::rejoin::forget_attempt;
 use crate::qp::QpInner;
 use crate::state;
 
-/// How long the peer may take to agree that a lane has died; then the connection is over.
+/// How long the peer may take to agree that a lane has failed; after that the connection ends.
 const PATIENCE: Span = Span::from_secs(30);
-/// Until a lane is tried again for the first time: by then the peer has settled its death, too.
+/// Delay before the first attempt to reconnect a lane: by then the peer has settled its failure, too.
 const MOMENT: Span = Span::from_ms(20);
 
-/// How far it has come with settling what lanes that died mean.
+/// Progress of settling failed lanes.
 pub(crate) enum Mended {
     /// There is nothing to settle, or the connection has ended.
     Done,
-    /// Something is still to come.
+    /// Something is still outstanding.
     Waits,
-    /// It is settled; `waits`: there are requests that only completions can start.
+    /// Settled; `waits`: there are requests that only completions can start.
     Settled { waits: bool },
 }
 
-/// A lane has died, or the whole connection ends. Whether this closed the lane: then it is to be mended.
+/// Handles the failure of a lane or the end of the whole connection. Returns whether this closed the lane, which must
+/// then be settled.
 pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bool {
-    // The rail may say that it was no accident.
+    // The rail may report a reason that ends the whole connection.
     device.poll_rails();
     let mut link = qp.link();
     match link.phase {
@@ -71,7 +74,7 @@ pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bo
     true
 }
 
-/// Closes this side's end of a lane that is dying.
+/// Closes this side's end of a failed lane.
 fn close(qp: &QpInner, lane: usize) {
     let host = &qp.shared().host;
     qp.sending.lock(host).hold(lane);
@@ -89,7 +92,7 @@ fn close(qp: &QpInner, lane: usize) {
     }
 }
 
-/// The peer may have written that it has closed a lane of which this side thinks well.
+/// Checks the peer's letters: it may have closed a lane that this side considers connected.
 pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
     if qp.now() != state::READY_TO_SEND {
         return;
@@ -102,10 +105,10 @@ pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
         match known.health {
             Health::Up if known.generation == letter.generation => {
                 drop(link);
-                // What comes of it is settled with all that the device is to mend.
+                // The failure is settled with all others on the device's list.
                 lane_is_down(device, qp, lane);
             }
-            // It was connected for the peer only, which waits for this side to say so.
+            // Only the peer saw the lane connected; it waits for a letter from this side.
             Health::Down if letter.generation > known.generation => {
                 known.generation = letter.generation;
                 known.tried = known.tried.max(letter.generation);
@@ -121,7 +124,7 @@ pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
     }
 }
 
-/// Goes on with settling what lanes that died mean, with what has been taken from the rails.
+/// Continues settling failed lanes, using the completions taken from the rails so far.
 pub(crate) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
     if qp.now() == state::ERROR || !qp.lent.is_mending() {
         return Mended::Done;
@@ -151,7 +154,8 @@ pub(crate) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
     settle(device, qp, link, &died)
 }
 
-/// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
+/// Writes letters about lanes from which all requests and receives have come back. False if no lane for messages is
+/// left.
 fn drain(qp: &QpInner, link: &mut Connection) -> bool {
     let (shared, completions) = (qp.shared(), &qp.receiving.completions);
     for lane in 0..qp.width() {
@@ -191,7 +195,7 @@ fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
     qp.sending.lock(&qp.shared().host).has_mail();
 }
 
-/// The peer's letters about lanes that died here, if there is one for each.
+/// The peer's letters about lanes that failed here, if there is one for each.
 fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
     let mut died = [None; RAILS_MAX];
     for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
@@ -207,7 +211,7 @@ fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX
     Some(died)
 }
 
-/// Both ends know of the lanes that died: goes on without them.
+/// Both ends know of the failed lanes: continues without them.
 fn settle(
     device: &Inner,
     qp: &Arc<QpInner>,
@@ -238,7 +242,7 @@ fn settle(
     Mended::Settled { waits }
 }
 
-/// Writes letters to the peer, if there are any, on a lane that lives.
+/// Writes pending letters to the peer, on a connected lane.
 fn write_mail(qp: &QpInner) {
     let link = qp.link();
     let live: Vec<usize> = (0..qp.width()).filter(|&lane| link.is_up(lane)).collect();

@@ -1,4 +1,4 @@
-//! A lane that dies, and one that comes back.
+//! Failure and reconnection of lanes.
 
 pub(crate) mod mail;
 pub(crate) mod mend;

@@ -1,4 +1,4 @@
-//! A lane that comes back: the side that connected tries it again and again, at the accepting side's back door.
+//! Reconnects failed lanes: the connecting side retries at the accepting side's join listener.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::lanes::mail::GENERATIONS;
 use crate::qp::QpInner;
 use crate::state;
 
-/// How long to wait between two attempts: at first, each time twice as long, and at most.
+/// Pause between two attempts: the first, doubled each time, and the longest.
 const PAUSE: Span = Span::from_ms(25);
 const PAUSE_MAX: Span = Span::from_ms(500);
-/// How long an attempt may take: what vanishes on the way is sent again sooner than TCP would.
+/// Time limit of an attempt: lost packets are then sent again sooner than by TCP's retransmission.
 const ATTEMPT: Span = Span::from_ms(500);
 
-/// Tries lanes again whose time it is. Whether there are lanes left that are down.
+/// Retries lanes that are due. Returns whether any lane is still down.
 pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
     if qp.now() != state::READY_TO_SEND {
         return false;
@@ -57,7 +57,7 @@ fn try_lane(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
     let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT), ..link.param.clone() };
     drop(link);
     let (Some(cm), Some(door)) = (cm, door) else { return };
-    // What cannot be had now may be later.
+    // What cannot be allocated now may be later.
     let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
     begin_attempt(device, qp, lane, generation, &by);
     let param = lane_param(&param, joining_words(qp, lane, token, generation));
@@ -72,7 +72,7 @@ fn begin_attempt(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32
     forget_attempt(device, lane, before);
 }
 
-/// On the accepting side: a lane is asked for again. The request is rejected where the lane's death is not settled.
+/// On the accepting side: accepts a lane again. The request is rejected if the lane's failure has not been settled.
 pub(crate) fn take_back(
     device: &Inner,
     qp: &Arc<QpInner>,
@@ -120,7 +120,7 @@ pub(crate) fn lane_is_back(device: &Inner, qp: &QpInner, lane: usize, num: u32, 
     qp.shared().async_event(AsyncEvent::RailUp { qp_num: qp.num(), rail });
 }
 
-/// Whether a queue pair was about to take a lane's place; then it will not.
+/// Cancels the attempt of this queue pair to replace a lane. Returns whether there was one.
 pub(crate) fn attempt_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32) -> bool {
     let failed = qp.link().lanes[lane].joining.take_if(|(_, by)| by.num() == num);
     let was = failed.is_some();

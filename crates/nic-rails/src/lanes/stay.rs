@@ -1,5 +1,5 @@
-//! What a queue pair does when its shared receive queue leaves a rail (`srq`): it closes its lane there, if that has not died,
-//! and says when nothing comes by it any more.
+//! The queue pair's part when its shared receive queue leaves a rail (`srq`): it closes its lane there, unless that has
+//! failed already, and reports when nothing more can arrive on it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::qp::QpInner;
 use crate::receive::srq::{GRACE, SrqInner};
 use crate::state;
 
-/// About to connect: takes messages where the receives lie, by lanes that take from the queue as it is.
+/// Called before connecting: receives messages on the rail that holds the receives, on lanes that use the queue's
+/// current rail queues.
 pub(crate) fn join_shared(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
     let Some(srq) = &qp.receiving.srq else { return Ok(()) };
     let lane = srq.enter(qp.num());
@@ -33,7 +34,7 @@ pub(crate) fn join_shared(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
     Ok(())
 }
 
-/// Goes on with leaving a rail, if its queue does, or has it leave one.
+/// Continues leaving a rail if the queue is leaving one, or starts to leave a rail if necessary.
 pub(crate) fn look_at_shared(device: &Inner, qp: &Arc<QpInner>) {
     let Some(srq) = &qp.receiving.srq else { return };
     if qp.lent.is_mending() {
@@ -45,19 +46,19 @@ pub(crate) fn look_at_shared(device: &Inner, qp: &Arc<QpInner>) {
     drop(link);
     match (qp.now(), phase) {
         (state::INIT, _) => srq.is_off(qp.num()),
-        // Messages may come by it until it has closed its lane.
+        // Messages may arrive on it until it has closed its lane.
         (state::ERROR, _) => look_at_rest(device, qp, srq, rail),
         (_, Phase::Up) if health == Health::Up => {
-            // What comes of it is settled with all that the device is to mend.
+            // The failure is settled with all others on the device's list.
             lane_is_down(device, qp, rail);
         }
         (_, Phase::Up | Phase::Over) => look_at_rest(device, qp, srq, rail),
-        // It is known soon what becomes of it.
+        // The outcome of connecting is known soon.
         (_, Phase::None | Phase::Connecting | Phase::Accepting) => {}
     }
 }
 
-/// The lane on which receives lie has died here, and the queue pair lives on: then the queue leaves it.
+/// Makes the queue leave the rail with its receives if the lane there has failed, and the queue pair lives on.
 fn have_it_leave(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
     let (lane, now) = (srq.lane(), qp.shared().host.now());
     let link = qp.link();
@@ -80,7 +81,7 @@ fn have_it_leave(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
     }
 }
 
-/// A lane that is closed, as soon as its rail knows: takes the rest of what it has brought.
+/// A closed lane, as soon as its rail has closed it: takes the rest of its completions.
 fn look_at_rest(device: &Inner, qp: &QpInner, srq: &SrqInner, rail: usize) {
     let completions = &qp.receiving.completions;
     let Some(polling) = device.polling(completions) else { return };

@@ -1,4 +1,4 @@
-//! Protection domains and regions: one on each rail, and the table of keys that peers read.
+//! Protection domains and regions, registered on each rail, and the table of keys that peers read.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -9,29 +9,29 @@ use crate::lock::unpoisoned;
 use crate::memory::keys::{ENTRIES, ENTRY_BYTES};
 use crate::shared::Shared;
 
-/// What queue pairs and regions of a domain keep.
+/// The part of a domain that its queue pairs and regions share.
 pub(crate) struct PdInner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pds: Vec<Pd>,
     table: Buf,
-    /// The table on each rail, for peers to read.
+    /// The table's registration on each rail, readable by peers.
     tables: Vec<Mr>,
-    /// Regions whose keys a peer can take away.
+    /// Regions whose keys a peer can invalidate.
     regions: Mutex<Vec<Weak<Region>>>,
-    /// Where queue pairs read entries of peers' tables to: a place for each.
+    /// Memory into which queue pairs read entries of the peer's table: a slot for each queue pair.
     scratch: Buf,
     scratch_mrs: Vec<Mr>,
     places: Mutex<Places>,
 }
 
-/// Which places of the scratch memory are free: those given back, and those from `next` on.
+/// Free slots of the scratch memory: those given back, and those from `next` on.
 #[derive(Default)]
 struct Places {
     free: Vec<u32>,
     next: u32,
 }
 
-/// Queue pairs of a domain that have a place.
+/// Maximum number of queue pairs of a domain.
 const PLACES: u32 = 8192;
 
 impl PdInner {
@@ -72,7 +72,7 @@ impl PdInner {
         Ok(RailsMr(region))
     }
 
-    /// Where the table lies, for a peer on this lane.
+    /// Address and key of the table, for a peer on this lane.
     pub(crate) fn table_on(&self, lane: usize) -> (u64, u32) {
         (self.tables[lane].addr(), self.tables[lane].rkey())
     }
@@ -91,7 +91,7 @@ impl PdInner {
         unpoisoned(&self.places).free.push(place);
     }
 
-    /// A place, as a lane's requests name it.
+    /// A slot, as a scatter/gather element of a lane.
     pub(crate) fn scratch_on(&self, lane: usize, place: u32) -> Sge {
         self.scratch_mrs[lane].sge(u64::from(place) * ENTRY_BYTES as u64, ENTRY_BYTES as u32)
     }
@@ -102,7 +102,8 @@ impl PdInner {
         Some(entry)
     }
 
-    /// A peer took away the region with this key of a lane: it goes on all others, too. Its key.
+    /// A peer has invalidated the region with this key of a lane: invalidates it on all others, too. Returns the
+    /// region's key.
     pub(crate) fn invalidate(&self, lane: usize, lane_key: u32) -> Option<u32> {
         let key = self.shared.keys.find(lane, lane_key)?;
         let mut regions = unpoisoned(&self.regions);
@@ -110,14 +111,14 @@ impl PdInner {
         let region = regions.iter().filter_map(Weak::upgrade).find(|region| region.key == key);
         drop(regions);
         if let Some(region) = region {
-            // What cannot be undone at once is unreachable all the same, which is what the peer asked for.
+            // Even if deregistration fails for now, the region is unreachable, which is what the peer requested.
             let _ = region.give_up();
         }
         Some(key)
     }
 }
 
-/// A region, on all rails.
+/// A region, registered on all rails.
 struct Region {
     pd: Arc<PdInner>,
     key: u32,
@@ -126,7 +127,7 @@ struct Region {
 }
 
 impl Region {
-    /// Deregisters on all rails, and says what the first that refused said.
+    /// Deregisters on all rails; returns the first error.
     fn give_up(&self) -> Result<()> {
         self.pd.shared.keys.remove(self.key, &self.pd.table);
         let mrs = std::mem::take(&mut *unpoisoned(&self.mrs));
@@ -139,12 +140,12 @@ impl Drop for Region {
         if self.pd.shared.is_inherited() {
             return std::mem::forget(self.pd.clone());
         }
-        // Dropping cannot say what went wrong; `dereg` does.
+        // Dropping cannot return an error; `dereg` does.
         let _ = self.give_up();
     }
 }
 
-/// The API's hold on a region.
+/// API handle of a region.
 pub(crate) struct RailsMr(Arc<Region>);
 
 impl MrOps for RailsMr {

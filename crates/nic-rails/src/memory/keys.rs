@@ -1,9 +1,10 @@
-//! Keys: of this device's regions, and of the peer's.
+//! Keys of this device's regions and of the peer's.
 //!
-//! A region is registered on each rail, and has a key there that the rail chose. Programs get one key for all: the number
-//! of an entry in the upper bits, chance in the lower ones. The entry's keys lie in a table of the protection domain that
-//! peers may read by RDMA, hidden by a stream of bits that follows from the whole key: who knows only the number of an
-//! entry learns nothing from it. A key that names nothing yields keys of chance, which rails refuse like any wrong key.
+//! A region is registered on each rail, which chooses a key of its own. Programs get one key for all: the number of an
+//! entry in the upper bits, random bits in the lower ones. The entry holds the keys of the rails, in a table of the
+//! protection domain that peers may read by RDMA, masked by a stream of bits derived from the whole key: a peer that
+//! knows only the number of an entry learns nothing from it. A key that names no entry yields random keys, which rails
+//! refuse like any wrong key.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -13,9 +14,9 @@ use verbs::{Buf, Error, Result};
 
 use crate::RAILS_MAX;
 
-/// Entries of a table: regions of a device.
+/// Entries of a table, and so regions of a device.
 pub(crate) const ENTRIES: u32 = 1 << 14;
-/// Entries that rest before one of them is used again, while there are others.
+/// Minimum number of free entries before the oldest one is reused, as long as the table can grow.
 const RESTING: usize = 256;
 const CHANCE_BITS: u32 = 32 - ENTRIES.trailing_zeros();
 /// Bytes of an entry.
@@ -24,22 +25,22 @@ pub(crate) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
 /// The keys of a region, by rail.
 pub(crate) type LaneKeys = [u32; RAILS_MAX];
 
-/// The stream of a key, for one lane.
+/// The mask of a key, for one lane.
 fn veil(key: u32, lane: usize) -> u32 {
     mix(u64::from(key) << 8 | lane as u64 | 1 << 48) as u32
 }
 
-/// Where a key's entry lies in its table.
+/// Offset of a key's entry in its table.
 pub(crate) fn offset_of(key: u32) -> u64 {
     u64::from(key >> CHANCE_BITS) * ENTRY_BYTES as u64
 }
 
-/// The keys of an entry as its table has them, for the whole key that names it; and the other way round.
+/// Masks the keys of an entry with the whole key that names it; also the inverse.
 fn veiled(key: u32, lanes: &LaneKeys) -> LaneKeys {
     std::array::from_fn(|lane| lanes[lane] ^ veil(key, lane))
 }
 
-/// What an entry that was read from a peer means for this key.
+/// Unmasks an entry that was read from a peer for this key.
 pub(crate) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
     let lanes = std::array::from_fn(|lane| {
         u32::from_be_bytes([entry[4 * lane], entry[4 * lane + 1], entry[4 * lane + 2], entry[4 * lane + 3]])
@@ -47,10 +48,10 @@ pub(crate) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
     veiled(key, &lanes)
 }
 
-/// Numbers of which nobody can guess the first; in virtual time, the same in every run.
+/// A generator with an unpredictable seed; in virtual time, the same in every run.
 ///
 /// # Errors
-/// When the system has no random numbers.
+/// If the system provides no random numbers.
 pub(crate) fn chance(is_virtual: bool) -> Result<Rng> {
     let seed = if is_virtual {
         *b"not rand"
@@ -63,28 +64,28 @@ pub(crate) fn chance(is_virtual: bool) -> Result<Rng> {
 /// A region's keys for peers, on each rail.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The key of the whole, 0 in an entry that is free.
+    /// The key of the region, 0 in a free entry.
     key: u32,
     remote: LaneKeys,
 }
 
 const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX] };
 
-/// What is known of regions by those who make and remove them.
+/// The entries as registration and deregistration see them.
 struct Entries {
     all: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
     chance: Rng,
 }
 
-/// Entries that one piece of [`Keys::local`] has room for.
+/// Number of entries in one chunk of [`Keys::local`].
 const CHUNK: usize = 256;
 
 /// This device's regions by their entries.
 pub(crate) struct Keys {
     entries: Mutex<Entries>,
-    /// This side's keys, for requests: a word for each lane of an entry, in its upper half the key of the whole, which makes it
-    /// good for that key alone, however readers and writers meet.
+    /// This side's keys, for requests: a word for each lane of an entry. Its upper half is the key of the region, so a
+    /// word is valid for that key alone, whatever concurrent writers do.
     local: [OnceLock<Box<[AtomicU64]>>; ENTRIES as usize / CHUNK],
 }
 
@@ -95,14 +96,15 @@ impl Keys {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // Nothing panics while it holds this lock half-way through a change.
+        // No holder of this lock can panic in the middle of a change.
         self.entries.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A key for a region with these keys, written into the table. `None` when all entries are taken.
+    /// Allocates a key for a region with these lane keys, and writes its entry into the table. `None` if all entries
+    /// are used.
     pub(crate) fn insert(&self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
         let mut entries = self.entries();
-        // Keys of one entry differ by chance only, so that few entries would soon meet.
+        // Keys of one entry differ only in their random bits, so a small number of entries would soon repeat a key.
         let reuses = entries.free.len() >= RESTING || entries.all.len() as u32 == ENTRIES;
         let entry = match if reuses { entries.free.pop_front() } else { None } {
             Some(entry) => entry,
@@ -112,7 +114,7 @@ impl Keys {
             }
             None => return None,
         };
-        // Never zero, and never all ones: both are what forgotten keys look like.
+        // Never zero and never all ones, which uninitialized keys typically are.
         let chance = 1 + (entries.chance.next_u64() % ((1 << CHANCE_BITS) - 2)) as u32;
         let key = entry << CHANCE_BITS | chance;
         entries.all[entry as usize] = Entry { key, remote };
@@ -120,7 +122,7 @@ impl Keys {
         Some(publish(key, &remote, table).map(|()| key))
     }
 
-    /// The key names nothing any more; its entry is used again as late as possible.
+    /// Invalidates a key; its entry is reused as late as possible.
     pub(crate) fn remove(&self, key: u32, table: &Buf) {
         let (mut entries, entry) = (self.entries(), key >> CHANCE_BITS);
         if let Some(place) = entries.all.get_mut(entry as usize).filter(|e| e.key == key) {
@@ -128,7 +130,7 @@ impl Keys {
             self.set_local(key, |_| 0);
             entries.free.push_back(entry);
             let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next_u64() as u32);
-            // Entries lie inside their table.
+            // The entry is inside the table.
             let _ = publish(key, &noise, table);
         }
     }
@@ -151,7 +153,7 @@ impl Keys {
         (word >> 32 == u64::from(key) && key != 0).then_some(word as u32)
     }
 
-    /// The key of the region that has this one on a rail, for peers.
+    /// The key of the region that has this remote key on a rail.
     pub(crate) fn find(&self, lane: usize, lane_key: u32) -> Option<u32> {
         self.entries().all.iter().find(|e| e.key != 0 && e.remote[lane] == lane_key).map(|e| e.key)
     }
@@ -165,10 +167,10 @@ fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
     table.write(offset_of(key) as usize, &bytes)
 }
 
-/// How many of the peer's keys are remembered.
+/// Number of the peer's keys that are cached.
 const REMEMBERED: usize = 64;
 
-/// What the peer's keys mean, for those met last.
+/// A cache of the peer's keys and their lane keys.
 pub(crate) struct Met([(u32, LaneKeys); REMEMBERED]);
 
 impl Met {

@@ -1,4 +1,4 @@
-//! Who makes progress: pollers, the threads of the threaded engine, the service.
+//! The threads that make progress: pollers, the threads of the threaded engine, the service.
 
 pub(crate) mod poll;
 pub(crate) mod service;

@@ -1,4 +1,4 @@
-//! Progress of completion queues: whoever polls takes what the rails have, and then does what queue pairs ask for.
+//! Progress of completion queues: a poller takes completions from the rails, and then does what queue pairs request.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::qp::QpInner;
 use crate::state;
 use crate::wants::Wants;
 
-/// Takes what the rails have into the ring. If somebody else does, that is as good: who takes looks at reports afterwards.
-/// Whether it was only this side that took: otherwise others may hold completions that are not in the ring yet.
+/// Takes completions from the rails into the ring. A rail from which another thread takes is skipped: that thread
+/// checks reports afterwards. Returns whether no rail was skipped; otherwise another thread may hold completions that
+/// are not in the ring yet.
 pub(crate) fn progress(device: &Inner, polling: &Polling) -> bool {
     progress_into(device, polling, &mut Sink::ring(&polling.completions))
 }
@@ -24,7 +25,7 @@ pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'
     alone
 }
 
-/// Passes on what rails have reported, if that is the program's business.
+/// Reports to the program if the rails' reports satisfy its request.
 #[inline]
 pub(crate) fn tell_of_reports(device: &Inner, polling: &Polling) {
     polling.tell_of_reports(|| {
@@ -32,7 +33,7 @@ pub(crate) fn tell_of_reports(device: &Inner, polling: &Polling) {
     });
 }
 
-/// Whether nobody else was taking from one of the rails.
+/// Returns whether no other thread was taking from one of the rails.
 fn take_all(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
     let mut alone = true;
     for rail in polling.due_rails() {
@@ -45,7 +46,7 @@ fn take_all(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
     alone
 }
 
-/// Takes what a rail has; whether that was anything. `None` if somebody else takes from it.
+/// Takes completions from a rail; returns whether there were any. `None` if another thread takes from it.
 pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Sink<'_>) -> Option<bool> {
     let mut any = false;
     for _ in 0..2 {
@@ -62,7 +63,7 @@ pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Si
     Some(any)
 }
 
-/// Does what completions of a lane have asked for.
+/// Does what completions of a lane have requested.
 pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: usize, wants: Wants) {
     if wants.failure {
         qp.fail();
@@ -90,14 +91,14 @@ pub(crate) fn watch_for_requests(device: &Inner, polling: &Polling) {
     }
 }
 
-/// A lane has died, or the whole connection ends.
+/// Handles the failure of a lane, or the end of the whole connection.
 pub(crate) fn mourn(device: &Inner, qp: &Arc<QpInner>, lane: usize) {
     if mend::lane_is_down(device, qp, lane) {
         mend(device, qp);
     }
 }
 
-/// Goes on with settling what lanes that died mean. Whether it is not done.
+/// Continues settling failed lanes. Returns whether that is still unfinished.
 pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
     for completions in [&qp.sending.completions, &qp.receiving.completions] {
         if let Some(polling) = device.polling(completions) {
@@ -107,7 +108,7 @@ pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
     go_on_mending(device, qp)
 }
 
-/// As [`mend()`], with what has been taken from the rails.
+/// As [`mend()`], using the completions taken from the rails so far.
 fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
     match mend::go_on(device, qp) {
         Mended::Done => false,
@@ -122,7 +123,7 @@ fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
     }
 }
 
-/// Rails' queues that have reported.
+/// Handles reports of the rails' queues.
 pub(crate) fn progress_channels(device: &Inner) {
     for (rail, channel) in device.shared.channels.iter().enumerate() {
         let Some(channel) = channel else { continue };

@@ -1,5 +1,5 @@
-//! The service: makes progress for those who sleep, and for connections that nobody looks after. In real time a thread
-//! that sleeps in poll(2) on what the rails announce; in virtual time a rank, which wakes up with the machine's news.
+//! The service: makes progress for sleeping waiters, and for connections without a poller. In real time it is a thread
+//! that sleeps in poll(2) on the rails' descriptors; in virtual time a rank, which the machine's signals wake.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::lanes::stay::look_at_shared;
 use crate::progress::poll::mend;
 use crate::state;
 
-/// Starts it; it ends with the device.
+/// Starts the service; it ends with the device.
 pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
     let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_over.clone());
     let host = device.shared.host.clone();
@@ -31,12 +31,12 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
     started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
 }
 
-/// The rank of virtual time. News of the machine wake it; time alone only where something may take too long.
+/// The rank of virtual time. Signals of the machine wake it; a timer is used only where a step may take too long.
 fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
     let mut patience = None;
     while !stop.load(Ordering::Acquire) {
         let deadline = patience.and_then(|span| host.after(span));
-        // Until it has to wait in another way, or the device has gone.
+        // Until it needs another timer, or the device is gone.
         let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
             None => Some(()),
             Some(device) => {
@@ -53,7 +53,7 @@ fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
     }
 }
 
-/// How soon to look again, where that is soon.
+/// The time until the next check, if it is short.
 fn short(device: &Inner) -> Option<Span> {
     Some(patience(device)).filter(|patience| *patience < Span::from_ms(100))
 }
@@ -74,13 +74,13 @@ fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let nanos = i64::from(patience.subsec_nanos());
         let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: nanos };
-        // Interrupted or not: look.
+        // Interrupted or not: check everything.
         let _ = poll(&mut fds, Some(&patience));
         while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}
     }
 }
 
-/// What the service does each time it wakes up.
+/// The work of the service after each wake-up.
 fn serve(device: &Arc<Inner>) {
     cm::progress(device);
     for qp in device.live_qps() {
@@ -94,7 +94,7 @@ fn serve(device: &Arc<Inner>) {
     device.lame.work(|qp| rejoin(device, qp));
 }
 
-/// How soon the service is to look again, even if nothing is announced.
+/// The longest time until the next check, even without an event.
 fn patience(device: &Inner) -> Span {
     if !device.mending.is_empty() {
         return Span::from_ms(2);
@@ -102,7 +102,7 @@ fn patience(device: &Inner) -> Span {
     if !device.expected.is_empty() || !device.lame.is_empty() {
         return Span::from_ms(50);
     }
-    // A peer may have closed a lane, and written so; that is not announced.
+    // A peer may have closed a lane and written a letter, for which there is no event.
     let connected = device.live_qps().any(|qp| qp.now() == state::READY_TO_SEND);
     if connected { Span::from_ms(100) } else { Span::from_secs(5) }
 }

@@ -1,6 +1,6 @@
-//! The threaded engine: a thread for each rail, pinned to a core, which posts stripes to its rail and polls it for as long as
-//! there is something to do. Who polls helps, and what is short is posted by whoever posts, so that no thread need wake up
-//! for it. In virtual time it is a rank, which wakes up with the machine's news, and polls alone.
+//! The threaded engine: a thread for each rail, pinned to a core, which posts stripes to its rail and polls it as long
+//! as there is work. Pollers of the program help, and short requests are posted by the caller, so that no thread has to
+//! wake up for them. In virtual time it is a rank, which the machine's signals wake, and only ranks of the engine poll.
 
 use std::sync::{Arc, Weak};
 
@@ -30,7 +30,8 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
 fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
     let mut cqs: Vec<Arc<Polling>> = Vec::new();
     while !worker.is_over() {
-        // Each time that there was something, waiting begins anew, so that it sleeps only after a while of nothing.
+        // Each time that there was something, the wait starts anew, so that the thread sleeps only after a period
+        // without work.
         let look = || {
             let device = device.upgrade().filter(|_| !worker.is_over());
             let Some(device) = device else { return Some(()) };
@@ -49,11 +50,11 @@ fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
     }
 }
 
-/// Posts what the rail has been given.
+/// Posts the requests queued for the rail.
 fn work(device: &Inner, rail: usize, worker: &Worker) -> bool {
     worker.work(|num, wr_id| {
         let Some(qp) = device.qp(num) else { return };
-        // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
+        // The lane has room for all requests of the queue, and accepts them in every state that it can be in here.
         let status = WcStatus::LocQpOpErr;
         let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
         let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.sending.completions));

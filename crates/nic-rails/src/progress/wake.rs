@@ -1,4 +1,4 @@
-//! What wakes the service (`service`), and ends it.
+//! Wakes the service (`service`), and stops it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use verbs::Result;
 use crate::completion::announced::counter;
 
 pub(crate) struct WakeUp {
-    /// A descriptor that the thread sleeps on; none in virtual time.
+    /// The eventfd that the thread sleeps on; none in virtual time.
     pub(crate) fd: Option<Arc<OwnedFd>>,
     pub(crate) is_over: Arc<AtomicBool>,
 }
@@ -19,7 +19,7 @@ impl WakeUp {
         Ok(Self { fd: counter(is_virtual)?.map(Arc::new), is_over: Arc::default() })
     }
 
-    /// There is something new to sleep on.
+    /// Wakes the service: there is something new to wait for.
     pub(crate) fn wake(&self) {
         if let Some(fd) = &self.fd {
             // A full counter wakes as well.
@@ -27,7 +27,7 @@ impl WakeUp {
         }
     }
 
-    /// The device goes, and its service with it.
+    /// Stops the service with its device.
     pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Release);
         self.wake();

@@ -1,4 +1,4 @@
-//! Requests on their way to a rail whose thread posts them (`threads`).
+//! Queue of requests for a rail whose thread posts them (`threads`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use crate::send::request::PIECES_MAX;
 /// Bytes of inline data that fit into a job.
 pub(crate) const INLINE_MAX: usize = 1024;
 
-/// A request on its way to its rail.
+/// A queued request.
 struct Job {
     /// The number of its queue pair.
     qp: u32,
@@ -23,15 +23,15 @@ struct Job {
     flags: SendFlags,
     pieces: [Sge; PIECES_MAX],
     inline: [u8; INLINE_MAX],
-    /// How many pieces, or how many inline bytes.
+    /// The number of scatter/gather elements, or of inline bytes.
     count: usize,
     is_inline: bool,
 }
 
-/// What a rail's thread is to do.
+/// The work queue of a rail's thread.
 pub(crate) struct Worker {
     jobs: Mutex<VecDeque<Job>>,
-    /// Requests that it has been given and has not posted.
+    /// Number of requests queued and not yet posted.
     left: AtomicU32,
     pub(crate) bell: Bell,
     is_over: AtomicBool,
@@ -43,12 +43,12 @@ impl Worker {
         Self { jobs, left: AtomicU32::new(0), bell: Bell::new(), is_over: AtomicBool::new(false) }
     }
 
-    /// Whether all that it has been given is posted.
+    /// Whether all queued requests have been posted.
     pub(crate) fn is_idle(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the device has gone.
+    /// Whether the device is gone.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
@@ -58,7 +58,7 @@ impl Worker {
         host.ring(&self.bell);
     }
 
-    /// Gives it a request.
+    /// Queues a request.
     pub(crate) fn post(&self, host: &Host, qp: u32, lane: Arc<Qp>, wr: &SendWr<'_>) -> Result<()> {
         let (mut pieces, mut inline) = ([Sge::default(); PIECES_MAX], [0; INLINE_MAX]);
         let (count, is_inline) = match wr.data {
@@ -81,12 +81,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Posts what it has been given; whether that was anything. What a lane refuses goes to `refused`: the queue pair, and the
-    /// request's number there.
+    /// Posts the queued requests; returns whether there were any. For a request that its lane refuses, calls `refused`
+    /// with the queue pair and the request's number there.
     pub(crate) fn work(&self, mut refused: impl FnMut(u32, u64)) -> bool {
         let mut any = false;
         loop {
-            // Not in the loop's head, where it would stay locked.
+            // Not in the loop's head, where the guard would live on.
             let job = unpoisoned(&self.jobs).pop_front();
             let Some(job) = job else { return any };
             any = true;

@@ -1,4 +1,5 @@
-//! Receives: each lies on the lane that takes messages, until it is filled or the lane dies; then on the next one.
+//! Receives: each is posted to the lane that receives messages, until it is filled or the lane fails; then to the next
+//! one.
 
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use crate::completion::completions::Completions;
 use crate::receive::srq::SrqInner;
 use crate::shared::Shared;
 
-/// Receives by their numbers: from `done` on, `flushed` came back from a lane that died; those up to `posted` lie on the
-/// lane; those up to `next` wait for one.
+/// Receives by their numbers: from `done` on, `flushed` receives came back from a failed lane; those up to `posted` are
+/// posted to the lane; those up to `next` wait for one.
 pub(crate) struct Receives {
     lanes: Vec<Arc<Qp>>,
     depth: u32,
-    /// By places, of which there are a power of two; none if receives are shared.
+    /// Ring by number, with a power of two of entries; empty if receives are shared.
     wr_ids: Vec<u64>,
     pieces: Vec<Sge>,
     counts: Vec<u8>,
@@ -25,17 +26,17 @@ pub(crate) struct Receives {
     next: u64,
     /// Receives that may still be posted before completions are polled.
     pub(crate) free: u32,
-    /// Somebody has found the queue full.
+    /// A caller has found the queue full.
     pub(crate) refused: bool,
-    /// Where this side takes messages.
+    /// The lane on which this side receives messages.
     pub(crate) lane: usize,
-    /// Messages that came by each lane since it was connected.
+    /// Messages received on each lane since it was connected.
     received: [u32; RAILS_MAX],
     /// No lane takes receives at the moment.
     held: bool,
-    /// The completion queue has been told that something lies on the lane.
+    /// The completion queue has been informed that receives are posted to the lane.
     expects: bool,
-    /// Shared receives that a lane has flushed, as the rail knows them.
+    /// Shared receives that a lane has flushed, by the rail's numbers.
     broken: Vec<u64>,
 }
 
@@ -65,7 +66,7 @@ impl Receives {
         }
     }
 
-    /// These are its lanes.
+    /// Sets its lanes.
     pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
         self.lanes = lanes.to_vec();
     }
@@ -94,7 +95,7 @@ impl Receives {
         Ok(())
     }
 
-    /// A receive has been filled by a lane: what the program calls it.
+    /// A lane has filled a receive; returns the program's number of it.
     #[inline]
     pub(crate) fn filled(&mut self, lane: usize, number: u64) -> u64 {
         self.received[lane] = self.received[lane].wrapping_add(1);
@@ -102,8 +103,9 @@ impl Receives {
         self.wr_ids[self.place(number)]
     }
 
-    /// A receive has come back from a lane; `tell` gets what the program is to know, and says whether it knows it already. What
-    /// a lane flushes is kept for the next one, unless the connection is over.
+    /// A receive has come back from a lane. `tell` delivers a completion to the program, and returns whether the poller
+    /// got it directly. Receives that a failed lane flushes are kept for the next lane, unless the connection has
+    /// ended.
     pub(crate) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc) -> bool) {
         if wc.is_ok() {
             self.received[lane] = self.received[lane].wrapping_add(1);
@@ -113,7 +115,7 @@ impl Receives {
             return;
         }
         if is_over {
-            // It may have ended after the lane gave back the first of them.
+            // The connection may have ended after the lane gave back the first receives.
             self.flush(&mut tell);
         }
         wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
@@ -121,8 +123,9 @@ impl Receives {
         self.free += u32::from(tell(wc));
     }
 
-    /// As [`Receives::ended`], of a shared receive. What a lane flushes stays in its place, from which it is laid on the next
-    /// lane. What a lane brings after it has been said what came by it is not told of: it is sent again.
+    /// As [`Receives::ended`], for a shared receive. Receives that a failed lane flushes keep their place, from which
+    /// they are posted to the next lane. A completion after the lane's messages have been counted is
+    /// dropped: the message is sent again.
     pub(crate) fn shared_ended(
         &mut self,
         srq: &SrqInner,
@@ -139,14 +142,14 @@ impl Receives {
         }
     }
 
-    /// The connection is over: tells of shared receives that went with its lane.
+    /// The connection has ended: reports the shared receives flushed with its lane.
     pub(crate) fn flush_shared(&mut self, srq: &SrqInner, mut tell: impl FnMut(Wc) -> bool) {
         for wr_id in self.broken.drain(..).filter_map(|number| srq.take(number)) {
             tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
         }
     }
 
-    /// Shared receives lie on this lane from now on.
+    /// Shared receives are posted to this lane from now on.
     pub(crate) fn follow(&mut self, completions: &Completions, lane: usize) {
         completions.expect(lane);
         completions.expect_no_more(self.lane);
@@ -154,7 +157,7 @@ impl Receives {
         self.broken.clear();
     }
 
-    /// Something is about to lie on the lane.
+    /// Informs the completion queue before a receive is posted to the lane.
     pub(crate) fn expect(&mut self, completions: &Completions) {
         if !self.expects {
             self.expects = true;
@@ -162,7 +165,7 @@ impl Receives {
         }
     }
 
-    /// If nothing lies on the lane any more, nothing is to be expected of it.
+    /// Informs the completion queue if no receive is posted to the lane any more.
     pub(crate) fn expect_no_more(&mut self, completions: &Completions) {
         if self.expects && !self.wr_ids.is_empty() && self.are_back() {
             self.expects = false;
@@ -170,7 +173,7 @@ impl Receives {
         }
     }
 
-    /// The lane of which something is expected.
+    /// The lane with outstanding receives, as the completion queue knows it.
     pub(crate) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
         self.expects.then_some(self.lane).into_iter()
     }
@@ -180,12 +183,12 @@ impl Receives {
         self.held = true;
     }
 
-    /// Whether nothing lies on the lane any more.
+    /// Whether no receive is posted to the lane any more.
     pub(crate) fn are_back(&self) -> bool {
         self.outstanding() == 0
     }
 
-    /// How many lie on the lane.
+    /// How many receives are posted to the lane.
     fn outstanding(&self) -> u64 {
         self.posted.saturating_sub(self.done + self.flushed)
     }
@@ -194,13 +197,13 @@ impl Receives {
         self.received[lane]
     }
 
-    /// A lane has been connected again, as this queue pair, and counts anew.
+    /// A lane has been connected again, as this queue pair; restarts its count.
     pub(crate) fn begin(&mut self, lane: usize, by: &Arc<Qp>) {
         self.lanes[lane] = by.clone();
         self.received[lane] = 0;
     }
 
-    /// Lays what waits on the lane that takes messages from now on.
+    /// Posts the waiting receives to the lane that receives messages from now on.
     pub(crate) fn move_to(&mut self, shared: &Shared, completions: &Completions, lane: usize) {
         self.expect_no_more(completions);
         (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
@@ -211,7 +214,7 @@ impl Receives {
             let place = self.place(self.posted);
             let from = place * self.pieces_each;
             let sges = &self.pieces[from..from + usize::from(self.counts[place])];
-            // A lane that has failed takes and flushes them. What it refuses stays, and is laid on the next.
+            // A failed lane takes and flushes them. A refused receive is kept, and posted to the next lane.
             if self.lay(shared, self.posted, sges).is_err() {
                 self.held = true;
                 return;
@@ -220,7 +223,7 @@ impl Receives {
         }
     }
 
-    /// The connection is over: what lies on no lane is flushed, in its turn.
+    /// The connection has ended: flushes the receives that are posted to no lane, in order.
     pub(crate) fn flush(&mut self, mut tell: impl FnMut(Wc) -> bool) {
         let mut told = 0;
         let mut flush = |wr_id| {
@@ -254,7 +257,7 @@ mod tests {
         Wc { wr_id: number, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() }
     }
 
-    /// Three receives on lane 0 and one that waits for a lane.
+    /// Three receives posted to lane 0, and a fourth without a lane.
     fn four() -> Receives {
         let cap = QpCap { max_recv_wr: 4, max_recv_sge: 1, ..QpCap::default() };
         let mut receives = Receives::new(Some(&cap), 0);

@@ -1,4 +1,4 @@
-//! The receiving half of a queue pair: its own receives or shared ones, and where they complete.
+//! The receiving half of a queue pair: its own receives or a shared queue, and the delivery of their completions.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Receiving {
         let mut receives = Receives::new(srq.is_none().then_some(cap), lane);
         completions.want(depth(cap, srq.as_deref()));
         if srq.is_some() {
-            // What is shared is expected for as long as the queue pair lives.
+            // Completions of shared receives are expected as long as the queue pair exists.
             receives.expect(&completions);
         }
         Self { completions, srq, cap: *cap, receives: Lock::new(receives) }
@@ -42,7 +42,7 @@ impl Receiving {
         self.receives.lock(host)
     }
 
-    /// The lane on which messages are taken.
+    /// The lane on which messages are received.
     pub(crate) fn lane(&self, host: &Host) -> usize {
         self.lock(host).lane
     }
@@ -60,7 +60,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// A completion of a lane's receive queue.
+    /// Handles a completion of a lane's receive queue.
     #[inline]
     pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
@@ -69,7 +69,8 @@ impl Receiving {
         self.complete_any(own, lane, wc, sink)
     }
 
-    /// A receive of its own was filled, as most are. False if the connection is over, and nothing has happened.
+    /// The usual case: one of its own receives was filled. False if the connection has ended; then nothing has been
+    /// done.
     #[inline]
     fn fill(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
         let mut receives = self.lock(&own.shared().host);
@@ -88,7 +89,7 @@ impl Receiving {
         let mut wc = Wc { qp_num: own.known_as, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
-        // The program's own failure is told of; a lane's need not be the connection's.
+        // A failure of the program's own queue pair is reported; a failed lane need not end the connection.
         let is_over = own.state.now() == state::ERROR;
         match &self.srq {
             None => receives
@@ -104,13 +105,13 @@ impl Receiving {
         match wc.status {
             WcStatus::Success => Wants { mending, ..Wants::default() },
             _ if own.state.now() == state::ERROR => Wants::default(),
-            // The peer's doing, of which the reason may still come.
+            // Caused by the peer; the reason may still come.
             WcStatus::WrFlushErr => Wants { mourning: true, ..Wants::default() },
             _ => Wants { failure: true, ..Wants::default() },
         }
     }
 
-    /// The connection is over: tells of receives that lie on no lane.
+    /// The connection has ended: flushes receives that are posted to no lane.
     pub(crate) fn flush(&self, own: &QpContext) {
         let mut receives = self.lock(&own.shared().host);
         self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
@@ -124,7 +125,7 @@ impl Receiving {
         }
     }
 
-    /// So many receives may be posted again. Whether somebody has found the queue full.
+    /// Frees slots for receives. Returns whether a caller has found the queue full.
     pub(crate) fn give_back(&self, host: &Host, slots: u32) -> bool {
         let mut queue = self.lock(host);
         queue.free += slots;

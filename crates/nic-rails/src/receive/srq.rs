@@ -1,9 +1,10 @@
-//! Shared receive queues: one on each rail, of which one at a time holds the receives.
+//! Shared receive queues: one on each rail; only one rail at a time holds the receives.
 //!
-//! All queue pairs of the queue take messages on that rail. When the lane of one of them dies there, and the queue pair lives
-//! on, the queue *leaves* the rail: each of its queue pairs closes its lane there, and says when nothing can have come by it any
-//! more that it has not counted. What has not been consumed by then is laid on another rail, in its order, once. Letters about
-//! such lanes (`mend`) are written after that; what a closed lane says later counts for nothing, and is sent again.
+//! All queue pairs of the queue receive messages on that rail. When the lane of a queue pair fails there, and the queue
+//! pair lives on, the queue *leaves* the rail: each of its queue pairs closes its lane there, and reports when every
+//! message that can have arrived on it has been counted. Receives that are not consumed by then are posted to another
+//! rail, once, in order. Letters about such lanes (`mend`) are written after that; what a closed lane completes later
+//! is dropped, and sent again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,38 +14,38 @@ use verbs::{AsyncEvent, Error, RecvWr, Result, Sge, Srq, SrqInit};
 
 use crate::memory::domain::PdInner;
 
-/// How long a lane is to have been closed before it is believed that all of its completions can be seen. That the queue pair
-/// lives on is believed as soon: who disconnects closes all lanes at once.
+/// How long a lane must have been closed before all of its completions are assumed to be visible. The queue pair is
+/// assumed to live on after the same time: a peer that disconnects closes all lanes at about the same time.
 pub(crate) const GRACE: Span = Span::from_ms(10);
 
-/// A receive's place, from its posting until its completion is taken.
+/// The slot of a receive, from its posting until its completion is taken.
 #[derive(Clone, Default)]
 struct Posted {
     wr_id: u64,
     pieces: Vec<Sge>,
-    /// Which of all that were posted it is; none if nobody has the place.
+    /// The sequence number among all posted receives; none if the slot is free.
     number: Option<u64>,
-    /// How often the place has been laid on a rail: part of the number by which the rail knows it.
+    /// How often the slot has been posted to a rail: part of the number that the rail returns.
     lap: u32,
 }
 
-/// How a queue pair stands to the rail that the queue leaves.
+/// The state of a queue pair with respect to the rail that the queue leaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stay {
-    /// It has lanes of which messages come, or may soon.
+    /// Messages may arrive on its lanes, now or soon.
     #[default]
     On,
-    /// Its lane was found closed then.
+    /// Its lane was found closed at this time.
     Closed(Time),
-    /// Nothing comes of its lane any more; or it has none that is connected.
+    /// Nothing more arrives on its lane; or it has no connected lane.
     Off,
 }
 
 struct Receives {
     of_rails: Vec<Srq>,
-    /// The rail on which they lie.
+    /// The rail that holds the receives.
     lane: usize,
-    /// Where they go from there.
+    /// The rail to which they move.
     leaving_for: Option<usize>,
     members: BTreeMap<u32, Stay>,
     places: Vec<Posted>,
@@ -56,7 +57,7 @@ struct Receives {
 pub(crate) struct SrqInner {
     pub(crate) pd: Arc<PdInner>,
     pub(crate) id: u32,
-    /// Receives that it holds at most.
+    /// Maximum number of receives.
     pub(crate) depth: u32,
     init: SrqInit,
     receives: Lock<Receives>,
@@ -84,34 +85,34 @@ impl SrqInner {
         self.receives.lock(&self.pd.shared.host)
     }
 
-    /// The rail's queue, for a lane that is made.
+    /// The rail's queue, for a new lane.
     pub(crate) fn on(&self, rail: usize) -> Srq {
         self.receives().of_rails[rail].clone()
     }
 
-    /// Whether a lane takes from the rail's queue as it is now.
+    /// Whether a lane uses the rail's current queue.
     pub(crate) fn is_on(&self, rail: usize, of_lane: &Srq) -> bool {
         Arc::ptr_eq(self.receives().of_rails[rail].ops(), of_lane.ops())
     }
 
-    /// The rail on which queue pairs take messages, unless they are about to leave it.
+    /// The rail on which queue pairs receive messages, unless they are about to leave it.
     pub(crate) fn lane(&self) -> usize {
         self.receives().lane
     }
 
-    /// The rail that is left, if this queue pair has not done its part.
+    /// The rail that the queue leaves, if this queue pair has not finished its part.
     pub(crate) fn left(&self, num: u32) -> Option<usize> {
         let mut receives = self.receives();
         receives.leaving_for?;
         if receives.members.get(&num) == Some(&Stay::Off) {
-            // Who was waited for may have gone.
+            // The queue pairs that were still missing may have been dropped.
             self.arrive(&mut receives);
             return None;
         }
         Some(receives.lane)
     }
 
-    /// A queue pair is about to connect. The rail on which it takes messages.
+    /// Adds a queue pair that is about to connect. Returns the rail on which it receives messages.
     pub(crate) fn enter(&self, num: u32) -> usize {
         let mut receives = self.receives();
         let stay = if receives.leaving_for.is_some() { Stay::Off } else { Stay::On };
@@ -119,27 +120,27 @@ impl SrqInner {
         receives.leaving_for.unwrap_or(receives.lane)
     }
 
-    /// A queue pair has gone.
+    /// Removes a dropped queue pair.
     pub(crate) fn forget(&self, num: u32) {
         self.receives().members.remove(&num);
     }
 
-    /// The rails' queues, by their numbers there.
+    /// The numbers of the rails' queues.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.receives().of_rails.iter().map(Srq::id).collect()
     }
 
-    /// Leaves a rail for another, if it is there. Then: the queue that it had on that rail, and the number of the one that it has
-    /// there from now on.
+    /// Starts to leave a rail for another, if that rail holds the receives. Returns the old queue on that rail, and the
+    /// number of the new one.
     ///
     /// # Errors
-    /// When the rail has no room for a fresh queue, of those that come back.
+    /// If the rail has no room for a new queue, which reconnected lanes need.
     pub(crate) fn leave(&self, rail: usize, other: usize) -> Result<Option<(Srq, u32)>> {
         let mut receives = self.receives();
         if receives.lane != rail || receives.leaving_for.is_some() {
             return Ok(None);
         }
-        // What lies on the old one is consumed by nobody: it goes with the lanes that it has.
+        // Receives on the old queue are never consumed: it is dropped with its lanes.
         let fresh = self.pd.pds[rail].create_srq(self.init)?;
         let id = fresh.id();
         let old = std::mem::replace(&mut receives.of_rails[rail], fresh);
@@ -148,8 +149,8 @@ impl SrqInner {
         Ok(Some((old, id)))
     }
 
-    /// A queue pair has closed its lane on the rail that is left. Whether that is so long ago that all that it has brought can be
-    /// taken.
+    /// Records that a queue pair has closed its lane on the rail. Returns whether that was long enough ago that all of
+    /// its completions can be taken.
     pub(crate) fn is_closed(&self, num: u32) -> bool {
         let now = self.pd.shared.host.now();
         let mut receives = self.receives();
@@ -161,7 +162,8 @@ impl SrqInner {
         false
     }
 
-    /// Nothing that a queue pair's lane brings counts from now on: when that is so for all, receives are laid on the other rail.
+    /// Ignores further completions of a queue pair's lane; once that holds for all, the receives are posted to the
+    /// other rail.
     pub(crate) fn is_off(&self, num: u32) {
         let mut receives = self.receives();
         receives.members.insert(num, Stay::Off);
@@ -190,7 +192,7 @@ impl SrqInner {
         }
     }
 
-    /// Posts the receive at a place to the rail.
+    /// Posts the receive in a slot to the rail.
     fn lay(&self, receives: &mut Receives, at: u32) -> Result<()> {
         let place = &mut receives.places[at as usize];
         place.lap = place.lap.wrapping_add(1);
@@ -201,7 +203,7 @@ impl SrqInner {
             .local_pieces(receives.lane, &place.pieces, |sges| of_rail.post_recv(&RecvWr::new(number, sges)))
     }
 
-    /// A receive has been consumed: the program's number of it. `None` if it lies elsewhere now.
+    /// A receive has been consumed: returns the program's number. `None` if it has been posted elsewhere since.
     pub(crate) fn take(&self, number: u64) -> Option<u64> {
         let (at, lap) = (number as u32, (number >> 32) as u32);
         let mut receives = self.receives();
@@ -212,7 +214,7 @@ impl SrqInner {
         Some(wr_id)
     }
 
-    /// A rail says that few receives are left.
+    /// Handles a rail's report that few receives are left.
     pub(crate) fn limit_is_reached(&self, rail: usize) {
         let mut receives = self.receives();
         let counts = receives.lane == rail;
@@ -237,7 +239,7 @@ impl SrqInner {
         place.number = Some(number);
         place.pieces.clear();
         place.pieces.extend_from_slice(wr.sges);
-        // Whoever leaves lays it when it arrives.
+        // While the queue leaves a rail, receives are posted when it arrives at the next one.
         if receives.leaving_for.is_none()
             && let Err(why) = self.lay(&mut receives, at)
         {
@@ -249,7 +251,7 @@ impl SrqInner {
         Ok(())
     }
 
-    /// The limit that is armed. The rail may have reached it, and the event may wait to be taken.
+    /// The armed limit. The rail may have reached it already, with the event still pending.
     pub(crate) fn limit(&self) -> u32 {
         let receives = self.receives();
         receives.limit.min(receives.of_rails[receives.lane].limit())

@@ -1,4 +1,4 @@
-//! The sending half of a queue pair: when a request may start, on which lanes, and how it ends.
+//! The sending half of a queue pair: when a request may start, on which lanes, and how it completes.
 
 pub(crate) mod pace;
 pub(crate) mod request;

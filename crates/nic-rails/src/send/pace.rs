@@ -1,36 +1,38 @@
-//! How fast each lane is: bytes of stripes completed in the time that stripes were in flight there, of which the last tenth of
-//! a second counts. Stripes are cut in that proportion, corrected: a lane that is done while others are not gets a little more
-//! each time. So all lanes are done at about the same time, although the time in flight is not the lane's alone.
+//! Measures the rate of each lane: bytes of stripes completed in the time that stripes were in flight there, over the
+//! last tenth of a second. Stripes are sized in that proportion, with a correction: a lane that finishes before others
+//! gets a little more each time. So all lanes finish at about the same time, although the time in flight does not
+//! depend on the lane alone.
 
 use host::{Span, Time};
 
 use crate::RAILS_MAX;
 
-/// From when on something is known of a lane: so many bytes, and so much time in flight.
+/// Minimum number of bytes, and of time in flight, before the rate of a lane counts as known.
 const KNOWN_BYTES: u64 = 512 << 10;
 const KNOWN_TIME: Span = Span::from_us(500);
-/// After so much time in flight, what was before counts half. Completions come in bursts, over which this goes.
+/// After this much time in flight, earlier measurements count half. Completions come in bursts, which this averages.
 const WINDOW: Span = Span::from_ms(64);
-/// Boundaries stay where they are until a share would change by so much of itself: requests to the same memory are on the
-/// same lanes then, and need not wait for each other.
+/// Shares are kept until one would change by this fraction: requests to the same memory then use the same lanes, and
+/// need not wait for each other.
 const STICKY: f64 = 0.05;
-/// What a lane gains that is done before others.
+/// The factor that a lane gains by finishing before others.
 const GAIN: f64 = 1.02;
-/// No lane gets less than this part of the fastest one's share, or nobody would notice that it has become faster.
+/// The minimum share of a lane, relative to the fastest; with less it would not be noticed that the lane has become
+/// faster.
 const LEAST: f64 = 0.02;
 
-/// A lane, as it has been found.
+/// Measurements of a lane.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    /// Stripes in flight, and since when they have not been counted.
+    /// Stripes in flight, and the time since when their time in flight has not been counted.
     stripes: u32,
     since: Time,
-    /// What has been carried, and in what time.
+    /// Bytes carried, and the time in flight.
     bytes: u64,
     busy: Span,
-    /// Bytes per second; 0 as long as nothing is known.
+    /// Bytes per second; 0 while unknown.
     rate: f64,
-    /// What that is multiplied by.
+    /// Correction factor of the rate.
     gain: f64,
 }
 
@@ -46,18 +48,18 @@ pub(crate) struct Pace {
     lanes: [Lane; RAILS_MAX],
     count: usize,
     is_fixed: bool,
-    /// What each lane carries, relative to the others.
+    /// The part that each lane carries, relative to the others.
     pub(crate) shares: [f64; RAILS_MAX],
 }
 
 impl Pace {
-    /// For so many lanes: shares by `weights`, or measured if there are none.
+    /// For `count` lanes: with shares by `weights`, or measured if these are empty.
     pub(crate) fn new(count: usize, weights: &[f64]) -> Self {
         let shares = std::array::from_fn(|lane| weights.get(lane).copied().unwrap_or(1.0));
         Self { lanes: [Lane::default(); RAILS_MAX], count, is_fixed: !weights.is_empty(), shares }
     }
 
-    /// A stripe goes out.
+    /// A stripe starts.
     pub(crate) fn begin(&mut self, lane: usize, now: Time) {
         let lane = &mut self.lanes[lane];
         if lane.stripes == 0 {
@@ -66,7 +68,7 @@ impl Pace {
         lane.stripes += 1;
     }
 
-    /// A stripe of so many bytes has ended.
+    /// A stripe of `bytes` bytes has completed.
     pub(crate) fn end(&mut self, lane: usize, bytes: u64, now: Time) {
         let others = self.lanes.iter().enumerate().any(|(at, other)| at != lane && other.stripes > 0);
         let lane = &mut self.lanes[lane];
@@ -87,14 +89,14 @@ impl Pace {
         self.share();
     }
 
-    /// A lane has died or come back: what is known of it is worth nothing.
+    /// A lane has failed or been reconnected: discards its measurements.
     pub(crate) fn forget(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
     }
 
-    /// Shares follow the rates, once all are known, in steps.
+    /// Adapts the shares to the rates, in steps.
     fn share(&mut self) {
-        // Only what gains are to each other has a meaning.
+        // Only the ratios of the gains matter.
         let least = self.lanes[..self.count].iter().map(|lane| lane.gain).fold(f64::MAX, f64::min);
         self.lanes[..self.count].iter_mut().for_each(|lane| lane.gain /= least);
         let lanes = &self.lanes[..self.count];
@@ -122,7 +124,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Sends messages, one after the other, over lanes of these rates (bytes per microsecond); the shares afterwards.
+    /// Sends messages in sequence over lanes of these rates (bytes per microsecond); returns the shares
+    /// afterwards.
     fn after(pace: &mut Pace, rates: &[u64], messages: usize, at: &mut Time) -> Vec<f64> {
         for _ in 0..messages {
             let all: f64 = pace.shares[..rates.len()].iter().sum();
@@ -168,7 +171,7 @@ mod tests {
     #[test]
     fn what_takes_time_beside_the_lane_is_corrected() {
         let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
-        // Both seem equally fast, but the first is always done before.
+        // Both seem equally fast, but the first always finishes before the other.
         for _ in 0..200 {
             (0..2).for_each(|lane| pace.begin(lane, at));
             at = at + Span::from_ms(5);

@@ -5,15 +5,15 @@ use verbs::{RemoteAddr, SendFlags, SendOp, Sge, WcStatus};
 use crate::RAILS_MAX;
 use crate::memory::keys::LaneKeys;
 
-/// The most pieces of a request.
+/// Maximum number of scatter/gather elements of a request.
 pub(crate) const PIECES_MAX: usize = 32;
-/// Where stripes may end, so that no two lanes share a line of memory.
+/// Alignment of stripe ends, so that no two lanes share a line of memory.
 pub(crate) const LINE: u64 = 64;
 
-/// Where the stripe of each lane ends, of a request that several carry.
+/// The end of each lane's stripe, for a striped request.
 pub(crate) type Ends = [u64; RAILS_MAX];
 
-/// Which lanes carry a request, by bits. Where stripes end lies elsewhere: few requests have any, and each would carry it along.
+/// Bit mask of the lanes that carry a request. The ends of stripes are stored separately: few requests have any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lanes {
     pub(crate) mask: u8,
@@ -22,12 +22,13 @@ pub(crate) struct Lanes {
 impl Lanes {
     pub(crate) const NONE: Self = Self { mask: 0 };
 
-    /// All of it on one lane.
+    /// The whole request on one lane.
     pub(crate) fn whole(lane: usize) -> Self {
         Self { mask: 1 << lane }
     }
 
-    /// A stripe for each of the lanes in `mask`, in the proportion of their shares; `ends` becomes where they end.
+    /// A stripe for each of the lanes in `mask`, in the proportion of their shares; the stripe ends are stored in
+    /// `ends`.
     pub(crate) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX], ends: &mut Ends) -> Self {
         let used = |lane: &usize| mask & 1 << lane != 0;
         let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
@@ -56,12 +57,12 @@ impl Lanes {
         self.mask & 1 << lane != 0
     }
 
-    /// The first of them.
+    /// The first lane.
     pub(crate) fn first(&self) -> usize {
         self.mask.trailing_zeros() as usize % RAILS_MAX
     }
 
-    /// From where to where a lane carries a request of `len` bytes.
+    /// The byte range of a request of `len` bytes that a lane carries.
     #[inline]
     pub(crate) fn range(&self, lane: usize, len: u64, ends: &Ends) -> (u64, u64) {
         match self.is_striped() {
@@ -71,24 +72,24 @@ impl Lanes {
     }
 }
 
-/// A request, from posting to the report of its end.
+/// A request, from posting until its completion is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
-    /// Bytes of the message, and how many pieces or inline bytes it is made of.
+    /// Bytes of the message, and the number of its scatter/gather elements or inline bytes.
     pub(crate) len: u64,
     pub(crate) pieces: usize,
     pub(crate) inline: Option<usize>,
-    /// Lanes that work on it, and how many still do.
+    /// Lanes that carry it, and how many of their parts are outstanding.
     pub(crate) lanes: Lanes,
     pub(crate) pending: u32,
     /// A message's number on its lane, from 0.
     pub(crate) number: u32,
-    /// A lane died before it said how its part ended.
+    /// A lane failed before the result of its part was known.
     pub(crate) lost: bool,
-    /// It is known to have ended, though not in its turn.
+    /// It is known to have completed, but its turn to be reported has not come.
     pub(crate) done: bool,
     pub(crate) status: WcStatus,
     pub(crate) bytes: u32,
@@ -110,10 +111,10 @@ pub(crate) const EMPTY: Slot = Slot {
     bytes: 0,
 };
 
-/// What a request does to the peer's memory, as far as order is concerned.
+/// The effect of a request on the peer's memory, for ordering.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Takes a receive or changes memory once and for all: one lane, after everything on others.
+    /// Consumes a receive or changes memory exactly once: one lane, after everything on others.
     Message,
     Write,
     Read,
@@ -128,7 +129,7 @@ pub(crate) fn class(op: SendOp) -> Class {
     }
 }
 
-/// Whether the peer spends a receive on it, and therefore counts it.
+/// Whether it consumes a receive of the peer, which therefore counts it.
 #[inline]
 pub(crate) fn takes_a_receive(op: SendOp) -> bool {
     class(op) == Class::Message && !op.is_atomic()
@@ -144,7 +145,7 @@ pub(crate) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
     }
 }
 
-/// The key of the peer's that a request needs.
+/// The peer's key that a request needs.
 #[inline]
 pub(crate) fn key_of(op: SendOp) -> Option<u32> {
     match op {
@@ -153,14 +154,14 @@ pub(crate) fn key_of(op: SendOp) -> Option<u32> {
     }
 }
 
-/// A request's flags as one lane has them: its end is told of, and it has arrived by then, as whoever replays what a lane has lost
-/// must know.
+/// A request's flags for one lane: always signaled, and complete only when the data have arrived, as replaying the
+/// requests of a failed lane requires.
 #[inline]
 pub(crate) fn of_rail(flags: SendFlags) -> SendFlags {
     (flags | SendFlags::SIGNALED) - SendFlags::LOCAL
 }
 
-/// The request as one lane has it: with its keys, from `at` bytes on.
+/// The request for one lane: with that lane's key, from `at` bytes on.
 #[inline]
 pub(crate) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
     let key = keys.map_or(0, |keys| keys[lane]);
@@ -178,7 +179,7 @@ pub(crate) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64)
     }
 }
 
-/// The bytes of a message from `from` to `to`, out of its pieces.
+/// The scatter/gather elements of the bytes `from` to `to` of a message.
 pub(crate) fn part(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
     let (mut at, mut count) = (0, 0);
     for piece in pieces {

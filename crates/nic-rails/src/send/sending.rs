@@ -1,4 +1,4 @@
-//! The sending half of a queue pair: its requests, and where they complete.
+//! The sending half of a queue pair: its requests, and the delivery of their completions.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ impl Sending {
         Self { completions, cap: *cap, sends: Lock::new(sends) }
     }
 
-    /// The queue; what is started or ended there is not carried on with.
+    /// The locked queue; requests that the caller makes startable or complete are not advanced.
     #[inline]
     pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Sends> {
         self.sends.lock(host)
     }
 
-    /// Works on the queue, starts what can be started then, and reports what has ended.
+    /// Works on the queue, starts the requests that may start then, and reports completed ones.
     pub(crate) fn work<R>(&self, own: &QpContext, work: impl FnOnce(&mut Sends) -> R) -> (R, Wants) {
         let mut sends = self.lock(&own.shared().host);
         let result = work(&mut sends);
@@ -43,7 +43,7 @@ impl Sending {
         (result, sends.wants())
     }
 
-    /// Posts a request, and starts what can be started then.
+    /// Posts a request, and starts the requests that may start then.
     #[inline]
     pub(crate) fn post(&self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> (Result<()>, Wants) {
         let mut sends = self.lock(&own.shared().host);
@@ -54,14 +54,14 @@ impl Sending {
         self.work(own, |sends| sends.push(wr, len))
     }
 
-    /// The lanes are in error: what has not ended is flushed.
+    /// The lanes are in error: flushes all outstanding requests.
     pub(crate) fn fail(&self, own: &QpContext) {
         let mut sends = self.lock(&own.shared().host);
         sends.killed();
         sends.advance(own, &mut Sink::ring(&self.completions));
     }
 
-    /// A completion of a lane's send queue.
+    /// Handles a completion of a lane's send queue.
     #[inline]
     pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let mut sends = self.lock(&own.shared().host);
@@ -85,14 +85,14 @@ impl Sending {
         Wants { mourning: is_loss(wc.status), mending: own.is_mending(), ..wants }
     }
 
-    /// So many requests may be posted again. Whether somebody has found the queue full.
+    /// Frees slots for requests. Returns whether a caller has found the queue full.
     pub(crate) fn give_back(&self, host: &Host, slots: u32) -> bool {
         let mut queue = self.lock(host);
         queue.free += slots;
         std::mem::take(&mut queue.refused)
     }
 
-    /// Refuses what a request must not be; its length.
+    /// Checks the limits of a request; returns its length.
     pub(crate) fn check(&self, shared: &Shared, wr: &SendWr<'_>) -> Result<u64> {
         let len = match wr.data {
             Data::Inline(bytes) => {
@@ -116,7 +116,7 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        // What has not completed will not: nothing else is outstanding then.
+        // Outstanding requests never complete after this.
         self.sends.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
         self.completions.want_no_more(self.cap.max_send_wr);
     }

@@ -1,4 +1,4 @@
-//! The queue of send requests: when each may start, on which lanes, and how it ends.
+//! The queue of send requests: when each may start, on which lanes, and how it completes.
 
 use std::sync::Arc;
 
@@ -20,38 +20,38 @@ use crate::wants::Wants;
 
 /// The number of the device's own request that reads an entry of the peer's table.
 const ASK: u64 = u64::MAX;
-/// The number of its own request that writes letters.
+/// The number of the device's own request that writes letters.
 const MAIL: u64 = u64::MAX - 1;
 
-/// What a lane is at.
+/// What a lane has in flight.
 #[derive(Clone, Copy, Default)]
 struct Flight {
     writes: u32,
     reads: u32,
     bytes: u64,
-    /// All requests there, with the device's own.
+    /// All outstanding requests there, including the device's own.
     posted: u32,
-    /// Messages that went there since it was connected, and those of them that are known to have arrived.
+    /// Messages posted there since it was connected, and how many are known to have arrived.
     messages: u32,
     arrived: u32,
 }
 
-/// Where the peer's letters go.
+/// Where letters to the peer are written.
 #[derive(Clone, Copy, Default)]
 struct PeerMail {
     addr: u64,
     keys: [u32; RAILS_MAX],
 }
 
-/// Requests between `head` and `next` have started, those between `next` and `tail` have not, or start again.
+/// Requests between `head` and `next` have started; those between `next` and `tail` have not, or must start again.
 pub(crate) struct Sends {
     completions: Arc<Completions>,
     signals_all: bool,
     rails: Vec<Arc<Qp>>,
     depth: u32,
-    /// By places, of which there are a power of two.
+    /// Ring by number, with a power of two of entries.
     slots: Vec<Slot>,
-    /// Where the stripes of those that are striped end, by places.
+    /// The stripe ends of striped requests, by ring entry.
     ends: Vec<Ends>,
     pieces: Vec<Sge>,
     inline: Vec<u8>,
@@ -62,39 +62,39 @@ pub(crate) struct Sends {
     tail: u64,
     /// Requests that may still be posted before completions are polled.
     pub(crate) free: u32,
-    /// Somebody has found the queue full.
+    /// A caller has found the queue full.
     pub(crate) refused: bool,
-    /// Requests that ended unsignalled since the last report.
+    /// Requests completed unsignaled since the last report.
     unreported: u32,
     lanes: usize,
-    /// Lanes that can be used, by bits.
+    /// Bit mask of the usable lanes.
     live: u8,
-    /// What each lane carries of a striped request.
+    /// The share of each lane in a striped request.
     pace: Pace,
-    /// Where the peer takes messages.
+    /// The lane on which the peer receives messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
     peer_mail: PeerMail,
-    /// Letters are to be written; letters are on their way.
+    /// Letters are pending; letters are in flight.
     has_mail: bool,
     writing_mail: bool,
     flight: [Flight; RAILS_MAX],
-    /// Lanes that have parts of requests under way, by bits.
+    /// Bit mask of lanes with parts of requests in flight.
     busy: u8,
-    /// Lanes of which the completion queue has been told that they have requests, by bits.
+    /// Bit mask of lanes that the completion queue knows to have outstanding requests.
     expects: u8,
     met: Met,
     asking: Option<u32>,
-    /// A lane has died, and what has become of its requests is not known yet: nothing starts.
+    /// A lane has failed, and the result of its requests is not known yet: no request starts.
     held: bool,
     /// The first request that failed.
     failed: Option<u64>,
-    /// Some request failed for a reason of its own, and not because its lane has gone.
+    /// Some request failed for a reason of its own, and not because its lane failed.
     cause: bool,
     killed: bool,
 }
 
-/// Whether a status says no more than that the lane has gone.
+/// Whether a status says only that the lane failed.
 pub(crate) fn is_loss(status: WcStatus) -> bool {
     matches!(status, WcStatus::WrFlushErr | WcStatus::RetryExcErr)
 }
@@ -146,20 +146,20 @@ impl Sends {
         }
     }
 
-    /// What the peer said when this lane was connected for the first time.
+    /// Stores the peer's hello when this lane is connected for the first time.
     pub(crate) fn meet(&mut self, lane: usize, hello: Hello) {
         self.message_lane = hello.recv_lane.into();
         self.peer[lane] = Some(hello);
     }
 
-    /// Where the peer's mailbox is, as it said on a further lane.
+    /// Stores the location of the peer's mailbox, as sent on a further lane.
     pub(crate) fn meet_mail(&mut self, lane: usize, more: &More) {
         self.peer_mail.addr = more.mailbox;
         self.peer_mail.keys[lane] = more.keys.0;
         self.peer_mail.keys[0] = more.keys.1;
     }
 
-    /// These are its lanes.
+    /// Sets its lanes.
     pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
         self.rails = lanes.to_vec();
     }
@@ -169,7 +169,7 @@ impl Sends {
         seq as usize & (self.slots.len() - 1)
     }
 
-    /// Something is about to be posted to a lane.
+    /// Informs the completion queue before a request is posted to a lane.
     #[inline]
     fn expect(&mut self, lane: usize) {
         if self.expects & 1 << lane == 0 {
@@ -178,8 +178,8 @@ impl Sends {
         }
     }
 
-    /// If a lane has no request any more, nothing is to be expected of it; but where messages go, there will be more soon, and
-    /// saying so for each of them costs more than a look.
+    /// Informs the completion queue if a lane has no outstanding request. The message lane is exempt: it will have
+    /// requests again soon, and updating the count for each request costs more than a poll.
     pub(crate) fn expect_no_more(&mut self, lane: usize) {
         if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 && lane != self.message_lane {
             self.expects &= !(1 << lane);
@@ -187,16 +187,16 @@ impl Sends {
         }
     }
 
-    /// The lanes of which something is expected.
+    /// The lanes with outstanding requests, as the completion queue knows them.
     pub(crate) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
         let expects = self.expects;
         (0..RAILS_MAX).filter(move |lane| expects & 1 << lane != 0)
     }
 
-    /// Posts to a lane, or has its rail's thread do so.
+    /// Posts to a lane, or queues the request for the rail's thread.
     fn hand(&self, own: &QpContext, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
         match own.shared().workers.get(lane) {
-            // What is not worth waking a thread for, unless it would overtake something.
+            // A short request is not worth waking a thread for, unless it would overtake queued ones.
             Some(worker) if is_stripe || !worker.is_idle() => {
                 worker.post(&own.shared().host, own.num, self.rails[lane].clone(), wr)
             }
@@ -204,7 +204,7 @@ impl Sends {
         }
     }
 
-    /// Takes a request in.
+    /// Adds a request to the queue.
     pub(crate) fn push(&mut self, wr: &SendWr<'_>, len: u64) -> Result<()> {
         if self.free == 0 {
             self.refused = true;
@@ -230,8 +230,8 @@ impl Sends {
         Ok(())
     }
 
-    /// Takes a request in and posts it, if it is short and nothing stands in its way: whole, where messages go. False if nothing has
-    /// happened.
+    /// Fast path: adds a short request and posts it whole on the message lane, if nothing else is pending. False if
+    /// nothing has been done.
     #[inline]
     pub(crate) fn push_plain(&mut self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> bool {
         let (shared, lane) = (own.shared(), self.message_lane);
@@ -282,7 +282,7 @@ impl Sends {
         true
     }
 
-    /// A lane has a part of a request, of so many bytes.
+    /// Accounts for a part of a request, of `bytes` bytes, that was posted to a lane.
     #[inline]
     fn takes_off(&mut self, lane: usize, place: usize, bytes: u64) {
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
@@ -301,7 +301,7 @@ impl Sends {
         }
     }
 
-    /// A lane's part of a request, of so many bytes, has ended.
+    /// Accounts for a completed part of a request, of `bytes` bytes.
     #[inline]
     fn lands(&mut self, lane: usize, fetches: bool, bytes: u64) {
         let flight = &mut self.flight[lane];
@@ -316,30 +316,30 @@ impl Sends {
         }
     }
 
-    /// What is to be done when it is not locked.
+    /// The actions that the caller must take after unlocking.
     pub(crate) fn wants(&self) -> Wants {
-        // Requests wait that nobody but a completion can start.
+        // There are requests that only a completion can start.
         let waits = (self.next < self.tail || self.held) && !self.killed;
         Wants { failure: self.wants_the_lanes_killed(), attention: waits, ..Wants::default() }
     }
 
-    /// How many requests a lane has.
+    /// The number of outstanding requests of a lane.
     pub(crate) fn outstanding(&self, lane: usize) -> u32 {
         self.flight[lane].posted
     }
 
-    /// Whether no request has a part under way.
+    /// Whether no request has a part in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         self.asking.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
     }
 
-    /// Something failed, and everything before it has ended: the rest is to be flushed.
+    /// A request failed, and everything before it has completed: the rest must be flushed.
     fn wants_the_lanes_killed(&self) -> bool {
         let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
         (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
     }
 
-    /// The lanes are in error: nothing starts any more.
+    /// The lanes are in error: no request starts any more.
     pub(crate) fn killed(&mut self) {
         if self.killed {
             return;
@@ -350,13 +350,13 @@ impl Sends {
         self.failed = Some(self.failed.map_or(first, |failed| failed.min(first)));
     }
 
-    /// Starts what can be started, and reports what has ended.
+    /// Starts the requests that may start, and reports completed ones.
     pub(crate) fn advance(&mut self, own: &QpContext, sink: &mut Sink<'_>) {
         while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
         while self.head < self.tail && self.report(own, sink) {}
     }
 
-    /// Starts the next request, if it may be; whether it was.
+    /// Starts the next request if it may start; returns whether it did.
     fn start(&mut self, own: &QpContext) -> bool {
         let place = self.place(self.next);
         let slot = &self.slots[place];
@@ -366,7 +366,7 @@ impl Sends {
         }
         let keys = match key_of(slot.op) {
             None => None,
-            // What a forgotten key looks like names no entry.
+            // A zero key names no entry.
             Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.nobody))),
             Some(key) => match self.met.get(key) {
                 Some(keys) => Some(*keys),
@@ -385,7 +385,8 @@ impl Sends {
         (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
         for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
             if let Err(why) = self.post(own, place, lane, keys.as_ref()) {
-                // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
+                // The lane has room for all requests of the queue, and accepts them in every state that it can be in
+                // here.
                 debug_assert!(false, "a lane refused: {why}");
                 self.slots[place].status = WcStatus::LocQpOpErr;
                 self.cause = true;
@@ -430,7 +431,7 @@ impl Sends {
         Ok(())
     }
 
-    /// Reads what the peer's table has for this key.
+    /// Reads the entry for this key from the peer's table.
     fn ask(&mut self, own: &QpContext, key: u32) {
         let lane = self.message_lane;
         let Some(hello) = self.peer[lane].filter(|_| self.asking.is_none()) else { return };
@@ -460,7 +461,7 @@ impl Sends {
         !self.has_mail && !self.writing_mail
     }
 
-    /// Writes letters, if there are any and none are on their way, on one of these lanes, and rather not behind messages.
+    /// Writes letters, if some are pending and none is in flight, on one of these lanes, preferably not the message lane.
     pub(crate) fn write_mail(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
@@ -468,7 +469,7 @@ impl Sends {
         let sges = [own.mailbox.out(lane)];
         let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
         self.expect(lane);
-        // What is refused is tried again.
+        // A refused write is tried again.
         if self.hand(own, lane, &wr, false).is_ok() {
             (self.has_mail, self.writing_mail) = (false, true);
             self.flight[lane].posted += 1;
@@ -504,7 +505,7 @@ impl Sends {
         free.then_some(lanes)
     }
 
-    /// The message lane, unless it has much to do and another has less.
+    /// The message lane, unless it is busy and another lane has less in flight.
     fn least_busy(&self, shared: &Shared) -> usize {
         let much = self.flight[self.message_lane].bytes >= shared.config.stripe_min;
         let by_bytes = |lane: &usize| (self.flight[*lane].bytes, *lane);
@@ -515,7 +516,7 @@ impl Sends {
         }
     }
 
-    /// Whether a request would touch what another touches on another lane, one of them writing.
+    /// Whether a request would touch the same memory as another request on another lane, with at least one of them writing.
     fn meets_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
         let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
@@ -537,7 +538,7 @@ impl Sends {
         })
     }
 
-    /// A lane's part of a request has ended.
+    /// A lane's part of a request has completed.
     pub(crate) fn complete(&mut self, own: &QpContext, lane: usize, wc: &Wc) {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
@@ -564,7 +565,7 @@ impl Sends {
             flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
             return;
         }
-        // What went wrong says more than that the rest was flushed.
+        // An error with a reason replaces a success or a flush.
         if matches!(slot.status, WcStatus::Success | WcStatus::WrFlushErr) {
             slot.status = wc.status;
         }
@@ -577,8 +578,8 @@ impl Sends {
         self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
     }
 
-    /// The oldest request, which one lane carried whole, has ended as asked, with nothing that waits behind it: most do. False if it is
-    /// another, and nothing has happened.
+    /// Fast path: the oldest request, carried whole by one lane, has succeeded, and no request waits to start. Most do.
+    /// False for any other; then nothing has been done.
     #[inline]
     pub(crate) fn complete_plain(
         &mut self,
@@ -610,7 +611,7 @@ impl Sends {
                 self.free += slots;
             }
         }
-        // Those behind it may have ended before it.
+        // Later requests may have completed before it.
         while self.head < self.tail
             && self.slots[self.place(self.head)].pending == 0
             && self.report(own, sink)
@@ -618,7 +619,7 @@ impl Sends {
         true
     }
 
-    /// The entry of the peer's table has come.
+    /// The entry of the peer's table has been read.
     fn answer(&mut self, own: &QpContext, wc: &Wc) {
         let Some(key) = self.asking.take() else { return };
         if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
@@ -626,7 +627,7 @@ impl Sends {
         }
         let place = self.place(self.next);
         if is_loss(wc.status) && !self.killed {
-            // It is asked again on another lane. Should there be none, this is how the request ends.
+            // It is read again on another lane. If none is left, the request ends with this status.
             self.slots[place].status = wc.status;
             self.held = true;
             return;
@@ -635,20 +636,20 @@ impl Sends {
         self.cause |= !is_loss(wc.status);
         self.failed = Some(self.failed.unwrap_or(self.next));
         if self.next < self.tail {
-            // It ends here, without a lane.
+            // The request ends here, without a lane.
             self.next += 1;
         }
     }
 
-    /// A lane has died: nothing starts until [`Sends::settle`].
+    /// A lane has failed: no request starts until [`Sends::settle`].
     pub(crate) fn hold(&mut self, lane: usize) {
         self.held = true;
         self.live &= !(1 << lane);
         self.pace.forget(lane);
     }
 
-    /// Whether the peer's letters about lanes that died can be acted on: they say of no more messages than went there, and of
-    /// no fewer than are known to have arrived, and no atomic is in doubt, of which nobody can tell whether it has happened.
+    /// Whether the peer's letters about failed lanes are plausible: they count no more messages than were posted there,
+    /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
     fn fits(&self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
         let counts = self.flight.iter().zip(died).all(|(flight, letter)| {
             letter.is_none_or(|letter| {
@@ -661,8 +662,8 @@ impl Sends {
         counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
 
-    /// Decides what has become of everything on lanes that died, by the peer's letters about each: what it has received has
-    /// ended, the rest starts again. False when that cannot be, and the queue pair has to fail.
+    /// Decides the result of everything on failed lanes, by the peer's letters: messages that it has received are
+    /// completed, the rest starts again. False if that is impossible, and the queue pair has to fail.
     pub(crate) fn settle(&mut self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
         let mut message_lane = self.message_lane;
         for _ in 0..RAILS_MAX {
@@ -704,7 +705,7 @@ impl Sends {
         self.live |= 1 << lane;
     }
 
-    /// Reports the oldest request, if it has ended; whether it has.
+    /// Reports the oldest request if it has completed; returns whether it did.
     fn report(&mut self, own: &QpContext, sink: &mut Sink<'_>) -> bool {
         let slot = &self.slots[self.place(self.head)];
         let started = self.head < self.next;

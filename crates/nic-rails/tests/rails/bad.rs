@@ -1,4 +1,4 @@
-//! Rails that do not fit together, or are not there: errors that say so.
+//! Rails that do not match or are missing yield errors that say so.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -13,7 +13,7 @@ fn open(rails: Vec<Device>) -> verbs::Result<Device> {
     nic_rails::open(rails, &RailsConfig::default())
 }
 
-/// Why a device cannot be connected to another, at this address of it.
+/// Why a device cannot be connected to another, at this address.
 fn failure(near: &Device, far: &Device, ip: Ipv4Addr) -> CmFailure {
     let (cm, listening) = (near.create_cm().expect("a channel"), far.create_cm().expect("a channel"));
     let listener = listening.listen(SocketAddr::from((ip, 0)), 1).expect("a listener");
@@ -27,7 +27,7 @@ fn failure(near: &Device, far: &Device, ip: Ipv4Addr) -> CmFailure {
     }
 }
 
-/// Goal: ends with unequal numbers of rails learn of it. Method: two to three, and three to two.
+/// Goal: ends with different numbers of rails report that. Method: two to three, and three to two.
 #[test]
 fn unequal_numbers_of_rails() {
     let two = open(vec![rail(4, 1), rail(4, 2)]).expect("rails");
@@ -38,7 +38,7 @@ fn unequal_numbers_of_rails() {
     assert!(why.contains("it has 2 rails, and this side 3"), "{why}");
 }
 
-/// Goal: what cannot be a device of rails is refused when it is made.
+/// Goal: invalid sets of rails are refused when the device is opened.
 #[test]
 fn rails_that_cannot_be() {
     let why = |rails| open(rails).expect_err("refused").to_string();
@@ -53,8 +53,8 @@ fn rails_that_cannot_be() {
     assert!(error.contains("positive"), "{error}");
 }
 
-/// Goal: rails that have no address of their own are reached where the peer has connected, and listen nowhere else. Method: the sockets of this
-/// process, while a connection is made.
+/// Goal: rails without an address of their own are reached at the address where the peer has connected, and listen
+/// nowhere else. Method: list the sockets of this process while a connection is made.
 #[test]
 fn rails_without_an_address_listen_where_the_peer_has_connected() {
     let _gate = one_at_a_time();

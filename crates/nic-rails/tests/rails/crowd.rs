@@ -1,4 +1,4 @@
-//! As many queue pairs as there are, made and destroyed.
+//! The maximum number of queue pairs, created and destroyed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,19 +6,19 @@ use nic_rails::RailsConfig;
 use verbs::host;
 use verbs::{Device, Qp, QpCap, QpInit};
 
-/// Queue pairs of the device of rails.
+/// Queue pairs that fit on the narrow rail.
 const FEW: usize = 64;
 
-/// Queue pairs until there are no more, but at most `max`.
+/// Creates queue pairs until there are no more, but at most `max`.
 fn crowd(device: &Device, max: usize) -> Vec<Qp> {
     let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(16).expect("a queue"));
     let cap = QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
     std::iter::from_fn(|| pd.create_qp(&QpInit::new(&cq).cap(cap)).ok()).take(max).collect()
 }
 
-/// Goal: a queue pair is destroyed when it has been dropped, whatever the threads of the rails are at; only the one that they look
-/// at just then may take a moment. Method: a rail has room for few; right after all of them have been dropped there are as many
-/// as before, while something keeps the threads awake.
+/// Goal: a queue pair is destroyed as soon as it has been dropped, whatever the threads of the rails are doing; only
+/// the one that a thread is holding just then may take a moment longer. Method: a rail has room for few; right after
+/// all of them have been dropped, as many can be created again, while something keeps the threads awake.
 #[test]
 fn dropped_queue_pairs_are_gone_at_once() {
     let rail = || nic_shm::open(&host::real::host(), &nic_shm::ShmConfig::default()).expect("a rail");

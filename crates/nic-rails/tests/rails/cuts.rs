@@ -1,4 +1,4 @@
-//! Cuts at many places in the middle of traffic: nothing is lost, nothing comes twice, completions stay exact.
+//! Cuts at many points in the middle of traffic: nothing is lost or duplicated, and completions stay exact.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,14 +16,14 @@ struct Cut {
     /// The rail's number, from 1.
     rail: u8,
     how: Break,
-    /// It is cut when so many requests have completed, and as often again.
+    /// It is cut when this many requests have completed, and again after as many more.
     when: u64,
     times: usize,
     sleeps: bool,
 }
 
 impl Cut {
-    /// Has traffic until all is done and the rail has come back each time. What both ends said about it.
+    /// Runs traffic until all is complete and the rail has been reconnected each time. Returns the events of both ends.
     fn run(&self, requests: u64) -> [String; 2] {
         let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::One };
         let env = env(self.net, engine);
@@ -50,7 +50,7 @@ impl Cut {
     }
 }
 
-/// Goal: the traffic itself is sound. Method: nothing is cut.
+/// Goal: the traffic itself is correct. Method: nothing is cut.
 #[test]
 fn without_cuts() {
     let _gate = one_at_a_time();
@@ -61,8 +61,8 @@ fn without_cuts() {
     }
 }
 
-/// Goal: either rail may die at any time, and is used again once it is back. Method: each is cut at many places, in two
-/// ways, polled and slept for.
+/// Goal: either rail may fail at any time, and is used again once it is reconnected. Method: each is cut at many
+/// points, in two ways, with pollers and with sleepers.
 #[test]
 fn a_rail_is_cut_and_comes_back() {
     let _gate = one_at_a_time();
@@ -75,7 +75,7 @@ fn a_rail_is_cut_and_comes_back() {
     }
 }
 
-/// Goal: that it has come back once does not matter. Method: the same rail is cut four times in one connection.
+/// Goal: a reconnected rail can fail again. Method: the same rail is cut four times in one connection.
 #[test]
 fn a_rail_is_cut_again_and_again() {
     let _gate = one_at_a_time();
@@ -87,8 +87,8 @@ fn a_rail_is_cut_again_and_again() {
     }
 }
 
-/// Goal: a rail that is cut under a shared receive queue costs no message and no receive, whether it is cut for all of its queue
-/// pairs or for one. Method: either rail is cut at many places, all connections or one of them.
+/// Goal: a rail that is cut under a shared receive queue costs no message and no receive, whether it is cut for all of
+/// its queue pairs or for one. Method: either rail is cut at many points, all connections or one of them.
 #[test]
 fn a_rail_is_cut_under_a_shared_receive_queue() {
     const SENDERS: u64 = 3;
@@ -104,7 +104,7 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
                 said.push_str(&news(device));
             }
             if !is_cut && delivered >= seed * 7 % 200 {
-                // Both ends of each connection are here.
+                // Both ends of each connection are in this process.
                 let one = (seed % 2 == 1).then_some((seed / 2 % (2 * SENDERS)) as usize);
                 assert!(break_all(ip, how, |at| one.is_none_or(|one| at == one)) > 0, "nothing was cut");
                 is_cut = true;

@@ -1,4 +1,4 @@
-//! A link that goes down without a word, between two network namespaces.
+//! A link that goes down silently, between two network namespaces.
 
 use std::net::SocketAddr;
 
@@ -21,8 +21,8 @@ fn device(spaces: &Spaces, side: usize) -> Device {
         .within(|| nic_rails::open(vec![rail(0), rail(1)], &RailsConfig::default()).expect("rails"))
 }
 
-/// Goal: a rail of which nothing is heard any more is given up, and used again when it can be. Method: either link is taken
-/// down in the middle of traffic, and up again when both ends have said so.
+/// Goal: a rail is given up when its peer is no longer heard on it, and used again when possible. Method: either link
+/// is taken down in the middle of traffic, and up again when both ends have reported it.
 #[test]
 fn a_link_falls_silent() {
     let _gate = one_at_a_time();
@@ -43,7 +43,7 @@ fn a_link_falls_silent() {
                 spaces.b.ip(&format!("link set {link} up")).expect("a link");
                 downs = 2;
             }
-            // Traffic goes on meanwhile, but need not fill the machine.
+            // Traffic continues meanwhile, but need not use the whole machine.
             env.a
                 .host()
                 .wait("traffic", &host::Bell::new(), env.a.host().after(Span::from_us(300)), || None::<()>);

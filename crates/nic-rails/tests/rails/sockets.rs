@@ -1,4 +1,4 @@
-//! Breaking TCP connections of this process from outside of whoever uses them.
+//! Breaks TCP connections of this process from outside of the code that uses them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,13 +9,13 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 /// How to break a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Break {
-    /// What is under way is lost, and both ends hear of it at once.
+    /// Data in flight is lost, and both ends notice immediately.
     Reset,
-    /// Nothing more is taken or sent from one end; what has been sent arrives.
+    /// One end stops sending and receiving; data already sent arrives.
     Shut,
 }
 
-/// This process's descriptors, each opened once more.
+/// Duplicates of all descriptors of this process.
 fn all() -> impl Iterator<Item = OwnedFd> {
     let process = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
     std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(move |entry| {
@@ -24,14 +24,14 @@ fn all() -> impl Iterator<Item = OwnedFd> {
     })
 }
 
-/// The addresses at which this process listens.
+/// The addresses on which this process listens.
 pub(crate) fn listening() -> Vec<SocketAddr> {
     let listens = |fd: &OwnedFd| rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false);
     let address = |fd: OwnedFd| SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok();
     all().filter(listens).filter_map(address).collect()
 }
 
-/// This process's sockets at an address that are connected, each opened once more.
+/// Duplicates of the connected sockets of this process at an address.
 fn connected(ip: IpAddr) -> Vec<OwnedFd> {
     let at = |fd: &OwnedFd| {
         let own = rustix::net::getsockname(fd.as_fd()).ok()?;
@@ -41,13 +41,13 @@ fn connected(ip: IpAddr) -> Vec<OwnedFd> {
     all().filter(|fd| at(fd).is_some()).collect()
 }
 
-/// Breaks connections at an address: all of them, or every end whose turn `which` says it is. How many.
+/// Breaks connections at an address: the ends whose index `which` selects. Returns how many.
 pub(crate) fn break_all(ip: IpAddr, how: Break, which: impl Fn(usize) -> bool) -> usize {
     let ends: Vec<OwnedFd> =
         connected(ip).into_iter().enumerate().filter(|(at, _)| which(*at)).map(|(_, fd)| fd).collect();
     for end in &ends {
         match how {
-            // What the other end did already is as good.
+            // An end that the other has closed already counts as well.
             Break::Reset => drop(rustix::net::connect_unspec(end)),
             Break::Shut => drop(rustix::net::shutdown(end, Shutdown::Both)),
         }

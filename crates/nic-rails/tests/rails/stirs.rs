@@ -1,4 +1,4 @@
-//! Waits on rails know of what moves.
+//! Waits on rails notice partial progress.
 
 use std::net::Ipv4Addr;
 
@@ -10,8 +10,8 @@ use crate::env;
 
 const LEN: usize = 4 << 20;
 
-/// Goal: who waits for a completion on rails knows that parts of a long message move, as on a single one. Method: a write; without one
-/// nothing stirs.
+/// Goal: a waiter for a completion on rails notices the progress of a long message, as on a single NIC. Method: compare
+/// `stirs` before and after a large write.
 #[test]
 fn parts_of_a_message_stir_on_rails() {
     let env = env(9, Engine::One);
