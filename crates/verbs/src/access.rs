@@ -1,29 +1,29 @@
-//! [`Access`]: the rights that a memory region gives.
+//! [`Access`]: access rights of a memory region.
 
 use bitflags::bitflags;
 
 use crate::error::{Error, Result};
 
 bitflags! {
-    /// What may be done to a region beyond reading it locally (`ibv_access_flags`).
+    /// Accesses to a region that are allowed in addition to local reads (`ibv_access_flags`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u8 {
-        /// The own NIC may write: receives, results of reads and atomics.
+        /// The local NIC may write: receives, results of reads and atomics.
         const LOCAL_WRITE = 1;
         /// Peers may write.
         const REMOTE_WRITE = 2;
         /// Peers may read.
         const REMOTE_READ = 4;
-        /// Peers may do atomics.
+        /// Peers may execute atomics.
         const REMOTE_ATOMIC = 8;
     }
 }
 
 impl Access {
-    /// Every right there is.
+    /// All rights.
     pub const ALL: Self = Self::all();
 
-    /// IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
+    /// IBA 10.6.3.1: a region that peers may write must be locally writable, too.
     pub(crate) fn check(self) -> Result<()> {
         let remote = Self::REMOTE_WRITE | Self::REMOTE_ATOMIC;
         if self.intersects(remote) && !self.contains(Self::LOCAL_WRITE) {

@@ -1,11 +1,11 @@
-//! [`Cm`]: connections, with the semantics of RDMA-CM. Calls start things; events tell how they went.
+//! [`Cm`]: connections, with the semantics of RDMA-CM. Calls start operations; events report their results.
 //!
-//! Active side: [`Cm::connect`], then `Established`, `Rejected` or `ConnectFailed`. Passive side:
-//! [`Cm::listen`], then a `ConnectRequest`, [`Cm::accept`] or [`ConnectRequest::reject`], then `Established`
-//! or `ConnectFailed`. Either side: `Disconnected` once, when the peer disconnects, destroys its queue pair,
-//! or dies; also after an own [`Cm::disconnect`].
+//! Active side: [`Cm::connect`], then `Established`, `Rejected` or `ConnectFailed`. Passive side: [`Cm::listen`], then
+//! a `ConnectRequest`, [`Cm::accept`] or [`ConnectRequest::reject`], then `Established` or `ConnectFailed`. Either
+//! side: `Disconnected` once, when the peer disconnects, destroys its queue pair, or dies; also after a local
+//! [`Cm::disconnect`].
 //!
-//! A connection that only tells things, such as who is there and how to reach them, needs no queue pair of the program's:
+//! A connection that only exchanges private data, such as identities and addresses, needs no queue pair of the program:
 //! [`CmId`].
 
 use std::net::SocketAddr;
@@ -29,13 +29,13 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// The address, with the port that was chosen if 0 was asked for.
+    /// The address; its port was chosen by the device if 0 was requested.
     pub fn addr(&self) -> SocketAddr {
         self.ops.addr()
     }
 }
 
-/// An address that is held, to listen at or to connect from (`rdma_bind_addr(3)`): nobody else gets it until this is dropped.
+/// A reserved address, for listening or connecting (`rdma_bind_addr(3)`): no other user gets it until this is dropped.
 pub struct Port {
     ops: Box<dyn PortOps>,
 }
@@ -47,24 +47,24 @@ impl std::fmt::Debug for Port {
 }
 
 impl Port {
-    /// The address, with the port that was chosen if 0 was asked for.
+    /// The address; its port was chosen by the device if 0 was requested.
     pub fn addr(&self) -> SocketAddr {
         self.ops.addr()
     }
 }
 
-/// A connection without a queue pair of the program's (an `rdma_cm_id` whose `qp` is null): it carries private data both ways
-/// while it is set up, tells who is at the other end ([`crate::ConnInfo`]), and when the other end goes. Dropping it disconnects, and
-/// the peer gets `Disconnected`. Events name it by [`CmId::num`] where they name others by [`Qp::num`]; no two of a device are
-/// alike.
+/// A connection without a queue pair of the program (an `rdma_cm_id` whose `qp` is null). During set-up it carries
+/// private data both ways; it identifies the peer ([`crate::ConnInfo`]), and reports when the peer disconnects.
+/// Dropping it disconnects, and the peer gets `Disconnected`. Events contain [`CmId::num`] where they contain
+/// [`Qp::num`] for others; the numbers of a device are distinct.
 ///
-/// It works on every device, as it holds the smallest queue pair there is, for which it costs as much time, memory and
-/// [`crate::DeviceAttr::max_qp`]: a connection of iWARP *is* the stream of a queue pair (RFC 5044, section 7.1), and Linux connects
-/// none without one there either. That queue pair is nobody's to use, so what the peer sends, with a queue pair of its own,
-/// finds no receive. Neither is another one bound to the connection later: it connects by itself. Numbers of queue pairs go
-/// into the private data, since not every protocol has a place for them.
+/// It works on every device, as it uses a queue pair of minimum size, with that queue pair's cost in time, memory and
+/// [`crate::DeviceAttr::max_qp`]: a connection of iWARP *is* the stream of a queue pair (RFC 5044, section 7.1), and
+/// Linux does not connect without one there either. The program cannot use this queue pair, so messages of a peer that
+/// has a queue pair find no receive. Nor can a queue pair be bound to the connection later: that one connects by
+/// itself. Numbers of queue pairs belong into the private data, since not every protocol has a field for them.
 ///
-/// `rdma_establish(3)` has no counterpart: the connection is there when the peer has accepted.
+/// `rdma_establish(3)` has no counterpart: the connection is established when the peer has accepted.
 pub struct CmId {
     qp: Qp,
 }
@@ -83,7 +83,7 @@ impl CmId {
         Ok(Self { qp })
     }
 
-    /// What events call it.
+    /// The number that events carry.
     pub fn num(&self) -> u32 {
         self.qp.num()
     }
@@ -107,16 +107,16 @@ impl Cm {
         Self { ops, device }
     }
 
-    /// Accepts connections at `addr`; port 0 chooses one. At most `backlog` requests wait to be answered.
+    /// Accepts connections at `addr`; for port 0 the device chooses one. At most `backlog` requests wait for an answer.
     ///
     /// # Errors
-    /// [`Error::Address`] when it is taken or not this device's.
+    /// [`Error::Address`] if the address is taken or does not belong to this device.
     pub fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Listener> {
         Ok(Listener { ops: self.ops.listen(addr, backlog.max(1), None)? })
     }
 
-    /// As [`Cm::listen`], for requests that pass a screen: the NIC rejects the others itself, without an event. They take no place in
-    /// the backlog and do not wake the program.
+    /// As [`Cm::listen`], for requests that pass a screen: the NIC rejects the others itself, without an event. These
+    /// occupy no entry of the backlog and do not wake the program.
     ///
     /// # Errors
     /// As [`Cm::listen`].
@@ -129,24 +129,26 @@ impl Cm {
         Ok(Listener { ops: self.ops.listen(addr, backlog.max(1), Some(screen))? })
     }
 
-    /// Holds an address of the device; port 0 chooses one.
+    /// Reserves an address of the device; for port 0 the device chooses one.
     ///
     /// # Errors
-    /// [`Error::Address`] when it is taken or not this device's; [`Error::Unsupported`] by devices that hold no addresses.
+    /// [`Error::Address`] if the address is taken or does not belong to this device; [`Error::Unsupported`] by devices
+    /// that cannot reserve addresses.
     pub fn bind(&self, addr: SocketAddr) -> Result<Port> {
         Ok(Port { ops: self.ops.bind(addr)? })
     }
 
-    /// As [`Cm::listen`], at an address that is held. It stays held when the listener is dropped.
+    /// As [`Cm::listen`], at a reserved address. It stays reserved when the listener is dropped.
     ///
     /// # Errors
-    /// [`Error::Busy`] while somebody listens or connects there; [`Error::Foreign`] for another device's port.
+    /// [`Error::Busy`] while the address is in use for listening or connecting; [`Error::Foreign`] for another device's
+    /// port.
     pub fn listen_at(&self, port: &Port, backlog: u32) -> Result<Listener> {
         Ok(Listener { ops: self.ops.listen_at(&*port.ops, backlog.max(1))? })
     }
 
-    /// As [`Cm::connect`], from an address that is held: the peer sees it as the address of this end ([`crate::ConnInfo::peer`]). A port
-    /// serves one connection; after an attempt that failed it can be used again.
+    /// As [`Cm::connect`], from a reserved address: the peer sees it as the address of this end
+    /// ([`crate::ConnInfo::peer`]). A port serves one connection; after a failed attempt it can be used again.
     ///
     /// # Errors
     /// As [`Cm::connect`] and [`Cm::listen_at`].
@@ -181,8 +183,8 @@ impl Cm {
         }
     }
 
-    /// Starts connecting to the listener at `addr` without a queue pair; its events come to this channel from now on, those of
-    /// [`Cm::connect`]. After `Rejected` and `ConnectFailed` it is of no more use.
+    /// Starts connecting to the listener at `addr` without a queue pair; its events come to this channel, as those of
+    /// [`Cm::connect`]. After `Rejected` and `ConnectFailed` it cannot be used again.
     ///
     /// ```no_run
     /// # fn hello(cm: &verbs::Cm, addr: std::net::SocketAddr) -> verbs::Result<()> {
@@ -206,7 +208,7 @@ impl Cm {
         Ok(id)
     }
 
-    /// As [`Cm::connect_without_qp`], from an address that is held.
+    /// As [`Cm::connect_without_qp`], from a reserved address.
     ///
     /// # Errors
     /// As [`Cm::connect_without_qp`] and [`Cm::connect_from`].
@@ -235,16 +237,16 @@ impl Cm {
         self.disconnect(&id.qp)
     }
 
-    /// Ends the connection of `qp`: both sides' requests are flushed, both get `Disconnected`.
+    /// Ends the connection of `qp`: the requests of both sides are flushed, and both get `Disconnected`.
     ///
     /// # Errors
-    /// [`Error::WrongState`] when it was never connected; [`Error::Foreign`].
+    /// [`Error::WrongState`] if it was never connected; [`Error::Foreign`].
     pub fn disconnect(&self, qp: &Qp) -> Result<()> {
         self.check_own(qp)?;
         self.ops.disconnect(qp.ops())
     }
 
-    /// The next event, if there is one.
+    /// The next event, if any.
     pub fn poll_event(&self) -> Option<CmEvent> {
         self.ops.poll_event()
     }
@@ -252,7 +254,7 @@ impl Cm {
     /// Waits for the next event (`rdma_get_cm_event`).
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
+    /// [`Error::TimedOut`] if `deadline` passes first; [`Error::Forked`].
     pub fn get_event(&self, deadline: Option<Time>) -> Result<CmEvent> {
         self.device.ops().check()?;
         self.device
@@ -266,7 +268,7 @@ impl Cm {
         self.ops.fd()
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     pub fn ops(&self) -> &Arc<dyn CmOps> {
         &self.ops
     }
@@ -288,10 +290,10 @@ impl Source for Cm {
 }
 
 impl Device {
-    /// A channel for connections (`rdma_create_event_channel`).
+    /// Creates a channel for connections (`rdma_create_event_channel`).
     ///
     /// # Errors
-    /// [`Error::System`] when no file descriptor can be had.
+    /// [`Error::System`] if no file descriptor is available.
     pub fn create_cm(&self) -> Result<Cm> {
         Ok(Cm::new(self.ops().create_cm()?, self.clone()))
     }

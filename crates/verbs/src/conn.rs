@@ -1,4 +1,4 @@
-//! Parameters of connections, what is known of their two ends, and why they did not come about.
+//! Parameters of connections, information about both ends, and reasons for failure.
 
 use std::net::SocketAddr;
 
@@ -6,19 +6,19 @@ use host::Span;
 
 use crate::attr::RNR_RETRY_FOREVER;
 
-/// What the two ends agree on (`rdma_conn_param`).
+/// Parameters that the two ends exchange (`rdma_conn_param`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
-    /// For the peer's eyes, up to [`crate::DeviceAttr::max_private_data`] bytes.
+    /// Private data for the peer, up to [`crate::DeviceAttr::max_private_data`] bytes.
     pub private_data: Vec<u8>,
-    /// The limit of retries for the peer's messages that find no receive posted here, 0 to 7; [`RNR_RETRY_FOREVER`] means none. The peer's
-    /// program may set another limit by [`crate::Qp::set_rnr_retry`].
+    /// The limit of retries for the peer's messages that find no receive posted here, 0 to 7; [`RNR_RETRY_FOREVER`]
+    /// means no limit. The peer's program may set another limit by [`crate::Qp::set_rnr_retry`].
     pub rnr_retry: u8,
     /// How long the peer may take to answer.
     pub timeout: Span,
     /// Reads and atomics that the peer may have outstanding here.
     pub responder_resources: u8,
-    /// Reads and atomics that this side will have outstanding there.
+    /// Reads and atomics that this side will have outstanding at the peer.
     pub initiator_depth: u8,
 }
 
@@ -42,8 +42,8 @@ impl ConnParam {
     }
 }
 
-/// Reads and atomics that a side serves, and that it will have outstanding: what its program said in its [`ConnParam`], or, where
-/// the protocol tells only that, what the two sides agreed on: what this side may use there, and what it serves.
+/// Reads and atomics that a side serves, and that it will have outstanding: the values of its program's [`ConnParam`].
+/// If the protocol transmits only the negotiated values: what this side may have outstanding, and what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depths {
     /// [`ConnParam::responder_resources`].
@@ -53,41 +53,42 @@ pub struct Depths {
 }
 
 impl Depths {
-    /// What these parameters say.
+    /// The depths of these parameters.
     pub fn of(param: &ConnParam) -> Self {
         let ConnParam { responder_resources, initiator_depth, .. } = *param;
         Self { responder_resources, initiator_depth }
     }
 }
 
-/// The two ends of a connection (`rdma_get_local_addr(3)`, `rdma_get_peer_addr(3)`), and what the other one said.
+/// The two ends of a connection (`rdma_get_local_addr(3)`, `rdma_get_peer_addr(3)`), and the parameters received from
+/// the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnInfo {
-    /// This end's address: on the passive side the one that was connected to.
+    /// The address of this end; on the passive side the address that was connected to.
     pub local: SocketAddr,
-    /// The other end's: on the active side the one that was connected to. On the passive side its port tells connections apart,
-    /// and is none to connect to; it is 0 where none was free.
+    /// The address of the peer; on the active side the address that was connected to. On the passive side its port
+    /// distinguishes connections and cannot be connected to; it is 0 if none was free.
     pub peer: SocketAddr,
-    /// The other end's depths, where the protocol tells them.
+    /// The peer's depths, if the protocol transmits them.
     pub depths: Option<Depths>,
-    /// The number of the other end's queue pair, where the protocol carries it.
+    /// The number of the peer's queue pair, if the protocol transmits it.
     pub qp_num: Option<u32>,
-    /// The other end's [`ConnParam::rnr_retry`], where the protocol carries it; at most [`RNR_RETRY_FOREVER`].
+    /// The peer's [`ConnParam::rnr_retry`], if the protocol transmits it; at most [`RNR_RETRY_FOREVER`].
     pub rnr_retry: Option<u8>,
 }
 
 impl ConnInfo {
-    /// The two addresses, without anything that the other end has sent.
+    /// The two addresses, without parameters of the peer.
     pub fn of_ends(local: SocketAddr, peer: SocketAddr) -> Self {
         Self { local, peer, depths: None, qp_num: None, rnr_retry: None }
     }
 }
 
-/// Why a connection did not come about.
+/// Why a connection was not established.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmFailure {
-    /// Nobody listens at the address.
+    /// The address has no listener.
     #[error("nobody listens at {0}; is the peer running, and is the port right?")]
     Refused(SocketAddr),
     /// The address cannot be reached.
@@ -96,13 +97,13 @@ pub enum CmFailure {
     /// The peer did not answer in time.
     #[error("the peer did not answer within the time-out")]
     TimedOut,
-    /// The peer broke the connection protocol, or speaks another version of it.
+    /// The peer violated the connection protocol, or uses another version of it.
     #[error("the peer does not speak this protocol: {0}")]
     Protocol(String),
-    /// The peer went away in the middle.
+    /// The peer disappeared during the set-up.
     #[error("the peer went away during the set-up")]
     PeerGone,
-    /// One of the sides has not enough of something, such as descriptors.
+    /// One of the sides lacks a resource, such as descriptors.
     #[error("{0}")]
     Shortage(String),
 }

@@ -1,4 +1,4 @@
-//! [`Cq`] and [`CompChannel`]: where completions arrive, and where one can sleep for them.
+//! [`Cq`] and [`CompChannel`]: completion queues, and channels to sleep on for completions.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{Device, Error, Result, Wc};
 pub struct Cq {
     ops: Arc<dyn CqOps>,
     device: Device,
-    /// A look costs what it takes, and no time that is charged: one more or less makes no difference.
+    /// Whether time is real, where an additional poll costs no charged time.
     is_real: bool,
 }
 
@@ -29,44 +29,44 @@ impl Cq {
         Self { ops, device, is_real }
     }
 
-    /// The device it belongs to.
+    /// The device of the completion queue.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its number, as [`CompChannel::get_event`] and [`crate::AsyncEvent`] give it.
+    /// The number of the completion queue, as returned by [`CompChannel::get_event`] and [`crate::AsyncEvent`].
     #[inline]
     pub fn id(&self) -> u32 {
         self.ops.id()
     }
 
-    /// Its size in entries.
+    /// The size in entries.
     pub fn cqe(&self) -> u32 {
         self.ops.cqe()
     }
 
-    /// Gives it another size in entries; what has completed stays (`ibv_resize_cq`).
+    /// Changes the size in entries; pending completions are kept (`ibv_resize_cq`).
     ///
     /// # Errors
-    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large, zero, or smaller than the number of completions that
-    /// wait; [`Error::Unsupported`] by devices whose queues stay as they are.
+    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large, zero, or smaller than the number of pending
+    /// completions; [`Error::Unsupported`] by devices that cannot resize queues.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         self.device.check_cqe(cqe)?;
         self.ops.resize(cqe)
     }
 
-    /// Takes up to `wcs.len()` completions; returns how many (`ibv_poll_cq`). Completions of one queue of one
-    /// queue pair come in the order of its requests.
+    /// Takes up to `wcs.len()` completions; returns how many (`ibv_poll_cq`). Completions of one queue of one queue
+    /// pair come in the order of its requests.
     ///
     /// # Errors
-    /// [`Error::CqOverrun`], from then on always.
+    /// [`Error::CqOverrun`], and from then on always.
     #[inline]
     pub fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         self.ops.poll(wcs)
     }
 
-    /// Takes one completion, if there is one.
+    /// Takes one completion, if there is any.
     ///
     /// # Errors
     /// As [`Cq::poll`].
@@ -79,7 +79,7 @@ impl Cq {
     /// Waits for a completion and takes it: spins for a while, then sleeps.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first; as [`Cq::poll`].
+    /// [`Error::TimedOut`] if `deadline` passes first; as [`Cq::poll`].
     pub fn wait(&self, deadline: Option<Time>) -> Result<Wc> {
         self.device
             .host()
@@ -87,7 +87,7 @@ impl Cq {
             .unwrap_or(Err(Error::TimedOut { call: "Cq::wait" }))
     }
 
-    /// Waits for a completion without ever sleeping: the lowest latency, for a whole core.
+    /// Waits for a completion without ever sleeping: the lowest latency, at the price of a whole core.
     ///
     /// # Errors
     /// As [`Cq::wait`].
@@ -109,15 +109,15 @@ impl Cq {
     }
 
     /// Arms the queue: the next completion (the next solicited or failed one) puts one event into its channel
-    /// (`ibv_req_notify_cq`). Completions already there do not count: arm, then poll once more.
+    /// (`ibv_req_notify_cq`). Completions that are pending already do not count: arm, then poll once more.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it was created without a channel.
+    /// [`Error::Invalid`] if it was created without a channel.
     pub fn req_notify(&self, solicited_only: bool) -> Result<()> {
         self.ops.req_notify(solicited_only)
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     #[inline]
     pub fn ops(&self) -> &Arc<dyn CqOps> {
         &self.ops
@@ -134,7 +134,7 @@ impl Source for Cq {
     }
 }
 
-/// A channel that completion queues report to (`ibv_comp_channel`); cheap to clone.
+/// A channel to which completion queues report (`ibv_comp_channel`); cheap to clone.
 #[derive(Clone)]
 pub struct CompChannel {
     ops: Arc<dyn CompChannelOps>,
@@ -152,19 +152,19 @@ impl CompChannel {
         Self { ops, device }
     }
 
-    /// The device it belongs to.
+    /// The device of the channel.
     #[inline]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// A descriptor that is readable exactly while an event is pending, for poll(2) and its like.
-    /// `None` where there is no operating system below (virtual time).
+    /// A descriptor that is readable exactly while an event is pending, for poll(2) and similar calls. `None` without
+    /// an operating system (virtual time).
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.ops.fd()
     }
 
-    /// Takes an event, if there is one: the [`Cq::id`] of the queue that reported.
+    /// Takes an event, if there is any: the [`Cq::id`] of the queue that reported.
     pub fn poll_event(&self) -> Option<u32> {
         self.ops.poll_event()
     }
@@ -173,7 +173,7 @@ impl CompChannel {
     /// acknowledgement.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
+    /// [`Error::TimedOut`] if `deadline` passes first; [`Error::Forked`].
     pub fn get_event(&self, deadline: Option<Time>) -> Result<u32> {
         self.device.ops().check()?;
         self.device
@@ -182,7 +182,7 @@ impl CompChannel {
             .ok_or(Error::TimedOut { call: "CompChannel::get_event" })
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     pub fn ops(&self) -> &Arc<dyn CompChannelOps> {
         &self.ops
     }
@@ -195,7 +195,7 @@ impl Source for CompChannel {
 }
 
 impl Device {
-    /// A completion queue of at least `cqe` entries (`ibv_create_cq`).
+    /// Creates a completion queue of at least `cqe` entries (`ibv_create_cq`).
     ///
     /// # Errors
     /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
@@ -204,7 +204,7 @@ impl Device {
         Ok(Cq::new(self.ops().create_cq(cqe, None)?, self.clone()))
     }
 
-    /// A completion queue that reports to `channel` once armed by [`Cq::req_notify`].
+    /// Creates a completion queue that reports to `channel` once armed by [`Cq::req_notify`].
     ///
     /// # Errors
     /// As [`Device::create_cq`]; [`Error::Foreign`] for another device's channel.
@@ -221,10 +221,10 @@ impl Device {
         Error::check_limit("entries of the completion queue", cqe.into(), self.attr().max_cqe.into())
     }
 
-    /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).
+    /// Creates a channel to sleep on for completions (`ibv_create_comp_channel`).
     ///
     /// # Errors
-    /// [`Error::System`] when no file descriptor can be had.
+    /// [`Error::System`] if no file descriptor is available.
     pub fn create_comp_channel(&self) -> Result<CompChannel> {
         Ok(CompChannel::new(self.ops().create_comp_channel()?, self.clone()))
     }

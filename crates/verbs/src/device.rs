@@ -1,4 +1,4 @@
-//! [`Device`]: an opened NIC. What makes its objects is in their files.
+//! [`Device`]: an opened NIC. Each kind of object has its own file, with the call that creates it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -31,50 +31,50 @@ impl Device {
         Self { ops, name }
     }
 
-    /// This device under the name by which it was opened, with its options; called by `fabric`.
+    /// Sets the name by which this device was opened, with its options; called by `fabric`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Its name, as one would give it to open it again.
+    /// The name that opens this device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The machine that it is part of.
+    /// The host that the device belongs to.
     pub fn host(&self) -> &Host {
         self.ops.host()
     }
 
-    /// What it can do.
+    /// Its capabilities and limits.
     pub fn attr(&self) -> &DeviceAttr {
         self.ops.attr()
     }
 
-    /// `len` bytes of NIC memory, zeroed (`ibv_alloc_dm`), freed with the last handle or region.
+    /// Allocates `len` bytes of NIC memory, zeroed (`ibv_alloc_dm`), freed with the last handle or region.
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond what is left, [`Error::Unsupported`] where there is none.
+    /// [`Error::Limit`] if not enough is left, [`Error::Unsupported`] without NIC memory.
     pub fn alloc_dm(&self, len: usize) -> Result<Buf> {
         self.ops.alloc_dm(len)
     }
 
-    /// Refuses `what` if it is another device's.
+    /// Refuses `what` if it belongs to another device.
     pub(crate) fn check_own(&self, other: &Self, what: &'static str) -> Result<()> {
         if Arc::ptr_eq(&self.ops, &other.ops) { Ok(()) } else { Err(Error::Foreign { what }) }
     }
 
-    /// The next asynchronous event, if there is one (`ibv_get_async_event`, not blocking).
+    /// The next asynchronous event, if any (`ibv_get_async_event`, non-blocking).
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.ops.poll_async_event()
     }
 
-    /// Waits for an asynchronous event (`ibv_get_async_event`). What only whoever polls or asks finds out, such as an overrun on
-    /// some devices, is not waited for: another thread polls, or nobody learns of it.
+    /// Waits for an asynchronous event (`ibv_get_async_event`). Some devices detect certain errors, such as an overrun,
+    /// only when a thread polls or queries the object; this call does not do that, so another thread must.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
+    /// [`Error::TimedOut`] if `deadline` passes first; [`Error::Forked`].
     pub fn get_async_event(&self, deadline: Option<Time>) -> Result<AsyncEvent> {
         self.ops.check()?;
         self.host()
@@ -82,24 +82,24 @@ impl Device {
             .ok_or(Error::TimedOut { call: "Device::get_async_event" })
     }
 
-    /// A descriptor that is readable while an asynchronous event is pending; `None` in virtual time, and where the device has
-    /// none.
+    /// A descriptor that is readable while an asynchronous event is pending; `None` in virtual time, and if the device
+    /// has none.
     pub fn async_fd(&self) -> Option<BorrowedFd<'_>> {
         self.ops.async_fd()
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     pub fn ops(&self) -> &Arc<dyn DeviceOps> {
         &self.ops
     }
 
-    /// The answer of a device that does not offer `what`.
+    /// The error of a device that does not support `what`.
     pub fn unsupported<T>(&self, what: &'static str) -> Result<T> {
         Err(Error::Unsupported { device: self.name().into(), what })
     }
 }
 
-/// Its asynchronous events.
+/// Waits for asynchronous events.
 impl Source for Device {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.ops.prepare_wait().into_iter().for_each(|wake| wakes.push(wake));

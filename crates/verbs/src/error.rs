@@ -1,4 +1,4 @@
-//! [`Error`]: why a call could not be carried out. What became of posted work is a [`crate::WcStatus`].
+//! [`Error`]: why a call failed. The result of a posted request is a [`crate::WcStatus`].
 
 use std::net::SocketAddr;
 
@@ -7,16 +7,16 @@ use crate::qp_state::QpState;
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call could not be carried out. Nothing has happened when one of these comes back.
+/// Why a call failed. A call that returns one of these has had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The NIC does not offer the operation (EOPNOTSUPP of ibv_*(3)).
+    /// The NIC does not support the operation (EOPNOTSUPP of ibv_*(3)).
     #[error("{device} does not support {what}")]
     Unsupported {
-        /// The device that was asked.
+        /// The name of the device.
         device: String,
-        /// What it was asked for.
+        /// The operation.
         what: &'static str,
     },
     /// A size, count or value beyond what the device or the object allows.
@@ -24,22 +24,22 @@ pub enum Error {
     Limit {
         /// The quantity, with its unit.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         given: u64,
-        /// What is possible.
+        /// The largest possible value.
         limit: u64,
     },
-    /// Memory of the program that is not mapped, or not for what is to be done with it (EFAULT of ibv_reg_mr(3)).
+    /// Memory of the program that is not mapped, or not with the required access (EFAULT of ibv_reg_mr(3)).
     #[error("the {len} bytes of memory at {addr:#x} cannot be used: {why}")]
     Memory {
         /// Its first address.
         addr: u64,
         /// Its length in bytes.
         len: u64,
-        /// What was found.
+        /// The reason.
         why: String,
     },
-    /// An argument that has no meaning.
+    /// An invalid argument.
     #[error("{0}")]
     Invalid(String),
     /// The send, receive or shared receive queue has no free entry (ENOMEM of ibv_post_send(3)).
@@ -50,7 +50,7 @@ pub enum Error {
         /// Its depth.
         depth: u32,
     },
-    /// More completions arrived than the completion queue holds; it and its queue pairs are dead (IBA 11.6.3.1).
+    /// More completions arrived than the completion queue holds; it and its queue pairs have failed (IBA 11.6.3.1).
     #[error("the completion queue overran its {cqe} entries; make it larger or poll it more often")]
     CqOverrun {
         /// Its size.
@@ -61,21 +61,21 @@ pub enum Error {
     WrongState {
         /// The call.
         call: &'static str,
-        /// The state that the queue pair is in.
+        /// The state of the queue pair.
         state: QpState,
     },
-    /// An object of another device, or of another protection domain, was passed.
+    /// The caller passed an object of another device, or of another protection domain.
     #[error("{what} belongs to another device or protection domain")]
     Foreign {
         /// The object.
         what: &'static str,
     },
-    /// The object is still in use and may not go away (EBUSY).
+    /// The object is still in use and cannot be removed (EBUSY).
     #[error("{what} is still in use: {why}")]
     Busy {
         /// The object.
         what: &'static str,
-        /// By what.
+        /// The user.
         why: String,
     },
     /// The address cannot be used to listen on or to connect to.
@@ -92,7 +92,7 @@ pub enum Error {
         /// The call that waited.
         call: &'static str,
     },
-    /// The device has gone, or was closed.
+    /// The device has disappeared, or was closed.
     #[error("{device} is gone: {why}")]
     DeviceGone {
         /// The device.
@@ -100,23 +100,23 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// The device was opened by the parent, before fork(2); it is the parent's alone.
+    /// The device was opened by the parent, before fork(2); only the parent can use it.
     #[error("the device belongs to the process that opened it; a forked child opens one of its own")]
     Forked,
     /// The operating system refused something that the device needs.
     #[error("{what}: {why}")]
     System {
-        /// What was asked of it, and what to do if that is known.
+        /// The operation, and what to do if that is known.
         what: String,
-        /// The system's own words.
+        /// The system's message.
         why: String,
-        /// Its number for that (errno(3)), if it had one.
+        /// The system's error number (errno(3)), if any.
         errno: Option<i32>,
     },
 }
 
 impl Error {
-    /// A [`Error::System`] from what the operating system said.
+    /// An [`Error::System`] from an error of the operating system.
     pub fn system(what: impl Into<String>, why: impl Into<std::io::Error>) -> Self {
         let why = why.into();
         Self::System { what: what.into(), errno: why.raw_os_error(), why: why.to_string() }
@@ -130,10 +130,10 @@ impl Error {
         if given <= limit { Ok(()) } else { Err(Self::Limit { what, given, limit }) }
     }
 
-    /// `Ok` if `given` is from 1 to `limit`.
+    /// `Ok` if `given` is in `1..=limit`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0, [`Error::Limit`] for more, each of which names `what`.
+    /// [`Error::Invalid`] for 0, [`Error::Limit`] for more; both name `what`.
     pub(crate) fn check_count(what: &'static str, given: u32, limit: u32) -> Result<()> {
         if given == 0 {
             return Err(Self::Invalid(format!("the number of {what} must be at least 1")));

@@ -1,10 +1,10 @@
 //! [`Firmware`]: programs that a NIC runs itself, on messages as they arrive and on commands of the host.
 //!
-//! Matching a message with the receive that it is meant for takes a processor: the host's, which must be told first, or the
-//! NIC's own. A program for the latter is an object; [`Device::load`](crate::Device::load) hands it to a NIC. It has no queue pairs and no
-//! connections: it gets commands of the host and messages of other NICs' programs, one call at a time, and acts through the
-//! [`NicCtx`] that each call lends it. So the same object also runs on the host, where a library gives it a context of its own,
-//! and in a test, as here:
+//! Matching a message with its receive takes a processor: the host's, which must be notified first, or the NIC's own. A
+//! program for the latter is an object; [`Device::load`](crate::Device::load) passes it to a NIC. It has no queue pairs
+//! and no connections: it gets commands of the host and messages of other NICs' programs, one call at a time, and acts
+//! through the [`NicCtx`] that each call passes to it. So the same object also runs on the host, where a library
+//! provides the context, and in a test, such as this:
 //!
 //! ```
 //! use host::Span;
@@ -34,14 +34,14 @@
 //!         nic.charge(Span::from_ns(30) * found.unwrap_or(self.posted.len()) as u64);
 //!         let Some((_, place)) = found.map(|at| self.posted.remove(at)) else { return };
 //!         let len = message.payload_len.min(place.length.into());
-//!         let told = nic.deposit(0, Sge { length: len as u32, ..place });
-//!         // The host sees the event only when the payload is there.
-//!         told.and_then(|()| nic.event(self.events, &number.to_le_bytes())).expect("the host registered both");
+//!         let deposited = nic.deposit(0, Sge { length: len as u32, ..place });
+//!         // The host sees the event only after the payload.
+//!         deposited.and_then(|()| nic.event(self.events, &number.to_le_bytes())).expect("the host registered both");
 //!         nic.interrupt();
 //!     }
 //! }
 //!
-//! /// A NIC that only remembers what it is told.
+//! /// A NIC that only records its calls.
 //! #[derive(Default)]
 //! struct Paper(Vec<String>, Span);
 //!
@@ -74,8 +74,8 @@
 //! }
 //! let from = "10.1.0.2:50000".parse().expect("an address");
 //! program.on_message(&mut nic, &Message { from, header: &9_u64.to_le_bytes(), payload_len: 200 });
-//! let told = ["deposit 64 from 0 at 8192", "event [9, 0, 0, 0, 0, 0, 0, 0]", "interrupt"];
-//! assert_eq!(nic.0, told, "what does not fit is cut");
+//! let calls = ["deposit 64 from 0 at 8192", "event [9, 0, 0, 0, 0, 0, 0, 0]", "interrupt"];
+//! assert_eq!(nic.0, calls, "what does not fit is cut");
 //! assert_eq!(nic.1, Span::from_ns(2 * 40 + 30), "two commands, and one entry that did not match");
 //! ```
 
@@ -86,16 +86,16 @@ use host::{Span, Step};
 use crate::error::Result;
 use crate::wr::Sge;
 
-/// What a NIC's programs may say and be told.
+/// Limits of a NIC's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirmwareCap {
-    /// Bytes of a command.
+    /// Maximum number of bytes of a command.
     pub max_command: u32,
-    /// Bytes of a message's header, which the receiving program sees.
+    /// Maximum number of bytes of a message's header, which the receiving program sees.
     pub max_header: u32,
-    /// Bytes of a message's payload, which only the NIC moves.
+    /// Maximum number of bytes of a message's payload, which only the NIC moves.
     pub max_payload: u64,
-    /// Messages that wait at a program before those that send to it are told so.
+    /// Number of messages that wait at a program before its senders get an error.
     pub max_waiting: u32,
 }
 
@@ -104,69 +104,74 @@ pub struct FirmwareCap {
 pub struct Message<'a> {
     /// The program that sent it.
     pub from: SocketAddr,
-    /// What it said to this one.
+    /// The header, for the receiving program.
     pub header: &'a [u8],
     /// Bytes of payload, which the NIC holds until the call returns ([`NicCtx::deposit`]).
     pub payload_len: u64,
 }
 
-/// A program that a NIC runs. Calls come one at a time, in the order in which commands were given, and messages of one sender in
-/// the order in which they were sent. A call does what it can at once: it waits for nothing, and uses no object of the device
-/// API, only the context. What it leaves in its own fields is there at the next call.
+/// A program that a NIC runs. Calls come one at a time, in the order of the commands, and for messages of one sender in
+/// the order in which they were sent. A call must not wait, and uses no object of the device API, only the context. The
+/// fields of the object keep their values between calls.
 pub trait Firmware: Send {
-    /// The host has given a command.
+    /// Handles a command of the host.
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]);
-    /// A message has arrived. Payload that is not deposited when this returns is dropped.
+    /// Handles an arrived message. Payload that is not deposited when this returns is dropped.
     fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Message<'_>);
-    /// The turn that was asked for ([`NicCtx::poll_turn`]).
+    /// Handles the turn that was requested by [`NicCtx::poll_turn`].
     fn on_turn(&mut self, nic: &mut dyn NicCtx) {
         let _ = nic;
     }
 }
 
-/// What a program may have its NIC do, lent to it for one call. Everything takes effect in the order in which it is told, also
-/// from call to call: an event that follows a deposit is seen after its bytes, and one that follows a send after the payload was
-/// read, so that it may be used again. Memory is what is registered in the domain that the program was loaded with, host
-/// memory or the NIC's.
+/// Operations of the NIC that a program may request, passed to it for one call. Everything takes effect in the order of
+/// the requests, also across calls: an event that follows a deposit is seen after its bytes; an event that follows a
+/// send is seen after the payload was read, so the payload's memory may be used again. Memory must be registered in the
+/// domain that the program was loaded with; it is host memory or the NIC's.
 pub trait NicCtx {
-    /// Spends `span` of the NIC's processor, which does nothing else meanwhile: nothing in real time, where running takes its time.
+    /// Spends `span` of the NIC's processor, which does nothing else meanwhile: nothing in real time, where running
+    /// takes the time itself.
     fn charge(&mut self, span: Span);
 
-    /// Spends what `n` steps of a library take on the NIC's processor, which knows: nothing in real time.
+    /// Spends the time of `n` steps of a library on the NIC's processor, which defines their costs: nothing in real
+    /// time.
     fn charge_step(&mut self, _step: Step, _n: u64) {}
 
-    /// Asks for one call of [`Firmware::on_turn`], after the commands and messages that wait now; asking twice before it comes is
-    /// asking once. For what is too long for one call, or has to be tried again.
+    /// Requests one call of [`Firmware::on_turn`], after the commands and messages that wait now; further requests
+    /// before that call have no effect. For work that is too long for one call, or must be retried.
     fn poll_turn(&mut self);
 
-    /// Sends a message to the program at `to`, perhaps this very one: `header`, and the bytes of `payload`, gathered in order, read
-    /// with no right beyond registration. Messages of one program to another arrive once and in order. One to an address where no
-    /// program is loaded when it arrives is lost without a word: an acknowledgement is the programs' own affair.
+    /// Sends a message to the program at `to`, which may be the sender itself: `header`, and the bytes of `payload`,
+    /// gathered in order; reading them requires registration but no access right. Messages of one program to another
+    /// arrive once and in order. A message to an address without a loaded program is silently lost: acknowledgements
+    /// are up to the programs.
     ///
     /// # Errors
-    /// Nothing is sent on any of these: [`Error::Limit`](crate::Error::Limit) beyond [`FirmwareCap`]; [`Error::Invalid`](crate::Error::Invalid) for a piece that is not
-    /// registered; [`Error::QueueFull`](crate::Error::QueueFull) when too many messages wait there, to be tried again in a later turn.
+    /// Nothing is sent on any of these: [`Error::Limit`](crate::Error::Limit) beyond [`FirmwareCap`];
+    /// [`Error::Invalid`](crate::Error::Invalid) for an element that is not registered;
+    /// [`Error::QueueFull`](crate::Error::QueueFull) if too many messages wait there; retry in a later turn.
     fn send(&mut self, to: SocketAddr, header: &[u8], payload: &[Sge]) -> Result<()>;
 
-    /// Puts bytes of the payload of the message that this call is about into registered memory: as many as `to` has room for,
-    /// from `offset` of the payload on. Any part may go anywhere, several times, or nowhere.
+    /// Copies payload bytes of the message of this call into registered memory: as many as `to` has room for, from
+    /// `offset` of the payload on. Any part may be deposited in any place, several times, or not at all.
     ///
     /// # Errors
-    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for bytes that the payload does not have, so always when the call is
-    /// not about a message; [`Error::Invalid`](crate::Error::Invalid) for memory that is not registered, or without
-    /// [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for bytes beyond the payload, and so
+    /// always in a call without a message; [`Error::Invalid`](crate::Error::Invalid) for memory that is not registered,
+    /// or without [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
     fn deposit(&mut self, offset: u64, to: Sge) -> Result<()>;
 
-    /// Writes a record into the host's memory at the beginning of `to`: the record has a multiple of eight bytes and lies at an
-    /// address that is one. The last eight are written last and in one piece, so that a processor that polls for them
-    /// ([`Buf::word`](crate::Buf::word)) then sees the whole record, and everything told before.
+    /// Writes a record into the host's memory at the beginning of `to`: its size and its address are multiples of
+    /// eight. The last eight bytes are written last and atomically, so that a processor that polls them
+    /// ([`Buf::word`](crate::Buf::word)) then sees the whole record, and the effects of all earlier requests.
     ///
     /// # Errors
-    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for more bytes than `to` has; [`Error::Invalid`](crate::Error::Invalid) for memory that is not
-    /// registered, without [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE) or that no processor can load from, and for another size or
+    /// Nothing is written on any of these: [`Error::Limit`](crate::Error::Limit) for more bytes than `to` has;
+    /// [`Error::Invalid`](crate::Error::Invalid) for memory that is not registered, without
+    /// [`LOCAL_WRITE`](crate::Access::LOCAL_WRITE) or that no processor can load from, and for another size or
     /// alignment.
     fn event(&mut self, to: Sge, record: &[u8]) -> Result<()>;
 
-    /// Wakes who sleeps on the [`Program`](crate::Program).
+    /// Wakes the waiter on the [`Program`](crate::Program).
     fn interrupt(&mut self);
 }

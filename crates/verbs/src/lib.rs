@@ -1,24 +1,24 @@
-//! The device API: one way to talk to every NIC, with the semantics of the OFA verbs and RDMA-CM.
+//! The device API: one interface to every NIC, with the semantics of the OFA verbs and RDMA-CM.
 //!
-//! A [`Device`] hands out protection domains ([`Pd`]), completion queues ([`Cq`]), NIC memory
-//! ([`Device::alloc_dm`]) and connection channels ([`Cm`]). Memory ([`Buf`], host or NIC) becomes reachable by
-//! registering it ([`Pd::reg_mr`]); a reliable connected queue pair ([`Qp`]) moves data between registered
-//! memory of two ends. Names are those of libibverbs and librdmacm; shapes are Rust's: objects free
-//! themselves, errors are typed and say the cause, no user error panics.
+//! A [`Device`] creates protection domains ([`Pd`]), completion queues ([`Cq`]), NIC memory ([`Device::alloc_dm`]) and
+//! connection channels ([`Cm`]). Memory ([`Buf`], host or NIC) becomes accessible by registration ([`Pd::reg_mr`]); a
+//! reliable connected queue pair ([`Qp`]) moves data between registered memory of its two ends. Names are those of
+//! libibverbs and librdmacm; the interface is idiomatic Rust: objects free themselves, errors are typed and give the
+//! cause, no user error panics.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `device`, `pd`, `mr`, `cq`, `srq`, `qp`, `cm` | the objects, one per file |
 //! | `pairing` | connecting queue pairs whose numbers were exchanged out of band |
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `access`, `qp_state`, `async_event` | rights of regions; states of queue pairs; asynchronous events |
-//! | `conn` | parameters of connections, and what is known of their ends |
+//! | `conn` | parameters of connections, and information about their ends |
 //! | `screen` | [`Screen`]: checks connect requests inside the NIC |
 //! | `error` | [`Error`] |
 //! | `numbers` | numbers of a device's objects |
-//! | `firmware`, `program` | [`Firmware`]: programs that a NIC runs itself; the host's hold on one |
-//! | `provider` | what a NIC implements; unsupported is the default answer |
+//! | `firmware`, `program` | [`Firmware`]: programs that a NIC runs itself; the host's handle of one |
+//! | `provider` | the traits that a NIC implements; the default is unsupported |
 //!
 //! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
 //! libibverbs and librdmacm (ibv_*(3), rdma_*(3)).

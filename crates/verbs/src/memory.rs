@@ -1,8 +1,8 @@
 //! [`Buf`]: memory that a NIC may read and write at any time, in the host or on the NIC.
 //!
-//! No reference to its bytes ever leaves this file: a peer may write them at any moment, so they are reached
-//! by copies and by atomics only. Handles are cheap to clone and keep the memory mapped, except memory of a program that manages
-//! it by itself ([`Buf::of_program`]): that may go at any time, and copies then fail.
+//! No reference to its bytes leaves this file: a peer may write them at any moment, so they are accessed by copies and
+//! atomics only. Handles are cheap to clone and keep the memory mapped, except memory that a program manages itself
+//! ([`Buf::of_program`]): that may be unmapped at any time, and copies then fail.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::access::Access;
 use crate::attr::DmAccess;
 use crate::error::{Error, Result};
 
-/// Where memory lies.
+/// The location of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// Private memory of the process.
@@ -25,16 +25,16 @@ pub enum MemoryKind {
     Nic,
 }
 
-/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]); [`Buf::by_copies`] makes a buffer
-/// of it, and has checked the range.
+/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]). [`Buf::by_copies`] makes a
+/// buffer of it, which checks the ranges.
 pub trait DmOps: Send + Sync {
-    /// Copies bytes in, to the NIC's own address `at` (`ibv_memcpy_to_dm(3)`).
+    /// Copies bytes to the NIC's own address `at` (`ibv_memcpy_to_dm(3)`).
     fn write(&self, at: u64, bytes: &[u8]);
-    /// Copies bytes out (`ibv_memcpy_from_dm(3)`).
+    /// Copies bytes from the NIC's own address `at` (`ibv_memcpy_from_dm(3)`).
     fn read(&self, at: u64, bytes: &mut [u8]);
 }
 
-/// What keeps the bytes mapped; dropped with the last handle.
+/// Keeps the bytes mapped; dropped with the last handle.
 type Owner = Arc<dyn Send + Sync>;
 
 /// A range of memory that may be registered; all handles cloned or sliced from one share the bytes.
@@ -52,16 +52,16 @@ pub struct Buf {
 /// How the bytes of a buffer are accessed.
 #[derive(Clone)]
 enum Reach {
-    /// By load and store: they are mapped as long as the owner lives.
+    /// By load and store: the bytes are mapped as long as the owner lives.
     Mapped,
     /// By load and store that may fault.
     Program,
-    /// By copies, as no processor loads from them: `base` points nowhere.
+    /// By copies, as no processor can load from them: `base` is dangling.
     Copies(Arc<dyn DmOps>),
 }
 
-// SAFETY: `base` points to memory that `owner` keeps mapped, and is used for raw copies and atomics only, which
-// any thread may do at any time. Test: buf_is_shared_between_threads.
+// SAFETY: `base` points to memory that `owner` keeps mapped, and is used for raw copies and atomics only, which any
+// thread may do at any time. Test: buf_is_shared_between_threads.
 unsafe impl Send for Buf {}
 // SAFETY: as above.
 unsafe impl Sync for Buf {}
@@ -96,8 +96,8 @@ impl std::ops::Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: in bounds and aligned, as `Buf::words` has looked, mapped as long as the owner lives, and never accessed through a
-        // plain reference. Test: as above.
+        // SAFETY: in bounds and aligned, as `Buf::words` has checked, mapped as long as the owner lives, and never
+        // accessed through a plain reference. Test: as above.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
     }
 }
@@ -120,16 +120,17 @@ impl Drop for Mapping {
 }
 
 impl Buf {
-    /// `len` bytes of private host memory: zeroed, page-aligned, committed at first touch.
+    /// Allocates `len` bytes of private host memory: zeroed, page-aligned, committed on first touch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no bytes, [`Error::System`] when the memory cannot be had.
+    /// [`Error::Invalid`] for zero bytes, [`Error::System`] if the memory cannot be allocated.
     pub fn alloc(len: usize) -> Result<Self> {
         if len == 0 {
             return Err(Error::Invalid("a buffer needs at least one byte".into()));
         }
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: all of this file.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice affects no other mapping. Test: all of this
+        // file.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
             .map_err(|e| Error::system(format!("cannot allocate a buffer of {len} bytes"), e))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
@@ -139,7 +140,7 @@ impl Buf {
         Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, reach: Reach::Mapped })
     }
 
-    /// Private memory as [`Buf::alloc`], in the part of a NIC's memory: for NICs whose memory is this process's.
+    /// Private memory as of [`Buf::alloc`] that serves as NIC memory: for NICs that are part of this process.
     /// `nic_offset` is the NIC's own address of the first byte.
     ///
     /// # Errors
@@ -148,7 +149,7 @@ impl Buf {
         Ok(Self { kind: MemoryKind::Nic, nic_offset, ..Self::alloc(len)? })
     }
 
-    /// Memory that somebody else owns: a C program's buffer, or a NIC's memory.
+    /// Memory of another owner: a C program's buffer, or a NIC's memory.
     ///
     /// `nic_offset` is the NIC's own address of the first byte (0 for host memory).
     ///
@@ -165,9 +166,9 @@ impl Buf {
         Self { base, len, kind, nic_offset, owner, reach: Reach::Mapped }
     }
 
-    /// Memory of a program that may unmap it, protect it or cut its file short at any time, as programs in C do. Registering it
-    /// checks that it is mapped ([`crate::Pd::reg_mr`]); a request that needs it when it has gone fails, as do copies to and from
-    /// this buffer.
+    /// Memory of a program that may unmap it, protect it or truncate its file at any time, as C programs do.
+    /// Registration checks that it is mapped ([`crate::Pd::reg_mr`]); later requests for unmapped memory fail, as do
+    /// copies to and from this buffer.
     ///
     /// # Safety
     /// No reference to its bytes may be alive while a handle is, or while a request uses them. [`Buf::byte`], [`Buf::word`],
@@ -177,31 +178,33 @@ impl Buf {
         Self { base, len, kind, nic_offset: 0, owner, reach: Reach::Program }
     }
 
-    /// NIC memory that is reached by copies alone ([`DmAccess::Copy`]): `len` bytes at the NIC's own address `nic_offset`.
+    /// NIC memory that is accessed by copies only ([`DmAccess::Copy`]): `len` bytes at the NIC's own address
+    /// `nic_offset`.
     pub fn by_copies(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
         let (base, kind, owner) = (NonNull::dangling(), MemoryKind::Nic, copies.clone());
         Self { base, len, kind, nic_offset, owner, reach: Reach::Copies(copies) }
     }
 
-    /// Its length in bytes; never zero.
+    /// The length in bytes; never zero.
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Where it lies.
+    /// The location of the memory.
     #[inline]
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// How this process reaches the bytes: by copies alone, or also by [`Buf::byte`] and [`Buf::word`].
+    /// How this process accesses the bytes: by copies only, or also by [`Buf::byte`] and [`Buf::word`].
     pub fn access(&self) -> DmAccess {
         if matches!(self.reach, Reach::Copies(_)) { DmAccess::Copy } else { DmAccess::Coherent }
     }
 
-    /// Checks that the memory may be accessed with these rights, if it may be absent, and has faults be errors from then on.
+    /// Checks memory that may be unmapped: that it can be accessed with these rights. From then on faults in it become
+    /// errors.
     pub(crate) fn check_presence(&self, access: Access) -> Result<()> {
         if !matches!(self.reach, Reach::Program) {
             return Ok(());
@@ -211,18 +214,18 @@ impl Buf {
             .map_err(|why| self.gone(why))
     }
 
-    /// The error of memory that cannot be accessed.
+    /// The error for memory that cannot be accessed.
     #[cold]
     fn gone(&self, why: impl std::fmt::Display) -> Error {
         Error::Memory { addr: self.addr(), len: self.len as u64, why: why.to_string() }
     }
 
-    /// Whether others hold the same memory: handles cloned or sliced from this one, or this from theirs.
+    /// Whether other handles of the same memory exist, cloned or sliced from this one or vice versa.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.owner) > 1
     }
 
-    /// The address of byte 0 in this process. It means nothing where the bytes are reached by copies alone.
+    /// The address of byte 0 in this process. Meaningless if the bytes are accessed by copies only.
     #[inline]
     pub fn addr(&self) -> u64 {
         self.base.as_ptr().addr() as u64
@@ -233,16 +236,17 @@ impl Buf {
         self.nic_offset
     }
 
-    /// The first byte, for code that places data. Valid while any handle lives; not for memory that is reached by copies alone.
+    /// A pointer to the first byte, for code that places data. Valid while any handle lives; not for memory that is
+    /// accessed by copies only.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// A handle to a part.
+    /// A handle of a part.
     ///
     /// # Errors
-    /// [`Error::Limit`] or [`Error::Invalid`] when `range` is not inside, or empty.
+    /// [`Error::Limit`] or [`Error::Invalid`] if `range` is not inside, or empty.
     pub fn slice(&self, range: Range<usize>) -> Result<Self> {
         if range.start >= range.end {
             return Err(Error::Invalid(format!("the range {range:?} is empty")));
@@ -257,10 +261,10 @@ impl Buf {
         Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
     }
 
-    /// Copies bytes in at `offset`.
+    /// Copies bytes into the buffer at `offset`.
     ///
     /// # Errors
-    /// [`Error::Limit`] when they do not fit; nothing is written then. [`Error::Memory`] when the program has unmapped it.
+    /// [`Error::Limit`] if they do not fit; nothing is written then. [`Error::Memory`] if the program has unmapped it.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check_range(offset, bytes.len())?;
@@ -275,7 +279,7 @@ impl Buf {
         Ok(())
     }
 
-    /// As [`Buf::write`], where that is no plain copy; the range has been checked.
+    /// As [`Buf::write`], where a plain copy is not possible; the range has been checked.
     #[cold]
     fn write_otherwise(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         match &self.reach {
@@ -290,10 +294,10 @@ impl Buf {
         Ok(())
     }
 
-    /// Copies bytes out from `offset`.
+    /// Copies bytes out of the buffer at `offset`.
     ///
     /// # Errors
-    /// [`Error::Limit`] when the range ends outside; [`Error::Memory`] when the program has unmapped it.
+    /// [`Error::Limit`] if the range ends outside; [`Error::Memory`] if the program has unmapped it.
     #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.check_range(offset, bytes.len())?;
@@ -307,7 +311,7 @@ impl Buf {
         Ok(())
     }
 
-    /// As [`Buf::read`], where that is no plain copy; the range has been checked.
+    /// As [`Buf::read`], where a plain copy is not possible; the range has been checked.
     #[cold]
     fn read_otherwise(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match &self.reach {
@@ -326,7 +330,7 @@ impl Buf {
     /// copy by the processor.
     ///
     /// # Errors
-    /// [`Error::Limit`] when either range ends outside; nothing is written then. [`Error::Memory`] as [`Buf::write`].
+    /// [`Error::Limit`] if either range ends outside; nothing is written then. [`Error::Memory`] as [`Buf::write`].
     pub fn copy_to(&self, at: usize, dst: &Self, dst_at: usize, len: usize) -> Result<()> {
         self.check_range(at, len)?;
         dst.check_range(dst_at, len)?;
@@ -339,10 +343,10 @@ impl Buf {
         Ok(())
     }
 
-    /// The bytes of a range, copied.
+    /// A copy of a range of bytes.
     ///
     /// # Errors
-    /// [`Error::Limit`] when the range ends outside.
+    /// [`Error::Limit`] if the range ends outside.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let mut bytes = vec![0; range.end.saturating_sub(range.start)];
@@ -359,10 +363,10 @@ impl Buf {
         unsafe { std::ptr::write_bytes(self.base.as_ptr(), byte, self.len) };
     }
 
-    /// One byte as an atomic: what one polls on for data that arrives without an event.
+    /// One byte as an atomic, for polling for data that arrives without an event.
     ///
     /// # Errors
-    /// [`Error::Limit`] when it lies outside; [`Error::Unsupported`] where the bytes are reached by copies alone.
+    /// [`Error::Limit`] if it is outside; [`Error::Unsupported`] if the bytes are accessed by copies only.
     #[inline]
     pub fn byte(&self, offset: usize) -> Result<&AtomicU8> {
         let at = self.check(offset, 1)?;
@@ -373,7 +377,8 @@ impl Buf {
     /// Eight bytes as an atomic.
     ///
     /// # Errors
-    /// [`Error::Limit`] when they end outside, [`Error::Invalid`] when not 8-byte aligned in memory; as [`Buf::byte`].
+    /// [`Error::Limit`] if they end outside, [`Error::Invalid`] if they are not 8-byte aligned in memory; as
+    /// [`Buf::byte`].
     #[inline]
     pub fn word(&self, offset: usize) -> Result<&AtomicU64> {
         let at = self.check(offset, 8)?.cast::<u64>();
@@ -384,10 +389,10 @@ impl Buf {
         Ok(unsafe { AtomicU64::from_ptr(at) })
     }
 
-    /// Changes eight bytes in one step by a function, which may be called more than once: what they held before.
+    /// Changes eight bytes atomically by a function, which may be called more than once; returns the old value.
     ///
     /// # Errors
-    /// As [`Buf::word`]; [`Error::Memory`] when the program has unmapped them.
+    /// As [`Buf::word`]; [`Error::Memory`] if the program has unmapped them.
     pub fn update_word(&self, offset: usize, change: impl Fn(u64) -> u64) -> Result<u64> {
         let word = self.word(offset)?;
         if let Reach::Program = self.reach {
@@ -399,7 +404,8 @@ impl Buf {
         Ok(changed.unwrap_or_else(|old| old))
     }
 
-    /// So many times eight bytes as atomics, looked at once and for all: a data path that comes back to them has no more to check.
+    /// `count` words of eight bytes as atomics, checked once: a data path that uses them repeatedly need not check
+    /// again.
     ///
     /// # Errors
     /// As [`Buf::word`].
@@ -411,7 +417,7 @@ impl Buf {
         }
     }
 
-    /// The place of a range that is mapped.
+    /// A pointer to a range of mapped memory.
     #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
         self.check_range(offset, len)?;
@@ -435,7 +441,7 @@ impl Buf {
         }
     }
 
-    /// Keeps the bytes mapped without a handle to them.
+    /// Keeps the bytes mapped without a handle.
     pub fn owner(&self) -> Arc<dyn Send + Sync> {
         self.owner.clone()
     }
@@ -478,7 +484,7 @@ mod tests {
         assert!(Buf::alloc_nic(0, 0).is_err());
     }
 
-    /// Goal: memory that is reached by copies alone behaves as any other, but for what needs a pointer.
+    /// Goal: memory that is accessed by copies only behaves like other memory, except for calls that need a pointer.
     #[test]
     fn memory_may_be_reached_by_copies_alone() {
         struct Far(std::sync::Mutex<Vec<u8>>);
@@ -541,9 +547,9 @@ mod tests {
         assert_eq!(from.to_vec(2..52).expect("inside"), (0..50).collect::<Vec<u8>>());
     }
 
-    /// Goal: copies and atomics of memory that a program has unmapped are errors, and registering it is. Method: a mapping of the
-    /// test's own, of which one page goes. It is far below all other mappings: Linux fills the highest hole that is large enough, so that
-    /// no thread of another test maps memory there meanwhile.
+    /// Goal: copies and atomics of memory that a program has unmapped return errors, and so does registering it.
+    /// Method: unmap one page of a mapping of the test's own. It is far below all other mappings: Linux fills the
+    /// highest hole that is large enough, so no thread of another test maps memory there meanwhile.
     #[test]
     fn memory_of_a_program_may_go() {
         const PAGE: usize = 4096;
@@ -561,7 +567,7 @@ mod tests {
             (buf.to_vec(PAGE..PAGE + 5), buf.update_word(PAGE, |old| old + 1)),
             (Ok(vec![7, 7, 7, 7, 0]), Ok(0x0707_0707))
         );
-        // SAFETY: nothing refers to it.
+        // SAFETY: no reference to it exists.
         unsafe { munmap(base.as_ptr().wrapping_add(PAGE).cast(), PAGE) }.expect("it was mapped");
         let plain = Buf::alloc(64).expect("memory");
         let is_gone = |result: Result<()>| matches!(result, Err(Error::Memory { .. }));

@@ -3,13 +3,13 @@
 use crate::provider::MrOps;
 use crate::{Access, Buf, RemoteAddr, Result, Sge};
 
-/// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC touches the
-/// memory through it any more.
+/// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC accesses the memory
+/// through it any more.
 pub struct Mr {
     ops: Box<dyn MrOps>,
     buf: Buf,
     access: Access,
-    /// What the NIC says of it, at hand: requests name it on the data path.
+    /// Cached values of the NIC: requests on the data path use them.
     addr: u64,
     lkey: u32,
     rkey: u32,
@@ -27,52 +27,52 @@ impl Mr {
         Self { ops, buf, access, addr, lkey, rkey }
     }
 
-    /// Names it in local work requests.
+    /// The key for local work requests.
     #[inline]
     pub fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// Names it in peers' work requests.
+    /// The key for peers' work requests.
     #[inline]
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// The address of its first byte as work requests give it: the virtual address for host memory, 0 for NIC
-    /// memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
+    /// The address of its first byte for work requests: the virtual address for host memory, 0 for NIC memory, whose
+    /// regions are zero-based (`ibv_reg_dm_mr(3)`).
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// The memory that is registered.
+    /// The registered memory.
     pub fn buf(&self) -> &Buf {
         &self.buf
     }
 
-    /// The rights that local and remote operations have.
+    /// The access rights of local and remote operations.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// A piece of it for a local work request. Not checked here: the NIC does, as it must.
+    /// An element for a local work request. Not checked here: the NIC checks it anyway.
     #[inline]
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: self.addr().wrapping_add(offset), length, lkey: self.lkey() }
     }
 
-    /// A place in it for a peer's work request.
+    /// A remote address for a peer's work request.
     #[inline]
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
     }
 
-    /// Deregisters and says whether that worked, which dropping cannot.
+    /// Deregisters and returns the result, which dropping cannot.
     ///
     /// # Errors
-    /// [`crate::Error::Busy`] when a peer is stopped in the middle of an access: the region is unreachable for new
-    /// accesses, but the memory may not be reused yet. It stays mapped until the process ends.
+    /// [`crate::Error::Busy`] if a peer is stopped in the middle of an access: new accesses to the region fail, but the
+    /// memory may not be reused yet. It stays mapped until the process ends.
     pub fn dereg(self) -> Result<()> {
         self.ops.dereg()
     }
@@ -95,17 +95,17 @@ impl ImplicitMr {
         Self { ops, access }
     }
 
-    /// Names it in local work requests.
+    /// The key for local work requests.
     pub fn lkey(&self) -> u32 {
         self.ops.lkey()
     }
 
-    /// Names it in peers' work requests.
+    /// The key for peers' work requests.
     pub fn rkey(&self) -> u32 {
         self.ops.rkey()
     }
 
-    /// The rights that local and remote operations have.
+    /// The access rights of local and remote operations.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -120,7 +120,7 @@ impl ImplicitMr {
         RemoteAddr { addr, rkey: self.rkey() }
     }
 
-    /// Deregisters and says whether that worked, which dropping cannot.
+    /// Deregisters and returns the result, which dropping cannot.
     ///
     /// # Errors
     /// As [`Mr::dereg`].

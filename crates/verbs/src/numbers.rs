@@ -1,12 +1,13 @@
-//! [`Numbers`]: numbers of a device's objects. None is given twice at a time, and one that was given back comes round again late.
+//! [`Numbers`]: allocates numbers for a device's objects. No two objects have the same number at a time, and a freed
+//! number is reused late.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Numbers of one kind of object. What names an object by its number after it has gone mostly finds nothing, as a free number is
-/// given again only after all others of the range were.
+/// Numbers of one kind of object. A stale number usually names no object, as a free number is reused only after all
+/// others of the range.
 #[derive(Debug)]
 pub struct Numbers {
     taken: BTreeSet<u32>,
@@ -17,8 +18,8 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers of at most `max` objects at a time, of the kind that `what` names in errors: from 1 on, of 24 bits, as InfiniBand has
-    /// those of queue pairs (IBA 3.5.3).
+    /// Numbers for at most `max` objects at a time, of the kind that `what` names in errors: from 1 on, of 24 bits, as
+    /// InfiniBand has for queue pairs (IBA 3.5.3).
     pub fn new(what: &'static str, max: usize) -> Self {
         Self { taken: BTreeSet::new(), next: 1, range: 1..1 << 24, what, max }
     }
@@ -28,10 +29,10 @@ impl Numbers {
         Self { taken: BTreeSet::new(), next: range.start, max: range.len(), range, what }
     }
 
-    /// A number that no object has.
+    /// Allocates a number that no object has.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are as many objects as there may be, or as the range has numbers.
+    /// [`Error::Limit`] if the maximum number of objects exists, or the range is exhausted.
     pub fn take(&mut self) -> Result<u32> {
         let limit = self.max.min(self.range.len());
         if self.taken.len() >= limit {
@@ -47,7 +48,7 @@ impl Numbers {
         }
     }
 
-    /// The object with this number has gone.
+    /// Frees the number of a destroyed object.
     pub fn give(&mut self, number: u32) {
         self.taken.remove(&number);
     }

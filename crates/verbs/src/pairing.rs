@@ -1,16 +1,19 @@
-//! [`Pairing`]: connecting two queue pairs that know each other's numbers, as programs do that exchange them out of band and call
-//! `ibv_modify_qp(3)` on both sides, in any order.
+//! [`Pairing`]: connects two queue pairs that know each other's numbers, for programs that exchange these out of band
+//! and call `ibv_modify_qp(3)` on both sides, in any order.
 //!
-//! Each side listens, and programs exchange its [`End`]s out of band. Of two ends that want each other, the lesser connects and the
-//! greater accepts. A request that comes before its end is wanted waits.
-//! A queue pair may want itself: NICs connect two, so another one connects, which nobody sees, and posts for it.
+//! Each side listens, and programs exchange its [`End`]s out of band. Of the two ends of a pair, the lesser
+//! one connects and the greater one accepts. A request that arrives before the local program has asked for the pair
+//! waits. A queue pair may be connected to itself: as NICs connect two queue pairs, a hidden twin connects to it and
+//! sends for it.
 //!
-//! Programs that go by IP addresses, as those for RoCE do, exchange no port. So a side listens at one of a few ports, and the upper
-//! bits of its queue pairs' numbers say at which ([`port_of`]): address and number lead to the process. The listening socket is also
-//! the claim to the port: the system gives a port of an address to one process at a time, and takes it back when that ends.
+//! Programs that use IP addresses, such as those for RoCE, exchange no port. So a side listens on one of a range of
+//! ports, and the upper bits of its queue pairs' numbers encode the port ([`port_of`]): address and number identify the
+//! process. The listening socket also reserves the port: the system gives a port of an address to one process at a
+//! time, and releases it when that process ends.
 //!
-//! It sits on [`Cm`], and has no thread: who takes that channel's events passes it each connect request. What becomes of a pair is
-//! told by the channel's other events; whose they are, [`Pairing::established`] and [`Pairing::whose`] say.
+//! It uses a [`Cm`], and has no thread: the thread that handles that channel's events passes it each connect request.
+//! The channel's other events report the result; [`Pairing::established`] and [`Pairing::whose`] map them to queue
+//! pairs.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::numbers::Numbers;
 use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
-/// One end of a pair, as its own side tells it.
+/// One end of a pair, as its own side describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct End {
     /// Where its side listens ([`Pairing::addr`]).
@@ -29,72 +32,73 @@ pub struct End {
     pub qp_num: u32,
 }
 
-/// Bytes of private data that a request to connect needs for a pairing: it says whom it is from and for.
+/// Bytes of private data of a pairing's connect request, which names both ends.
 pub const PRIVATE_DATA: u32 = 30;
 
-/// Ports at which sides listen that are found by the numbers of their queue pairs. They are dynamic ones (RFC 6335), above those that
-/// Linux gives to connections by itself (32,768 to 60,999 unless the system is told otherwise).
+/// Ports of sides that are found by the numbers of their queue pairs. They are dynamic ports (RFC 6335), above those
+/// that Linux assigns to outgoing connections (32,768 to 60,999 by default).
 pub const PORTS: Range<u16> = 61_440..63_486;
 
-/// Lower bits of a number, which tell queue pairs of one side apart: as many as soft NICs have.
+/// Lower bits of a number, which distinguish the queue pairs of one side: as many as soft NICs have.
 const OWN_BITS: u32 = 13;
-/// Numbers of a side that is not found by them. 0 and 1 are those of InfiniBand's management (IBA 3.5.3).
+/// Numbers for a side that cannot be found by them. 0 and 1 are reserved for InfiniBand management (IBA 3.5.3).
 const UNFOUND: Range<u32> = 2..1 << OWN_BITS;
 
-/// The upper bits of the numbers of a side that listens at this port, if there are such. The greatest are left out: 0xffffff is the
-/// number of multicast groups (IBA 10.5).
+/// The upper bits of the numbers of a side that listens on this port, if it is in the range. The greatest are left out:
+/// 0xffffff is the number of multicast groups (IBA 10.5).
 fn slot_of(port: u16) -> Option<u32> {
     PORTS.contains(&port).then(|| u32::from(port - PORTS.start) + 1)
 }
 
-/// The port at which the side listens that has the queue pair with this number; `None` if the number does not say.
+/// The port of the side whose queue pair has this number; `None` if the number does not encode one.
 pub fn port_of(qp_num: u32) -> Option<u16> {
     let slot = (qp_num >> OWN_BITS).checked_sub(1)?;
     let port = PORTS.start.checked_add(u16::try_from(slot).ok()?)?;
     PORTS.contains(&port).then_some(port)
 }
 
-/// Requests that wait for their end to be wanted, at most.
+/// Maximum number of requests that wait for the local program.
 const BACKLOG: u32 = 4096;
 
 /// The queue pairs of one side.
 #[derive(Debug)]
 pub struct Pairing {
     cm: Cm,
-    /// Queue pairs that connect for those which are connected with themselves: nobody knows their numbers.
+    /// Hidden twins of queue pairs that are connected to themselves, by number: no program knows these numbers.
     twins: Mutex<BTreeMap<u32, u32>>,
     listener: Listener,
     numbers: Mutex<Numbers>,
     waiting: Mutex<BTreeMap<Pair, Waiting>>,
 }
 
-/// A pair, as the side that waits for the other sees it.
+/// A pair, as the waiting side sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     own: u32,
     peer: End,
 }
 
-/// What of a pair has come first.
+/// The part of a pair that came first.
 #[derive(Debug)]
 enum Waiting {
     Request(ConnectRequest),
-    /// The queue pair itself is had by number: whoever takes the channel's events gives it.
+    /// The local program has asked for the pair. The queue pair itself is found by number, by the thread that handles
+    /// the channel's events.
     Wanted(ConnParam),
 }
 
-/// What became of a connect request.
+/// What [`Pairing::offer`] did with a connect request.
 #[derive(Debug)]
 pub enum Offered {
-    /// It is none of a pair's.
+    /// The request is not for a pair.
     Other(ConnectRequest),
-    /// It waits for its end to be wanted, or was refused.
+    /// The request waits for the local program, or was refused.
     Kept,
-    /// The queue pair known by this number wants the connection: [`Pairing::accept`].
+    /// The queue pair with this number is to accept the connection: [`Pairing::accept`].
     Wanted(Accept),
 }
 
-/// A pair that is complete: what is left is to accept.
+/// A complete pair, which must be accepted.
 #[derive(Debug)]
 pub struct Accept {
     /// [`Qp::known_as`] of the queue pair.
@@ -104,8 +108,8 @@ pub struct Accept {
 }
 
 impl Pairing {
-    /// Listens at `ip`, for events of `cm`, at the first of [`PORTS`] that is free, beginning with the one that `start` chooses: sides
-    /// that begin elsewhere do not get in each other's way, and a port is used again late.
+    /// Listens at `ip`, for events of `cm`, on the first free port of [`PORTS`], starting at the one that `start`
+    /// selects: sides with different values do not compete, and a port is reused late.
     ///
     /// # Errors
     /// As [`Cm::listen`].
@@ -119,33 +123,33 @@ impl Pairing {
         Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, numbers, waiting: Mutex::default() })
     }
 
-    /// Takes a number for one of this side's queue pairs ([`crate::QpInit::known_as`]). No other queue pair gets it until
-    /// [`Pairing::give_number`]. If [`Pairing::is_found_by_number`], it leads to this side's port.
+    /// Allocates a number for one of this side's queue pairs ([`crate::QpInit::known_as`]). No other queue pair gets it
+    /// until [`Pairing::give_number`]. If [`Pairing::is_found_by_number`], it encodes this side's port.
     ///
     /// # Errors
-    /// [`Error::Limit`] when all numbers of the side are taken: 8,192, or 8,190 where they lead to no port.
+    /// [`Error::Limit`] if all numbers of the side are taken: 8,192, or 8,190 if they encode no port.
     pub fn take_number(&self) -> Result<u32> {
         lock(&self.numbers).take()
     }
 
-    /// Gives a number back whose queue pair has gone.
+    /// Frees the number of a destroyed queue pair.
     pub fn give_number(&self, number: u32) {
         lock(&self.numbers).give(number);
     }
 
-    /// Whether its address and [`Pairing::take_number`] lead to its port ([`port_of`]). They do not if all of [`PORTS`] were taken when it
-    /// began to listen.
+    /// Whether its address and [`Pairing::take_number`] identify its port ([`port_of`]). They do not if all of
+    /// [`PORTS`] were taken when it started to listen.
     pub fn is_found_by_number(&self) -> bool {
         slot_of(self.addr().port()).is_some()
     }
 
-    /// Where it listens: the address of all of its ends.
+    /// The listening address, which all of its ends have.
     pub fn addr(&self) -> SocketAddr {
         self.listener.addr()
     }
 
-    /// Has `qp` connected with `peer`, as soon as that wants it, too; `param` without its private data. Connected with itself, it
-    /// takes as much of its device as two.
+    /// Connects `qp` with `peer` once both sides have asked for it; `param` without its private data. A queue pair that
+    /// is connected to itself uses the resources of two.
     ///
     /// # Errors
     /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`], and
@@ -161,7 +165,7 @@ impl Pairing {
         self.await_request(qp, own, peer, param.clone())
     }
 
-    /// Has another one connect, and `qp` accept it.
+    /// Connects a twin to `qp`, which accepts it.
     fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
         let twin = qp.make_twin()?;
         lock(&self.twins).insert(twin.num(), qp.num());
@@ -169,8 +173,8 @@ impl Pairing {
         connect(&self.cm, (twin, own), own, param)
     }
 
-    /// The queue pair that may send now that the channel says [`crate::CmEvent::Established`] of this one. Connected with itself, it
-    /// has two ends, and sends by the one that connects: of the other's event there is nothing to say.
+    /// The queue pair that may send now, after [`crate::CmEvent::Established`] for `qp_num`. A queue pair connected to
+    /// itself has two ends, and sends by its twin: the event of its own end returns `None`.
     pub fn established(&self, qp_num: u32) -> Option<u32> {
         let twins = lock(&self.twins);
         match twins.get(&qp_num) {
@@ -179,12 +183,12 @@ impl Pairing {
         }
     }
 
-    /// The queue pair that any other event of the channel is of, which names this one.
+    /// The program's queue pair for any other event of the channel, for `qp_num`.
     pub fn whose(&self, qp_num: u32) -> u32 {
         lock(&self.twins).get(&qp_num).copied().unwrap_or(qp_num)
     }
 
-    /// Has the greater end of a pair accepted when the lesser asks, which it may have done.
+    /// Accepts the request of the pair's lesser end, which may have arrived already or is awaited.
     fn await_request(&self, qp: &Qp, own: End, peer: End, param: ConnParam) -> Result<()> {
         let pair = Pair { own: own.qp_num, peer };
         let mut waiting = lock(&self.waiting);
@@ -201,12 +205,12 @@ impl Pairing {
         }
     }
 
-    /// Takes a connect request of the channel.
+    /// Handles a connect request of the channel.
     pub fn offer(&self, request: ConnectRequest) -> Offered {
         if request.info.local.port() != self.addr().port() {
             return Offered::Other(request);
         }
-        // Whoever does not speak this is refused, as the request is dropped.
+        // A request of another protocol is refused, by dropping it.
         let Some((peer, own)) = decode(&request.private_data) else { return Offered::Kept };
         let pair = Pair { own, peer };
         let mut waiting = lock(&self.waiting);
@@ -235,14 +239,14 @@ impl Pairing {
         self.cm.accept(accept.request, qp, &accept.param)
     }
 
-    /// Drops the wishes of a queue pair that goes away, and refuses the requests for it.
+    /// Forgets the pairs of a queue pair that is being destroyed, and refuses the requests for it.
     pub fn forget(&self, qp: &Qp) {
         lock(&self.waiting).retain(|pair, _| pair.own != qp.known_as());
         lock(&self.twins).retain(|_, own| *own != qp.num());
     }
 
-    /// Drops the wishes of a queue pair that another one replaces under its number. Live requests for that number stay, because the peer may
-    /// have been reset first.
+    /// Forgets the pairs of a queue pair that another one replaces under its number. Live requests for that number are
+    /// kept, because the peer may have been reset first.
     pub fn release(&self, qp: &Qp) {
         let stays = |pair: &Pair, waiting: &Waiting| match waiting {
             _ if pair.own != qp.known_as() => true,
@@ -254,14 +258,14 @@ impl Pairing {
     }
 }
 
-/// Listens at one of [`PORTS`], or at another one if all are taken.
+/// Listens on one of [`PORTS`], or on another port if all are taken.
 fn listen(cm: &Cm, ip: IpAddr, start: u32) -> Result<Listener> {
     let (count, mut other) = (u32::from(PORTS.end - PORTS.start), None);
     for step in 0..count {
         let port = PORTS.start + (start.wrapping_add(step) % count) as u16;
         match cm.listen(SocketAddr::new(ip, port), BACKLOG) {
             Ok(listener) => return Ok(listener),
-            // That the port is taken is no error; whatever else is wrong shows here, once.
+            // A taken port is not an error; any other problem shows here, once.
             Err(_) if other.is_none() => other = Some(cm.listen(SocketAddr::new(ip, 0), BACKLOG)?),
             Err(_) => {}
         }
@@ -273,16 +277,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the lesser end of a pair connect.
+/// Connects from the lesser end of a pair.
 fn connect(cm: &Cm, (qp, own): (&Qp, End), peer: End, param: &ConnParam) -> Result<()> {
     let param = ConnParam { private_data: encode(own, peer.qp_num), ..param.clone() };
     cm.connect(qp, peer.addr, &param)
 }
 
-/// What a request begins with.
+/// The first bytes of a request.
 const MAGIC: [u8; 4] = *b"pair";
 
-/// The private data of a request: the end that connects, and the number of the queue pair that it wants.
+/// The private data of a request: the connecting end, and the number of the queue pair that it connects to.
 fn encode(own: End, wanted: u32) -> Vec<u8> {
     let ip = match own.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -297,7 +301,7 @@ fn decode(bytes: &[u8]) -> Option<(End, u32)> {
     let (ip, rest) = rest.split_first_chunk::<16>()?;
     let (port, rest) = rest.split_first_chunk()?;
     let (qp_num, rest) = rest.split_first_chunk()?;
-    // Some protocols fill private data up with zeros.
+    // Some protocols pad private data with zeros.
     let wanted = rest.first_chunk()?;
     let addr = SocketAddr::new(IpAddr::from(*ip).to_canonical(), u16::from_be_bytes(*port));
     Some((End { addr, qp_num: u32::from_be_bytes(*qp_num) }, u32::from_be_bytes(*wanted)))

@@ -1,4 +1,4 @@
-//! [`Pd`]: protection domains. Queue pairs reach only regions of their own domain.
+//! [`Pd`]: protection domains. Queue pairs can access only regions of their own domain.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Pd {
         Self { ops, device }
     }
 
-    /// The device it belongs to.
+    /// The device of the domain.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -32,9 +32,9 @@ impl Pd {
     /// Registers all of `buf`, host or NIC memory (`ibv_reg_mr`, `ibv_reg_dm_mr`).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for remote write or atomic access without local write access (IBA 10.6.3.1);
-    /// [`Error::Limit`] when there are too many regions; [`Error::Foreign`] for another device's NIC memory; [`Error::Memory`] for
-    /// memory of a program ([`Buf::of_program`]) that is not mapped for reading and, with local write access, for writing.
+    /// [`Error::Invalid`] for remote write or atomic access without local write access (IBA 10.6.3.1); [`Error::Limit`]
+    /// if there are too many regions; [`Error::Foreign`] for another device's NIC memory; [`Error::Memory`] for memory
+    /// of a program ([`Buf::of_program`]) that is not mapped for reading and, with local write access, for writing.
     pub fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Mr> {
         self.reg_mr_range(buf, 0..buf.len(), access)
     }
@@ -42,7 +42,7 @@ impl Pd {
     /// Registers a part of `buf`.
     ///
     /// # Errors
-    /// As [`Pd::reg_mr`]; [`Error::Limit`] when the range ends outside.
+    /// As [`Pd::reg_mr`]; [`Error::Limit`] if the range ends outside.
     pub fn reg_mr_range(&self, buf: &Buf, range: Range<usize>, access: Access) -> Result<Mr> {
         access.check()?;
         let part = buf.slice(range)?;
@@ -51,22 +51,23 @@ impl Pd {
         Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
     }
 
-    /// Registers all memory of the process under one key, whatever is mapped there now or later: an implicit on-demand region
-    /// (`ibv_reg_mr` of address 0 and `SIZE_MAX` with `IBV_ACCESS_ON_DEMAND`). For libraries that are handed any address: no
-    /// registration for each buffer, and no cache of registrations. [`DeviceAttr::implicit_mr`](crate::DeviceAttr::implicit_mr)
-    /// says which rights it may have; where peers' are not among them, they reach registered memory only.
+    /// Registers all memory of the process under one key, including future mappings: an implicit on-demand region
+    /// (`ibv_reg_mr` of address 0 and `SIZE_MAX` with `IBV_ACCESS_ON_DEMAND`). For libraries that are passed arbitrary
+    /// addresses: they need no registration for each buffer, and no registration cache.
+    /// [`DeviceAttr::implicit_mr`](crate::DeviceAttr::implicit_mr) contains the rights that it may have; without remote
+    /// rights, peers can access registered memory only.
     ///
-    /// **Memory that its owner unmaps.** A request reaches what is mapped at its address while it is carried out. Peers' requests
-    /// to an address where nothing is mapped, or not for that, fail as
-    /// [`RemAccessErr`](crate::WcStatus::RemAccessErr) and do nothing else; what is mapped there anew is
-    /// reached instead. So whoever unmaps memory tells its peers before that, as with a region that is deregistered, but need
-    /// tell no NIC. Own requests are another matter: their elements are used as any pointer is.
+    /// **Memory that its owner unmaps.** A request accesses the memory that is mapped at its address while it is
+    /// executed. Peers' requests to an address without a mapping, or without the required protection, fail as
+    /// [`RemAccessErr`](crate::WcStatus::RemAccessErr) and do nothing else; a new mapping at the address is accessed
+    /// instead. So a program must notify its peers before it unmaps memory, as with a region that is deregistered, but
+    /// need not notify the NIC. Local requests are different: their elements are used like any pointer.
     ///
     /// # Safety
-    /// Memory that is named by an element of this region ([`ImplicitMr::sge`]) must stay mapped, for reading or (receives, reads,
-    /// atomics) writing, until the request has completed. With peers' rights, whoever has the key may read or write any byte of
-    /// this process: only peers that are trusted as much may be given it. No reference to bytes that requests or peers change
-    /// may be alive while they do.
+    /// Memory that is named by an element of this region ([`ImplicitMr::sge`]) must stay mapped, for reading or
+    /// (receives, reads, atomics) writing, until the request has completed. With remote rights, every peer that has the
+    /// key may read or write any byte of this process: pass it only to peers that are trusted as much. No reference to
+    /// bytes that requests or peers change may be alive while they do.
     ///
     /// # Errors
     /// [`Error::Unsupported`] beyond the device's rights; [`Error::Invalid`] and [`Error::Limit`] as [`Pd::reg_mr`].
@@ -79,17 +80,17 @@ impl Pd {
         }
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     pub fn ops(&self) -> &Arc<dyn PdOps> {
         &self.ops
     }
 }
 
 impl Device {
-    /// A new protection domain (`ibv_alloc_pd`).
+    /// Creates a protection domain (`ibv_alloc_pd`).
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are too many.
+    /// [`Error::Limit`] if there are too many.
     pub fn alloc_pd(&self) -> Result<Pd> {
         Ok(Pd::new(self.ops().alloc_pd()?, self.clone()))
     }

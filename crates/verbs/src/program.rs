@@ -1,4 +1,4 @@
-//! [`Program`]: the host's hold on a program that a NIC runs ([`Firmware`]).
+//! [`Program`]: the host's handle of a program that a NIC runs ([`Firmware`]).
 
 use std::net::SocketAddr;
 
@@ -8,9 +8,10 @@ use crate::firmware::{Firmware, FirmwareCap};
 use crate::provider::ProgramOps;
 use crate::{Device, Error, Pd, Result};
 
-/// The host's hold on a program that a NIC runs; dropping it unloads the program. When that returns, no call of it runs any more,
-/// and it is dropped. Whoever waits for what the program does sleeps on this ([`host::Host::wait`]) and looks at the memory that
-/// [`NicCtx::event`](crate::NicCtx::event) writes; [`NicCtx::interrupt`](crate::NicCtx::interrupt) wakes it.
+/// The host's handle of a program that a NIC runs; dropping it unloads the program. When that returns, no call of the
+/// program is running any more, and it has been dropped. To wait for results of the program, sleep on this
+/// ([`host::Host::wait`]) and poll the memory that [`NicCtx::event`](crate::NicCtx::event) writes;
+/// [`NicCtx::interrupt`](crate::NicCtx::interrupt) wakes the waiter.
 pub struct Program {
     ops: Box<dyn ProgramOps>,
     cap: FirmwareCap,
@@ -24,32 +25,32 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Where other programs send to.
+    /// The address to which other programs send.
     pub fn addr(&self) -> SocketAddr {
         self.ops.addr()
     }
 
-    /// The domain whose memory it reaches.
+    /// The domain whose memory it can access.
     pub fn pd(&self) -> &Pd {
         &self.pd
     }
 
-    /// What it may say and be told.
+    /// The limits of the program.
     pub fn cap(&self) -> FirmwareCap {
         self.cap
     }
 
-    /// Gives the program a command. It has been taken when this returns, not carried out.
+    /// Passes a command to the program. It has been queued when this returns, not executed.
     ///
     /// # Errors
-    /// [`Error::Limit`] for too long a command; [`Error::QueueFull`] when too many wait, to be given again later.
+    /// [`Error::Limit`] for too long a command; [`Error::QueueFull`] if too many wait; retry later.
     pub fn command(&self, command: &[u8]) -> Result<()> {
         Error::check_limit("bytes of a command", command.len() as u64, self.cap.max_command.into())?;
         self.ops.command(command)
     }
 }
 
-/// Its interrupts.
+/// Waits for interrupts of the program.
 impl Source for Program {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         wakes.push(self.ops.prepare_wait());
@@ -57,12 +58,14 @@ impl Source for Program {
 }
 
 impl Device {
-    /// Loads a program into the NIC, at an address of the device's: port 0 chooses one, an unspecified address means the first.
-    /// These ports are not those of [`crate::Cm`]. From now on the program gets what is sent there.
+    /// Loads a program into the NIC, at an address of the device: port 0 lets the device choose one, an unspecified
+    /// address means the first. These ports are not those of [`crate::Cm`]. From now on the program receives messages
+    /// sent to that address.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where [`DeviceAttr::firmware`](crate::DeviceAttr::firmware) is `None`; [`Error::Address`] when the
-    /// address is taken or not this device's; [`Error::Foreign`] for another device's domain; [`Error::Limit`] for too many.
+    /// [`Error::Unsupported`] if [`DeviceAttr::firmware`](crate::DeviceAttr::firmware) is `None`; [`Error::Address`] if
+    /// the address is taken or does not belong to this device; [`Error::Foreign`] for another device's domain;
+    /// [`Error::Limit`] for too many programs.
     pub fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Program> {
         let Some(cap) = self.attr().firmware else { return self.unsupported("code that the NIC runs") };
         self.check_own(pd.device(), "the protection domain")?;

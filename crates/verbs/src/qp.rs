@@ -10,25 +10,26 @@ use crate::{
     SendFlags, SendWr, Srq,
 };
 
-/// What a queue pair is made of (`ibv_qp_init_attr`).
+/// Parameters of a queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
 pub struct QpInit {
-    /// Where its send requests complete.
+    /// The completion queue of its send requests.
     pub send_cq: Cq,
-    /// Where its receives complete; may be the same.
+    /// The completion queue of its receives; may be the same.
     pub recv_cq: Cq,
-    /// Receives come from here, if given, instead of from a queue of its own.
+    /// Where it takes receives from, if given, instead of from a queue of its own.
     pub srq: Option<Srq>,
     /// Sizes.
     pub cap: QpCap,
-    /// Every send request is signalled, whatever its flags say.
+    /// Whether every send request is signaled, regardless of its flags.
     pub sq_sig_all: bool,
-    /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
-    /// two ends ask for. `None` leaves it to the device.
+    /// Maximum number of data bytes in a packet (the path MTU of ibv_modify_qp(3)); a connection uses the lesser value
+    /// of its two ends. `None` leaves it to the device.
     pub mtu: Option<u32>,
-    /// The number that completions carry instead of [`crate::Qp::num`], and that peers learn where the protocol transmits a number. Events
-    /// carry the device's number. So a new queue pair can replace an old one under the same number, as `IBV_QPS_RESET` of
-    /// ibv_modify_qp(3) needs it, and no late event of the old one is taken for the new one's. The caller keeps these numbers unique.
+    /// The number that completions carry instead of [`crate::Qp::num`], and that peers get if the protocol transmits a
+    /// number. Events carry the device's number. So a new queue pair can replace an old one under the same number, as
+    /// `IBV_QPS_RESET` of ibv_modify_qp(3) requires, and no late event of the old one is mistaken for one of the new.
+    /// The caller keeps these numbers unique.
     pub known_as: Option<u32>,
 }
 
@@ -47,31 +48,31 @@ impl QpInit {
         }
     }
 
-    /// These attributes with other sizes.
+    /// Sets other sizes.
     pub fn cap(mut self, cap: QpCap) -> Self {
         self.cap = cap;
         self
     }
 
-    /// These attributes with another completion queue for receives.
+    /// Sets another completion queue for receives.
     pub fn recv_cq(mut self, cq: &Cq) -> Self {
         self.recv_cq = cq.clone();
         self
     }
 
-    /// These attributes with packets of at most so many bytes of data.
+    /// Limits packets to this many bytes of data.
     pub fn mtu(mut self, bytes: u32) -> Self {
         self.mtu = Some(bytes);
         self
     }
 
-    /// These attributes with a shared receive queue.
+    /// Sets a shared receive queue.
     pub fn srq(mut self, srq: &Srq) -> Self {
         self.srq = Some(srq.clone());
         self
     }
 
-    /// What the NIC is given: these attributes, with its own queues.
+    /// The parameters for the NIC: these attributes, with its own queues.
     fn parts(&self) -> QpParts {
         QpParts {
             send_cq: self.send_cq.ops().clone(),
@@ -85,17 +86,17 @@ impl QpInit {
     }
 }
 
-/// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
-/// requests then complete nowhere, and completions that nobody has polled go with it. The peer's are flushed.
+/// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its outstanding requests then never
+/// complete, and completions that have not been polled are dropped with it. The peer's requests are flushed.
 ///
-/// Requests of the send queue are carried out and complete in order. Any thread may post at any time.
+/// Requests of the send queue are executed and completed in order. Any thread may post at any time.
 pub struct Qp {
     ops: Arc<dyn QpOps>,
-    /// Of one that is connected with itself: what it is connected with, which sends for it, and receives nothing.
+    /// For a queue pair connected to itself: the queue pair at the other end, which sends for it, and receives nothing.
     twin: OnceLock<Box<Self>>,
     pd: Pd,
     init: QpInit,
-    /// [`crate::DeviceAttr::write_ring`], at hand.
+    /// Cached [`crate::DeviceAttr::write_ring`].
     may_ring: bool,
 }
 
@@ -111,7 +112,7 @@ impl Qp {
         Self { ops, twin: OnceLock::new(), pd, init, may_ring }
     }
 
-    /// The device's number of it, which events carry.
+    /// The device's number of the queue pair, which events carry.
     #[inline]
     pub fn num(&self) -> u32 {
         self.ops.num()
@@ -123,26 +124,26 @@ impl Qp {
         self.init.known_as.unwrap_or_else(|| self.num())
     }
 
-    /// Its state now.
+    /// The current state.
     #[inline]
     pub fn state(&self) -> QpState {
         self.ops.state()
     }
 
-    /// The protection domain that it reaches.
+    /// The protection domain that it can access.
     #[inline]
     pub fn pd(&self) -> &Pd {
         &self.pd
     }
 
-    /// What it was made of.
+    /// The parameters that it was created with.
     #[inline]
     pub fn init(&self) -> &QpInit {
         &self.init
     }
 
-    /// Makes what a queue pair is connected with that is to be connected with itself, as NICs connect two: its requests are posted
-    /// there, and complete as its own. The twin, to be connected with it.
+    /// Creates and returns the twin of a queue pair that will be connected to itself, as NICs connect two queue pairs:
+    /// requests are posted to the twin, and complete as those of this queue pair.
     pub(crate) fn make_twin(&self) -> Result<&Self> {
         let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.init.cap };
         let init = QpInit { cap, srq: None, known_as: Some(self.known_as()), ..self.init.clone() };
@@ -151,7 +152,7 @@ impl Qp {
         self.twin.get().map(Box::as_ref).ok_or(Error::Foreign { what: "the queue pair" })
     }
 
-    /// What its requests are posted to.
+    /// The queue pair to which requests are posted.
     #[inline]
     fn sender(&self) -> &dyn QpOps {
         self.twin.get().map_or(&*self.ops, |twin| &*twin.ops)
@@ -161,10 +162,9 @@ impl Qp {
     ///
     /// # Errors
     /// Nothing is posted on any of these: [`crate::Error::QueueFull`]; [`crate::Error::WrongState`] before the
-    /// connection is established; [`crate::Error::Limit`] for too many pieces, too much inline or message
-    /// data; [`crate::Error::Invalid`] for inline data with an operation that returns data. In the error state
-    /// requests are accepted and flushed (IBA 10.3.1). Everything else that is wrong with a request
-    /// shows in its completion.
+    /// connection is established; [`crate::Error::Limit`] for too many elements, too much inline or message data;
+    /// [`crate::Error::Invalid`] for inline data with an operation that returns data. In the error state requests are
+    /// accepted and flushed (IBA 10.3.1). All other errors of a request are reported by its completion.
     #[inline]
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         if wr.flags.contains(SendFlags::RING) && !self.may_ring {
@@ -173,7 +173,7 @@ impl Qp {
         self.sender().post_send(wr)
     }
 
-    /// Posts several requests in order, for one doorbell where the NIC has one.
+    /// Posts several requests in order, with one doorbell if the NIC has any.
     ///
     /// # Errors
     /// As [`Qp::post_send`], with the number of requests that *were* posted.
@@ -189,35 +189,36 @@ impl Qp {
     /// Posts a receive (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`crate::Error::QueueFull`]; [`crate::Error::WrongState`] in `Reset`; [`crate::Error::Limit`] for too
-    /// many pieces; [`crate::Error::Invalid`] on a queue pair with a shared receive queue.
+    /// [`crate::Error::QueueFull`]; [`crate::Error::WrongState`] in `Reset`; [`crate::Error::Limit`] for too many
+    /// elements; [`crate::Error::Invalid`] on a queue pair with a shared receive queue.
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.ops.post_recv(wr)
     }
 
-    /// Moves it to the error state: everything posted is flushed, the peer is disconnected.
+    /// Moves it to the error state: all outstanding requests are flushed, the peer is disconnected.
     pub fn to_error(&self) {
         self.ops.to_error();
         self.twin.get().into_iter().for_each(|twin| twin.to_error());
     }
 
-    /// Sets the limit of retries for messages of this queue pair that find no receive posted (`rnr_retry` of `ibv_modify_qp(3)`): 0 to 6, or
-    /// [`RNR_RETRY_FOREVER`]. It replaces the limit in the peer's [`crate::ConnParam`], and applies to messages that are posted from
-    /// now on. The receiver sets the pause before each retry ([`Self::set_rnr_pause`]).
+    /// Sets the limit of retries for messages of this queue pair that find no receive posted (`rnr_retry` of
+    /// `ibv_modify_qp(3)`): 0 to 6, or [`RNR_RETRY_FOREVER`]. It replaces the limit in the peer's [`crate::ConnParam`],
+    /// and applies to messages that are posted from now on. The receiver sets the pause before each retry
+    /// ([`Self::set_rnr_pause`]).
     ///
     /// # Errors
-    /// [`crate::Error::Limit`] for more than 7, [`crate::Error::Unsupported`] where the NIC has no such limit.
+    /// [`crate::Error::Limit`] for more than 7, [`crate::Error::Unsupported`] if the NIC has no such limit.
     pub fn set_rnr_retry(&self, retries: u8) -> Result<()> {
         Error::check_limit("retries", retries.into(), RNR_RETRY_FOREVER.into())?;
         self.sender().set_rnr_retry(retries)
     }
 
-    /// Sets the pause before messages of the peer that find no receive here are tried again (`min_rnr_timer` of `ibv_modify_qp(3)`).
-    /// The default is [`crate::RNR_PAUSE`], the limit [`crate::RNR_PAUSE_MAX`].
+    /// Sets the pause before messages of the peer that find no receive here are retried (`min_rnr_timer` of
+    /// `ibv_modify_qp(3)`). The default is [`crate::RNR_PAUSE`], the maximum [`crate::RNR_PAUSE_MAX`].
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for a longer one, [`crate::Error::Unsupported`] where the NIC has no such pause.
+    /// [`crate::Error::Invalid`] for a longer pause, [`crate::Error::Unsupported`] if the NIC has no such pause.
     pub fn set_rnr_pause(&self, pause: Span) -> Result<()> {
         if pause > RNR_PAUSE_MAX {
             return Err(Error::Invalid(format!(
@@ -227,24 +228,26 @@ impl Qp {
         self.ops.set_rnr_pause(pause)
     }
 
-    /// Whether successful completions of it, of sends or receives, wait to be polled. They are lost when it is destroyed, so a
-    /// program needs them before it hears that the connection has ended. Always false on a NIC that does not know.
+    /// Whether successful completions of its sends or receives wait to be polled. They are lost when it is destroyed,
+    /// so a program must poll them before it handles the end of the connection. Always false on a NIC that does not
+    /// know.
     pub fn has_completed(&self) -> bool {
         self.ops.has_completed()
     }
 
-    /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn
-    /// costs one transfer, which no message does, and a window that several processes share costs none
-    /// (`MPI_Win_allocate_shared`). The key must allow reading and writing, and is looked at once, now: the mapping lasts until
-    /// its last handle is dropped, though the peer deregisters, disconnects or dies. What the peer puts there after it has freed
-    /// the memory is reached, too.
+    /// Maps `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a cache line that
+    /// both sides write in turn costs one transfer, less than any message, and a window that several processes share
+    /// costs none (`MPI_Win_allocate_shared`). The key must allow reading and writing, and is checked once, now: the
+    /// mapping lasts until its last handle is dropped, even if the peer deregisters, disconnects or dies. After the
+    /// peer has freed the memory, the mapping shows its later contents.
     ///
-    /// Stores are ordered with requests of the queue pair only as the processor orders stores: post after them what is to
-    /// come after them.
+    /// Stores are ordered with requests of the queue pair only as the processor orders stores: post a request after the
+    /// stores that must precede it.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] where peers' memory cannot be mapped, and for memory of the host;
-    /// [`crate::Error::WrongState`] unless connected; [`crate::Error::Invalid`] where the key does not allow it, and for no bytes.
+    /// [`crate::Error::Unsupported`] if peers' memory cannot be mapped, and for host memory;
+    /// [`crate::Error::WrongState`] unless connected; [`crate::Error::Invalid`] if the key does not allow it, and for
+    /// zero bytes.
     pub fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
         if len == 0 {
             return Err(Error::Invalid("a mapping needs at least one byte".into()));
@@ -252,18 +255,17 @@ impl Qp {
         self.sender().map(remote, len)
     }
 
-    /// Wakes whoever sleeps on the queue that the peer's receives complete to, as a write that rings does
-    /// ([`crate::SendFlags::RING`]): for stores in its memory that came before. It costs little where nobody sleeps. A peer that is
-    /// not connected is not rung.
+    /// Wakes sleepers on the completion queue of the peer's receives, as a write with [`crate::SendFlags::RING`] does:
+    /// for earlier stores in its memory. It costs little if no thread sleeps. A disconnected peer is not notified.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] where [`crate::DeviceAttr::maps_peers`] denies it.
+    /// [`crate::Error::Unsupported`] unless [`crate::DeviceAttr::maps_peers`].
     #[inline]
     pub fn ring(&self) -> Result<()> {
         self.sender().ring()
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     #[inline]
     pub fn ops(&self) -> &Arc<dyn QpOps> {
         &self.ops
@@ -271,12 +273,12 @@ impl Qp {
 }
 
 impl Pd {
-    /// A reliable connected queue pair in state `Init` (`rdma_create_qp`): receives may be posted.
+    /// Creates a reliable connected queue pair in state `Init` (`rdma_create_qp`): receives may be posted.
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
-    /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain, [`Error::Unsupported`] for an MTU where
-    /// connections have none of their own.
+    /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues without entries,
+    /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain,
+    /// [`Error::Unsupported`] for an MTU if connections have none of their own.
     pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
         let (attr, cap) = (self.device().attr(), &init.cap);
         Error::check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;

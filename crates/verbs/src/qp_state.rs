@@ -1,17 +1,17 @@
 //! [`QpState`]: the states of a queue pair.
 
-/// The state of a queue pair (IBA 10.3.1). Connecting takes it from `Init` over `ReadyToReceive` to
-/// `ReadyToSend`; any failure, and disconnecting, to `Error`.
+/// The state of a queue pair (IBA 10.3.1). Connecting moves it from `Init` through `ReadyToReceive` to `ReadyToSend`;
+/// any failure, and disconnecting, to `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpState {
     /// Nothing may be posted.
     Reset,
     /// Receives may be posted; created in this state.
     Init,
-    /// Messages are accepted, but none may be sent: passive side until the peer confirms.
+    /// Messages are accepted, but none may be sent: the passive side until the peer confirms.
     ReadyToReceive,
     /// Fully working.
     ReadyToSend,
-    /// Requests that are outstanding or posted are flushed.
+    /// Outstanding and new requests are flushed.
     Error,
 }

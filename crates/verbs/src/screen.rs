@@ -1,7 +1,8 @@
-//! [`Screen`]: a check of connect requests that runs in the NIC, before a request takes a place in the backlog or wakes the program.
+//! [`Screen`]: a check of connect requests that runs in the NIC, before a request occupies an entry of the backlog or
+//! wakes the program.
 //!
-//! A screen keeps strangers out cheaply. It runs where the NIC receives the request, which is the NIC's own thread on software NICs. It must
-//! not block, and holds the NIC up for as long as it takes.
+//! A screen refuses foreign requests cheaply. It runs where the NIC receives the request, which is the NIC's own thread
+//! on software NICs. It must not block; the NIC waits until it returns.
 
 use std::any::Any;
 
@@ -10,7 +11,7 @@ use crate::conn::ConnInfo;
 /// A connect request as a [`Screen`] sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenRequest<'a> {
-    /// The private data of the request. It may be followed by zeros on NICs whose private data has a fixed size.
+    /// The private data of the request. Zeros may follow it on NICs whose private data has a fixed size.
     pub private_data: &'a [u8],
     /// The addresses of both ends, and the initiator's depths.
     pub info: ConnInfo,
@@ -19,10 +20,11 @@ pub struct ScreenRequest<'a> {
 /// The decision about a connect request.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The program gets the request, and this value with [`crate::ConnectRequest::take_screened`], so that nothing is parsed twice.
+    /// The program gets the request, and this value with [`crate::ConnectRequest::take_screened`], so that nothing is
+    /// parsed twice.
     Pass(Box<dyn Any + Send>),
-    /// The NIC rejects the request with this private data, and closes the connection. More than
-    /// [`crate::DeviceAttr::max_private_data`] bytes are replaced by none.
+    /// The NIC rejects the request with this private data, and closes the connection. Data longer than
+    /// [`crate::DeviceAttr::max_private_data`] bytes are not sent.
     Reject(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! [`Srq`]: receives that several queue pairs share.
+//! [`Srq`]: a receive queue that several queue pairs share.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Srq {
         Self { ops, pd, init }
     }
 
-    /// Its number, as [`crate::AsyncEvent`] gives it.
+    /// The number of the queue, as [`crate::AsyncEvent`] gives it.
     #[inline]
     pub fn id(&self) -> u32 {
         self.ops.id()
@@ -38,14 +38,14 @@ impl Srq {
     /// Posts a receive (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`crate::Error::QueueFull`]; [`crate::Error::Limit`] for too many pieces.
+    /// [`crate::Error::QueueFull`]; [`crate::Error::Limit`] for too many elements.
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.ops.post_recv(wr)
     }
 
-    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are left
-    /// (`ibv_modify_srq` with `IBV_SRQ_LIMIT`); 0 disarms.
+    /// Requests one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are left (`ibv_modify_srq`
+    /// with `IBV_SRQ_LIMIT`); 0 disarms.
     ///
     /// # Errors
     /// [`crate::Error::Limit`] for more than the queue holds.
@@ -54,12 +54,12 @@ impl Srq {
         self.ops.arm_limit(limit)
     }
 
-    /// The limit that is armed; 0 once it has been reported (`ibv_query_srq(3)`).
+    /// The armed limit; 0 once it has been reported (`ibv_query_srq(3)`).
     pub fn limit(&self) -> u32 {
         self.ops.limit()
     }
 
-    /// The implementation, for its own crate.
+    /// The implementation, for the NIC's crate.
     #[inline]
     pub fn ops(&self) -> &Arc<dyn SrqOps> {
         &self.ops
@@ -67,7 +67,7 @@ impl Srq {
 }
 
 impl Pd {
-    /// A shared receive queue (`ibv_create_srq`).
+    /// Creates a shared receive queue (`ibv_create_srq`).
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::Invalid`] for a size of zero, [`Error::Unsupported`].

@@ -1,10 +1,10 @@
-//! Work completions: what became of a request.
+//! Work completions: results of requests.
 
-/// How a request ended (`ibv_wc_status`).
+/// The status of a completed request (`ibv_wc_status`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcStatus {
-    /// As asked.
+    /// The request succeeded.
     #[default]
     Success,
     /// A message longer than the receive, or than the device's maximum.
@@ -19,17 +19,17 @@ pub enum WcStatus {
     RemInvReqErr,
     /// The peer's key, range or rights did not allow the access.
     RemAccessErr,
-    /// The peer could not complete the operation for reasons of its own.
+    /// The peer could not complete the operation because of an error of its own.
     RemOpErr,
-    /// The peer does not answer, or is gone.
+    /// The peer does not answer, or no longer exists.
     RetryExcErr,
-    /// The peer had no receive posted for longer than the retries lasted.
+    /// The peer had no receive posted until the retries were exhausted.
     RnrRetryExcErr,
-    /// Anything else.
+    /// Any other error.
     GeneralErr,
 }
 
-/// What kind of request completed (`ibv_wc_opcode`).
+/// The operation of a completed request (`ibv_wc_opcode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcOpcode {
@@ -50,28 +50,28 @@ pub enum WcOpcode {
     RecvWriteImm,
 }
 
-/// The completion of one request (`ibv_wc`). With a status other than success only `wr_id`, `status`,
-/// `opcode` and `qp_num` have a meaning.
+/// The completion of one request (`ibv_wc`). For a status other than success, only `wr_id`, `status`, `opcode` and
+/// `qp_num` are valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wc {
-    /// The request's own number.
+    /// The request's number.
     pub wr_id: u64,
-    /// How it ended.
+    /// The status of the request.
     pub status: WcStatus,
-    /// What it was.
+    /// The operation of the request.
     pub opcode: WcOpcode,
     /// Bytes received (receives), written by a peer (write with immediate) or fetched (reads, atomics).
     pub byte_len: u32,
-    /// The queue pair it was posted to; for a shared receive queue, the one that consumed it.
+    /// The queue pair it was posted to; for a shared receive queue, the queue pair that consumed it.
     pub qp_num: u32,
-    /// Immediate data, of receives only.
+    /// Immediate data, for receives only.
     pub imm: Option<u32>,
-    /// The remote key that a send with invalidate took away here, of receives only.
+    /// The remote key that a send with invalidate invalidated here, for receives only.
     pub invalidated: Option<u32>,
 }
 
 impl Wc {
-    /// Whether it ended as asked.
+    /// Whether the request succeeded.
     #[inline]
     pub fn is_ok(&self) -> bool {
         self.status == WcStatus::Success

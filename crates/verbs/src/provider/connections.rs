@@ -1,5 +1,5 @@
-//! Connections, as a NIC implements them, and the events that it reports. A request to connect is an event that can be answered, so
-//! both are in one file.
+//! Connections, as a NIC implements them, and the events that it reports. A connect request is an event that can be
+//! answered, so both are in one file.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -13,47 +13,47 @@ use crate::conn::{CmFailure, ConnInfo, ConnParam};
 use crate::error::Result;
 use crate::screen::{Screen, ScreenRequest, Verdict};
 
-/// Something that happened to a connection (`rdma_cm_event`).
+/// An event of a connection (`rdma_cm_event`).
 #[derive(Debug)]
 pub enum CmEvent {
-    /// Somebody wants to connect to a listener of this channel. Dropped unanswered, it is rejected.
+    /// A peer requests a connection to a listener of this channel. If it is dropped unanswered, it is rejected.
     ConnectRequest(ConnectRequest),
     /// The queue pair is connected and may send.
     Established {
         /// [`crate::Qp::num`], or [`crate::CmId::num`].
         qp_num: u32,
-        /// What the accepting side said; empty on the passive side.
+        /// The private data of the accepting side; empty on the passive side.
         private_data: Vec<u8>,
-        /// Where the ends are, and the peer's depths.
+        /// The addresses of both ends, and the peer's depths.
         info: ConnInfo,
     },
-    /// The peer said no. The queue pair is back in `Init`.
+    /// The peer rejected the request. The queue pair is back in `Init`.
     Rejected {
         /// [`crate::Qp::num`], or [`crate::CmId::num`].
         qp_num: u32,
-        /// What it said.
+        /// The private data of the peer.
         private_data: Vec<u8>,
     },
-    /// The connection did not come about. The queue pair is back in `Init`, or, on the passive side, in `Error`.
+    /// The connection was not established. The queue pair is back in `Init`, or, on the passive side, in `Error`.
     ConnectFailed {
         /// [`crate::Qp::num`], or [`crate::CmId::num`].
         qp_num: u32,
-        /// Why.
+        /// The reason.
         why: CmFailure,
     },
-    /// The connection is over, and the queue pair in the error state.
+    /// The connection has ended, and the queue pair is in the error state.
     Disconnected {
         /// [`crate::Qp::num`], or [`crate::CmId::num`].
         qp_num: u32,
     },
 }
 
-/// A wish to connect, as it arrives at a listener.
+/// A connect request, as it arrives at a listener.
 pub struct ConnectRequest {
     ops: Option<Box<dyn RequestOps>>,
-    /// What the connecting side said.
+    /// The private data of the connecting side.
     pub private_data: Vec<u8>,
-    /// Where it comes from and where it went, and the depths of the connecting side.
+    /// The addresses of both ends, and the depths of the connecting side.
     pub info: ConnInfo,
     screened: Option<Box<dyn Any + Send>>,
 }
@@ -65,7 +65,7 @@ impl std::fmt::Debug for ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// A request as a NIC received it.
+    /// A request that a NIC has received.
     pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, info: ConnInfo) -> Self {
         Self { ops: Some(ops), private_data, info, screened: None }
     }
@@ -76,7 +76,8 @@ impl ConnectRequest {
         self
     }
 
-    /// Takes the value that the listener's [`Screen`] returned; `None` if there was no screen, the value has another type, or it has been taken.
+    /// Takes the value that the listener's [`Screen`] returned; `None` if there was no screen, the value has another
+    /// type, or it has been taken.
     pub fn take_screened<T: Any>(&mut self) -> Option<T> {
         self.screened.take()?.downcast().ok().map(|found| *found)
     }
@@ -86,7 +87,7 @@ impl ConnectRequest {
         self.ops.as_ref().is_some_and(|ops| ops.is_alive())
     }
 
-    /// Says no, with a reason for the peer's eyes (`rdma_reject`).
+    /// Rejects the request, with private data for the peer (`rdma_reject`).
     ///
     /// # Errors
     /// [`crate::Error::Limit`] for too much private data; the request is then rejected without any.
@@ -106,7 +107,7 @@ impl ConnectRequest {
 impl Drop for ConnectRequest {
     fn drop(&mut self) {
         if let Some(ops) = self.ops.take() {
-            // The peer learns of it from the closed connection if even this fails.
+            // If even this fails, the peer learns it from the closed connection.
             let _ = ops.reject(&[]);
         }
     }
@@ -114,7 +115,8 @@ impl Drop for ConnectRequest {
 
 /// A channel of connection events.
 pub trait CmOps: Any + Send + Sync {
-    /// See [`crate::Cm::listen`] and [`crate::Cm::listen_screened`]. Where the NIC would queue a request, it first calls [`screen`].
+    /// See [`crate::Cm::listen`] and [`crate::Cm::listen_screened`]. Before the NIC queues a request, it calls
+    /// [`screen`].
     fn listen(
         &self,
         addr: SocketAddr,
@@ -157,26 +159,26 @@ pub trait ListenerOps: Any + Send + Sync {
     fn addr(&self) -> SocketAddr;
 }
 
-/// An address that is held; dropping it lets it go.
+/// A reserved address; dropping it releases the address.
 pub trait PortOps: Any + Send + Sync {
     /// See [`crate::Port::addr`].
     fn addr(&self) -> SocketAddr;
 }
 
-/// A connect request that waits for its answer.
+/// An unanswered connect request.
 pub trait RequestOps: Any + Send {
-    /// Says yes; later events go to `cm`. See [`crate::Cm::accept`].
+    /// Accepts the request; later events go to `cm`. See [`crate::Cm::accept`].
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()>;
     /// See [`crate::ConnectRequest::is_alive`].
     fn is_alive(&self) -> bool;
-    /// Says no. See [`crate::ConnectRequest::reject`].
+    /// Rejects the request. See [`crate::ConnectRequest::reject`].
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()>;
 }
 
-/// What a listener's screen found in a request that passes, if there is a screen.
+/// Applies a listener's screen, if there is one; returns the screen's value for a request that passes.
 ///
 /// # Errors
-/// The private data with which the request is rejected: of `max` bytes at most, or none.
+/// The private data with which the request is rejected: at most `max` bytes, or none.
 pub fn screen(
     screen: Option<&Arc<dyn Screen>>,
     private_data: &[u8],

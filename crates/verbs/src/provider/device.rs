@@ -19,9 +19,9 @@ use crate::memory::Buf;
 pub trait DeviceOps: Any + Send + Sync {
     /// The name that opens it.
     fn name(&self) -> &str;
-    /// The machine that it is part of.
+    /// The host that it belongs to.
     fn host(&self) -> &Host;
-    /// What it can do; constant.
+    /// Its capabilities and limits; constant.
     fn attr(&self) -> &DeviceAttr;
     /// Whether this process may use it: [`crate::Error::Forked`] in a child that inherited it.
     fn check(&self) -> Result<()> {
@@ -41,11 +41,11 @@ pub trait DeviceOps: Any + Send + Sync {
     fn alloc_dm(&self, _len: usize) -> Result<Buf> {
         Err(unsupported(self.name(), "NIC memory"))
     }
-    /// Whether a connection's packets can have at most so many bytes of data ([`crate::QpInit::mtu`]).
+    /// Whether a connection's packets can be limited to this many bytes of data ([`crate::QpInit::mtu`]).
     fn check_mtu(&self, _mtu: u32) -> Result<()> {
         Err(unsupported(self.name(), "an MTU of a connection's own"))
     }
-    /// See [`crate::Device::load`]; the domain is this device's, and [`DeviceAttr::firmware`] not `None`.
+    /// See [`crate::Device::load`]; the domain belongs to this device, and [`DeviceAttr::firmware`] is not `None`.
     fn load(
         &self,
         _pd: &Arc<dyn PdOps>,
@@ -58,8 +58,7 @@ pub trait DeviceOps: Any + Send + Sync {
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         None
     }
-    /// As [`CqOps::prepare_wait`], for asynchronous events. Whoever waits for those of a device that gives nothing looks again
-    /// every millisecond.
+    /// As [`CqOps::prepare_wait`], for asynchronous events. With `None`, waiters poll again every millisecond.
     fn prepare_wait(&self) -> Option<Wake<'_>> {
         None
     }
@@ -69,7 +68,7 @@ pub trait DeviceOps: Any + Send + Sync {
     }
 }
 
-/// A program that the NIC runs; dropping it unloads the program, which no call of is under way when that returns.
+/// A program that the NIC runs. Dropping it unloads the program; when that returns, none of its calls is running.
 pub trait ProgramOps: Any + Send + Sync {
     /// See [`crate::Program::addr`].
     fn addr(&self) -> SocketAddr;

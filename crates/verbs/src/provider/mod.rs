@@ -1,13 +1,14 @@
-//! What a NIC implements. Each trait is one object of the API; its methods are called with arguments that the
-//! API has checked against [`DeviceAttr`](crate::DeviceAttr). What a NIC does not override, it does not offer.
+//! The traits that a NIC implements. Each trait is one object of the API; its methods are called with arguments that
+//! the API has checked against [`DeviceAttr`](crate::DeviceAttr). Operations that a NIC does not override are
+//! unsupported.
 //!
-//! A NIC's objects come back as arguments: it finds its own behind them with [`own`], which refuses those of another NIC. The traits
-//! name no object of the API, which is built on them.
+//! A NIC's objects come back as arguments: the NIC finds its own type behind them with [`own`], which refuses those of
+//! another NIC. The traits name no object of the API, which is built on them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `queues` | domains, regions, queues, queue pairs |
-//! | `connections` | connections, and the events that a NIC reports of them |
+//! | `connections` | connections, and the events that a NIC reports for them |
 //! | `device` | devices, and programs that they run |
 
 mod connections;

@@ -18,8 +18,8 @@ use crate::wr::{RecvWr, RemoteAddr, SendWr};
 pub trait PdOps: Any + Send + Sync {
     /// Registers all of `buf`.
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
-    /// See [`crate::Pd::reg_all`], whose contract the caller keeps; `access` is within [`crate::DeviceAttr::implicit_mr`]. The region's
-    /// address is 0.
+    /// See [`crate::Pd::reg_all`], whose contract the caller fulfils; `access` is within
+    /// [`crate::DeviceAttr::implicit_mr`]. The region's address is 0.
     fn reg_all(&self, _access: Access) -> Result<Box<dyn MrOps>> {
         Err(unsupported("the device", "regions of all memory"))
     }
@@ -31,7 +31,7 @@ pub trait PdOps: Any + Send + Sync {
     }
 }
 
-/// A memory region; dropping it deregisters. Its keys and its address never change: they are asked for once.
+/// A memory region; dropping it deregisters. Its keys and its address never change: they are queried once.
 pub trait MrOps: Any + Send + Sync {
     /// See [`crate::Mr::lkey`].
     fn lkey(&self) -> u32;
@@ -57,8 +57,9 @@ pub trait CqOps: Any + Send + Sync {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
     /// See [`crate::Cq::req_notify`].
     fn req_notify(&self, solicited_only: bool) -> Result<()>;
-    /// Has every completion from now on, and every write that rings, wake whoever sleeps on what is returned. A NIC with a bell
-    /// says [`Wake::by`] and rings it after publishing; hardware is armed here and gives its descriptor.
+    /// Arranges that every completion from now on, and every write with [`crate::SendFlags::RING`], wakes a sleeper on
+    /// the returned value. A NIC with a bell returns [`Wake::by`] and notifies it after publishing; hardware is armed
+    /// here and returns its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
     /// As [`host::Source::stirs`].
     fn stirs(&self) -> u64 {
@@ -126,18 +127,18 @@ pub trait SrqOps: Any + Send + Sync {
     fn limit(&self) -> u32;
 }
 
-/// What a queue pair is made of ([`crate::QpInit`]), with the NIC's own queues.
+/// Parameters of a queue pair ([`crate::QpInit`]), with the NIC's own queues.
 #[derive(Clone)]
 pub struct QpParts {
-    /// Where its send requests complete.
+    /// The completion queue of its send requests.
     pub send_cq: Arc<dyn CqOps>,
-    /// Where its receives complete; may be the same.
+    /// The completion queue of its receives; may be the same.
     pub recv_cq: Arc<dyn CqOps>,
-    /// Receives come from here, if given, instead of from a queue of its own.
+    /// Where it takes receives from, if given, instead of from a queue of its own.
     pub srq: Option<Arc<dyn SrqOps>>,
     /// Sizes.
     pub cap: QpCap,
-    /// Every send request is signalled, whatever its flags say.
+    /// Whether every send request is signaled, regardless of its flags.
     pub sq_sig_all: bool,
     /// See [`crate::QpInit::mtu`].
     pub mtu: Option<u32>,
@@ -145,10 +146,10 @@ pub struct QpParts {
     pub known_as: Option<u32>,
 }
 
-/// The NIC's own object behind one of the API.
+/// Downcasts an object of the API to the NIC's own type.
 ///
 /// # Errors
-/// [`Error::Foreign`] that names `what`, for another NIC's.
+/// [`Error::Foreign`] that names `what`, for an object of another NIC.
 pub fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>, what: &'static str) -> Result<Arc<T>> {
     object.downcast().map_err(|_| Error::Foreign { what })
 }
