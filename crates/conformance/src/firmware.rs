@@ -1,4 +1,4 @@
-//! Programs that the NIC runs ([`verbs::Device::load`]): what they hear, what they may do, and in which order it is seen.
+//! Programs that the NIC runs ([`verbs::Device::load`]): their inputs, their operations, and the order of the effects.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ type OnCommand = Box<dyn FnMut(&mut dyn NicCtx, &[u8]) + Send>;
 type OnMessage = Box<dyn FnMut(&mut dyn NicCtx, &Message<'_>) + Send>;
 type OnTurn = Box<dyn FnMut(&mut dyn NicCtx) + Send>;
 
-/// A program that is put together by the test.
+/// A program that is composed by the test.
 struct Made {
     on_command: OnCommand,
     on_message: OnMessage,
@@ -55,7 +55,7 @@ impl Firmware for Made {
     }
 }
 
-/// A device with memory for a program. Events go to its first KiB, the rest is for data.
+/// A device with memory for a program. Events are written to its first KiB, the rest is for data.
 struct Side {
     device: Device,
     pd: Pd,
@@ -74,7 +74,7 @@ impl Side {
         Self { device: device.clone(), pd, mr, waiter: env.waiter.clone() }
     }
 
-    /// Loads a program; `None` where the device says that it runs none, and refuses.
+    /// Loads a program; `None` if the device reports that it runs none, and refuses.
     #[track_caller]
     fn load(&self, program: Made) -> Option<Program> {
         let possible = self.device.attr().firmware.is_some();
@@ -95,7 +95,7 @@ impl Side {
         self.mr.sge((slot * words * 8) as u64, (words * 8) as u32)
     }
 
-    /// Sleeps until the last word of an event is not 0; all of its words.
+    /// Sleeps until the last word of an event is not 0; returns all of its words.
     #[track_caller]
     fn event<const WORDS: usize>(&self, program: &Program, slot: usize) -> [u64; WORDS] {
         let at = |word| self.mr.buf().word((slot * WORDS + word) * 8).expect("aligned");
@@ -115,7 +115,7 @@ fn record(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Commands are carried out in order, whole, and those that are too long are refused.
+/// Commands are executed in order and whole, and commands that are too long are refused.
 pub(super) fn commands_are_carried_out_in_order(env: &Env) {
     let side = Side::new(env, &env.a);
     let (slots, mut count) = ((0..50).map(|slot| side.slot(slot, 2)).collect::<Vec<_>>(), 0);
@@ -138,7 +138,8 @@ pub(super) fn commands_are_carried_out_in_order(env: &Env) {
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
 }
 
-/// A message brings its sender, header and payload, gathered there and scattered here; its event is seen when its bytes are there.
+/// A message carries its sender, header and payload, gathered at the sender and scattered at the receiver; its event is
+/// visible only after its bytes.
 pub(super) fn messages_carry_header_and_payload(env: &Env) {
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
     let (mut slot, mr) = (0, (far.mr.lkey(), far.mr.addr()));
@@ -182,8 +183,8 @@ pub(super) fn messages_carry_header_and_payload(env: &Env) {
     }
 }
 
-/// Matching on the NIC: entries that the host posts by commands, a message each, the first that has its bits; what matches none is
-/// counted, and a payload that is too long is cut.
+/// Matching on the NIC: the host posts entries by commands; a message consumes the first entry with its bits. A message
+/// without a match is counted, and a payload that is too long is truncated.
 pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
     let (place, events) = (far.mr.sge(0, 0), (0..8).map(|slot| far.slot(slot, 2)).collect::<Vec<_>>());
@@ -239,8 +240,8 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
     assert_eq!(far.mr.buf().to_vec(EVENTS + 192..EVENTS + 256).expect("inside"), [0; 64]);
 }
 
-/// A long transfer: the sender announces it, the target's program asks for it when it has a place, the sender's answers with the
-/// bytes. No host takes part in the middle.
+/// A long transfer: the sender announces it, the target's program requests it once it has a buffer, and the sender's
+/// program answers with the bytes. No host takes part in between.
 pub(super) fn the_target_fetches(env: &Env) {
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
     let (place, event) = (far.mr.sge(EVENTS as u64, 9000), far.slot(0, 1));
@@ -259,7 +260,7 @@ pub(super) fn the_target_fetches(env: &Env) {
             move |nic, message| {
                 assert_eq!((message.from, message.header), (to, &b"give"[..]));
                 nic.send(message.from, b"take", &[source]).expect("room");
-                // The payload has been read when this is seen.
+                // When this is visible, the payload has been read.
                 nic.event(done, &record(&[1])).expect("registered");
                 nic.interrupt();
             },
@@ -274,7 +275,7 @@ pub(super) fn the_target_fetches(env: &Env) {
     same_bytes("fetched", &far.mr.buf().to_vec(EVENTS..EVENTS + 9000).expect("inside"), &bytes);
 }
 
-/// What an attempt of a program on memory must come to.
+/// The expected result of a program's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -291,15 +292,15 @@ fn fate(result: Result<()>) -> Fate {
     }
 }
 
-/// Hears the fates that a program found.
+/// Receives the results from a program and compares them.
 #[track_caller]
 fn hear(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
     let got: Vec<Fate> = want.iter().map(|_| waiter.until("an attempt", || fates.try_recv().ok())).collect();
     assert_eq!(got, want);
 }
 
-/// A program reaches what is registered in its domain, with the rights that it has there, and nothing of it otherwise; no byte
-/// beyond a payload, and no record of an odd size or place.
+/// A program can access registered memory of its domain, with the rights of the region, and no other; no byte beyond a
+/// payload, and no record of a wrong size or alignment.
 pub(super) fn memory_is_checked(env: &Env) {
     let side = Side::new(env, &env.a);
     let read_only = region(env, &side.pd, MemoryKind::Host, 64, Access::empty());
@@ -359,13 +360,13 @@ pub(super) fn memory_is_checked(env: &Env) {
     }
 }
 
-/// A piece of read-only memory, whole and as a place for an event.
+/// Elements of read-only memory: all of it, and a place for an event.
 fn read_only_last(mr: &Mr) -> (Sge, Sge) {
     (mr.sge(0, 64), mr.sge(8, 56))
 }
 
-/// An address is one program's at a time, and free when it has been unloaded; what comes there meanwhile is lost, and its sender
-/// goes on.
+/// An address belongs to one program at a time, and is free after unloading; messages that arrive meanwhile are lost,
+/// and their sender continues.
 pub(super) fn addresses_come_and_go(env: &Env) {
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
     let (tell, heard) = channel();
@@ -391,13 +392,14 @@ pub(super) fn addresses_come_and_go(env: &Env) {
     let again = far.device.load(&far.pd, to, Box::new(listening(tell))).expect("the address is free");
     assert_eq!(again.addr(), to);
     sender.command(&[4]).expect("room");
-    // One that was still under way may have found the new program, before this one.
+    // A message that was still in flight may have found the new program, before this one.
     let heard = || heard.try_recv().ok();
     let got = near.waiter.until("a message", heard);
     assert!(got == 4 || got == 2 && near.waiter.until("the next message", heard) == 4, "{got}");
 }
 
-/// A turn comes once for all that asked before it, behind what waited; one that is asked for in a turn is another.
+/// All requests for a turn before it are answered by one turn, after everything that waited; a request during a turn
+/// causes another one.
 pub(super) fn turns_come_when_asked_for(env: &Env) {
     let side = Side::new(env, &env.a);
     let (events, mut turns) = ((0..3).map(|slot| side.slot(slot, 1)).collect::<Vec<_>>(), 0);
@@ -423,7 +425,7 @@ pub(super) fn turns_come_when_asked_for(env: &Env) {
     assert_eq!(side.mr.buf().word(16).expect("aligned").load(Ordering::Acquire), 0, "a third turn came");
 }
 
-/// A program that sends faster than the target takes is told so, loses nothing, and goes on in later turns.
+/// A program that sends faster than the target consumes gets an error, loses nothing, and continues in later turns.
 pub(super) fn full_queues_are_said(env: &Env) {
     const MESSAGES: u64 = 5000;
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
@@ -467,12 +469,12 @@ pub(super) fn full_queues_are_said(env: &Env) {
     assert!(waits >= MESSAGES || refused > 0, "{MESSAGES} messages at once where {waits} may wait");
 }
 
-/// What a program charges passes on its NIC's processor in virtual time, before what it tells next is seen: calls of one NIC wait for
-/// each other, and neither another NIC nor the host does. In real time a charge takes none.
+/// Charged time passes on the NIC's processor in virtual time, before the effects that follow: calls of one NIC wait
+/// for each other, and neither another NIC nor the host waits. In real time a charge takes no time.
 pub(super) fn charges_are_time_of_the_nic(env: &Env) {
     let host = env.a.host();
     let is_virtual = host.clock() == ClockKind::Virtual;
-    // Where it takes none, so long that the test would end otherwise.
+    // Where charges take no time: so long that the test would time out otherwise.
     let call = if is_virtual { Span::from_ms(5) } else { Span::from_secs(3600) };
     let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
     let busy = |side: &Side| {
@@ -490,11 +492,11 @@ pub(super) fn charges_are_time_of_the_nic(env: &Env) {
         program.command(&[]).expect("room");
     }
     if !is_virtual {
-        // It has been carried out when the event is there, however long the machine took for that.
+        // The command has been executed when the event arrives, however long the machine took.
         let _: [[u64; 1]; 2] = [near.event(&one, 1), far.event(&other, 0)];
         return;
     }
-    // The host's own work does not wait, nor does the NIC's for it.
+    // The host's own work does not wait for the NIC, and the NIC does not wait for the host.
     host.charge(call * 2 / 5);
     assert_eq!(host.now() - began, call * 2 / 5, "commands were carried out by the host");
     let passed = |side: &Side, program: &Program, slot| {
@@ -508,7 +510,7 @@ pub(super) fn charges_are_time_of_the_nic(env: &Env) {
     assert!(about(2).contains(&second), "two calls took {second}");
 }
 
-/// A thread that sleeps on a program is woken by each interrupt, the first as well as one that comes just as it falls asleep.
+/// A thread that sleeps on a program is woken by each interrupt, even by an interrupt just as it falls asleep.
 pub(super) fn interrupts_wake_sleepers(env: &Env) {
     const ROUNDS: u64 = 300;
     let side = std::sync::Arc::new(Side::new(env, &env.b));
@@ -525,7 +527,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
         let (host, word) = (sleeper.device.host(), sleeper.mr.buf().word(0).expect("aligned"));
         for round in 1..=ROUNDS {
             let look = || (word.load(Ordering::Acquire) >= round).then_some(());
-            // Longer than the other thread waits for this one: that is where a lost wake-up shows.
+            // Longer than the other thread waits for this one: that thread reports a lost wake-up.
             let patience = sleeper.waiter.deadline().map(|by| by + (by - host.now()));
             host.wait("an interrupt", &*slept_on, patience, look);
             assert!(patience.is_none_or(|by| host.now() < by), "interrupt {round} woke nobody");
@@ -536,7 +538,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
     let command = Box::new(move || {
         let mut rng = host::Rng::new(4);
         for round in 1..=ROUNDS {
-            // From at once to long after the other has fallen asleep.
+            // From no pause to long after the other thread has fallen asleep.
             let pause = Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             program.command(&record(&[round])).expect("room");

@@ -1,26 +1,26 @@
-//! The conformance suite: one body of tests that every NIC passes, in real and in virtual time.
+//! The conformance suite: tests that every NIC must pass, in real and in virtual time.
 //!
-//! A NIC implements [`Fixture`] (two opened devices that reach each other) and writes
-//! `conformance::tests!(its_fixture);` in a test: cargo then shows one test per line of the table in
-//! `table.rs`, in a module per group. A device need not offer everything: what its attributes deny must be
-//! *refused* (as [`verbs::Error::Unsupported`] or [`verbs::Error::Limit`]), which the tests check instead.
-//! Where implementations may legally differ, a test accepts the legal set and says so.
+//! A NIC implements [`Fixture`] (two opened devices that can connect to each other) and writes
+//! `conformance::tests!(its_fixture);` in a test: cargo then shows one test per line of the table in `table.rs`, in a
+//! module per group. A device need not support everything: operations that its attributes exclude must be *refused*
+//! (with [`verbs::Error::Unsupported`] or [`verbs::Error::Limit`]), which the tests check instead. Where
+//! implementations may legally differ, a test accepts the legal set and documents it.
 //!
-//! Bodies are single-threaded and drive both ends, so that they also run within one rank of virtual time;
-//! every wait has a deadline and a name. Only the group `threads` spawns.
+//! Bodies are single-threaded and drive both ends, so that they also run within one rank of virtual time; every wait
+//! has a deadline and a name. Only the group `threads` spawns threads.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `table` | the list of all tests and the macros that instantiate it; a new test is one line there |
-//! | `harness/` | [`Env`], two connected ends, patterns and comparisons: what tests are written with |
-//! | `operations/` | what each operation does to data, and what it must not do |
+//! | `harness/` | [`Env`], two connected ends, patterns and comparisons: helpers for tests |
+//! | `operations/` | the effects of each operation on data, and forbidden operations |
 //! | `regions/` | registered memory |
 //! | `queues/` | queue pairs, completion queues, shared receive queues, completion channels |
-//! | `connections/` | how connections begin, are refused and end |
+//! | `connections/` | how connections are established, refused and ended |
 //! | `firmware` | programs that the NIC runs |
 //! | `threads` | concurrent use |
-//! | `traffic`, `shared` | checked traffic for tests of a device's own, while they break something; the same into a shared receive queue |
-//! | `reference/` | (tests only) a simple NIC that passes, and broken ones that do not |
+//! | `traffic`, `shared` | checked traffic for a device's own tests, which break something meanwhile; the same into a shared receive queue |
+//! | `reference/` | (tests only) a simple NIC that passes, and variants with faults that do not |
 
 #![deny(unsafe_code)]
 
@@ -37,7 +37,7 @@ mod table;
 mod threads;
 pub mod traffic;
 
-// The groups of the table: the macros name their tests by these.
+// The groups of the table: the macros use these names.
 use connections::{connect, disconnect, listen, pairing, ports, screen, stand_in, vanish};
 use operations::{
     atomics, large, local_violations, order, placement, random, read, remote_violations, send_forms,
@@ -48,15 +48,15 @@ use regions::{lost_memory, map, memory, reg_all};
 
 pub use harness::env::Env;
 
-/// A test's body.
+/// The body of a test.
 pub type Body = fn(&Env);
 
-/// What a NIC brings along to be tested.
+/// The devices of a NIC under test.
 pub trait Fixture {
     /// Opens the devices and runs `body` on them: in virtual time, inside a world.
     fn run(&self, body: Body);
 
-    /// Why this NIC is known to fail `test` (`group::name`). Such a test is run and *must* fail, so that the
+    /// The reason why this NIC is known to fail `test` (`group::name`). Such a test is run and *must* fail, so that the
     /// list stays true.
     fn departs(&self, test: &str) -> Option<&'static str> {
         let _ = test;
@@ -67,11 +67,11 @@ pub trait Fixture {
 /// One test of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
-    /// The file that it stands in.
+    /// The file that contains it.
     pub group: &'static str,
-    /// The body's name.
+    /// The name of the body.
     pub name: &'static str,
-    /// What it does; panics when the NIC fails.
+    /// The test itself; panics if the NIC fails.
     pub body: Body,
 }
 
@@ -84,7 +84,7 @@ impl Test {
     /// Runs the test with this fixture.
     ///
     /// # Panics
-    /// When the NIC fails it, or passes although it is said to depart from it.
+    /// If the NIC fails it, or passes although it is listed as failing.
     pub fn run(&self, fixture: &impl Fixture) {
         let Some(why) = fixture.departs(&self.path()) else { return fixture.run(self.body) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fixture.run(self.body)));
@@ -96,7 +96,7 @@ impl Test {
 static SINGLE: &[Test] = crate::__conformance_table!(__conformance_list);
 static THREADED: &[Test] = crate::__conformance_threads!(__conformance_list);
 
-/// All single-threaded tests, for drivers that run them under many seeds.
+/// All single-threaded tests, for programs that run them under many seeds.
 pub fn all() -> &'static [Test] {
     SINGLE
 }
@@ -109,7 +109,7 @@ pub fn threaded() -> &'static [Test] {
 /// Runs the test with this path; for [`crate::tests!`].
 ///
 /// # Panics
-/// When the NIC fails it, or there is no such test.
+/// If the NIC fails it, or there is no such test.
 pub fn run(fixture: &impl Fixture, path: &str) {
     let test = all().iter().chain(threaded()).find(|t| t.path() == path);
     test.unwrap_or_else(|| panic!("there is no test {path}")).run(fixture);

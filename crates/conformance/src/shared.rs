@@ -1,7 +1,8 @@
-//! Messages of several queue pairs into one shared receive queue, of which every byte and every completion is checked: for tests
-//! that break things meanwhile, which a device of several rails must survive.
+//! Messages of several queue pairs into one shared receive queue, with every byte and every completion checked: for
+//! tests that break something meanwhile, which a device of several rails must survive.
 //!
-//! Checked: messages arrive once, in their sender's order and whole; all that were delivered arrive; receives come back once.
+//! Checked: messages arrive once, in their sender's order and complete; all delivered ones arrive; receives complete
+//! once.
 
 use std::collections::VecDeque;
 
@@ -13,26 +14,26 @@ use super::harness::conn::{End, Setup, connect};
 use super::traffic::pattern;
 use verbs::{RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode};
 
-/// Receives there are: fewer than messages that may be on their way.
+/// Number of receives: fewer than messages that may be in flight.
 const RECEIVES: u64 = 8;
-/// Messages of a sender on their way.
+/// Messages of a sender in flight.
 const DEPTH: u64 = 4;
-/// Bytes of the longest.
+/// Bytes of the longest message.
 const LONGEST: usize = 8 << 10;
 
-/// What is sent.
+/// The messages to send.
 pub struct Crowd<'a> {
-    /// What is random follows from it.
+    /// Seed of everything random.
     pub seed: u64,
-    /// Queue pairs that send, each to one of its own.
+    /// Number of sending queue pairs, each connected to its own receiver.
     pub senders: u64,
-    /// Messages of each, at least.
+    /// Minimum number of messages of each sender.
     pub messages: u64,
-    /// Called again and again, with how many messages have been delivered in all; whether there have been enough.
+    /// Called repeatedly with the total number of delivered messages; returns whether there have been enough.
     pub meanwhile: &'a mut dyn FnMut(u64) -> bool,
 }
 
-/// A queue pair, and the one that it sends to.
+/// A sending queue pair, and its receiver.
 struct Flow {
     number: u64,
     from: End,
@@ -40,22 +41,22 @@ struct Flow {
     sent: u64,
     delivered: u64,
     received: u64,
-    /// Bytes of messages that have not arrived.
+    /// Lengths in bytes of messages that have not arrived.
     lens: VecDeque<usize>,
 }
 
-/// Where messages are received.
+/// The shared receive queue and its memory.
 struct Room<'a> {
     srq: &'a Srq,
     end: &'a End,
-    /// Receives that lie in the queue.
+    /// Receives that are posted to the queue.
     posted: [bool; RECEIVES as usize],
 }
 
-/// Runs until all has arrived.
+/// Runs until all messages have arrived.
 ///
 /// # Panics
-/// When something was lost, came twice, out of order or damaged, failed, or did not end.
+/// If a message was lost, duplicated, out of order or damaged, failed, or did not arrive in time.
 pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
     let pd = env.b.alloc_pd().expect("a protection domain");
     let srq = pd.create_srq(SrqInit { max_wr: RECEIVES as u32, max_sge: 1 }).expect("a shared receive queue");
@@ -82,7 +83,7 @@ pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
         let delivered = ways.iter().map(|way| way.delivered).sum();
         enough |= (crowd.meanwhile)(delivered) && ways.iter().all(|way| way.sent >= crowd.messages);
         let any = before != ways.iter().map(|way| way.sent + way.delivered + way.received).sum();
-        // What breaks takes a while to mend.
+        // Recovery from a failure takes a while.
         env.a.host().charge(Span::from_us(if any { 1 } else { 20 }));
     }
     for way in &ways {
@@ -108,7 +109,7 @@ impl Flow {
         self.sent += 1;
     }
 
-    /// Takes what has been delivered, and what has arrived.
+    /// Polls completions of sends and receives.
     fn look(&mut self, room: &mut Room<'_>) {
         self.receive(room);
         while let Some(wc) = self.from.send_cq.poll_one().expect("no overrun") {
@@ -139,7 +140,7 @@ impl Room<'_> {
         self.posted[at as usize] = true;
     }
 
-    /// What a receive has brought.
+    /// The bytes of a receive.
     fn take(&mut self, at: u64, len: usize) -> Vec<u8> {
         let was = std::mem::replace(&mut self.posted[at as usize], false);
         assert!(was, "receive {at} comes back twice");

@@ -1,7 +1,7 @@
-//! The list of all tests, as macros that make lists and `#[test]` functions of it.
+//! The list of all tests, as macros that expand to lists and `#[test]` functions.
 
-/// Makes one `#[test]` per test of the suite, in a module per group, from an expression of a type that
-/// implements [`Fixture`](crate::Fixture). With `, threads` the tests that spawn threads are included: for NICs in real time.
+/// Creates one `#[test]` per test of the suite, in a module per group, from an expression of a type that implements
+/// [`Fixture`](crate::Fixture). With `, threads` the tests that spawn threads are included: for NICs in real time.
 ///
 /// ```ignore
 /// mod conformance {
@@ -48,7 +48,7 @@ macro_rules! __conformance_list {
     };
 }
 
-/// The single-threaded tests, by group; the macro named `then` makes something of them.
+/// The single-threaded tests, by group; passed to the macro named `then`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_table {

@@ -12,7 +12,7 @@ use verbs::{Access, AtomicCap, Buf, Error, RemoteAddr, SendFlags, SendOp, SendWr
 
 pub(super) use super::firmware::interrupts_wake_sleepers;
 
-/// Posts, and tries again while the queue is full.
+/// Posts, and retries while the queue is full.
 fn post_patiently(end: &End, wr: &SendWr<'_>) {
     end.waiter.until("free send slot", || match end.qp.post_send(wr) {
         Ok(()) => Some(()),
@@ -21,7 +21,7 @@ fn post_patiently(end: &End, wr: &SendWr<'_>) {
     });
 }
 
-/// Several threads post to one queue pair while another polls: every request is done once.
+/// Several threads post to one queue pair while another polls: every request is executed once.
 pub(super) fn several_posters(env: &Env) {
     let c = Arc::new(Conn::new(env));
     let (posters, each) = (4_u64, 2000_u64);
@@ -85,8 +85,8 @@ pub(super) fn several_pollers(env: &Env) {
     assert_eq!(taken, (0..total).collect::<Vec<u64>>());
 }
 
-/// What another thread has in its hands is not empty: while others look at the queue all the time, taking nothing, whoever
-/// knows of the end and finds the queue empty has every message that was acknowledged.
+/// A completion that another thread is taking counts as pending: while others poll the queue all the time with an empty
+/// slice, a thread that knows of the end and finds the queue empty has received every acknowledged message.
 pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     for round in 0..40 {
         let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
@@ -110,7 +110,7 @@ pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     }
 }
 
-/// A message back and forth between two threads that sleep for it.
+/// A ping-pong between two threads that sleep for each message.
 pub(super) fn ping_pong_between_threads(env: &Env) {
     let c = Conn::new(env);
     let rounds = 2000;
@@ -171,8 +171,8 @@ pub(super) fn atomics_from_several_threads(env: &Env) {
     assert_eq!(sum, (threads * each).to_ne_bytes());
 }
 
-/// A region is deregistered while peers write through it. Once that returns, its memory does not change any
-/// more; a write before it succeeds, one after it fails. (`Error::Busy` would mean a peer that is stopped.)
+/// A region is deregistered while peers write through it. Once that returns, its memory does not change any more; a
+/// write before it succeeds, a later one fails. (`Error::Busy` would mean a peer that is stopped.)
 pub(super) fn deregistering_under_fire(env: &Env) {
     for _ in 0..20 {
         let c = Conn::new(env);
@@ -219,7 +219,7 @@ pub(super) fn failing_under_fire(env: &Env) {
     }
 }
 
-/// A request fails while another thread posts: whatever stands behind it is flushed, and was not carried out.
+/// A request fails while another thread posts: requests after it are flushed and not executed.
 pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
     const WRITES: u64 = 60;
     for _ in 0..100 {
@@ -264,7 +264,7 @@ pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
     }
 }
 
-/// A peer with its memory goes away while another thread writes to it: the writer gets an error and an event.
+/// A peer with its memory is destroyed while another thread writes to it: the writer gets an error and an event.
 pub(super) fn vanishing_under_fire(env: &Env) {
     for _ in 0..20 {
         let Conn { a, b } = Conn::new(env);
@@ -283,7 +283,7 @@ pub(super) fn vanishing_under_fire(env: &Env) {
     }
 }
 
-/// Connections are made and ended by several threads at once, through one listener.
+/// Several threads establish and end connections at the same time, through one listener.
 pub(super) fn connecting_from_several_threads(env: &Env) {
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for _ in 0..3 {
@@ -300,7 +300,7 @@ pub(super) fn connecting_from_several_threads(env: &Env) {
     env.together(bodies);
 }
 
-/// Objects are made and dropped by several threads at once.
+/// Several threads create and drop objects at the same time.
 pub(super) fn making_objects_from_several_threads(env: &Env) {
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for _ in 0..4 {
@@ -315,8 +315,8 @@ pub(super) fn making_objects_from_several_threads(env: &Env) {
     env.together(bodies);
 }
 
-/// A thread that sleeps for a completion is woken by another thread's request, and by the connection's end
-/// one that sleeps for an event.
+/// A thread that sleeps for a completion is woken by another thread's request; a thread that sleeps for an event is
+/// woken by the end of the connection.
 pub(super) fn sleepers_are_woken(env: &Env) {
     let c = Arc::new(Conn::new(env));
     c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
@@ -327,7 +327,7 @@ pub(super) fn sleepers_are_woken(env: &Env) {
     });
     let wake = Box::new(move || {
         let a = &waker.a;
-        // Long enough for the other to fall asleep.
+        // Long enough for the other thread to fall asleep.
         a.waiter.silence(&a.recv_cq, "nothing was sent");
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
         ok(a.sent(), 2, WcOpcode::Send);
@@ -337,8 +337,8 @@ pub(super) fn sleepers_are_woken(env: &Env) {
     env.together(vec![sleep, wake]);
 }
 
-/// A thread that sleeps on a completion queue, looking at memory, is woken by every write that rings, the first as well as one
-/// that comes while it falls asleep.
+/// A thread that sleeps on a completion queue and polls memory is woken by every write with `RING`, even by a write that
+/// comes while it falls asleep.
 pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
     if !env.a.attr().write_ring {
         return;
@@ -352,7 +352,8 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
     });
 }
 
-/// So is one that looks at NIC memory where the peer stores, and rings then. Where peers' memory is not mapped, ringing is refused.
+/// The same for a thread that polls NIC memory, when the peer stores to it and then calls `ring`. If peers' memory
+/// cannot be mapped, `ring` is refused.
 pub(super) fn rings_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::with_nic(env));
     if !env.a.attr().maps_peers {
@@ -367,7 +368,7 @@ pub(super) fn rings_wake_sleepers(env: &Env) {
     });
 }
 
-/// One end sleeps until its first word is the number of the round, which `write` of the other end has it be.
+/// One end sleeps until its first word is the number of the round, which `write` sets from the other end.
 fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64) + Send + 'static) {
     const ROUNDS: u64 = 400;
     let (sleeper, writer, host) = (c.clone(), c.clone(), env.a.host().clone());
@@ -378,7 +379,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
         let (b, word) = (&sleeper.b, words.word(0).expect("aligned"));
         for round in 1..=ROUNDS {
             let look = || {
-                // Where nothing but polls make progress, this is it.
+                // On devices where only polls make progress, this makes it.
                 assert_eq!(b.recv_cq.poll_one(), Ok(None));
                 (word.load(Ordering::Acquire) >= round).then_some(())
             };
@@ -391,7 +392,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
         let a = &writer.a;
         let mut rng = host::Rng::new(3);
         for round in 1..=ROUNDS {
-            // From at once to long after the other has fallen asleep.
+            // From no pause to long after the other thread has fallen asleep.
             let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             write(&writer, round);
@@ -402,7 +403,8 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
     env.together(vec![sleep, write]);
 }
 
-/// Where the attributes promise an order, a thread that polls for the last byte of a write finds all of it, while another writes.
+/// If the attributes guarantee an order, a thread that polls for the last byte of a write sees all of it, while another
+/// thread writes.
 pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
     let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
     for nic in [false, true] {
@@ -446,7 +448,7 @@ pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
     }
 }
 
-/// One wait sleeps on completions, on events of connections and on a descriptor of the program's own, and ends with each.
+/// One wait sleeps on completions, connection events and a descriptor of the program, and ends with each of these.
 pub(super) fn one_wait_for_several_sources(env: &Env) {
     let c = Arc::new(Conn::new(env));
     let (reader, pipe) = rustix::pipe::pipe().expect("a pipe");
@@ -487,7 +489,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         rustix::io::write(&pipe, &[1]).expect("room in a pipe");
         pause();
         a.cm.disconnect(&a.qp).expect("disconnect");
-        // The writing end stays open until the other is through.
+        // The writing end stays open until the other thread has finished.
         a.waiter.disconnected(&a.cm, a.qp.num());
         drop(pipe);
     });
@@ -497,7 +499,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
 /// A thread that sleeps for an asynchronous event is woken by it.
 pub(super) fn asynchronous_events_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::new(env));
-    // It keeps the queue pair: some devices tell nothing of one that is gone.
+    // This thread keeps the queue pair: some devices report no event for a destroyed one.
     let (b, deadline) = (c.clone(), env.waiter.deadline());
     let sleep = Box::new(move || {
         let event = b.b.device.get_async_event(deadline);

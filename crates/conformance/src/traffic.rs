@@ -1,8 +1,8 @@
-//! Random traffic both ways at once, of which every byte and every completion is checked: for tests that break things
+//! Random traffic in both directions, with every byte and every completion checked: for tests that break something
 //! meanwhile, which a device of several rails must survive.
 //!
-//! Checked: requests complete once, in order and well; messages arrive once, in order and whole, and no earlier than what
-//! was written before them; completed writes are there; reads bring what is there.
+//! Checked: requests complete once, in order and successfully; messages arrive once, in order and complete, and no
+//! earlier than the data written before them; completed writes are visible; reads return the current data.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,26 +15,26 @@ use verbs::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendO
 
 /// Requests and receives outstanding at each end.
 const DEPTH: usize = 16;
-/// Places for requests, so many that a place is used again long after its request has ended.
+/// Slots for requests, enough that a slot is reused only long after its request has completed.
 const PLACES: u64 = 4 * DEPTH as u64;
 
-/// What traffic there is.
+/// The traffic to generate.
 pub struct Traffic<'a> {
-    /// What is random follows from it.
+    /// Seed of everything random.
     pub seed: u64,
-    /// Requests of each end, at least.
+    /// Minimum number of requests of each end.
     pub requests: u64,
-    /// Bytes of the longest.
+    /// Bytes of the longest request.
     pub longest: usize,
-    /// Called again and again, with how many requests have completed in all; whether there have been enough.
+    /// Called repeatedly with the total number of completed requests; returns whether there have been enough.
     pub meanwhile: &'a mut dyn FnMut(u64) -> bool,
-    /// Where to connect, instead of to the listener at this address.
+    /// Maps the listener's address to the address to connect to.
     pub detour: &'a dyn Fn(SocketAddr) -> SocketAddr,
-    /// Ends sleep when there is nothing to do, and do not poll.
+    /// Whether ends sleep instead of polling when there is nothing to do.
     pub sleeps: bool,
 }
 
-/// A request, as its end remembers it.
+/// A posted request, as its end remembers it.
 #[derive(Clone, Copy)]
 struct Posted {
     number: u64,
@@ -45,11 +45,11 @@ struct Posted {
 /// One end with its own half of the traffic.
 struct Half<'a> {
     end: &'a End,
-    /// Which of both: part of all patterns.
+    /// The number of the end: part of all patterns.
     side: u64,
     plan: (u64, usize, u64),
     rng: Rng,
-    /// Requests go out of, messages into, writes of the peer into, reads of the peer out of.
+    /// Memory of requests, of messages, of the peer's writes, and of the peer's reads.
     out: Mr,
     room: Mr,
     target: Mr,
@@ -57,10 +57,10 @@ struct Half<'a> {
     posted: VecDeque<Posted>,
     next: u64,
     done: u64,
-    /// Numbers of requests that the peer gets a message of, and those that only write.
+    /// Numbers of the requests that consume a receive of the peer; and for each request whether it writes.
     messages: VecDeque<u64>,
     writes: Vec<bool>,
-    /// The peer has been looked at for all before this one.
+    /// All writes before this one have been checked at the peer.
     seen: u64,
     receives: u64,
     received: u64,
@@ -91,10 +91,10 @@ fn region(end: &End, len: usize) -> Mr {
     end.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::ALL - Access::REMOTE_ATOMIC).expect("a region")
 }
 
-/// Runs the traffic until all has arrived.
+/// Runs the traffic until everything has arrived.
 ///
 /// # Panics
-/// When something was lost, came twice, out of order or damaged, failed, or did not end.
+/// If data was lost, duplicated, out of order or damaged, a request failed, or the traffic did not finish in time.
 pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
     let cap = QpCap { max_send_wr: DEPTH as u32, max_recv_wr: DEPTH as u32, ..QpCap::default() };
     let setup = Setup { cap, len: 64, ..Setup::default() };
@@ -178,10 +178,11 @@ impl<'a> Half<'a> {
         self.receives += 1;
     }
 
-    /// Posts what there is room for unless there has been enough, and takes what has ended. Whether anything happened.
+    /// Posts as many requests as fit, unless there have been enough, and polls completions. Returns whether anything
+    /// happened.
     fn turn(&mut self, peer: &mut Self, enough: bool) -> bool {
         let before = (self.next, self.done, self.received);
-        // The last of each four is signalled.
+        // The last one of every four is signaled.
         while (!enough || !self.next.is_multiple_of(4)) && self.posted.len() < DEPTH {
             self.post(peer);
         }
@@ -206,7 +207,7 @@ impl<'a> Half<'a> {
             _ => (SendOp::Read(peer.source.remote(from)), WcOpcode::Read),
         };
         let reads = kind == WcOpcode::Read;
-        // What is read begins where it did, as the number says.
+        // The source offset of a read is part of its number.
         let bytes = if reads { vec![0; len] } else { pattern(self.side, number, len) };
         self.out.buf().write(place, &bytes).expect("inside");
         let sges = [self.out.sge(place as u64, len as u32)];
@@ -251,7 +252,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// A write that has ended, or that stood before a message that has arrived, is there.
+    /// Checks that a write is visible that has completed, or that precedes a message that has arrived.
     fn check_write(&self, peer: &Self, number: u64) {
         let len = length(self.plan, self.side, number);
         let place = self.place(number);
@@ -273,7 +274,7 @@ impl<'a> Half<'a> {
             let got = self.room.buf().to_vec(at..at + len).expect("inside");
             assert!(got == pattern(peer.side, number, len), "message {number} of {} is damaged", peer.side);
         }
-        // All earlier ones that have not been looked at; their places cannot have been used again.
+        // All earlier writes that have not been checked; their slots cannot have been reused.
         for before in std::mem::replace(&mut peer.seen, number + 1)..=number {
             if peer.writes[before as usize] {
                 peer.check_write(self, before);

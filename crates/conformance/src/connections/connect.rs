@@ -15,7 +15,7 @@ pub(crate) fn ends(env: &Env) -> (End, End) {
     (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
 }
 
-/// Where device `a` is: what `b` sees of it.
+/// The address of device `a`, as `b` sees it.
 pub(crate) fn own_ip(env: &Env) -> IpAddr {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -40,7 +40,7 @@ pub(crate) fn rejected(end: &End) -> Vec<u8> {
     }
 }
 
-/// Private data of no byte, one, and as much as there may be arrives both ways.
+/// Private data of zero bytes, one byte and the maximum arrives both ways.
 pub(crate) fn private_data_arrives(env: &Env) {
     let max = env.a.attr().max_private_data.min(env.b.attr().max_private_data) as usize;
     assert!(max > 0, "some private data is possible on every NIC");
@@ -59,7 +59,7 @@ pub(crate) fn private_data_arrives(env: &Env) {
     }
 }
 
-/// One byte more is refused at the call; the queue pair can still be connected.
+/// One byte more than the maximum is refused by the call; the queue pair can still be connected.
 pub(crate) fn too_much_private_data_is_refused(env: &Env) {
     let (a, b) = ends(env);
     let over = ConnParam::with_private_data(vec![1; env.a.attr().max_private_data as usize + 1]);
@@ -105,7 +105,7 @@ pub(crate) fn rejecting_with_too_much_still_rejects(env: &Env) {
     assert_eq!(rejected(&a), [0; 0]);
 }
 
-/// A request that is dropped without an answer is rejected.
+/// A request that is dropped unanswered is rejected.
 pub(crate) fn dropping_a_request_rejects(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -114,7 +114,7 @@ pub(crate) fn dropping_a_request_rejects(env: &Env) {
     assert_eq!(rejected(&a), [0; 0]);
 }
 
-/// After a rejection the same queue pair can connect again, and receives posted before are still there.
+/// After a rejection the same queue pair can connect again, and receives posted before are kept.
 pub(crate) fn a_rejected_queue_pair_connects_again(env: &Env) {
     let (a, b) = ends(env);
     a.post_recv(1, &[a.host.sge(0, 8)]);
@@ -129,7 +129,7 @@ pub(crate) fn a_rejected_queue_pair_connects_again(env: &Env) {
     ok(a.received(), 1, WcOpcode::Recv);
 }
 
-/// When nobody answers within the time-out, the connection fails and the queue pair is back in `Init`.
+/// If the request is not answered within the time-out, the connection fails and the queue pair is back in `Init`.
 pub(crate) fn an_unanswered_request_times_out(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -141,8 +141,8 @@ pub(crate) fn an_unanswered_request_times_out(env: &Env) {
     late_accept(&b, request);
 }
 
-/// Accepting somebody who has given up: an error at once, or a failed connection as an event, or (where the
-/// passive side only learns later) an established connection that ends.
+/// Accepts after the connecting side has given up: the call fails, or a failed connection is reported as an event, or
+/// (if the passive side notices only later) the connection is established and then ends.
 fn late_accept(b: &End, request: verbs::ConnectRequest) {
     if b.cm.accept(request, &b.qp, &ConnParam::default()).is_err() {
         return;
@@ -155,7 +155,7 @@ fn late_accept(b: &End, request: verbs::ConnectRequest) {
     b.in_error();
 }
 
-/// The connecting side goes away before the answer: the same set of outcomes.
+/// The connecting side disappears before the answer: the same set of outcomes.
 pub(crate) fn the_connecting_side_vanishes(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -189,8 +189,8 @@ pub(crate) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
     assert_eq!(b.qp.state(), QpState::Init);
 }
 
-/// The active side may send as soon as it has its `Established`; the passive side's receives, posted before
-/// its accept, take it, whatever the order in which the passive side looks at its queues.
+/// The active side may send as soon as it has its `Established`; the passive side's receives, posted before its accept,
+/// take the message, in whatever order the passive side polls its queues.
 pub(crate) fn data_right_after_established(env: &Env) {
     let (a, b) = ends(env);
     b.post_recv(1, &[b.host.sge(0, 8)]);
@@ -243,7 +243,7 @@ pub(crate) fn one_channel_for_both_ends(env: &Env) {
     ok(end.sent(), 1, WcOpcode::Write);
 }
 
-/// A wait for an event that does not come ends at its deadline, and says what it waited for.
+/// A wait for an event that does not come ends at its deadline, and names the call.
 pub(crate) fn waiting_for_events_times_out(env: &Env) {
     let cm = env.a.create_cm().expect("a channel");
     assert_eq!(
@@ -270,7 +270,7 @@ pub(crate) fn the_descriptor_is_readable(env: &Env) {
     request.reject(&[]).expect("reject");
 }
 
-/// The next `Established` of an end: what it tells.
+/// Waits for the `Established` of an end; returns its information.
 #[track_caller]
 fn told(end: &End) -> ConnInfo {
     match end.waiter.event(&end.cm, "Established") {
@@ -279,7 +279,8 @@ fn told(end: &End) -> ConnInfo {
     }
 }
 
-/// Whether an end may be told this of the other's depths: what that said, or what the two agreed on, or what it may use here.
+/// Whether `told` is a valid report of the peer's depths: the values in its parameters, the negotiated values, or what
+/// this end may use there.
 fn is_fair(told: Depths, said: &ConnParam, own: &ConnParam) -> bool {
     let agreed = said.responder_resources.min(own.initiator_depth);
     let serves = told.responder_resources == said.responder_resources || told.responder_resources == agreed;
@@ -288,8 +289,8 @@ fn is_fair(told: Depths, said: &ConnParam, own: &ConnParam) -> bool {
     serves && used.contains(&told.initiator_depth)
 }
 
-/// The request and both events say where the two ends are, and what the peer's program said of its depths. (A protocol may not
-/// tell depths, or only what was agreed on.)
+/// The request and both events contain the addresses of both ends, and the depths of the peer's parameters. (A protocol
+/// may transmit no depths, or only the negotiated ones.)
 pub(crate) fn both_ends_are_told(env: &Env) {
     let setup = Setup::default();
     let mut ports = Vec::new();
@@ -324,7 +325,7 @@ pub(crate) fn both_ends_are_told(env: &Env) {
     assert!(ports.windows(2).all(|pair| pair[0].0 != pair[1].0), "two connections have one port");
 }
 
-/// Two channels, and a connection without queue pairs between them, which both said and heard what they should.
+/// Two channels, and a connection between them without queue pairs, whose private data have been checked.
 #[track_caller]
 fn identifiers(env: &Env) -> ((Cm, CmId), (Cm, CmId)) {
     let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
@@ -341,8 +342,8 @@ fn identifiers(env: &Env) -> ((Cm, CmId), (Cm, CmId)) {
     ((near, asks), (far, accepts))
 }
 
-/// Private data goes both ways without a queue pair, and either end learns when the other one goes: by a call, of which
-/// both are told, or with the last handle, of which the other is.
+/// Private data goes both ways without a queue pair, and each end notices when the other disconnects: by a call, which
+/// both ends are notified of, or by dropping the last handle, which the other end is notified of.
 pub(crate) fn without_a_queue_pair(env: &Env) {
     for active_ends in [true, false] {
         let (mut ends, mut stays) = identifiers(env);
@@ -363,7 +364,7 @@ pub(crate) fn without_a_queue_pair(env: &Env) {
     }
 }
 
-/// A queue pair may be connected to an end that has none; its sends find no receive.
+/// A queue pair may be connected to an end without one; its sends find no receive.
 pub(crate) fn without_a_queue_pair_at_one_end(env: &Env) {
     let setup = Setup::default();
     for with_qp in [true, false] {
@@ -388,7 +389,7 @@ pub(crate) fn without_a_queue_pair_at_one_end(env: &Env) {
     }
 }
 
-/// A rejection names the identifier, and a failure does; afterwards another one connects.
+/// A rejection and a failure both name the identifier; afterwards another one connects.
 pub(crate) fn identifiers_are_rejected(env: &Env) {
     let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
     let listener = far.listen(env.addr(), 1).expect("a listener");
@@ -413,7 +414,7 @@ pub(crate) fn identifiers_are_rejected(env: &Env) {
     identifiers(env);
 }
 
-/// Two hundred one after the other: each has the news of its own end, and none of another's.
+/// Two hundred connections in sequence: each gets its own events, and none of another connection.
 pub(crate) fn identifiers_come_and_go(env: &Env) {
     let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
     let listener = far.listen(env.addr(), 4).expect("a listener");
@@ -430,7 +431,7 @@ pub(crate) fn identifiers_come_and_go(env: &Env) {
     }
 }
 
-/// A request is alive while the connecting side waits for the answer.
+/// A request is alive only while the connecting side waits for the answer.
 pub(crate) fn a_request_dies_with_whoever_asks(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");

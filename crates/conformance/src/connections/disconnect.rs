@@ -29,21 +29,22 @@ fn with_receives(env: &Env) -> Conn {
     c
 }
 
-/// The connecting side ends it.
+/// The connecting side disconnects.
 pub(crate) fn the_active_side_disconnects(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
     over(&c);
 }
 
-/// The accepting side ends it.
+/// The accepting side disconnects.
 pub(crate) fn the_passive_side_disconnects(env: &Env) {
     let c = with_receives(env);
     c.b.cm.disconnect(&c.b.qp).expect("disconnect");
     over(&c);
 }
 
-/// Both at once: still one event each. The second call may find the connection gone already; that is fine.
+/// Both sides disconnect at the same time: still one event each. The second call may find that the connection has
+/// already ended; that is allowed.
 pub(crate) fn both_sides_disconnect(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
@@ -59,7 +60,7 @@ pub(crate) fn disconnecting_twice_is_once(env: &Env) {
     over(&c);
 }
 
-/// What was never connected cannot be disconnected.
+/// A queue pair that was never connected cannot be disconnected.
 pub(crate) fn only_connections_disconnect(env: &Env) {
     let (a, _) = ends(env);
     let refusal = a.cm.disconnect(&a.qp);
@@ -76,7 +77,7 @@ pub(crate) fn the_error_state_disconnects(env: &Env) {
     c.b.receives_flushed([1, 2]);
 }
 
-/// Dropping a queue pair disconnects the peer; its own requests complete nowhere.
+/// Dropping a queue pair disconnects the peer; its own requests never complete.
 pub(crate) fn dropping_a_queue_pair_disconnects(env: &Env) {
     for active in [true, false] {
         let c = with_receives(env);
@@ -89,7 +90,7 @@ pub(crate) fn dropping_a_queue_pair_disconnects(env: &Env) {
     }
 }
 
-/// Everything completed before the end is still there to be polled after it.
+/// Completions from before the end can still be polled after it.
 pub(crate) fn completions_survive_the_end(env: &Env) {
     let c = Conn::new(env);
     for i in 0..4 {
@@ -109,8 +110,8 @@ pub(crate) fn completions_survive_the_end(env: &Env) {
     c.b.receives_flushed([3]);
 }
 
-/// The soft NICs know whether a queue pair has successful completions that nobody has polled, of sends as well as receives, also after
-/// the end of the connection. Flushed ones do not count.
+/// Software NICs know whether a queue pair has unpolled successful completions, of sends as well as receives, also
+/// after the end of the connection. Flushed ones do not count.
 pub(crate) fn completions_are_known_until_they_are_polled(env: &Env) {
     let c = Conn::new(env);
     let knows = ["shm", "iwarp"].iter().any(|name| env.a.name().starts_with(name));
@@ -131,8 +132,8 @@ pub(crate) fn completions_are_known_until_they_are_polled(env: &Env) {
 const LEAVES: [fn(End); 3] =
     [|end| end.cm.disconnect(&end.qp).expect("disconnect"), |end| end.qp.to_error(), |end| drop(end.qp)];
 
-/// A peer receives messages and then ends the connection in order. Messages that it has received complete with success at the sender; only
-/// messages without a receive are flushed.
+/// A peer receives messages and then ends the connection in order. Messages that it has received complete with success
+/// at the sender; only messages without a receive are flushed.
 pub(crate) fn what_arrived_before_the_end_is_complete(env: &Env) {
     for (round, leave) in (0..48).zip(LEAVES.into_iter().cycle()) {
         let (messages, waiting) = (1 + round % 5 * 7, if round % 2 == 0 { 0 } else { 3 });
@@ -167,7 +168,7 @@ pub(crate) fn what_arrived_before_the_end_is_complete(env: &Env) {
 pub(crate) const MESSAGES: u64 = 60;
 
 /// A connected pair whose far end has receives for all messages, of its own or shared; all messages are sent and
-/// acknowledged. `None` where the device has no shared receive queues.
+/// acknowledged. `None` if the device has no shared receive queues.
 pub(crate) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<Srq>)> {
     let setup = Setup::default();
     let pd = env.b.alloc_pd().expect("a protection domain");
@@ -194,7 +195,7 @@ pub(crate) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<S
     Some((Conn { a, b }, srq))
 }
 
-/// How many messages a queue holds until it is found empty for the first time.
+/// The number of messages in a queue until it is found empty for the first time.
 pub(crate) fn messages_until_empty(cq: &Cq) -> u64 {
     let (mut wcs, mut messages) = ([Wc::default(); 7], 0);
     loop {
@@ -206,8 +207,8 @@ pub(crate) fn messages_until_empty(cq: &Cq) -> u64 {
     }
 }
 
-/// Whoever knows that a connection is over, and finds the queue empty, has every message that was acknowledged: it may
-/// forget the queue pair.
+/// A program that knows of the end of a connection, and then finds the queue empty, has received every acknowledged
+/// message: it may destroy the queue pair.
 pub(crate) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     for round in 0..12 {
         let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
@@ -217,8 +218,8 @@ pub(crate) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     }
 }
 
-/// A connection that carried traffic has a beginning and an end at both ends, however short it was, and however late its
-/// events are asked for.
+/// A connection that carried traffic reports `Established` and `Disconnected` at both ends, however short it was, and
+/// however late its events are taken.
 pub(crate) fn a_short_connection_begins_and_ends(env: &Env) {
     for round in 0..16 {
         let (a, b) = ends(env);
@@ -242,7 +243,7 @@ pub(crate) fn a_short_connection_begins_and_ends(env: &Env) {
     }
 }
 
-/// A queue pair that failed cannot be connected again; a new one in its place can.
+/// A failed queue pair cannot be connected again; a new one in its place can.
 pub(crate) fn a_new_queue_pair_reconnects(env: &Env) {
     let mut c = Conn::new(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
@@ -261,7 +262,7 @@ pub(crate) fn a_new_queue_pair_reconnects(env: &Env) {
     }
 }
 
-/// Events of one connection do not disturb another on the same channels.
+/// Events of one connection do not disturb another one on the same channels.
 pub(crate) fn other_connections_stay(env: &Env) {
     let c = Conn::new(env);
     let (near, far, param) = (c.a.another_qp(), c.b.another_qp(), ConnParam::default());
@@ -272,7 +273,7 @@ pub(crate) fn other_connections_stay(env: &Env) {
     c.still_works();
 }
 
-/// A connection outlives the channel that it came from, as far as the caller's handles go.
+/// A connection outlives the channel that it came from, as far as the caller's handles are concerned.
 pub(crate) fn connections_outlive_their_channel(env: &Env) {
     let mut c = Conn::new(env);
     c.a.cm = env.a.create_cm().expect("another channel");

@@ -1,4 +1,4 @@
-//! Listening: ports, many requests at once, listeners that go away (rdma_listen(3)).
+//! Listening: ports, many simultaneous requests, dropped listeners (rdma_listen(3)).
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use crate::Env;
 use crate::harness::conn::{Conn, End, Setup, connect};
 use verbs::{CmEvent, CmFailure, ConnParam, Error, Qp, QpState, SendOp, SendWr, Wc};
 
-/// An address of device `b` at which nobody listens any more.
+/// An address of device `b` without a listener.
 fn dead_address(env: &Env) -> SocketAddr {
     let cm = env.b.create_cm().expect("a channel");
     cm.listen(env.addr(), 1).expect("a listener").addr()
 }
 
-/// Where nobody listens, the connection is refused, and the queue pair is back in `Init`.
+/// Without a listener the connection is refused, and the queue pair is back in `Init`.
 pub(crate) fn nobody_listens(env: &Env) {
     let (a, b) = ends(env);
     let addr = dead_address(env);
@@ -24,7 +24,7 @@ pub(crate) fn nobody_listens(env: &Env) {
     connect(env, &a, &b, &Setup::default());
 }
 
-/// A listener that is dropped listens no more; connections that it brought live on.
+/// A dropped listener accepts no more connections; existing ones live on.
 pub(crate) fn a_dropped_listener_refuses(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 4).expect("a listener");
@@ -45,7 +45,7 @@ fn connect_through(a: &End, b: &End, addr: SocketAddr) {
     b.waiter.established(&b.cm, b.qp.num());
 }
 
-/// Port 0 chooses a port, another one each time.
+/// For port 0 the device chooses a port, a different one each time.
 pub(crate) fn port_zero_chooses(env: &Env) {
     let cm = env.b.create_cm().expect("a channel");
     let (one, two) = (cm.listen(env.addr(), 1).expect("one"), cm.listen(env.addr(), 1).expect("two"));
@@ -54,8 +54,8 @@ pub(crate) fn port_zero_chooses(env: &Env) {
     assert_eq!(one.addr().ip(), env.addr().ip());
 }
 
-/// A port that is taken is refused at once, and is free again when its listener is dropped. Others on this host may take a free port
-/// before this test does, so it tries several.
+/// A port in use is refused by the call, and is free again when its listener is dropped. Other programs on this host
+/// may take a free port before this test does, so it tries several.
 pub(crate) fn a_port_is_taken_once(env: &Env) {
     let cm = env.b.create_cm().expect("a channel");
     let other = env.b.create_cm().expect("another channel");
@@ -72,7 +72,7 @@ pub(crate) fn a_port_is_taken_once(env: &Env) {
     assert!(is_free_again);
 }
 
-/// As many requests as the backlog may wait; all of them can then be answered, in the order of arrival.
+/// As many requests as the backlog may wait; each can then be answered, in the order of arrival.
 pub(crate) fn the_backlog_waits(env: &Env) {
     let count = 16;
     let b = End::new(env, &env.b, &Setup::default());
@@ -93,7 +93,7 @@ pub(crate) fn the_backlog_waits(env: &Env) {
     }
 }
 
-/// Requests that wait may be answered in any order, and differently.
+/// Waiting requests may be answered in any order, and differently.
 pub(crate) fn requests_are_answered_in_any_order(env: &Env) {
     let b = End::new(env, &env.b, &Setup::default());
     let listener = b.cm.listen(env.addr(), 3).expect("a listener");
@@ -114,8 +114,8 @@ pub(crate) fn requests_are_answered_in_any_order(env: &Env) {
     b.waiter.established(&b.cm, b.qp.num());
 }
 
-/// Requests that nobody has taken yet are answered when their listener and its channel go away: rejected, as
-/// rdma_destroy_id(3) does, or failed.
+/// Requests that the program has not taken yet are answered when their listener and its channel are dropped: rejected,
+/// as rdma_destroy_id(3) does, or failed.
 pub(crate) fn a_dropped_listener_answers_who_waits(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -130,7 +130,7 @@ pub(crate) fn a_dropped_listener_answers_who_waits(env: &Env) {
     assert_eq!(a.qp.state(), QpState::Init);
 }
 
-/// A request that was taken can still be accepted when the listener is gone.
+/// A request that was taken can still be accepted after its listener was dropped.
 pub(crate) fn a_taken_request_outlives_its_listener(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -143,7 +143,7 @@ pub(crate) fn a_taken_request_outlives_its_listener(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// 64 connections begun before the first is answered, all of which then carry data.
+/// 64 connections are started before the first is answered, and each then carries data.
 pub(crate) fn sixty_four_connections(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 64).expect("a listener");

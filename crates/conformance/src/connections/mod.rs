@@ -1,12 +1,12 @@
-//! Connections: how they begin, are refused and end.
+//! Connections: how they are established, refused and ended.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `connect`, `disconnect` | how connections begin and end |
-//! | `listen`, `screen`, `ports` | listeners, listeners that check requests first, held addresses |
+//! | `connect`, `disconnect` | establishing and ending connections |
+//! | `listen`, `screen`, `ports` | listeners, listeners that screen requests, reserved addresses |
 //! | `pairing` | queue pairs whose numbers were exchanged out of band |
 //! | `stand_in` | queue pairs that replace others under the same number |
-//! | `vanish` | peers that vanish |
+//! | `vanish` | peers that disappear |
 
 pub(crate) mod connect;
 pub(crate) mod disconnect;

@@ -1,4 +1,5 @@
-//! Queue pairs whose numbers were exchanged out of band ([`verbs::pairing`]): both sides say whom they want, in any order.
+//! Queue pairs whose numbers were exchanged out of band ([`verbs::pairing`]): both sides ask for the pair, in any
+//! order.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -10,16 +11,16 @@ use crate::harness::conn::{Conn, End, Setup};
 use verbs::pairing::{self, Offered, Pairing};
 use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpInit, QpState, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// Whether requests have room for that; over rails of cards with little private data they have not.
+/// Whether requests have room for the pairing's private data; rails of cards with little private data have not.
 fn can_pair(env: &Env) -> bool {
     [&env.a, &env.b].iter().all(|device| device.attr().max_private_data >= pairing::PRIVATE_DATA)
 }
 
-/// One side: a channel whose connect requests go to a pairing, and what its events have said.
+/// One side: a channel whose connect requests are passed to a pairing, and a count of its events.
 struct Side {
     end: End,
     pairing: Pairing,
-    /// Queue pairs that have been connected.
+    /// Number of connected queue pairs.
     established: Cell<usize>,
 }
 
@@ -31,7 +32,7 @@ impl Side {
         Self { end, pairing, established: Cell::new(0) }
     }
 
-    /// How the other side is told of one of this side's queue pairs.
+    /// The end that describes one of this side's queue pairs to the other side.
     fn name(&self, qp: &Qp) -> pairing::End {
         pairing::End { addr: self.pairing.addr(), qp_num: qp.known_as() }
     }
@@ -41,14 +42,14 @@ impl Side {
         self.pairing.pair(qp, peer, &ConnParam::default()).expect("pair");
     }
 
-    /// The request that has come for a queue pair that this side does not want yet.
+    /// Takes the request for a queue pair that this side has not paired yet.
     #[track_caller]
     fn keeps_a_request(&self) {
         let offered = self.pairing.offer(self.end.waiter.request(&self.end.cm));
         assert!(matches!(offered, Offered::Kept), "{offered:?}");
     }
 
-    /// Takes what events there are; requests are for one of `qps`.
+    /// Handles all pending events; requests are for one of `qps`.
     #[track_caller]
     fn serve(&self, qps: &[&Qp]) {
         while let Some(event) = self.end.cm.poll_event() {
@@ -68,7 +69,7 @@ impl Side {
                     );
                     self.established.set(self.established.get() + usize::from(ready.is_some()));
                 }
-                // The end of a connection that a replaced queue pair had.
+                // The end of a replaced queue pair's connection.
                 CmEvent::Disconnected { qp_num } if qps.iter().all(|qp| qp.num() != qp_num) => {}
                 other => panic!("{other:?}"),
             }
@@ -84,7 +85,7 @@ impl Side {
     }
 }
 
-/// Two sides, the lesser first: it is the one that connects. Whose device that is comes as it comes.
+/// Two sides, with the connecting (lesser) one first. Either device may come first.
 fn sides(env: &Env) -> (Side, Side) {
     let [a, b] =
         [(&env.a, own_ip(env)), (&env.b, env.addr().ip())].map(|(device, ip)| Side::new(env, device, ip));
@@ -100,14 +101,15 @@ fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
     });
 }
 
-/// What remains to be seen of a pair: it is connected, and carries messages both ways.
+/// Checks that the pair gets connected, and carries messages both ways.
 #[track_caller]
 fn works(one: Side, other: Side) {
     meet([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
     Conn { a: one.end, b: other.end }.still_works();
 }
 
-/// A side's numbers lead to it, sides of one address have others, and a number is nobody else's until it is given back.
+/// A side's numbers identify its port, sides with the same address have different ones, and a number is unique until it
+/// is given back.
 pub(crate) fn a_number_leads_to_its_side(env: &Env) {
     if !can_pair(env) {
         return;
@@ -139,7 +141,7 @@ pub(crate) fn a_number_leads_to_its_side(env: &Env) {
     assert!(matches!(again.take_number(), Err(Error::Limit { limit: 0x2000, .. })));
 }
 
-/// The side that connects comes first, and its request waits for the other.
+/// The connecting side asks first, and its request waits for the other.
 pub(crate) fn a_request_waits_until_it_is_wanted(env: &Env) {
     if !can_pair(env) {
         return;
@@ -151,7 +153,7 @@ pub(crate) fn a_request_waits_until_it_is_wanted(env: &Env) {
     works(lesser, greater);
 }
 
-/// Both have said whom they want before either looks at an event, in both orders.
+/// Both sides have asked for the pair before either handles an event, in both orders.
 pub(crate) fn either_side_may_come_first(env: &Env) {
     if !can_pair(env) {
         return;
@@ -170,7 +172,8 @@ pub(crate) fn either_side_may_come_first(env: &Env) {
     }
 }
 
-/// Pairs are told apart, though all have two addresses between them and come in opposite orders. Method: each end sends its place.
+/// Pairs are not mixed up, although all pairs have the same two addresses and are asked for in opposite orders.
+/// Method: each end sends its index.
 pub(crate) fn many_pairs_meet_their_own(env: &Env) {
     if !can_pair(env) {
         return;
@@ -193,7 +196,7 @@ pub(crate) fn many_pairs_meet_their_own(env: &Env) {
     }
 }
 
-/// Both ends of a pair may be of one side.
+/// Both ends of a pair may belong to one side.
 pub(crate) fn two_of_one_side_make_a_pair(env: &Env) {
     if !can_pair(env) {
         return;
@@ -209,7 +212,8 @@ pub(crate) fn two_of_one_side_make_a_pair(env: &Env) {
     assert_eq!([one.state(), other.state()], [QpState::ReadyToSend; 2]);
 }
 
-/// A queue pair may be connected with itself: it receives what it sends, reaches its own memory, and completions know it alone.
+/// A queue pair may be connected to itself: it receives what it sends, accesses its own memory, and completions carry
+/// only its number.
 pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
     if !can_pair(env) {
         return;
@@ -244,7 +248,8 @@ pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
     end.receives_flushed([5]);
 }
 
-/// Who connects to a side's address and says something else is refused; requests for the channel's other listeners are given back.
+/// A peer that connects to a side's address with other private data is refused; requests for the channel's other
+/// listeners are returned.
 pub(crate) fn requests_of_others_are_told_apart(env: &Env) {
     if !can_pair(env) {
         return;
@@ -268,7 +273,7 @@ pub(crate) fn requests_of_others_are_told_apart(env: &Env) {
     friend.waiter.established(&friend.cm, friend.qp.num());
 }
 
-/// A request that waits is refused when the queue pair that it is for goes away.
+/// A waiting request is refused when the queue pair that it is for is destroyed.
 pub(crate) fn who_waits_for_the_departed_is_refused(env: &Env) {
     if !can_pair(env) {
         return;
@@ -281,8 +286,8 @@ pub(crate) fn who_waits_for_the_departed_is_refused(env: &Env) {
     assert_eq!(lesser.end.qp.state(), QpState::Init);
 }
 
-/// A queue pair that wanted another one goes away before that has wanted it; those that are made next, maybe under the same
-/// numbers, meet, and nothing of the former is theirs.
+/// A queue pair is destroyed after it has asked for a pair and before its peer has. Later ones, perhaps under the same
+/// numbers, are connected to each other, and nothing of the former affects them.
 pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
     if !can_pair(env) {
         return;
@@ -298,7 +303,7 @@ pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
             CmEvent::Rejected { qp_num, .. } => assert_eq!(qp_num, one.num()),
             other => panic!("expected Rejected, got {other:?}"),
         }
-        // Here the other way round: who is wanted goes away before anybody asks for it.
+        // The other order: the requested queue pair is destroyed before any request for it.
         let other = greater.end.another_qp();
         greater.wants(&other, lesser.name(&one));
         greater.pairing.forget(&other);
@@ -312,7 +317,8 @@ pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
     assert_eq!(greater.end.received().imm, Some(9));
 }
 
-/// Waits for a request that no queue pair wants yet. Ends of connections of replaced queue pairs may be reported before.
+/// Waits for a request that no queue pair has been paired with yet. Disconnections of replaced queue pairs may be
+/// reported before.
 #[track_caller]
 fn until_kept(side: &Side) {
     loop {
@@ -327,8 +333,8 @@ fn until_kept(side: &Side) {
     }
 }
 
-/// Both queue pairs of a connection are replaced under the same numbers and connected again, in every order of replacing and connecting,
-/// also with a request that waits while the other side has its old queue pair.
+/// Both queue pairs of a connection are replaced under the same numbers and connected again, in every order of
+/// replacing and connecting, also with a request that waits while the other side has its old queue pair.
 pub(crate) fn a_pair_is_made_again_in_any_order(env: &Env) {
     if !can_pair(env) {
         return;
@@ -346,14 +352,14 @@ pub(crate) fn a_pair_is_made_again_in_any_order(env: &Env) {
                 lesser.wants(&lesser.end.qp, most);
             }
             2 => {
-                // The request comes while the greater one is not renewed.
+                // The request arrives before the greater queue pair is replaced.
                 lesser.wants(&lesser.end.qp, most);
                 until_kept(&greater);
                 greater.renew();
                 greater.wants(&greater.end.qp, least);
             }
             3 => {
-                // The lesser one thinks again: its first request counts no more.
+                // The lesser one is replaced after its request: that request no longer counts.
                 lesser.wants(&lesser.end.qp, most);
                 until_kept(&greater);
                 lesser.renew();
@@ -362,7 +368,7 @@ pub(crate) fn a_pair_is_made_again_in_any_order(env: &Env) {
                 greater.wants(&greater.end.qp, least);
             }
             _ => {
-                // The greater one thinks again: it wants nobody, and then does.
+                // The greater one is replaced after it asked for the pair, and asks again later.
                 greater.wants(&greater.end.qp, least);
                 greater.renew();
                 lesser.wants(&lesser.end.qp, most);

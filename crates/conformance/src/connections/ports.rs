@@ -1,4 +1,4 @@
-//! Addresses that are held before anybody listens there or connects from there (rdma_bind_addr(3)).
+//! Addresses that are reserved before a listener or a connection uses them (rdma_bind_addr(3)).
 
 use std::net::SocketAddr;
 
@@ -7,12 +7,12 @@ use crate::Env;
 use crate::harness::conn::{Conn, End, Setup};
 use verbs::{Cm, CmEvent, CmFailure, ConnParam, Error, Port};
 
-/// An address of `a`'s, and any port.
+/// An address of `a`, with any port.
 fn own_addr(env: &Env) -> SocketAddr {
     SocketAddr::new(own_ip(env), 0)
 }
 
-/// An address of a device that is held; `None` where the device holds none, and says so.
+/// Reserves an address of a device; `None` if the device does not support that and reports so.
 #[track_caller]
 fn bind(cm: &Cm, addr: SocketAddr) -> Option<Port> {
     match cm.bind(addr) {
@@ -27,7 +27,8 @@ fn refused<T: std::fmt::Debug>(result: verbs::Result<T>) {
     assert!(matches!(result, Err(Error::Address { .. })), "{result:?}");
 }
 
-/// Answers the request that `b` gets, and waits until both ends are connected. The address of this end that `a` is told of.
+/// Answers the request that `b` gets, and waits until both ends are connected. Checks that `from` is the address of `a`
+/// at both ends.
 #[track_caller]
 fn accepted(a: &End, b: &End, from: SocketAddr) {
     let request = b.waiter.request(&b.cm);
@@ -40,7 +41,8 @@ fn accepted(a: &End, b: &End, from: SocketAddr) {
     b.waiter.established(&b.cm, b.qp.num());
 }
 
-/// Nobody else binds to a port, or listens there, on this channel or another, while it is held; port 0 chooses one.
+/// A reserved port cannot be reserved or listened on again, on this channel or another; for port 0 the device chooses
+/// one.
 pub(crate) fn a_bound_port_is_taken(env: &Env) {
     let (cm, other) = (env.b.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
     let Some(port) = bind(&cm, env.addr()) else { return };
@@ -57,7 +59,7 @@ pub(crate) fn a_bound_port_is_taken(env: &Env) {
     refused(other.bind(addr));
 }
 
-/// A connection to a port that is held and listened at is one to any listener; before that it is refused.
+/// A connection to a listener on a reserved port works as with any listener; without the listener it is refused.
 pub(crate) fn a_bound_port_can_be_listened_at(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&b.cm, env.addr()) else { return };
@@ -75,7 +77,7 @@ pub(crate) fn a_bound_port_can_be_listened_at(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// A connection leaves from the port that is held for it; nobody else gets that meanwhile.
+/// A connection comes from the port reserved for it, which cannot be reserved again meanwhile.
 pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
     for _ in 0..3 {
         let (a, b) = ends(env);
@@ -89,7 +91,7 @@ pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
     }
 }
 
-/// So does one without a queue pair.
+/// The same for a connection without a queue pair.
 pub(crate) fn connections_without_a_queue_pair_come_from_a_bound_port(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
@@ -102,7 +104,7 @@ pub(crate) fn connections_without_a_queue_pair_come_from_a_bound_port(env: &Env)
     a.waiter.established(&a.cm, id.num());
 }
 
-/// Where nobody listens, the connection is refused, and the port can be used again.
+/// Without a listener the connection is refused, and the port can be used again.
 pub(crate) fn a_refused_connect_keeps_its_port(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
@@ -117,7 +119,7 @@ pub(crate) fn a_refused_connect_keeps_its_port(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// A port whose listener is dropped is still held, refuses, and can be connected from.
+/// A port whose listener is dropped stays reserved, refuses connections, and can be connected from.
 pub(crate) fn a_port_outlives_its_listener(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
@@ -132,7 +134,7 @@ pub(crate) fn a_port_outlives_its_listener(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// A port is listened at by one, and not connected from meanwhile.
+/// A port serves one listener at a time, and cannot be connected from meanwhile.
 pub(crate) fn a_port_serves_one_at_a_time(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&b.cm, env.addr()) else { return };
@@ -147,14 +149,14 @@ pub(crate) fn a_port_serves_one_at_a_time(env: &Env) {
     b.waiter.established(&b.cm, b.qp.num());
 }
 
-/// A port is free again when it has been dropped, and its connection with it, whichever side ended that.
+/// A port is free again when it has been dropped and its connection has ended, whichever side ended that.
 pub(crate) fn a_port_is_free_when_it_is_let_go(env: &Env) {
     let Some(mut port) = bind(&env.a.create_cm().expect("a channel"), own_addr(env)) else { return };
     let addr = port.addr();
     for active_ends in [true, false, true] {
         let (a, b) = ends(env);
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
-        // A port is of a device, and not of a channel.
+        // A port belongs to a device, not to a channel.
         a.cm.connect_from(&port, &a.qp, listener.addr(), &ConnParam::default()).expect("connect");
         accepted(&a, &b, addr);
         let (first, second) = if active_ends { (&a, &b) } else { (&b, &a) };

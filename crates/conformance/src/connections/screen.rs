@@ -12,7 +12,8 @@ use verbs::{ConnInfo, ConnParam, QpState, Screen, ScreenRequest, Verdict};
 /// The first byte of requests that pass.
 const FRIEND: u8 = 0xf1;
 
-/// Passes requests that begin with [`FRIEND`], with the second byte as the value. Rejects others with `words`.
+/// A screen that passes requests whose first byte is [`FRIEND`], with the second byte as the value. Rejects others with
+/// `words`.
 struct Door {
     words: Vec<u8>,
     seen: Mutex<Vec<(Vec<u8>, ConnInfo)>>,
@@ -42,7 +43,7 @@ fn ask(a: &End, addr: SocketAddr, private_data: &[u8]) {
     a.cm.connect(&a.qp, addr, &ConnParam::with_private_data(private_data)).expect("connect");
 }
 
-/// A request that passes reaches the program, with its private data and the screen's value, which can be taken once.
+/// A request that passes arrives at the program, with its private data and the screen's value, which can be taken once.
 pub(crate) fn a_request_that_passes_brings_what_the_screen_found(env: &Env) {
     let (a, b) = ends(env);
     let door = Door::new(b"no");
@@ -68,7 +69,8 @@ pub(crate) fn without_a_screen_there_is_no_value(env: &Env) {
     assert_eq!(b.waiter.request(&b.cm).take_screened::<u8>(), None);
 }
 
-/// A request that does not pass is rejected with the screen's words. The program has no event, and the same queue pair can connect again.
+/// A request that does not pass is rejected with the screen's private data. The program gets no event, and the same
+/// queue pair can connect again.
 pub(crate) fn a_request_that_does_not_pass_is_rejected_unseen(env: &Env) {
     let max = env.b.attr().max_private_data as usize;
     for words in [0, 1, 20, max] {
@@ -91,7 +93,7 @@ pub(crate) fn a_request_that_does_not_pass_is_rejected_unseen(env: &Env) {
     }
 }
 
-/// Words that are too long are not sent; the request is rejected all the same.
+/// Private data that are too long are not sent; the request is rejected nevertheless.
 pub(crate) fn too_long_words_are_left_out(env: &Env) {
     let (a, b) = ends(env);
     let door = Door::new(&vec![1; env.b.attr().max_private_data as usize + 1]);
@@ -100,8 +102,8 @@ pub(crate) fn too_long_words_are_left_out(env: &Env) {
     assert_eq!(rejected(&a), [0; 0]);
 }
 
-/// Requests that do not pass take no place in the backlog. Method: a backlog of 1, in which a friend waits; strangers before and behind it all get the screen's
-/// words, and the friend is still accepted.
+/// Requests that do not pass occupy no entry of the backlog. Method: a backlog of 1, in which a passing request waits;
+/// all failing requests before and after it get the screen's private data, and the passing one is still accepted.
 pub(crate) fn strangers_take_no_place_in_the_backlog(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen_screened(env.addr(), 1, Door::new(b"stranger")).expect("a listener");

@@ -1,4 +1,5 @@
-//! Queue pairs that replace others under the same number ([`verbs::QpInit::known_as`]), as `IBV_QPS_RESET` of ibv_modify_qp(3) needs it.
+//! Queue pairs that replace others under the same number ([`verbs::QpInit::known_as`]), as `IBV_QPS_RESET` of
+//! ibv_modify_qp(3) needs it.
 
 use super::connect::{ends, own_ip};
 use crate::Env;
@@ -13,8 +14,8 @@ fn renew(end: &mut End) {
     end.qp = end.pd.create_qp(&init).expect("another queue pair");
 }
 
-/// Waits until this end is connected to the queue pair that is known by `peer`. Ends of connections of replaced queue pairs may be
-/// reported before.
+/// Waits until this end is connected to the queue pair that is known as `peer`. Disconnections of replaced queue pairs
+/// may be reported before.
 #[track_caller]
 fn established(env: &Env, end: &End, peer: u32) {
     let num = end.qp.num();
@@ -30,7 +31,7 @@ fn established(env: &Env, end: &End, peer: u32) {
     }
 }
 
-/// Connects `a` to `b`, whose former queue pairs were connected, too.
+/// Connects `a` to `b`; connections of their former queue pairs may still report their end.
 #[track_caller]
 fn connect(env: &Env, a: &End, b: &End) {
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -55,7 +56,7 @@ fn nothing_waits(env: &Env, end: &End, why: &str) {
     env.waiter.silence(&end.recv_cq, why);
 }
 
-/// Completions of every kind give the number that it is known by; events its own.
+/// Completions of every kind carry the number that it is known as; events carry the device's number.
 pub(crate) fn completions_give_the_number_it_is_known_by(env: &Env) {
     let (mut a, mut b) = ends(env);
     let (of_a, of_b) = (a.qp.num(), b.qp.num());
@@ -85,7 +86,7 @@ pub(crate) fn completions_give_the_number_it_is_known_by(env: &Env) {
     }
 }
 
-/// Unpolled completions, requests and receives go with the queue pair.
+/// Unpolled completions, requests and receives are dropped with the queue pair.
 pub(crate) fn nothing_is_left_of_its_predecessor(env: &Env) {
     for b_first in [false, true] {
         let Conn { mut a, mut b } = Conn::new(env);
@@ -107,7 +108,7 @@ pub(crate) fn nothing_is_left_of_its_predecessor(env: &Env) {
     }
 }
 
-/// A message that waits for a receive never reaches the next queue pair, which has some.
+/// A message that waited for a receive never arrives at the next queue pair, which has receives.
 pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
     for renews_a in [true, false] {
         let Conn { mut a, mut b } = Conn::new(env);
@@ -134,7 +135,7 @@ pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
 }
 
 impl End {
-    /// These requests come back, the first ones maybe with a reason.
+    /// These requests complete with errors, the first ones perhaps with a reason other than a flush.
     #[track_caller]
     fn sends_flushed_or_failed(&self, ids: std::ops::Range<u64>) {
         for id in ids {
@@ -144,7 +145,8 @@ impl End {
     }
 }
 
-/// In many rounds, with either end renewed first and requests under way, data and completions are those of the round.
+/// In many rounds, with either end replaced first and requests in flight, data and completions belong to the current
+/// round.
 pub(crate) fn rounds_in_any_order(env: &Env) {
     const ROUNDS: u64 = 24;
     let Conn { mut a, mut b } = Conn::new(env);
@@ -152,7 +154,7 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
         let bytes = pattern(round, 64);
         a.host.buf().write(0, &bytes).expect("room");
         (0..4).for_each(|i| b.post_recv(round << 8 | i, &[b.host.sge(64 * i, 64)]));
-        // More than the receives, and read responses that are not polled.
+        // More sends than receives, and read responses that are not polled.
         (0..6).for_each(|i| a.post(&SendWr::new(round << 8 | i, SendOp::Send, &[a.host.sge(0, 64)])));
         for i in 0..round % 5 {
             let wc = ok(b.received(), round << 8 | i, WcOpcode::Recv);
@@ -166,18 +168,18 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
             0 => [&mut a, &mut b].into_iter().for_each(renew),
             1 => [&mut b, &mut a].into_iter().for_each(renew),
             2 => {
-                // One ends the connection in order.
+                // One side ends the connection in order.
                 a.cm.disconnect(&a.qp).expect("connected");
                 [&mut a, &mut b].into_iter().for_each(renew);
             }
             _ => {
-                // Twice in a row.
+                // Replaced twice in a row.
                 renew(&mut b);
                 [&mut b, &mut a].into_iter().for_each(renew);
             }
         }
         match round % 3 {
-            // What reaches `b` reaches `a` where they are of one machine.
+            // An address that reaches `b` also reaches `a` if both are on one machine.
             0 if own_ip(env) == env.addr().ip() => connect(env, &b, &a),
             _ => connect(env, &a, &b),
         }
@@ -185,7 +187,7 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// A shared queue has all its room again after a queue pair that used some has gone.
+/// A shared receive queue regains its full capacity after a queue pair that consumed some receives was destroyed.
 pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
     const ROOM: u32 = 16;
     if env.b.attr().max_srq == 0 {
@@ -202,7 +204,7 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
         (posted..used + 6).for_each(post);
         posted = used + 6;
         (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(round as u32), &[a.host.sge(0, 8)])));
-        // Half of them are polled. The others have arrived: the sender has its completions.
+        // Half of the receives are polled. The others have arrived: the sender has its completions.
         for i in 0..2 {
             let wc = ok(b.received(), used + i, WcOpcode::Recv);
             assert_eq!((wc.imm, wc.qp_num), (Some(round as u32), b.qp.known_as()));
@@ -215,7 +217,7 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
     }
 }
 
-/// Others on the same completion queues go on meanwhile, and lose nothing.
+/// Other queue pairs on the same completion queues continue meanwhile, and lose nothing.
 pub(crate) fn others_carry_on(env: &Env) {
     let c = Conn::new(env);
     let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
@@ -247,7 +249,7 @@ pub(crate) fn others_carry_on(env: &Env) {
     c.still_works();
 }
 
-/// An end with a channel of its own whose queue pair completes where another's does.
+/// An end with its own channel, whose queue pair shares the completion queues of another end.
 fn beside(env: &Env, like: &End) -> End {
     let own = End::new(env, &like.device, &Setup::default());
     let (pd, send_cq, recv_cq) = (like.pd.clone(), like.send_cq.clone(), like.recv_cq.clone());

@@ -1,12 +1,12 @@
-//! Peers that go away at a bad moment.
+//! Peers that disappear at a bad moment.
 
 use crate::Env;
 use crate::harness::check::ok;
 use crate::harness::conn::{Conn, End, Setup, connect};
 use verbs::{ConnParam, QpState, SendOp, SendWr, WcOpcode};
 
-/// A peer goes away while messages wait for its receives: they end with errors, in order, and the connection
-/// is over. (The first may tell of the peer's silence, or be flushed; the rest are flushed.)
+/// A peer disappears while messages wait for its receives: they complete with errors, in order, and the connection
+/// ends. (The first may report the peer's silence, or be flushed; the rest are flushed.)
 pub(crate) fn waiting_sends_end_with_errors(env: &Env) {
     let c = Conn::new(env);
     for i in 0..10 {
@@ -21,7 +21,7 @@ pub(crate) fn waiting_sends_end_with_errors(env: &Env) {
     assert_eq!(a.qp.state(), QpState::Error);
 }
 
-/// Receives that were posted for a peer that goes away are flushed.
+/// Receives that were posted for a peer that disappears are flushed.
 pub(crate) fn waiting_receives_are_flushed(env: &Env) {
     let c = Conn::new(env);
     (0..10).for_each(|i| c.a.post_recv(i, &[c.a.host.sge(0, 8)]));
@@ -31,8 +31,8 @@ pub(crate) fn waiting_receives_are_flushed(env: &Env) {
     a.receives_flushed(0..10);
 }
 
-/// A message waits for a receive, its sender goes away, and the target polls all the time: it notices, because whoever
-/// polls looks after the connection, and the message that it cannot take must not hide the end behind it.
+/// A message waits for a receive, its sender disappears, and the target polls all the time. The target notices: polling
+/// also makes progress on the connection, and the message that it cannot take must not hide the end behind it.
 pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
     let c = Conn::new(env);
     c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
@@ -49,8 +49,8 @@ pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
     b.waiter.disconnected(&b.cm, b.qp.num());
 }
 
-/// An accepting side that goes as soon as it knows of the connection: the other has been connected, or is about to, and is told of
-/// a beginning and an end. Many times, since it is a matter of moments in which order the news are heard.
+/// The accepting side is destroyed as soon as it knows of the connection: the connecting side is connected or about to
+/// be, and gets `Established` and `Disconnected`. Many rounds, since the order of events depends on timing.
 pub(crate) fn an_acceptor_goes_at_once(env: &Env) {
     let (mut a, mut b) = super::connect::ends(env);
     let listener = b.cm.listen(env.addr(), 8).expect("a listener");
@@ -72,7 +72,7 @@ pub(crate) fn an_acceptor_goes_at_once(env: &Env) {
     }
 }
 
-/// One connection's peer goes away; all others carry on, on the same device, domain and channels.
+/// One connection's peer disappears; all others continue, on the same device, domain and channels.
 pub(crate) fn other_connections_carry_on(env: &Env) {
     let stable = Conn::new(env);
     for _ in 0..10 {
@@ -87,7 +87,7 @@ pub(crate) fn other_connections_carry_on(env: &Env) {
     }
 }
 
-/// A peer that went away is replaced: the survivor connects to its successor with a new queue pair.
+/// A peer that disappeared is replaced: the survivor connects to the replacement with a new queue pair.
 pub(crate) fn a_successor_takes_over(env: &Env) {
     let Conn { mut a, b } = Conn::new(env);
     drop(b);
@@ -98,7 +98,7 @@ pub(crate) fn a_successor_takes_over(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// Posting to a peer that is gone is no error at the call and ends with one as a completion.
+/// Posting to a peer that is gone succeeds, and the request completes with an error.
 pub(crate) fn posting_to_the_departed(env: &Env) {
     let Conn { a, b } = Conn::new(env);
     let remote = b.host.remote(0);
@@ -113,7 +113,7 @@ pub(crate) fn posting_to_the_departed(env: &Env) {
     a.in_error();
 }
 
-/// Two hundred connections come and go; nothing is used up.
+/// Two hundred connections in sequence leave no resources in use.
 pub(crate) fn connections_come_and_go(env: &Env) {
     let (mut a, mut b) = super::connect::ends(env);
     for round in 0..200 {
@@ -127,8 +127,7 @@ pub(crate) fn connections_come_and_go(env: &Env) {
     }
 }
 
-/// Memory that a peer was about to use goes away with the peer's own objects: later requests fail, nothing
-/// else.
+/// A peer's memory is destroyed before its queue pair: later requests for it fail, and nothing else happens.
 pub(crate) fn memory_goes_before_its_user(env: &Env) {
     let Conn { a, b } = Conn::new(env);
     let End { host, qp, .. } = b;

@@ -1,4 +1,4 @@
-//! Patterns, comparisons that print what differs, and memory that remembers what it must hold.
+//! Test patterns, comparisons that print differences, and memory with expected contents.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,12 +7,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use host::Rng;
 use verbs::{Mr, Wc, WcOpcode, WcStatus};
 
-/// Bytes that tell where they came from: another seed or a shift by any number of bytes shows.
+/// Bytes that identify their origin: another seed or a shift by any number of bytes is detected.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     Rng::new(seed.wrapping_mul(0x0123_4567_89ab_cdef)).bytes(len)
 }
 
-/// Compares bytes; on failure prints where they differ, not all of them.
+/// Compares bytes; on failure prints only the first differences.
 #[track_caller]
 pub(crate) fn same_bytes(what: &str, got: &[u8], want: &[u8]) {
     assert_eq!(got.len(), want.len(), "{what}: lengths differ");
@@ -31,7 +31,7 @@ pub(crate) fn same_bytes(what: &str, got: &[u8], want: &[u8]) {
     );
 }
 
-/// Registered memory together with what it must hold; every byte that nobody wrote is a canary.
+/// Registered memory together with its expected contents; bytes that no test wrote serve as canaries.
 pub(crate) struct Shadow<'a> {
     mr: &'a Mr,
     want: Vec<u8>,
@@ -46,12 +46,12 @@ impl<'a> Shadow<'a> {
         Self { mr, want }
     }
 
-    /// From now on these bytes are expected.
+    /// Expects these bytes from now on.
     pub(crate) fn expect(&mut self, offset: usize, bytes: &[u8]) {
         self.want[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What a range must hold.
+    /// The expected bytes of a range.
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         self.want[offset..offset + len].to_vec()
     }
@@ -63,20 +63,20 @@ impl<'a> Shadow<'a> {
     }
 }
 
-/// A completion that must be a success of this request.
+/// Checks that a completion is a success of this request.
 #[track_caller]
 pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
     assert_eq!((wc.status, wc.wr_id, wc.opcode), (WcStatus::Success, wr_id, opcode), "{wc:?}");
     wc
 }
 
-/// A completion that must be this failure of this request.
+/// Checks that a completion is this failure of this request.
 #[track_caller]
 pub(crate) fn failed(wc: Wc, wr_id: u64, status: WcStatus) {
     assert_eq!((wc.status, wc.wr_id), (status, wr_id), "{wc:?}");
 }
 
-/// A completion that must be a failure of this request, one of several legal ones.
+/// Checks that a completion is one of several legal failures of this request.
 #[track_caller]
 pub(crate) fn failed_as(wc: Wc, wr_id: u64, legal: &[WcStatus]) {
     assert_eq!(wc.wr_id, wr_id, "{wc:?}");

@@ -7,11 +7,11 @@ use verbs::{
     SendWr, Sge, Srq, Wc, WcStatus,
 };
 
-/// Room for every test's requests; what the API's default is does not matter here.
+/// Room for every test's requests, independent of the API's default.
 pub(crate) const CAP: QpCap =
     QpCap { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 };
 
-/// How [`Conn`] is built where the default does not do.
+/// Settings of a [`Conn`].
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) cap: QpCap,
@@ -21,7 +21,7 @@ pub(crate) struct Setup {
     /// Entries of each completion queue.
     pub(crate) cqe: u32,
     pub(crate) access: Access,
-    /// NIC memory beside host memory, where there is any.
+    /// Whether to use NIC memory in addition to host memory, if the device has any.
     pub(crate) nic: bool,
     pub(crate) a: ConnParam,
     pub(crate) b: ConnParam,
@@ -55,7 +55,7 @@ pub(crate) struct End {
     pub(crate) waiter: Waiter,
 }
 
-/// Every right that the device has for memory of this kind.
+/// All rights that the device supports for memory of this kind.
 pub(crate) fn rights(device: &Device, kind: MemoryKind) -> Access {
     let cap = match kind {
         MemoryKind::Host => device.attr().atomic_cap,
@@ -64,7 +64,7 @@ pub(crate) fn rights(device: &Device, kind: MemoryKind) -> Access {
     if cap == AtomicCap::None { Access::ALL - Access::REMOTE_ATOMIC } else { Access::ALL }
 }
 
-/// Fresh registered memory.
+/// New registered memory.
 #[track_caller]
 pub(crate) fn region(env: &Env, pd: &Pd, kind: MemoryKind, len: usize, access: Access) -> Mr {
     let buf = env.alloc(pd.device(), kind, len);
@@ -93,7 +93,7 @@ impl End {
         Self { device: device.clone(), pd, send_cq, recv_cq, cm, qp, host, nic, waiter: env.waiter.clone() }
     }
 
-    /// The regions there are: host memory, and NIC memory if asked for and had.
+    /// The regions of this end: host memory, and NIC memory if requested and available.
     pub(crate) fn regions(&self) -> impl Iterator<Item = &Mr> {
         std::iter::once(&self.host).chain(&self.nic)
     }
@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// Receives with these ids come back flushed, in this order.
+    /// The next completions of the receive queue must be flushes of these receives, in this order.
     #[track_caller]
     pub(crate) fn receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
@@ -149,7 +149,7 @@ impl End {
     }
 }
 
-/// `cap` within what the device can.
+/// `cap` reduced to the limits of the device.
 pub(crate) fn fit(device: &Device, cap: QpCap) -> QpCap {
     let attr = device.attr();
     QpCap {
@@ -173,7 +173,7 @@ impl Conn {
         Self::with(env, &Setup::default())
     }
 
-    /// With NIC memory as well, where there is any.
+    /// With NIC memory as well, if the device has any.
     #[track_caller]
     pub(crate) fn with_nic(env: &Env) -> Self {
         Self::with(env, &Setup { nic: true, ..Setup::default() })
@@ -186,12 +186,12 @@ impl Conn {
         conn
     }
 
-    /// Both placements of both ends: every pair of (initiator's region, target's region).
+    /// Every pair of regions: (initiator's region, target's region).
     pub(crate) fn placements(&self) -> impl Iterator<Item = (&Mr, &Mr)> {
         self.a.regions().flat_map(|near| self.b.regions().map(move |far| (near, far)))
     }
 
-    /// One message each way, whatever happened before.
+    /// Sends one message each way, whatever happened before.
     #[track_caller]
     pub(crate) fn still_works(&self) {
         for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
@@ -209,7 +209,7 @@ pub(crate) fn connect(env: &Env, a: &End, b: &End, setup: &Setup) {
     connect_qps(env, (&a.cm, &a.qp, &setup.a), (&b.cm, &b.qp, &setup.b));
 }
 
-/// Connects two queue pairs, through a listener made for it.
+/// Connects two queue pairs, through a listener created for them.
 #[track_caller]
 pub(crate) fn connect_qps(env: &Env, a: (&Cm, &Qp, &ConnParam), b: (&Cm, &Qp, &ConnParam)) {
     let listener = b.0.listen(env.addr(), 8).expect("a listener");
@@ -222,7 +222,7 @@ pub(crate) fn connect_qps(env: &Env, a: (&Cm, &Qp, &ConnParam), b: (&Cm, &Qp, &C
 }
 
 impl Conn {
-    /// No completion at either sender for a moment.
+    /// Checks that neither sender gets a completion for a moment.
     #[track_caller]
     pub(crate) fn no_more_sent(&self, why: &str) {
         self.a.waiter.silence(&self.a.send_cq, why);

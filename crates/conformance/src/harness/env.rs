@@ -1,4 +1,4 @@
-//! [`Env`]: the devices under test, deadlines, and waits that fail with their name.
+//! [`Env`]: the devices under test, deadlines, and waits that report their name on failure.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use host::{Host, Span, Time};
 
 use verbs::{AsyncEvent, Buf, Cm, CmEvent, ConnectRequest, Cq, Device, Error, MemoryKind, Wc};
 
-/// What a test's body gets: two devices, `a` and `b`, that reach each other. Mostly `a` connects to `b`.
+/// The environment of a test's body: two devices, `a` and `b`, that can connect to each other. Usually `a` connects to
+/// `b`.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// The connecting side.
@@ -21,25 +22,25 @@ pub struct Env {
 }
 
 impl Env {
-    /// Two opened devices; `addr` is what `b` can listen on, with port 0.
+    /// Two opened devices; `addr` is an address that `b` can listen on, with port 0.
     pub fn new(a: Device, b: Device, addr: SocketAddr) -> Self {
         let waiter = Waiter { host: a.host().clone(), patience: Span::from_secs(20), slow: 1 };
         Self { a, b, addr, waiter, large_bytes: 1 << 30 }
     }
 
-    /// Multiplies every deadline, for slow surroundings (emulators, sanitizers).
+    /// Multiplies every deadline, for slow environments (emulators, sanitizers).
     pub fn slow(mut self, factor: u32) -> Self {
         self.waiter.slow = factor.max(1);
         self
     }
 
-    /// The size of the largest messages, 1 GiB otherwise.
+    /// Sets the size of the largest messages, by default 1 GiB.
     pub fn large_bytes(mut self, bytes: u64) -> Self {
         self.large_bytes = bytes;
         self
     }
 
-    /// How long a wait may take before the test fails, 20 s otherwise.
+    /// Sets how long a wait may take before the test fails, by default 20 s.
     pub fn patience(mut self, span: Span) -> Self {
         self.waiter.patience = span;
         self
@@ -53,7 +54,7 @@ impl Env {
         self.large_bytes
     }
 
-    /// The kinds of memory that `device` has. A device without NIC memory must say so when asked for it.
+    /// The kinds of memory that `device` has. A device without NIC memory must refuse to allocate it.
     #[track_caller]
     pub(crate) fn kinds(&self, device: &Device) -> Vec<MemoryKind> {
         if device.attr().max_dm_size > 0 {
@@ -64,7 +65,7 @@ impl Env {
         vec![MemoryKind::Host]
     }
 
-    /// Runs the bodies beside each other and waits for all; fails if one of them did.
+    /// Runs the bodies concurrently and waits for all; fails if any body fails.
     pub(crate) fn together(&self, bodies: Vec<Box<dyn FnOnce() + Send>>) {
         let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
         let start = |body: Box<dyn FnOnce() + Send>| {
@@ -80,7 +81,7 @@ impl Env {
         assert_eq!(finished.load(Ordering::Acquire), count, "a thread failed; its message is above");
     }
 
-    /// Fresh memory of a kind.
+    /// Allocates memory of a kind.
     #[track_caller]
     pub(crate) fn alloc(&self, device: &Device, kind: MemoryKind, len: usize) -> Buf {
         match kind {
@@ -91,7 +92,7 @@ impl Env {
     }
 }
 
-/// Waits with a deadline; a wait that ends there fails the test with its name.
+/// Waits with a deadline; a wait that reaches it fails the test with its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     host: Host,
@@ -104,12 +105,12 @@ impl Waiter {
         self.host.after(self.patience * u64::from(self.slow))
     }
 
-    /// A while in which something that must not happen would have happened.
+    /// A period in which something that must not happen would have happened.
     pub(crate) fn moment(&self) -> Option<Time> {
         self.host.after(Span::from_ms(15) * u64::from(self.slow))
     }
 
-    /// Waits for anything that has no event.
+    /// Polls for a condition that has no event.
     #[track_caller]
     pub(crate) fn until<T>(&self, what: &'static str, look: impl FnMut() -> Option<T>) -> T {
         self.host.poll(what, self.deadline(), look).unwrap_or_else(|| panic!("no {what} in time"))

@@ -1,10 +1,10 @@
-//! What tests are written with.
+//! Helpers for writing tests.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `env` | [`Env`](env::Env): the devices, deadlines, and waits that name themselves |
-//! | `conn` | two connected ends with queues and memory, and odd set-ups |
-//! | `check` | patterns, comparisons that print what differs, memory with canaries |
+//! | `env` | [`Env`](env::Env): the devices, deadlines, and named waits |
+//! | `conn` | two connected ends with queues and memory, and special set-ups |
+//! | `check` | patterns, comparisons that print differences, memory with canaries |
 
 pub(crate) mod check;
 pub(crate) mod conn;

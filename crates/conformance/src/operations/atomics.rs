@@ -6,7 +6,7 @@ use crate::harness::check::{Shadow, failed, failed_as, ok};
 use crate::harness::conn::{Conn, Setup, connect_qps};
 use verbs::{AtomicCap, ConnParam, Error, MemoryKind, Mr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// Whether device `b` has atomics on memory of this kind; if not, checks that they are refused.
+/// Whether device `b` supports atomics on memory of this kind; otherwise checks that they are refused.
 fn offered(env: &Env, c: &Conn, far: &Mr) -> bool {
     let attr = env.b.attr();
     let cap = if far.buf().kind() == MemoryKind::Nic { attr.atomic_cap_dm } else { attr.atomic_cap };
@@ -24,7 +24,7 @@ fn offered(env: &Env, c: &Conn, far: &Mr) -> bool {
     false
 }
 
-/// Runs `body` for the result in every kind of memory and the target in every kind that has atomics.
+/// Runs `body` for every combination of memory for the result and memory with atomics for the target.
 fn everywhere(env: &Env, body: fn(&Conn, &Mr, &Mr)) {
     for far in 0..env.kinds(&env.b).len() {
         let probe = Conn::with_nic(env);
@@ -35,7 +35,7 @@ fn everywhere(env: &Env, body: fn(&Conn, &Mr, &Mr)) {
     }
 }
 
-/// A connection if there are atomics on host memory.
+/// A connection if atomics on host memory are supported.
 fn on_host(env: &Env) -> Option<Conn> {
     let c = Conn::new(env);
     offered(env, &c, &c.b.host).then_some(c)
@@ -49,7 +49,7 @@ fn add(remote: RemoteAddr, add: u64) -> SendOp {
     SendOp::FetchAdd { remote, add }
 }
 
-/// Carries one out and compares all of both memories.
+/// Executes an atomic and compares all memory of both ends.
 fn atomic(c: &Conn, near: &Mr, far: &Mr, op: SendOp, old: u64, new: u64) {
     let (mut sink, mut target) = (Shadow::new(near, 1), Shadow::new(far, 2));
     far.buf().write(64, &old.to_ne_bytes()).expect("inside");
@@ -63,7 +63,7 @@ fn atomic(c: &Conn, near: &Mr, far: &Mr, op: SendOp, old: u64, new: u64) {
     target.check("the target");
 }
 
-/// A compare-and-swap that finds what it compares swaps, and returns the old value.
+/// A compare-and-swap whose comparison succeeds swaps, and returns the old value.
 pub(crate) fn compare_and_swap_swaps(env: &Env) {
     everywhere(env, |c, near, far| {
         for (old, new) in [(0, 1), (1 << 63, u64::MAX), (0x0102_0304_0506_0708, 0)] {
@@ -72,7 +72,7 @@ pub(crate) fn compare_and_swap_swaps(env: &Env) {
     });
 }
 
-/// One that does not find it changes nothing, and returns what it found.
+/// A compare-and-swap whose comparison fails changes nothing, and returns the old value.
 pub(crate) fn compare_and_swap_leaves(env: &Env) {
     everywhere(env, |c, near, far| {
         for (old, compare) in [(0, 1), (1, 0), (1 << 32, 0), (0x0102_0304_0506_0708, 0x0807_0605_0403_0201)] {
@@ -81,7 +81,7 @@ pub(crate) fn compare_and_swap_leaves(env: &Env) {
     });
 }
 
-/// Fetch-and-add adds 64 bits, carrying through all of them, and returns the old value.
+/// Fetch-and-add adds 64 bits, carrying through all bits, and returns the old value.
 pub(crate) fn fetch_and_add_adds(env: &Env) {
     everywhere(env, |c, near, far| {
         for (old, plus) in [(0, 1), (5, 0), (0xffff_ffff, 1), (1, 1 << 63), (10, 10_u64.wrapping_neg())] {
@@ -133,8 +133,7 @@ pub(crate) fn unaligned_targets_are_refused(env: &Env) {
     }
 }
 
-/// The result may go to any alignment, and to several pieces that make up 8 bytes where the NIC allows it;
-/// if it does not, the request fails locally and nothing happens at the target. (IBA 11.4.1.1 has one piece.)
+/// The result may be stored at any alignment. (IBA 11.4.1.1 has one element.)
 pub(crate) fn the_result_goes_anywhere(env: &Env) {
     let Some(c) = on_host(env) else { return };
     for at in [1, 3, 9, 100] {
@@ -147,8 +146,7 @@ pub(crate) fn the_result_goes_anywhere(env: &Env) {
     }
 }
 
-/// Local memory of any other length than 8 is refused: at the call or by a local error. The target is not
-/// touched.
+/// Local memory of any other length than 8 is refused: by the call or by a local error. The target is not changed.
 pub(crate) fn the_result_has_eight_bytes(env: &Env) {
     if on_host(env).is_none() {
         return;
@@ -172,7 +170,7 @@ pub(crate) fn increments_from_both_ends_add_up(env: &Env) {
     let Some(c) = on_host(env) else { return };
     let target = c.b.host.remote(0);
     c.b.host.buf().fill(0);
-    // b reaches its own region through a connection to itself.
+    // b accesses its own region through a connection to itself.
     let (near, far) = (c.b.another_qp(), c.b.another_qp());
     let (other, param) = (env.b.create_cm().expect("another channel"), ConnParam::default());
     connect_qps(env, (&other, &near, &param), (&c.b.cm, &far, &param));
@@ -192,7 +190,7 @@ pub(crate) fn increments_from_both_ends_add_up(env: &Env) {
     assert_eq!(seen, (0..2 * rounds).collect::<Vec<u64>>());
 }
 
-/// Atomics posted one behind the other see each other's results, in order.
+/// Pipelined atomics see each other's results, in order.
 pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
     let Some(c) = on_host(env) else { return };
     c.b.host.buf().fill(0);
@@ -207,11 +205,11 @@ pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
     assert_eq!(c.b.host.buf().to_vec(8..16).expect("inside"), 64_u64.to_ne_bytes());
 }
 
-/// The owner's own atomics mix with those of peers where the device says that they do (`AtomicCap::Global`).
+/// The processor's own atomics are atomic with those of peers if the device reports that (`AtomicCap::Global`).
 pub(crate) fn the_owner_may_take_part(env: &Env) {
     let Some(c) = on_host(env) else { return };
     if env.b.attr().atomic_cap != AtomicCap::Global {
-        // Nothing more is promised then than that the value is a sum when they alternate.
+        // Otherwise only the sum of alternating additions is guaranteed.
         assert_eq!(env.b.attr().atomic_cap, AtomicCap::Hca);
     }
     c.b.host.buf().fill(0);
@@ -229,7 +227,7 @@ pub(crate) fn the_owner_may_take_part(env: &Env) {
     assert_eq!(word.load(std::sync::atomic::Ordering::Acquire), 200);
 }
 
-/// Atomics count among the outstanding reads; more of them than may be outstanding are held back, not lost.
+/// Atomics count as outstanding reads; those beyond the limit are held back, not lost.
 pub(crate) fn more_atomics_than_may_be_outstanding(env: &Env) {
     let mut setup = Setup::default();
     for param in [&mut setup.a, &mut setup.b] {

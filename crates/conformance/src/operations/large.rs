@@ -1,4 +1,4 @@
-//! Messages of 1 GiB; the largest that IBA promises to be possible is 2^31 bytes (9.7.1).
+//! Messages of 1 GiB; the maximum message size of IBA is 2^31 bytes (9.7.1).
 
 use crate::Env;
 use crate::harness::check::{ok, same_bytes};
@@ -6,12 +6,12 @@ use crate::harness::conn::{End, Setup, connect};
 use host::{Rng, mix};
 use verbs::{Access, Buf, Mr, SendOp, SendWr, WcOpcode};
 
-/// What is compared at a time.
+/// Bytes compared at a time.
 const CHUNK: usize = 1 << 20;
-/// Memory that must be free for two buffers of 1 GiB beside everything else, in bytes.
+/// Bytes of memory that must be free for two buffers of 1 GiB and everything else.
 const NEEDED: u64 = 6 << 30;
 
-/// Fills with words that each depend on their position, cheaply.
+/// Words that each depend on their position, cheap to generate.
 fn chunk_of(seed: u64, chunk: usize, len: usize) -> Vec<u8> {
     let mut word = mix(seed ^ chunk as u64);
     let mut bytes = vec![0; len];
@@ -36,15 +36,15 @@ fn verify(what: &str, buf: &Buf, seed: u64) {
     }
 }
 
-/// Free memory in bytes, where the system says.
+/// Free memory in bytes, if the system reports it.
 fn free_bytes() -> Option<u64> {
     let text = host::bounded::kernel_text("/proc/meminfo").ok()?;
     let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// One write, one read and one send of 1 GiB, every byte compared. They share two buffers, because touching
-/// fresh memory takes longer than the messages do.
+/// One write, one read and one send of 1 GiB, every byte compared. They share two buffers, because touching new memory
+/// takes longer than the messages.
 pub(crate) fn a_gibibyte_each_way(env: &Env) {
     let attr = (env.a.attr(), env.b.attr());
     let len = [env.large(), attr.0.max_msg_size, attr.0.max_mr_size, attr.1.max_msg_size, attr.1.max_mr_size];
@@ -79,7 +79,7 @@ pub(crate) fn a_gibibyte_each_way(env: &Env) {
     verify("the send", far.buf(), seed);
 }
 
-/// A large message one byte too long for its region: nothing of it is written. (64 MiB.)
+/// A large message is one byte too long for its region: no byte is written. (64 MiB.)
 pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
     let setup = Setup::default();
     let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
@@ -97,7 +97,7 @@ pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
     }
 }
 
-/// Large messages in a row, with small ones between them, stay in order.
+/// Large messages in sequence, with small ones between them, stay in order.
 pub(crate) fn large_and_small_in_order(env: &Env) {
     let c = crate::harness::conn::Conn::with(env, &Setup { len: 8 << 20, ..Setup::default() });
     fill(c.a.host.buf(), 5);

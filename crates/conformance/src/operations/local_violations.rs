@@ -1,4 +1,4 @@
-//! What a local key, range or right forbids: a local error, and nothing happens at the peer.
+//! Violations of local keys, ranges and rights: a local error, and no effect at the peer.
 
 use super::remote_violations::Op;
 use crate::Env;
@@ -19,10 +19,10 @@ fn writes_locally(op: SendOp) -> bool {
     matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
 }
 
-/// The forbidden piece, with the region that it is about.
+/// The forbidden element, with the region that must stay registered meanwhile.
 type Aim = fn(&Env, &Conn) -> (Sge, Option<Mr>);
 
-/// Carries out every operation that `which` selects on the forbidden piece.
+/// Executes every operation that `which` selects on the forbidden element.
 fn violate(env: &Env, which: fn(SendOp) -> bool, aim: Aim) {
     let count = operations(env, &Conn::new(env)).len();
     for index in 0..count {
@@ -107,7 +107,7 @@ pub(crate) fn results_need_local_write(env: &Env) {
     });
 }
 
-/// Data that is only read locally needs no right at all.
+/// Data that is only read locally needs no access right.
 pub(crate) fn sources_need_no_right(env: &Env) {
     let c = Conn::new(env);
     let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::empty()).expect("a region without rights");
@@ -118,7 +118,7 @@ pub(crate) fn sources_need_no_right(env: &Env) {
     ok(c.a.sent(), 3, WcOpcode::Send);
 }
 
-/// One bad piece behind good ones spoils the whole request, and nothing of it happens.
+/// One bad element behind good ones fails the whole request, and no part of it is executed.
 pub(crate) fn a_bad_piece_among_good_ones(env: &Env) {
     let max = env.a.attr().max_sge.min(3) as usize;
     for op in 0..3 {
@@ -136,8 +136,8 @@ pub(crate) fn a_bad_piece_among_good_ones(env: &Env) {
     }
 }
 
-/// A receive whose memory is forbidden: it fails with a protection error, the sender with a remote operation
-/// error (IBA 9.9.3: the responder's own fault), and nothing is written.
+/// A receive into forbidden memory fails with a protection error, the sender with a remote operation error (IBA 9.9.3:
+/// the responder's own fault), and nothing is written.
 fn bad_receive(env: &Env, aim: Aim) {
     let c = Conn::new(env);
     let far = Shadow::new(&c.b.host, 2);

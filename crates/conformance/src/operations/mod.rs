@@ -1,8 +1,8 @@
 //! Operations on queue pairs: the bytes that they move, their order, and errors of forbidden operations.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `send_recv`, `send_forms` | messages; immediate data, inline data, invalidation, lists, signalling |
+//! | `send_recv`, `send_forms` | messages; immediate data, inline data, invalidation, lists, signaling |
 //! | `write`, `read`, `atomics` | operations on memory of the peer |
 //! | `placement` | every operation between host and NIC memory |
 //! | `remote_violations`, `local_violations` | keys, ranges and rights that forbid an operation |

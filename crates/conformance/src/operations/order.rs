@@ -31,7 +31,7 @@ pub(crate) fn completions_come_in_order(env: &Env) {
     }
 }
 
-/// A signalled request's completion says that everything unsignalled before it is done too.
+/// A signaled request's completion implies that all unsignaled requests before it are complete, too.
 pub(crate) fn one_completion_covers_those_before(env: &Env) {
     let c = Conn::new(env);
     c.a.host.buf().fill(7);
@@ -46,8 +46,8 @@ pub(crate) fn one_completion_covers_those_before(env: &Env) {
     c.no_more_sent("63 unsignalled writes");
 }
 
-/// Most requests are unsignalled, then one fails: completions before it are successes, it tells why itself,
-/// and everything after it is flushed with an entry each, signalled or not (IBA 10.7.3.1).
+/// Most requests are unsignaled, then one fails: completions before it are successes, its own gives the reason, and
+/// every request after it is flushed with an entry of its own, signaled or not (IBA 10.7.3.1).
 pub(crate) fn unsignalled_requests_are_flushed_aloud(env: &Env) {
     let c = Conn::new(env);
     let data = [c.a.host.sge(0, 8)];
@@ -116,7 +116,7 @@ pub(crate) fn an_unconnected_queue_pair_flushes(env: &Env) {
     a.sends_flushed([9]);
 }
 
-/// `to_error` twice flushes once.
+/// Calling `to_error` twice flushes once.
 pub(crate) fn failing_twice_is_once(env: &Env) {
     let c = Conn::new(env);
     c.a.post_recv(1, &[c.a.host.sge(0, 8)]);
@@ -126,7 +126,7 @@ pub(crate) fn failing_twice_is_once(env: &Env) {
     env.waiter.silence(&c.a.recv_cq, "flushed once");
 }
 
-/// A failed completion says which request and queue pair it was about, also among several on one queue.
+/// A failed completion names its request and queue pair, also with several queue pairs on one queue.
 pub(crate) fn flushes_name_their_queue_pair(env: &Env) {
     let c = Conn::new(env);
     let other = c.a.another_qp();
@@ -140,7 +140,7 @@ pub(crate) fn flushes_name_their_queue_pair(env: &Env) {
     assert_eq!((wc.wr_id, wc.qp_num, wc.status), (1, c.a.qp.num(), WcStatus::WrFlushErr));
 }
 
-/// Send and receive completions on one shared queue: each kind in its own order, nothing lost.
+/// Send and receive completions on one shared queue: each kind in its own order, none lost.
 pub(crate) fn both_directions_on_one_queue(env: &Env) {
     let setup = crate::harness::conn::Setup::default();
     let mut ends = crate::connections::connect::ends(env);

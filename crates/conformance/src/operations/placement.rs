@@ -1,4 +1,4 @@
-//! Every operation between every pair of host and NIC memory.
+//! Every operation between every combination of host and NIC memory.
 
 use super::read::read_on;
 use super::write::write_on;
@@ -7,7 +7,7 @@ use crate::harness::check::{Shadow, ok};
 use crate::harness::conn::Conn;
 use verbs::{MemoryKind, SendOp, SendWr, WcOpcode};
 
-/// Sizes and odd offsets for each placement.
+/// Sizes and odd offsets for each combination.
 const CASES: [(usize, (usize, usize)); 9] = [
     (0, (0, 0)),
     (1, (0, 1)),
@@ -20,7 +20,7 @@ const CASES: [(usize, (usize, usize)); 9] = [
     (16000, (100, 300)),
 ];
 
-/// Sends between every pair of kinds of memory.
+/// Sends between all kinds of memory.
 pub(crate) fn sends(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
@@ -37,7 +37,7 @@ pub(crate) fn sends(env: &Env) {
     }
 }
 
-/// Writes between every pair.
+/// Writes between all kinds of memory.
 pub(crate) fn writes(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
@@ -45,7 +45,7 @@ pub(crate) fn writes(env: &Env) {
     }
 }
 
-/// Writes with immediate data between every pair.
+/// Writes with immediate data between all kinds of memory.
 pub(crate) fn writes_with_immediate(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
@@ -64,7 +64,7 @@ pub(crate) fn writes_with_immediate(env: &Env) {
     }
 }
 
-/// Reads between every pair.
+/// Reads between all kinds of memory.
 pub(crate) fn reads(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
@@ -72,7 +72,7 @@ pub(crate) fn reads(env: &Env) {
     }
 }
 
-/// One message gathered from both kinds and scattered over both.
+/// One message gathered from both kinds and scattered to both.
 pub(crate) fn both_kinds_in_one_message(env: &Env) {
     let c = Conn::with_nic(env);
     let (Some(near_nic), Some(far_nic)) = (&c.a.nic, &c.b.nic) else {

@@ -1,8 +1,8 @@
-//! Thousands of random operations on both ends against a model of the two memories.
+//! Thousands of random operations on both ends, compared with a model of the two memories.
 //!
-//! Operations go in batches from one end. Within a batch the model is sequential: IBA 9.5 orders everything
-//! except that a read or atomic may be overtaken by what follows, so whatever follows one is fenced. Local
-//! sources are never changed within a batch; results land in slots of their own.
+//! Operations come in batches from one end. Within a batch the model is sequential: IBA 9.5 orders everything except
+//! that a read or atomic may be overtaken by later requests, so requests after one are fenced. Local sources never
+//! change within a batch; results are stored in separate slots.
 
 use crate::Env;
 use crate::harness::check::{pattern, same_bytes};
@@ -10,17 +10,17 @@ use crate::harness::conn::{Conn, End};
 use host::Rng;
 use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
 
-/// Bytes that peers work on.
+/// Bytes that peers access.
 const OPEN: usize = 4096;
-/// Result and receive slots: this many of this size, behind [`OPEN`].
+/// Result and receive slots: their number and their size; they follow [`OPEN`].
 const SLOTS: usize = 16;
 const SLOT: usize = 512;
-/// Sources of data, behind the slots.
+/// Start of the source data, behind the slots.
 const SOURCE: usize = OPEN + SLOTS * SLOT;
-/// All of it.
+/// Total size.
 const TOTAL: usize = SOURCE + 4096;
 
-/// What one end's memory must hold.
+/// The expected memory of one end.
 type Model = Vec<u8>;
 
 /// One batch: from `near` to `far`, with models of both.
@@ -31,7 +31,7 @@ struct Batch<'a> {
     near_model: &'a mut Model,
     far_model: &'a mut Model,
     atomics: bool,
-    /// Slots given out, at either end.
+    /// Slots used, at either end.
     results: usize,
     receives: usize,
     fetched: bool,
@@ -56,7 +56,7 @@ impl Batch<'_> {
         self.check_completions();
     }
 
-    /// Random source pieces and their bytes.
+    /// Random source elements and their bytes.
     fn source(&mut self, max: usize) -> (Vec<Sge>, Vec<u8>) {
         let (mut sges, mut bytes) = (Vec::new(), Vec::new());
         for _ in 0..self.rng.index(self.near.qp.init().cap.max_send_sge as usize + 1) {
@@ -80,7 +80,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Sends the pieces, or the same bytes inline where they fit and chance will have it.
+    /// Sends the elements, or at random the same bytes inline if they fit.
     fn post_bytes(&mut self, id: u64, op: SendOp, opcode: WcOpcode, sges: &[Sge], bytes: &[u8], last: bool) {
         let inline = bytes.len() <= self.near.qp.init().cap.max_inline as usize && self.rng.one_in(2);
         self.post(id, op, opcode, if inline { Data::Inline(bytes) } else { Data::Sges(sges) }, last);
@@ -119,7 +119,7 @@ impl Batch<'_> {
             self.far.host.sge((at + first) as u64, (SLOT - first) as u32),
         ];
         let op = imm.map_or(SendOp::Send, SendOp::SendImm);
-        // Sometimes the message comes before its receive.
+        // Sometimes the message arrives before its receive is posted.
         let late = self.rng.one_in(4);
         if !late {
             self.far.post_recv(id, &room);
@@ -132,7 +132,7 @@ impl Batch<'_> {
         self.want_received.push((id, WcOpcode::Recv, bytes.len() as u32, imm));
     }
 
-    /// Posts something that fetches `bytes`; always signalled, because the slot is reused by the next batch.
+    /// Posts a request that fetches `bytes`; always signaled, because the next batch reuses the slot.
     fn fetch(&mut self, id: u64, op: SendOp, opcode: WcOpcode, bytes: &[u8]) {
         let at = OPEN + self.results * SLOT;
         self.results += 1;
@@ -185,7 +185,7 @@ impl Batch<'_> {
     }
 }
 
-/// One walk of `batches` batches from a seed.
+/// Runs `batches` batches from a seed.
 fn walk(env: &Env, seed: u64, batches: u64) {
     let c = Conn::with(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
     let mut rng = Rng::new(seed);
@@ -226,7 +226,7 @@ fn walk(env: &Env, seed: u64, batches: u64) {
     }
 }
 
-/// Prints the seed when the walk fails.
+/// Prints the seed when the test fails.
 fn announced(env: &Env, seed: u64, batches: u64) {
     struct Announce(u64);
     impl Drop for Announce {
@@ -240,12 +240,12 @@ fn announced(env: &Env, seed: u64, batches: u64) {
     walk(env, seed, batches);
 }
 
-/// One long walk: about 4,000 operations.
+/// One long sequence: about 4,000 operations.
 pub(crate) fn a_long_walk(env: &Env) {
     announced(env, 20_260_101, 500);
 }
 
-/// Many short walks from different seeds, each on a connection of its own.
+/// Many short sequences from different seeds, each on its own connection.
 pub(crate) fn many_short_walks(env: &Env) {
     (0..40).for_each(|seed| announced(env, seed, 12));
 }

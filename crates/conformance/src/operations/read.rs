@@ -17,7 +17,7 @@ pub(crate) fn read_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usi
     source.check("the source");
 }
 
-/// Every size is fetched whole, and nothing beside it changes.
+/// Every size is read completely, and no surrounding byte changes.
 pub(crate) fn every_size_arrives(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     for len in SIZES {
@@ -37,13 +37,13 @@ pub(crate) fn every_alignment_arrives(env: &Env) {
     }
 }
 
-/// A read of 16 MiB brings back every byte.
+/// A read of 16 MiB returns every byte.
 pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
     read_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
 }
 
-/// The first and the last byte of a region are part of it.
+/// The first and the last byte of a region can be read.
 pub(crate) fn the_whole_region_can_be_read(env: &Env) {
     let c = Conn::new(env);
     let len = c.b.host.buf().len();
@@ -52,7 +52,7 @@ pub(crate) fn the_whole_region_can_be_read(env: &Env) {
     read_on(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
 }
 
-/// What is read may be scattered, zero-length pieces included.
+/// Read data may be scattered, also to zero-length elements.
 pub(crate) fn pieces_are_scattered(env: &Env) {
     let c = Conn::new(env);
     let max = env.a.attr().max_sge.min(4) as usize;
@@ -70,7 +70,7 @@ pub(crate) fn pieces_are_scattered(env: &Env) {
     near.check("scattered");
 }
 
-/// A read of no bytes succeeds.
+/// A read of zero bytes succeeds.
 pub(crate) fn empty_reads_succeed(env: &Env) {
     let c = Conn::new(env);
     let near = Shadow::new(&c.a.host, 4);
@@ -81,7 +81,7 @@ pub(crate) fn empty_reads_succeed(env: &Env) {
     near.check("empty reads");
 }
 
-/// A region that may only be read remotely can be read.
+/// A region with only the remote read right can be read.
 pub(crate) fn remote_read_is_right_enough(env: &Env) {
     let c = Conn::new(env);
     let far = c.b.pd.reg_mr(c.b.host.buf(), Access::REMOTE_READ).expect("a region to read");
@@ -102,7 +102,7 @@ pub(crate) fn a_read_sees_earlier_writes(env: &Env) {
     }
 }
 
-/// A fenced request starts only when earlier reads are complete: what was read can be sent on (IBA 10.8.3.3).
+/// A fenced request starts only when earlier reads are complete: the data read can be sent (IBA 10.8.3.3).
 pub(crate) fn a_fence_waits_for_reads(env: &Env) {
     let c = Conn::new(env);
     for round in 0..50_u64 {
@@ -117,8 +117,8 @@ pub(crate) fn a_fence_waits_for_reads(env: &Env) {
     }
 }
 
-/// More reads than may be outstanding are carried out nevertheless, in order (IBA 9.4.6: the requester holds
-/// the rest back).
+/// Reads beyond the maximum of outstanding ones are executed nevertheless, in order (IBA 9.4.6: the requester holds the
+/// rest back).
 pub(crate) fn more_reads_than_may_be_outstanding(env: &Env) {
     let mut setup = Setup::default();
     for param in [&mut setup.a, &mut setup.b] {
@@ -136,7 +136,7 @@ pub(crate) fn more_reads_than_may_be_outstanding(env: &Env) {
     crate::harness::check::same_bytes("64 reads", &got, &far.bytes(0, 6400));
 }
 
-/// Reads in both directions at once.
+/// Reads in both directions at the same time.
 pub(crate) fn both_directions_at_once(env: &Env) {
     let c = Conn::new(env);
     let (mut a, mut b) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
@@ -154,7 +154,7 @@ pub(crate) fn both_directions_at_once(env: &Env) {
     b.check("at b");
 }
 
-/// The peer's processor takes no part: nothing is called on its side between post and completion.
+/// The peer's processor is not involved: no call is made on its side between post and completion.
 pub(crate) fn the_peer_takes_no_part(env: &Env) {
     let c = Conn::new(env);
     for i in 0..1000 {

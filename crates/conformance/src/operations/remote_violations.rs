@@ -1,5 +1,5 @@
-//! What a peer's key, range and rights forbid: an error completion at the initiator, both queue pairs in the
-//! error state, later requests flushed in order, earlier ones carried out, and not one byte written.
+//! Violations of a peer's keys, ranges and rights: an error completion at the initiator, both queue pairs in the error
+//! state, later requests flushed in order, earlier ones executed, and no byte written.
 
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok, pattern, same_bytes};
@@ -9,7 +9,7 @@ use verbs::{
     WcStatus,
 };
 
-/// Every operation that names remote memory.
+/// Every operation that accesses remote memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Write,
@@ -45,7 +45,8 @@ impl Op {
         matches!(self, Self::Cas | Self::Add)
     }
 
-    /// Those that device `b` offers on memory of this kind; the group `atomics` has the others refused.
+    /// The operations that device `b` supports on memory of this kind; the group `atomics` checks that the others are
+    /// refused.
     pub(crate) fn offered(env: &Env, kind: MemoryKind) -> Vec<Self> {
         let attr = env.b.attr();
         let cap = if kind == MemoryKind::Nic { attr.atomic_cap_dm } else { attr.atomic_cap };
@@ -53,11 +54,11 @@ impl Op {
     }
 }
 
-/// The memory that must not change; regions of it begin at byte 64 and end at byte 64 + 1023.
+/// Size of the memory that must not change; regions of it begin at byte 64 and end at byte 64 + 1023.
 const PREY: usize = 2048;
 const REGION: std::ops::Range<usize> = 64..64 + 1023;
 
-/// Where the forbidden request goes, with the regions that must stay registered meanwhile.
+/// The target of the forbidden request, with the regions that must stay registered meanwhile.
 type Aim = fn(&Conn, Op, &Buf) -> (RemoteAddr, Vec<Mr>);
 
 fn register(c: &Conn, buf: &Buf, access: Access) -> Mr {
@@ -65,7 +66,7 @@ fn register(c: &Conn, buf: &Buf, access: Access) -> Mr {
     c.b.pd.reg_mr_range(buf, REGION, access).expect("a region")
 }
 
-/// Aims every operation at every kind of memory.
+/// Tries every operation on every kind of memory.
 fn violate(env: &Env, aim: Aim) {
     for kind in env.kinds(&env.b) {
         for op in Op::offered(env, kind) {
@@ -143,7 +144,7 @@ pub(crate) fn one_byte_past_the_end(env: &Env) {
     });
 }
 
-/// All eight bytes right behind the end.
+/// All eight bytes right after the end.
 pub(crate) fn right_behind_the_end(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
@@ -151,7 +152,7 @@ pub(crate) fn right_behind_the_end(env: &Env) {
     });
 }
 
-/// One byte before the start; for atomics eight, so that they stay aligned.
+/// One byte before the start; eight for atomics, so that they stay aligned.
 pub(crate) fn one_byte_before_the_start(env: &Env) {
     violate(env, |c, op, buf| {
         let mr = register(c, buf, Access::ALL);
@@ -160,7 +161,7 @@ pub(crate) fn one_byte_before_the_start(env: &Env) {
     });
 }
 
-/// The neighbouring bytes are registered too, with the same rights, but under another key.
+/// The neighbouring bytes are registered with the same rights, but under another key.
 pub(crate) fn across_into_a_neighbour(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
@@ -169,7 +170,7 @@ pub(crate) fn across_into_a_neighbour(env: &Env) {
     });
 }
 
-/// The right that the operation needs is missing, all others are there.
+/// The right that the operation needs is missing, all others are present.
 pub(crate) fn a_missing_right(env: &Env) {
     violate(env, |c, op, buf| {
         let mr = register(c, buf, Access::ALL - op.right());
@@ -177,7 +178,7 @@ pub(crate) fn a_missing_right(env: &Env) {
     });
 }
 
-/// No remote right at all: what one gets by registering a plain local buffer.
+/// No remote right at all, as for a plain local buffer.
 pub(crate) fn a_local_region(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::LOCAL_WRITE);
@@ -195,7 +196,7 @@ pub(crate) fn a_deregistered_region(env: &Env) {
     });
 }
 
-/// The region has been deregistered and the same bytes registered again: the old key stays dead.
+/// The region has been deregistered and the same bytes registered again: the old key stays invalid.
 pub(crate) fn a_stale_key(env: &Env) {
     violate(env, |c, _, buf| {
         let remote = register(c, buf, Access::ALL).remote(0);
@@ -218,11 +219,11 @@ pub(crate) fn an_address_that_overflows(env: &Env) {
     });
 }
 
-/// A virtual address on zero-based NIC memory, an offset on host memory: each is out of bounds for the other.
+/// A virtual address for zero-based NIC memory, an offset for host memory: both are out of bounds.
 pub(crate) fn the_other_kinds_address(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
-        // Where a processor has no address for it, any will do.
+        // If the processor has no address for it, any will do.
         let host = if buf.access() == DmAccess::Copy { 4096 } else { buf.addr() };
         let addr = if buf.kind() == MemoryKind::Nic { host } else { 0 };
         let addr = if addr == mr.addr() { addr + 4096 } else { addr };
@@ -230,9 +231,9 @@ pub(crate) fn the_other_kinds_address(env: &Env) {
     });
 }
 
-/// A long message of which only the last byte is outside: still not one byte is written. (A NIC that
-/// segments checks every segment; the API asks that the whole range is checked first, as IBA 9.7.4.1.7 does
-/// by the length in the first packet.)
+/// Only the last byte of a long message is outside: no byte is written. (A NIC that segments messages checks every
+/// segment; the API requires that the whole range is checked first, as IBA 9.7.4.1.7 does by the length in the first
+/// packet.)
 pub(crate) fn a_long_message_is_checked_whole(env: &Env) {
     for read in [false, true] {
         let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
@@ -246,7 +247,7 @@ pub(crate) fn a_long_message_is_checked_whole(env: &Env) {
     }
 }
 
-/// The target's owner learns of it (IBA 11.6.3.2, affiliated asynchronous error).
+/// The target's owner gets an asynchronous event (IBA 11.6.3.2, affiliated asynchronous error).
 pub(crate) fn the_target_gets_an_asynchronous_event(env: &Env) {
     let c = Conn::new(env);
     let remote = RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) };
@@ -255,7 +256,7 @@ pub(crate) fn the_target_gets_an_asynchronous_event(env: &Env) {
     c.a.waiter.async_event(&env.b, AsyncEvent::QpAccessError { qp_num: c.b.qp.num() });
 }
 
-/// Other connections of both devices do not notice.
+/// Other connections of both devices are not affected.
 pub(crate) fn other_connections_live_on(env: &Env) {
     let (bad, good) = (Conn::new(env), Conn::new(env));
     let remote = RemoteAddr { rkey: bad.b.host.rkey() ^ 0x2b5a_0001, ..bad.b.host.remote(0) };
@@ -264,12 +265,12 @@ pub(crate) fn other_connections_live_on(env: &Env) {
     good.still_works();
 }
 
-/// Every subset of rights allows exactly what it names: each operation against each subset.
+/// Every subset of rights allows exactly the operations it names: each operation with each subset.
 pub(crate) fn rights_are_exactly_those_given(env: &Env) {
     let ops = Op::offered(env, MemoryKind::Host);
     for bits in 0..16 {
         let access = Access::from_bits_truncate(bits) & rights(&env.b, MemoryKind::Host);
-        // IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
+        // IBA 10.6.3.1: a region that peers may write must be locally writable, too.
         let legal = access.contains(Access::LOCAL_WRITE)
             || !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         for &op in &ops {

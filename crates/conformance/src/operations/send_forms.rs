@@ -1,11 +1,11 @@
-//! Forms of send: with immediate, with invalidate, inline, unsignalled.
+//! Forms of send: with immediate, with invalidate, inline, unsignaled.
 
 use crate::Env;
 use crate::harness::check::{Shadow, failed, failed_as, ok, pattern, same_bytes};
 use crate::harness::conn::{CAP, Conn, Setup, region};
 use verbs::{Access, Error, MemoryKind, QpCap, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// Immediate data comes with the receive's completion, all 32 bits of it.
+/// All 32 bits of immediate data are delivered with the receive's completion.
 pub(crate) fn immediate_data_arrives(env: &Env) {
     let c = Conn::new(env);
     for imm in [0, 1, 0x1234_5678, u32::MAX] {
@@ -26,7 +26,7 @@ pub(crate) fn immediate_data_alone_arrives(env: &Env) {
     assert_eq!((wc.imm, wc.byte_len), (Some(77), 0));
 }
 
-/// A plain send after one with immediate data has none.
+/// A plain send after a send with immediate data has none.
 pub(crate) fn immediate_data_does_not_linger(env: &Env) {
     let c = Conn::new(env);
     for (op, imm) in [(SendOp::SendImm(5), Some(5)), (SendOp::Send, None)] {
@@ -37,8 +37,8 @@ pub(crate) fn immediate_data_does_not_linger(env: &Env) {
     }
 }
 
-/// Send with invalidate: the message arrives, the completion names the key, and the key is dead from then on
-/// (IBA 9.4.1.1.3).
+/// Send with invalidate: the message arrives, the completion names the key, and the key is invalid from then on (IBA
+/// 9.4.1.1.3).
 pub(crate) fn invalidated_keys_are_dead(env: &Env) {
     let c = Conn::new(env);
     let window = region(env, &c.b.pd, MemoryKind::Host, 256, Access::ALL);
@@ -53,7 +53,7 @@ pub(crate) fn invalidated_keys_are_dead(env: &Env) {
     shadow.check("behind a dead key");
 }
 
-/// Only the named key dies: others of the same memory and domain live on.
+/// Only the named key is invalidated: others of the same memory and domain stay valid.
 pub(crate) fn invalidating_spares_other_keys(env: &Env) {
     let c = Conn::new(env);
     let window = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a second region");
@@ -79,13 +79,13 @@ fn bad_invalidate(env: &Env, key_of: fn(&Env, &Conn) -> (u32, Option<verbs::Mr>)
     c.b.in_error();
 }
 
-/// A key that never was cannot be invalidated. The sender's status is one of three: IBA has a remote access
-/// or operational error, RDMAP terminates with an invalid-STag error.
+/// A key that never existed cannot be invalidated. The sender's status is one of three: IBA has a remote access or
+/// operational error, RDMAP terminates with an invalid-STag error.
 pub(crate) fn invalidating_an_unknown_key_fails(env: &Env) {
     bad_invalidate(env, |_, c| (c.b.host.rkey() ^ 0x5a5a_5a5a, None));
 }
 
-/// Neither can a key of another protection domain; and it lives on.
+/// A key of another protection domain cannot be invalidated, and stays valid.
 pub(crate) fn invalidating_a_foreign_key_fails(env: &Env) {
     bad_invalidate(env, |env, c| {
         let pd = c.b.device.alloc_pd().expect("another domain");
@@ -94,7 +94,7 @@ pub(crate) fn invalidating_a_foreign_key_fails(env: &Env) {
     });
 }
 
-/// Inline data of every length up to the limit arrives, and its source may be reused at once.
+/// Inline data of every length up to the limit arrives, and its source may be reused immediately.
 pub(crate) fn inline_data_is_copied_at_the_call(env: &Env) {
     let c = Conn::new(env);
     let max = c.a.qp.init().cap.max_inline as usize;
@@ -112,7 +112,7 @@ pub(crate) fn inline_data_is_copied_at_the_call(env: &Env) {
     }
 }
 
-/// Inline data is copied at the call even when the message has to wait for a receive.
+/// Inline data is copied during the call even if the message has to wait for a receive.
 pub(crate) fn inline_data_waits_as_a_copy(env: &Env) {
     let c = Conn::new(env);
     let len = c.a.qp.init().cap.max_inline.min(24) as usize;
@@ -126,7 +126,7 @@ pub(crate) fn inline_data_waits_as_a_copy(env: &Env) {
     same_bytes("waiting inline data", &c.b.host.buf().to_vec(0..len).expect("inside"), &want);
 }
 
-/// One byte more than the queue pair's limit is refused at the call, and nothing is posted.
+/// One byte more than the queue pair's limit is refused by the call, and nothing is posted.
 pub(crate) fn too_much_inline_data_is_refused(env: &Env) {
     let c = Conn::with(env, &Setup { cap: QpCap { max_inline: 16, ..CAP }, ..Setup::default() });
     // A device may round the queue pair's limit up, as ibv_create_qp(3) allows, but not above its own.
@@ -137,7 +137,7 @@ pub(crate) fn too_much_inline_data_is_refused(env: &Env) {
     c.still_works();
 }
 
-/// Operations that return data cannot take it inline (ibv_post_send(3): Send and RDMA Write only).
+/// Operations that return data cannot use inline data (ibv_post_send(3): Send and RDMA Write only).
 pub(crate) fn inline_needs_an_operation_that_sends(env: &Env) {
     let c = Conn::new(env);
     let remote = c.b.host.remote(0);
@@ -153,7 +153,7 @@ pub(crate) fn inline_needs_an_operation_that_sends(env: &Env) {
     c.still_works();
 }
 
-/// An unsignalled send completes nowhere at its sender, but arrives.
+/// An unsignaled send has no completion at its sender, but arrives.
 pub(crate) fn unsignalled_sends_complete_silently(env: &Env) {
     let c = Conn::new(env);
     for i in 0..3 {
@@ -170,7 +170,7 @@ pub(crate) fn unsignalled_sends_complete_silently(env: &Env) {
     c.no_more_sent("two unsignalled sends");
 }
 
-/// With `sq_sig_all` every request completes, whatever its flags (ibv_create_qp(3)).
+/// With `sq_sig_all` every request has a completion, whatever its flags (ibv_create_qp(3)).
 pub(crate) fn sq_sig_all_signals_everything(env: &Env) {
     let c = Conn::with(env, &Setup { sq_sig_all: true, ..Setup::default() });
     for i in 0..4 {
@@ -202,7 +202,7 @@ pub(crate) fn lists_are_posted_in_order(env: &Env) {
     same_bytes("ten messages", &c.b.host.buf().to_vec(0..640).expect("inside"), &near.bytes(0, 640));
 }
 
-/// A list that does not fit is posted up to the request that failed, and the error says how many that were.
+/// A list with an invalid request is posted up to that request, and the error contains the number of posted requests.
 pub(crate) fn a_list_tells_how_far_it_came(env: &Env) {
     let c = Conn::new(env);
     let max = env.a.attr().max_sge as usize;

@@ -1,4 +1,4 @@
-//! Sends and receives: what arrives, what completes, what stays untouched.
+//! Sends and receives: data, completions, and bytes that must not change.
 
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok, same_bytes};
@@ -32,7 +32,7 @@ fn send_on(c: &Conn, len: usize, near_at: usize, far_at: usize) {
     near.check("the sender's memory");
 }
 
-/// Goal: every size arrives whole, and nothing beside it changes. Method: all of both regions is compared.
+/// Goal: every size arrives completely, and no surrounding byte changes. Method: compare all of both regions.
 pub(crate) fn every_size_arrives(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     for len in SIZES {
@@ -40,7 +40,7 @@ pub(crate) fn every_size_arrives(env: &Env) {
     }
 }
 
-/// A send arrives at odd addresses on both sides.
+/// A send arrives from and at odd addresses.
 pub(crate) fn odd_addresses_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().enumerate() {
@@ -48,7 +48,7 @@ pub(crate) fn odd_addresses_arrive(env: &Env) {
     }
 }
 
-/// 1 MiB and one byte to either side.
+/// 1 MiB, and one byte less and more.
 pub(crate) fn a_mebibyte_arrives(env: &Env) {
     for len in [(1 << 20) - 1, 1 << 20, (1 << 20) + 1] {
         send_of(env, len, 5, 11, (1 << 20) + 64);
@@ -62,7 +62,7 @@ pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
     send_on(&c, (16 << 20) - 3, 1, 6);
 }
 
-/// The accepting side may send just as well.
+/// The accepting side can send, too.
 pub(crate) fn both_directions_work(env: &Env) {
     let c = Conn::new(env);
     c.still_works();
@@ -84,7 +84,7 @@ pub(crate) fn a_longer_receive_keeps_its_rest(env: &Env) {
     }
 }
 
-/// A short message fits a receive of several pieces: it ends inside, at the end of, and before one.
+/// A short message fits a receive of several elements: it ends inside an element, at its end, or before it.
 pub(crate) fn a_short_message_ends_in_any_piece(env: &Env) {
     let c = Conn::new(env);
     let near = Shadow::new(&c.a.host, 3);
@@ -105,8 +105,8 @@ pub(crate) fn a_short_message_ends_in_any_piece(env: &Env) {
     }
 }
 
-/// A message longer than its receive: the receive fails with a length error, the send as an invalid request,
-/// and both queue pairs are in the error state (IBA 9.9.3, class C at the responder; 11.6.2).
+/// A message is longer than its receive: the receive fails with a length error, the send as an invalid request, and
+/// both queue pairs are in the error state (IBA 9.9.3, class C at the responder; 11.6.2).
 pub(crate) fn too_long_a_message_fails_both(env: &Env) {
     for (receive, message) in [(64, 65), (0, 1), (4096, 8192)] {
         let c = Conn::new(env);
@@ -121,8 +121,8 @@ pub(crate) fn too_long_a_message_fails_both(env: &Env) {
     }
 }
 
-/// What lies behind the receive's end stays as it was, even when the message was too long for it. What lies
-/// inside may or may not have been written: IBA leaves that open.
+/// Bytes after the receive's end stay unchanged, even if the message was too long for it. Bytes inside may or may not
+/// have been written: IBA leaves that open.
 pub(crate) fn too_long_a_message_stays_inside(env: &Env) {
     let c = Conn::new(env);
     let far = Shadow::new(&c.b.host, 6);
@@ -173,7 +173,7 @@ fn gather(c: &Conn, pieces: &[(u64, u32)], into: &[(u64, u32)]) {
     far.check("gathered and scattered");
 }
 
-/// Pieces are gathered and scattered in order, across each other's boundaries, zero-length ones included.
+/// Elements are gathered and scattered in order, across each other's boundaries, including zero-length ones.
 pub(crate) fn pieces_are_gathered_and_scattered(env: &Env) {
     let c = Conn::new(env);
     let sge = env.a.attr().max_sge.min(env.b.attr().max_sge).min(4) as usize;
@@ -185,7 +185,7 @@ pub(crate) fn pieces_are_gathered_and_scattered(env: &Env) {
     gather(&c, &[(0, 0), (3, 0)][..sge.min(2)], &[(0, 0), (5, 10)][..sge.min(2)]);
 }
 
-/// A byte may be gathered twice; pieces may overlap (reading is harmless).
+/// A byte may be gathered twice; elements may overlap (reading is harmless).
 pub(crate) fn overlapping_pieces_may_be_gathered(env: &Env) {
     let c = Conn::new(env);
     if env.a.attr().max_sge < 3 {
@@ -196,8 +196,8 @@ pub(crate) fn overlapping_pieces_may_be_gathered(env: &Env) {
     gather(&c, &[(100, 50), (110, 50), (100, 50)], &[(0, 150)]);
 }
 
-/// A zero-length piece is not checked at all: neither its key nor its address (ibv_post_send(3): a piece of
-/// length zero contributes nothing).
+/// Neither the key nor the address of a zero-length element is checked (ibv_post_send(3): an element of length zero
+/// contributes nothing).
 pub(crate) fn empty_pieces_are_not_checked(env: &Env) {
     let c = Conn::new(env);
     let nonsense = Sge { addr: u64::MAX, length: 0, lkey: 0xdead_beef };
@@ -208,12 +208,12 @@ pub(crate) fn empty_pieces_are_not_checked(env: &Env) {
     c.still_works();
 }
 
-/// A piece whose key names nothing.
+/// An element whose key names nothing.
 fn nonsense(length: u32) -> Sge {
     Sge { addr: u64::MAX - 4096, length, lkey: 0xdead_beef }
 }
 
-/// Empty pieces of a request contribute nothing either, whatever their keys, in every kind of request.
+/// Empty elements contribute nothing, whatever their keys, in every kind of request.
 pub(crate) fn send_empty_pieces_ignore_bad_lkey(env: &Env) {
     if env.a.attr().max_sge < 2 {
         return;
@@ -242,7 +242,8 @@ pub(crate) fn send_empty_pieces_ignore_bad_lkey(env: &Env) {
     }
 }
 
-/// A receive's memory is checked where bytes go into it, as cards do: a message of no bytes takes a receive whose key names nothing.
+/// A receive's memory is checked only where bytes are written, as on cards: a message of zero bytes may consume a
+/// receive whose key names nothing.
 pub(crate) fn recv_zero_bytes_ignores_bad_lkey(env: &Env) {
     let c = Conn::new(env);
     let spare = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a region to invalidate");
@@ -273,7 +274,8 @@ pub(crate) fn send_inv_right_behind_a_wait_completes(env: &Env) {
     }
 }
 
-/// Pieces behind the message's end are not checked: after a first piece that it fills in part or exactly, of any size.
+/// Elements beyond the message's end are not checked: after a first element that is filled partly or exactly, of any
+/// size.
 pub(crate) fn recv_pieces_behind_the_end_ignore_bad_lkey(env: &Env) {
     if env.b.attr().max_sge < 2 {
         return;
@@ -291,7 +293,8 @@ pub(crate) fn recv_pieces_behind_the_end_ignore_bad_lkey(env: &Env) {
     }
 }
 
-/// A message that reaches a forbidden piece fails, by as little as a byte; what lies before that piece may have been written.
+/// A message that extends into a forbidden element fails, even by a single byte; bytes before that element may have
+/// been written.
 pub(crate) fn recv_one_byte_into_bad_lkey_fails(env: &Env) {
     if env.b.attr().max_sge < 2 {
         return;
@@ -309,7 +312,7 @@ pub(crate) fn recv_one_byte_into_bad_lkey_fails(env: &Env) {
     }
 }
 
-/// A message and a receive without any pieces: zero bytes, and a receive is consumed.
+/// A message and a receive without elements: zero bytes, and a receive is consumed.
 pub(crate) fn no_pieces_is_an_empty_message(env: &Env) {
     let c = Conn::new(env);
     c.b.post_recv(1, &[]);

@@ -18,7 +18,7 @@ pub(crate) fn write_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, us
     source.check("the source");
 }
 
-/// Every size arrives whole, nothing beside it changes, and no receive is consumed.
+/// Every size arrives completely, no surrounding byte changes, and no receive is consumed.
 pub(crate) fn every_size_arrives(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     c.b.post_recv(1, &[]);
@@ -40,13 +40,13 @@ pub(crate) fn every_alignment_arrives(env: &Env) {
     }
 }
 
-/// A write of 16 MiB brings every byte.
+/// A write of 16 MiB delivers every byte.
 pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
     write_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
 }
 
-/// The first and the last byte of a region are part of it.
+/// The first and the last byte of a region can be written.
 pub(crate) fn the_whole_region_can_be_written(env: &Env) {
     let c = Conn::new(env);
     let len = c.b.host.buf().len();
@@ -55,7 +55,7 @@ pub(crate) fn the_whole_region_can_be_written(env: &Env) {
     write_on(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
 }
 
-/// Pieces are gathered in order, zero-length ones included.
+/// Elements are gathered in order, including zero-length ones.
 pub(crate) fn pieces_are_gathered(env: &Env) {
     let c = Conn::new(env);
     let max = env.a.attr().max_sge.min(4) as usize;
@@ -86,8 +86,8 @@ pub(crate) fn inline_data_is_written(env: &Env) {
     }
 }
 
-/// A write of no bytes succeeds, at the region's very end too. (Whether it would with a wrong key is left
-/// open: IBA 9.7.4.1.7 says that the key of an empty write is not checked, other NICs check it.)
+/// A write of zero bytes succeeds, even at the region's very end. (Whether it would succeed with a wrong key is left
+/// open: by IBA 9.7.4.1.7 the key of an empty write is not checked, other NICs check it.)
 pub(crate) fn empty_writes_succeed(env: &Env) {
     let c = Conn::new(env);
     let far = Shadow::new(&c.b.host, 4);
@@ -113,7 +113,7 @@ pub(crate) fn the_last_write_wins(env: &Env) {
     assert_eq!(c.b.host.buf().to_vec(16..24).expect("inside"), 99_u64.to_le_bytes());
 }
 
-/// Once a write has completed at its initiator, the target's owner sees the data without any completion.
+/// Once a write has completed at its initiator, the target's owner sees the data without a completion.
 pub(crate) fn the_target_needs_no_completion(env: &Env) {
     let c = Conn::new(env);
     c.b.host.buf().fill(0);
@@ -124,8 +124,8 @@ pub(crate) fn the_target_needs_no_completion(env: &Env) {
         .until("byte of a write", || (byte.load(std::sync::atomic::Ordering::Acquire) == 9).then_some(()));
 }
 
-/// Write with immediate: the data is there when the receive completes, with the bytes written (IBA 11.4.2.1),
-/// and the receive's own memory is untouched.
+/// Write with immediate: the data is visible when the receive completes, with the bytes written (IBA 11.4.2.1), and the
+/// receive's own memory is unchanged.
 pub(crate) fn write_with_immediate_delivers(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().enumerate() {
@@ -143,7 +143,7 @@ pub(crate) fn write_with_immediate_delivers(env: &Env) {
     }
 }
 
-/// A write with immediate consumes a receive of any size, even one without pieces.
+/// A write with immediate consumes a receive of any size, even one without elements.
 pub(crate) fn write_with_immediate_needs_no_room(env: &Env) {
     let c = Conn::new(env);
     c.b.post_recv(1, &[]);
@@ -152,7 +152,7 @@ pub(crate) fn write_with_immediate_needs_no_room(env: &Env) {
     ok(c.a.sent(), 2, WcOpcode::Write);
 }
 
-/// No byte of a write with immediate goes into its receive, so the receive's memory is not checked.
+/// No byte of a write with immediate is written to its receive, so the receive's memory is not checked.
 pub(crate) fn write_imm_ignores_bad_lkey_of_its_receive(env: &Env) {
     let c = Conn::new(env);
     for (len, id) in [0, 8, 4096].into_iter().zip(0..) {
@@ -163,7 +163,7 @@ pub(crate) fn write_imm_ignores_bad_lkey_of_its_receive(env: &Env) {
     }
 }
 
-/// Write with immediate takes inline data.
+/// Write with immediate accepts inline data.
 pub(crate) fn write_with_immediate_inline(env: &Env) {
     let c = Conn::new(env);
     let mut far = Shadow::new(&c.b.host, 1);
@@ -176,7 +176,7 @@ pub(crate) fn write_with_immediate_inline(env: &Env) {
     far.check("inline write with immediate");
 }
 
-/// A plain write followed by a send: when the receive completes, the write's data is there (IBA 9.5).
+/// A plain write followed by a send: when the receive completes, the write's data is visible (IBA 9.5).
 pub(crate) fn a_send_announces_earlier_writes(env: &Env) {
     let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
     for round in 0..8 {
@@ -192,7 +192,7 @@ pub(crate) fn a_send_announces_earlier_writes(env: &Env) {
     }
 }
 
-/// Writes in both directions at once do not disturb each other.
+/// Writes in both directions at the same time do not disturb each other.
 pub(crate) fn both_directions_at_once(env: &Env) {
     let c = Conn::new(env);
     let (a, b) = (pattern(1, 4096), pattern(2, 4096));
@@ -218,7 +218,8 @@ pub(crate) fn both_directions_at_once(env: &Env) {
     );
 }
 
-/// Where the attributes promise an order, whoever sees the last byte of a write sees the whole of it, and what was written before.
+/// If the attributes guarantee an order, a poller that sees the last byte of a write sees all of it, and all earlier
+/// writes.
 pub(crate) fn the_last_byte_seen_means_all_seen(env: &Env) {
     let c = Conn::with(env, &Setup { len: 1 << 20, nic: true, ..Setup::default() });
     for far in c.b.regions().filter(|far| can_poll(env, far)) {
@@ -251,7 +252,7 @@ pub(crate) fn the_last_byte_seen_means_all_seen(env: &Env) {
     }
 }
 
-/// Whether the processor may wait for the last byte of a write into this region of `b`'s.
+/// Whether the processor may poll for the last byte of a write into this region of `b`.
 pub(crate) fn can_poll(env: &Env, far: &Mr) -> bool {
     let attr = env.b.attr();
     match far.buf().kind() {

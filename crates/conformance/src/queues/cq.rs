@@ -5,14 +5,14 @@ use crate::harness::check::ok;
 use crate::harness::conn::{Conn, End, Setup, connect};
 use verbs::{Error, QpInit, SendOp, SendWr, Wc, WcOpcode};
 
-/// Posts signalled writes numbered from `first`.
+/// Posts signaled writes with these numbers.
 fn writes(c: &Conn, ids: std::ops::Range<u64>) {
     for i in ids {
         c.a.post(&SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
     }
 }
 
-/// An empty queue gives nothing, and neither does an empty slice.
+/// Polling an empty queue, or with an empty slice, returns nothing.
 pub(crate) fn an_empty_queue_gives_nothing(env: &Env) {
     let c = Conn::new(env);
     assert_eq!(c.a.send_cq.poll(&mut [Wc::default(); 4]), Ok(0));
@@ -41,7 +41,7 @@ pub(crate) fn slices_of_any_size(env: &Env) {
     }
 }
 
-/// Entries of the slice beyond the number returned are not touched.
+/// Entries of the slice beyond the returned number are not changed.
 pub(crate) fn the_rest_of_a_slice_is_untouched(env: &Env) {
     let c = Conn::new(env);
     writes(&c, 0..1);
@@ -74,7 +74,7 @@ pub(crate) fn many_queue_pairs_on_one_queue(env: &Env) {
     }
 }
 
-/// Sends and receives complete on the queue that they were given, never on the other.
+/// Sends and receives complete on the queue that they were assigned, never on the other.
 pub(crate) fn directions_have_their_own_queues(env: &Env) {
     let c = Conn::new(env);
     c.still_works();
@@ -83,7 +83,7 @@ pub(crate) fn directions_have_their_own_queues(env: &Env) {
     }
 }
 
-/// A queue goes round many times without losing or repeating anything.
+/// The ring of a queue wraps many times without losing or repeating a completion.
 pub(crate) fn the_ring_wraps(env: &Env) {
     let c = Conn::with(env, &Setup { cqe: 16, ..Setup::default() });
     let mut next = 0;
@@ -109,7 +109,7 @@ pub(crate) fn waits_end_at_their_deadline(env: &Env) {
     ok(c.a.sent(), 2, WcOpcode::Write);
 }
 
-/// Two queues of a device have different numbers.
+/// Different queues of a device have different numbers.
 pub(crate) fn numbers_tell_queues_apart(env: &Env) {
     let queues: Vec<_> = (0..8).map(|_| env.a.create_cq(1).expect("a completion queue")).collect();
     let mut ids: Vec<u32> = queues.iter().map(verbs::Cq::id).collect();
@@ -118,7 +118,7 @@ pub(crate) fn numbers_tell_queues_apart(env: &Env) {
     assert_eq!(ids.len(), 8);
 }
 
-/// A completion queue lives as long as a queue pair uses it, even without a handle; a clone sees the same.
+/// A completion queue lives as long as a queue pair uses it, even without a handle; a clone is the same queue.
 pub(crate) fn handles_share_the_queue(env: &Env) {
     let mut c = Conn::new(env);
     let clone = c.a.send_cq.clone();
@@ -130,7 +130,7 @@ pub(crate) fn handles_share_the_queue(env: &Env) {
     c.still_works();
 }
 
-/// A queue gets another size, where the NIC has that, and loses nothing that waits.
+/// A queue is resized, if the NIC supports that, and loses no pending completion.
 pub(crate) fn a_queue_gets_another_size(env: &Env) {
     let c = Conn::new(env);
     let cqe = c.a.send_cq.cqe();
@@ -159,7 +159,7 @@ pub(crate) fn a_queue_gets_another_size(env: &Env) {
     assert_eq!(c.a.send_cq.poll_one(), Ok(None));
 }
 
-/// A queue is made no smaller than what waits in it: what was sent, received and flushed. Nothing of that is lost.
+/// A queue cannot be resized to less than its pending completions of sends, receives and flushes. None is lost.
 pub(crate) fn no_queue_gets_smaller_than_what_waits(env: &Env) {
     let c = Conn::new(env);
     if let Err(Error::Unsupported { .. }) = c.a.send_cq.resize(c.a.send_cq.cqe()) {

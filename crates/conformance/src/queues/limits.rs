@@ -1,11 +1,11 @@
-//! Full queues and exceeded limits: refused at the call, with nothing posted.
+//! Full queues and exceeded limits: refused by the call, with nothing posted.
 
 use crate::Env;
 use crate::harness::check::ok;
 use crate::harness::conn::{CAP, Conn, End, Setup, connect};
 use verbs::{AsyncEvent, Data, Error, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
-/// Posts until the queue is full; returns how many that were.
+/// Posts until the queue is full; returns the number of posted requests.
 #[track_caller]
 fn fill(end: &End, queue: &str, at_least: u32, mut post: impl FnMut(u64) -> verbs::Result<()>) -> u32 {
     for i in 0..u64::from(end.device.attr().max_qp_wr) * 4 {
@@ -27,8 +27,8 @@ fn small(depth: u32) -> Setup {
     Setup { cap, cqe: 4096, ..Setup::default() }
 }
 
-/// A full send queue refuses, and nothing of what it refused happens. (A NIC may have rounded the depth up,
-/// as ibv_create_qp(3) allows; it then says so in the error.)
+/// A full send queue refuses requests, which have no effect. (A NIC may have rounded the depth up, as ibv_create_qp(3)
+/// allows; its error then reports that depth.)
 pub(crate) fn a_full_send_queue_refuses(env: &Env) {
     for asked in [1, 3, 16] {
         let c = Conn::with(env, &small(asked));
@@ -46,7 +46,7 @@ pub(crate) fn a_full_send_queue_refuses(env: &Env) {
     }
 }
 
-/// A slot comes back when its completion is polled, not before (ibv_post_send(3), ibv_poll_cq(3)).
+/// A slot is freed when its completion is polled, not before (ibv_post_send(3), ibv_poll_cq(3)).
 pub(crate) fn slots_come_back_by_polling(env: &Env) {
     let c = Conn::with(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
@@ -78,7 +78,7 @@ pub(crate) fn a_list_fills_the_queue(env: &Env) {
     c.no_more_sent("what did not fit");
 }
 
-/// The slot of an unsignalled request comes back when a later signalled one's completion is polled.
+/// The slot of an unsignaled request is freed when the completion of a later signaled one is polled.
 pub(crate) fn unsignalled_slots_come_back_together(env: &Env) {
     let c = Conn::with(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
@@ -98,7 +98,7 @@ pub(crate) fn unsignalled_slots_come_back_together(env: &Env) {
     }
 }
 
-/// A full receive queue refuses; a consumed and polled receive makes room.
+/// A full receive queue refuses receives; polling a consumed one makes room.
 pub(crate) fn a_full_receive_queue_refuses(env: &Env) {
     for asked in [1, 5] {
         let c = Conn::with(env, &small(asked));
@@ -113,7 +113,7 @@ pub(crate) fn a_full_receive_queue_refuses(env: &Env) {
     }
 }
 
-/// The receive queue of an unconnected queue pair fills just so.
+/// The receive queue of an unconnected queue pair fills in the same way.
 pub(crate) fn a_receive_queue_fills_before_connecting(env: &Env) {
     let end = End::new(env, &env.a, &small(4));
     let room = [end.host.sge(0, 8)];
@@ -131,8 +131,8 @@ pub(crate) fn queues_fill_in_the_error_state(env: &Env) {
     c.a.sends_flushed([77]);
 }
 
-/// One piece more than the queue pair's limit (which a NIC may have rounded up, to the device's at most) is
-/// refused on both queues.
+/// One element more than the limit of the queue pair (which a NIC may have rounded up, at most to the device's limit)
+/// is refused on both queues.
 pub(crate) fn too_many_pieces_are_refused(env: &Env) {
     let c = Conn::new(env);
     let over = vec![c.a.host.sge(0, 8); env.a.attr().max_sge as usize + 1];
@@ -146,7 +146,7 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
     c.still_works();
 }
 
-/// As many pieces as the device allows work.
+/// The maximum number of elements that the device allows works.
 pub(crate) fn as_many_pieces_as_allowed(env: &Env) {
     let max = env.a.attr().max_sge.min(env.b.attr().max_sge);
     let cap = QpCap { max_send_sge: max, max_recv_sge: max, ..CAP };
@@ -164,7 +164,7 @@ pub(crate) fn as_many_pieces_as_allowed(env: &Env) {
     far.check("as many pieces as there may be");
 }
 
-/// A message longer than the device's maximum is refused at the call, before its keys are looked at.
+/// A message longer than the device's maximum is refused by the call, before its keys are checked.
 pub(crate) fn too_long_a_message_is_refused(env: &Env) {
     let max = env.a.attr().max_msg_size;
     let pieces = env.a.attr().max_sge.min(4) as usize;
@@ -183,8 +183,9 @@ pub(crate) fn too_long_a_message_is_refused(env: &Env) {
     c.still_works();
 }
 
-/// More completions than the completion queue holds: it says so from then on, as an asynchronous event too,
-/// and its queue pairs are dead (IBA 11.6.3.1). What was complete before may or may not be polled still.
+/// More completions than the completion queue holds: it returns the error from then on, also reports it as an
+/// asynchronous event, and its queue pairs have failed (IBA 11.6.3.1). Completions from before may or may not be
+/// pollable.
 pub(crate) fn a_completion_queue_overruns(env: &Env) {
     let c = Conn::with(env, &Setup { cqe: 4, ..Setup::default() });
     let cqe = c.a.send_cq.cqe();
@@ -202,8 +203,8 @@ pub(crate) fn a_completion_queue_overruns(env: &Env) {
     assert_eq!(c.a.send_cq.wait(env.waiter.moment()), Err(Error::CqOverrun { cqe }), "waiting ends at once");
 }
 
-/// A completion queue of receives is overrun: the receiver's queue pair is dead, and its peer is disconnected. The sends whose
-/// completions were lost at the receiver may have succeeded or not; those before have.
+/// A completion queue of receives overruns: the receiver's queue pair has failed, and its peer is disconnected. Sends
+/// whose completions were lost at the receiver may have succeeded or not; those before have.
 pub(crate) fn a_receive_completion_queue_overruns(env: &Env) {
     let (large, small) = (Setup::default(), Setup { cqe: 4, ..Setup::default() });
     let c = Conn { a: End::new(env, &env.a, &large), b: End::new(env, &env.b, &small) };
@@ -226,7 +227,7 @@ pub(crate) fn a_receive_completion_queue_overruns(env: &Env) {
     assert_eq!(error, Some(Error::CqOverrun { cqe }));
 }
 
-/// A completion queue holds as many entries as it says.
+/// A completion queue holds the reported number of entries.
 pub(crate) fn a_completion_queue_holds_its_entries(env: &Env) {
     for asked in [1, 7, 64] {
         let c = Conn::with(env, &Setup { cqe: asked, ..Setup::default() });
@@ -244,7 +245,7 @@ pub(crate) fn a_completion_queue_holds_its_entries(env: &Env) {
     }
 }
 
-/// A request that is refused leaves no trace: the next one completes alone.
+/// A refused request leaves no trace: the next one completes alone.
 pub(crate) fn refused_requests_leave_no_trace(env: &Env) {
     let c = Conn::new(env);
     let over = vec![c.a.host.sge(0, 8); env.a.attr().max_sge as usize + 1];

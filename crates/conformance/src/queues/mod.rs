@@ -1,9 +1,9 @@
-//! Queue pairs and the queues that they use.
+//! Queue pairs and their queues.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `objects` | the life of objects: limits, sizes of nothing, orders of dropping |
-//! | `states` | what each state of a queue pair allows |
+//! | `objects` | lifetime of objects: limits, zero sizes, orders of dropping |
+//! | `states` | allowed calls in each state of a queue pair |
 //! | `limits` | full queues and exceeded limits |
 //! | `rnr` | messages that arrive before their receive |
 //! | `srq`, `cq` | shared receive queues; completion queues |

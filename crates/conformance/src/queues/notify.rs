@@ -25,7 +25,7 @@ fn watched(env: &Env) -> Option<Watched> {
     Some(Watched { c: Conn { a, b }, channel })
 }
 
-/// A channel of device `b`; a device without says so.
+/// A channel of device `b`, or `None` if the device reports that it has none.
 fn channel(env: &Env) -> Option<CompChannel> {
     match env.b.create_comp_channel() {
         Ok(channel) => Some(channel),
@@ -73,7 +73,7 @@ impl Watched {
     }
 }
 
-/// One arming, one event, however many completions.
+/// Arming once yields one event, however many completions arrive.
 pub(crate) fn one_event_per_arming(env: &Env) {
     let Some(w) = watched(env) else { return };
     for _ in 0..3 {
@@ -93,11 +93,11 @@ pub(crate) fn no_event_without_arming(env: &Env) {
     w.no_event("never armed");
 }
 
-/// Completions that are there when the queue is armed give no event; the next one does.
+/// Completions pending when the queue is armed cause no event; the next one does.
 pub(crate) fn completions_already_there_do_not_count(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.send(SendFlags::empty());
-    // The receive completes at its own time after the send: give it that.
+    // The receive completes independently of the send: waits until it has.
     env.waiter.silence(&w.c.b.send_cq, "nothing was sent from here");
     w.arm(false);
     w.no_event("the completion came before the arming");
@@ -106,7 +106,7 @@ pub(crate) fn completions_already_there_do_not_count(env: &Env) {
     w.received(2);
 }
 
-/// Armed for solicited completions, others give no event (IBA 11.4.2.2).
+/// Armed for solicited completions, others cause no event (IBA 11.4.2.2).
 pub(crate) fn solicited_only(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.arm(true);
@@ -119,7 +119,7 @@ pub(crate) fn solicited_only(env: &Env) {
     w.no_event("armed once");
 }
 
-/// Arming for any completion covers solicited ones, and overrides an earlier arming for solicited ones only.
+/// Arming for any completion includes solicited ones, and overrides earlier arming for solicited ones only.
 pub(crate) fn arming_for_any_overrides(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.arm(false);
@@ -240,8 +240,9 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
     assert_eq!(seen, 60);
 }
 
-/// A write that rings is a write: it arrives, completes nothing at the peer, and its channel hears nothing. Where writes do not
-/// ring, posting one is refused and leaves no trace, and a list says how far it came.
+/// A write with `RING` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
+/// the device does not support the flag, posting is refused and leaves no trace, and a list reports how far it was
+/// posted.
 pub(crate) fn ringing_writes_are_writes(env: &Env) {
     let Some(w) = watched(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
@@ -276,7 +277,7 @@ fn violate(c: &Conn) {
     assert!(!c.a.sent().is_ok());
 }
 
-/// An asynchronous event can be waited for; where nothing happens, the wait ends at its deadline.
+/// A program can wait for an asynchronous event; without one, the wait ends at its deadline.
 pub(crate) fn asynchronous_events_can_be_awaited(env: &Env) {
     let c = Conn::new(env);
     assert!(matches!(env.b.get_async_event(env.waiter.moment()), Err(Error::TimedOut { .. })));
@@ -285,7 +286,7 @@ pub(crate) fn asynchronous_events_can_be_awaited(env: &Env) {
     assert_eq!(event, Ok(verbs::AsyncEvent::QpAccessError { qp_num: c.b.qp.num() }));
 }
 
-/// The device's descriptor, where it has one, is readable exactly while an asynchronous event is pending.
+/// The device's descriptor, if it has one, is readable exactly while an asynchronous event is pending.
 pub(crate) fn the_asynchronous_descriptor_is_readable(env: &Env) {
     let c = Conn::new(env);
     if readable(env.b.async_fd()).is_none() {

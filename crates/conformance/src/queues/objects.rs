@@ -1,11 +1,11 @@
-//! The life of objects: limits, sizes of nothing, objects of other devices, every order of dropping.
+//! Lifetime of objects: limits, zero sizes, objects of other devices, every order of dropping.
 
 use crate::Env;
 use crate::harness::check::ok;
 use crate::harness::conn::{CAP, Conn, End, Setup};
 use verbs::{Access, Buf, Error, MemoryKind, QpCap, QpInit, SendOp, SendWr, WcOpcode};
 
-/// Attributes make sense: what is offered is offered in some amount.
+/// Attributes are consistent: every supported object has a limit above zero.
 pub(crate) fn attributes_make_sense(env: &Env) {
     for device in [&env.a, &env.b] {
         let attr = device.attr();
@@ -18,7 +18,7 @@ pub(crate) fn attributes_make_sense(env: &Env) {
     }
 }
 
-/// Queue pairs of no entries, or of no pieces, are refused.
+/// Queue pairs without queue entries, or without elements, are refused.
 pub(crate) fn queue_pairs_of_nothing_are_refused(env: &Env) {
     let (pd, cq) = (env.a.alloc_pd().expect("a domain"), env.a.create_cq(4).expect("a queue"));
     for cap in [
@@ -32,7 +32,7 @@ pub(crate) fn queue_pairs_of_nothing_are_refused(env: &Env) {
     }
 }
 
-/// Queue pairs beyond each of the device's limits are refused, at the limit they are made.
+/// Queue pairs beyond each of the device's limits are refused; at the limit they are created.
 pub(crate) fn queue_pairs_beyond_limits_are_refused(env: &Env) {
     let (pd, cq) = (env.a.alloc_pd().expect("a domain"), env.a.create_cq(4).expect("a queue"));
     let (attr, cap) = (env.a.attr(), QpCap { max_inline: 0, ..CAP });
@@ -56,7 +56,7 @@ pub(crate) fn queue_pairs_beyond_limits_are_refused(env: &Env) {
     }
 }
 
-/// Completion queues of no entry or too many are refused.
+/// Completion queues with zero or too many entries are refused.
 pub(crate) fn completion_queue_sizes_are_checked(env: &Env) {
     let none = env.a.create_cq(0);
     assert!(matches!(none, Err(Error::Invalid(_) | Error::Limit { .. })), "{none:?}");
@@ -67,7 +67,7 @@ pub(crate) fn completion_queue_sizes_are_checked(env: &Env) {
     }
 }
 
-/// NIC memory: zeroed, of the asked size, and refused beyond what there is.
+/// NIC memory: zeroed, of the requested size, and refused beyond the capacity.
 pub(crate) fn nic_memory_is_zeroed(env: &Env) {
     if !env.kinds(&env.a).contains(&MemoryKind::Nic) {
         return;
@@ -85,14 +85,14 @@ pub(crate) fn nic_memory_is_zeroed(env: &Env) {
     assert!(matches!(none, Err(Error::Invalid(_) | Error::Limit { .. })), "{none:?}");
 }
 
-/// NIC memory says that it is.
+/// NIC memory reports its kind.
 pub(crate) fn nic_memory_says_so(env: &Env) {
     for kind in env.kinds(&env.a) {
         assert_eq!(env.alloc(&env.a, kind, 64).kind(), kind);
     }
 }
 
-/// NIC memory that was freed can be had again, many times the device's size in sum.
+/// Freed NIC memory can be allocated again, many times the device's size in total.
 pub(crate) fn nic_memory_is_freed(env: &Env) {
     if !env.kinds(&env.a).contains(&MemoryKind::Nic) {
         return;
@@ -103,7 +103,7 @@ pub(crate) fn nic_memory_is_freed(env: &Env) {
     }
 }
 
-/// Pieces of NIC memory do not overlap.
+/// Allocations of NIC memory do not overlap.
 pub(crate) fn nic_memory_is_disjoint(env: &Env) {
     if !env.kinds(&env.a).contains(&MemoryKind::Nic) {
         return;
@@ -143,7 +143,7 @@ pub(crate) fn foreign_nic_memory_is_refused(env: &Env) {
     assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
 }
 
-/// Objects may be dropped in any order; whatever is left keeps what it needs. Method: all orders of five.
+/// Objects may be dropped in any order; the remaining ones keep what they need. Method: all orders of five.
 pub(crate) fn every_order_of_dropping(env: &Env) {
     for order in permutations(5) {
         let Conn { a, b } = Conn::new(env);
@@ -190,7 +190,7 @@ pub(crate) fn queue_pairs_keep_what_they_need(env: &Env) {
     c.still_works();
 }
 
-/// Many objects are made and dropped; nothing is used up. The counts exceed what most tables hold.
+/// Many objects are created and dropped without using up resources. The counts exceed the size of most tables.
 pub(crate) fn objects_come_and_go(env: &Env) {
     let end = End::new(env, &env.a, &Setup::default());
     for _ in 0..2000 {
@@ -201,7 +201,7 @@ pub(crate) fn objects_come_and_go(env: &Env) {
     }
 }
 
-/// Many queue pairs exist at once, with numbers of their own.
+/// Many queue pairs exist at the same time, with distinct numbers.
 pub(crate) fn many_queue_pairs_at_once(env: &Env) {
     let end = End::new(env, &env.a, &Setup::default());
     let count = env.a.attr().max_qp.saturating_sub(8).min(256);
@@ -212,7 +212,7 @@ pub(crate) fn many_queue_pairs_at_once(env: &Env) {
     assert_eq!(nums.len(), count as usize);
 }
 
-/// A second opening of everything on the same device works beside the first.
+/// Several connections with all their objects work on the same device.
 pub(crate) fn connections_share_a_device(env: &Env) {
     let conns: Vec<Conn> = (0..4).map(|_| Conn::new(env)).collect();
     conns.iter().for_each(Conn::still_works);

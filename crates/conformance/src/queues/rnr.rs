@@ -20,7 +20,7 @@ pub(crate) fn a_message_waits_for_its_receive(env: &Env) {
     far.check("the message that waited");
 }
 
-/// The receiver alone makes it arrive: the sender calls nothing meanwhile.
+/// The receiver's calls suffice for delivery: the sender calls nothing meanwhile.
 pub(crate) fn the_receiver_alone_can_wait(env: &Env) {
     let c = Conn::new(env);
     for i in 0..20 {
@@ -45,7 +45,7 @@ pub(crate) fn a_write_with_immediate_waits(env: &Env) {
     far.check("the write that waited");
 }
 
-/// Requests behind a waiting message stay behind it: a write posted later is not seen earlier.
+/// Requests after a waiting message stay after it: a later write is not visible earlier.
 pub(crate) fn requests_behind_stay_in_order(env: &Env) {
     let c = Conn::new(env);
     let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
@@ -81,18 +81,18 @@ fn gives_up(env: &Env, rnr_retry: u8, op: fn(&Conn) -> SendOp) {
     c.a.in_error();
 }
 
-/// With no retries the message fails, and what is behind it is flushed.
+/// Without retries the message fails, and requests after it are flushed.
 pub(crate) fn no_retries_fail_at_once(env: &Env) {
     gives_up(env, 0, |_| SendOp::Send);
     gives_up(env, 0, |c| SendOp::WriteImm(c.b.host.remote(0), 1));
 }
 
-/// A few retries end as well.
+/// A small number of retries is exhausted as well.
 pub(crate) fn few_retries_end(env: &Env) {
     gives_up(env, 2, |_| SendOp::Send);
 }
 
-/// The limit of retries is the one in the other end's parameters of the connection.
+/// The limit of retries is taken from the peer's connection parameters.
 pub(crate) fn the_peers_limit_counts(env: &Env) {
     let mut setup = Setup::default();
     setup.b.rnr_retry = 0;
@@ -107,7 +107,8 @@ pub(crate) fn the_peers_limit_counts(env: &Env) {
     c.a.in_error();
 }
 
-/// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or higher.
+/// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or
+/// higher.
 pub(crate) fn a_limit_of_ones_own_overrules(env: &Env) {
     for before in [false, true] {
         let mut setup = Setup::default();
@@ -154,7 +155,8 @@ pub(crate) fn a_long_pause_is_kept(env: &Env) {
     ok(c.a.sent(), 1, WcOpcode::Send);
 }
 
-/// A message does not fail for want of a receive while the shared queue has receives and only room for completions is missing.
+/// A message does not fail for lack of a receive while the shared queue has receives and only room for completions is
+/// missing.
 pub(crate) fn completions_that_wait_are_no_lack_of_receives(env: &Env) {
     const MESSAGES: u64 = 200;
     if env.b.attr().max_srq == 0 {
@@ -184,7 +186,7 @@ pub(crate) fn completions_that_wait_are_no_lack_of_receives(env: &Env) {
     assert_eq!(a.qp.state(), QpState::ReadyToSend);
 }
 
-/// With no retries a message that finds its receive arrives all the same.
+/// Without retries a message that finds a receive arrives.
 pub(crate) fn no_retries_need_none(env: &Env) {
     let mut setup = Setup::default();
     (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 0);

@@ -46,8 +46,8 @@ impl Shared {
     }
 }
 
-/// Messages of two queue pairs consume the shared receives in the order of arrival; each completion names the
-/// queue pair that consumed it.
+/// Messages of two queue pairs consume the shared receives in the order of arrival; each completion names the queue
+/// pair that consumed the receive.
 pub(crate) fn two_queue_pairs_share(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     (0..20).for_each(|i| s.post(i, 64));
@@ -59,7 +59,7 @@ pub(crate) fn two_queue_pairs_share(env: &Env) {
     }
 }
 
-/// A message waits when the shared queue is empty, and takes the next receive whoever posts it.
+/// A message waits when the shared queue is empty, and takes the next receive that is posted.
 pub(crate) fn an_empty_shared_queue_makes_wait(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     for end in &s.senders {
@@ -76,7 +76,7 @@ pub(crate) fn an_empty_shared_queue_makes_wait(env: &Env) {
     }
 }
 
-/// Memory of a shared receive is checked where bytes go into it, as that of any other.
+/// Memory of a shared receive is checked only where bytes are written, as for any other receive.
 pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     let bad = Sge { addr: 8, length: 64, lkey: 0 };
@@ -91,7 +91,7 @@ pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
     }
 }
 
-/// A full shared queue refuses; a consumed and polled receive makes room.
+/// A full shared queue refuses receives; polling a consumed one makes room.
 pub(crate) fn a_full_shared_queue_refuses(env: &Env) {
     let Some(s) = shared(env, SrqInit { max_wr: 4, max_sge: 1 }, 1) else { return };
     let mut depth = 0_u64;
@@ -117,7 +117,7 @@ pub(crate) fn its_queue_pairs_take_no_receives(env: &Env) {
     assert!(matches!(refusal, Err(Error::Invalid(_))), "{refusal:?}");
 }
 
-/// Too many pieces in a shared receive are refused.
+/// Too many elements in a shared receive are refused.
 pub(crate) fn too_many_pieces_are_refused(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     let over = vec![s.receivers[0].host.sge(0, 8); env.b.attr().max_sge as usize + 1];
@@ -125,7 +125,7 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
 }
 
-/// Falling below the limit gives one event and disarms (ibv_modify_srq(3)).
+/// Falling below the limit causes one event and disarms (ibv_modify_srq(3)).
 pub(crate) fn the_limit_is_reported_once(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     (0..6).for_each(|i| s.post(i, 64));
@@ -146,7 +146,7 @@ pub(crate) fn the_limit_is_reported_once(env: &Env) {
     s.senders[0].waiter.async_event(&env.b, event);
 }
 
-/// What can be asked of a limit: it is armed until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
+/// Reading the limit: it is set until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
 pub(crate) fn a_limit_that_was_reported_reads_zero(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     (0..4).for_each(|i| s.post(i, 64));
@@ -178,7 +178,7 @@ pub(crate) fn the_limit_has_limits(env: &Env) {
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
 }
 
-/// A queue pair that fails or goes away leaves the shared receives to the others; they are not flushed.
+/// A queue pair that fails or is destroyed leaves the shared receives to the others; they are not flushed.
 pub(crate) fn a_failed_queue_pair_leaves_the_rest(env: &Env) {
     let Some(mut s) = shared(env, INIT, 3) else { return };
     (0..4).for_each(|i| s.post(i, 64));
@@ -191,12 +191,12 @@ pub(crate) fn a_failed_queue_pair_leaves_the_rest(env: &Env) {
     }
 }
 
-/// All completions of a queue pair in the error state, which are there when its last receive was reported.
+/// All completions of a queue pair in the error state, which can be polled when its last receive was reported.
 fn drained(end: &End) -> usize {
     std::iter::from_fn(|| end.recv_cq.poll_one().expect("no overrun")).count()
 }
 
-/// Waits until a queue pair reports its last receive. What shm says of a peer that leaves may come before.
+/// Waits until a queue pair reports its last receive. Events of shm about a leaving peer may come before.
 #[track_caller]
 fn last_receive(env: &Env, device: &Device, qp: &Qp) {
     let wanted = AsyncEvent::LastWqeReached { qp_num: qp.num() };
@@ -205,7 +205,7 @@ fn last_receive(env: &Env, device: &Device, qp: &Qp) {
     assert_eq!(found, wanted);
 }
 
-/// No queue pair of the device has a last receive to report.
+/// Checks that no queue pair of the device has a last receive to report.
 #[track_caller]
 fn no_last_receive(device: &Device) {
     while let Some(event) = device.poll_async_event() {
@@ -213,8 +213,8 @@ fn no_last_receive(device: &Device) {
     }
 }
 
-/// A queue pair that comes to the error state says once when the receives that it has taken are completed: those that were
-/// filled can be polled then, and the rest stay for others (IBA 11.6.3.1).
+/// A queue pair in the error state reports once that all receives it has taken are completed: filled ones can be polled
+/// then, and the rest stay for others (IBA 11.6.3.1).
 pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     (0..6).for_each(|i| s.post(i, 64));
@@ -230,7 +230,7 @@ pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
     ok(s.receivers[1].received(), 3, WcOpcode::Recv);
 }
 
-/// So it does when the peer ends the connection; one that is destroyed says nothing.
+/// The same when the peer ends the connection; a queue pair that is destroyed reports nothing.
 pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
     let Some(mut s) = shared(env, INIT, 2) else { return };
     (0..2).for_each(|i| s.post(i, 64));
@@ -244,7 +244,7 @@ pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
     no_last_receive(&env.b);
 }
 
-/// Receives of a queue pair's own are flushed, which says as much.
+/// A queue pair's own receives are flushed instead, without this event.
 pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     s.senders[0].post_recv(1, &[]);
@@ -254,7 +254,7 @@ pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
     no_last_receive(&env.a);
 }
 
-/// A message too long for a shared receive fails its own queue pair only.
+/// A message too long for a shared receive fails only its own queue pair.
 pub(crate) fn a_long_message_fails_its_own_queue_pair(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     s.post(0, 4);
@@ -267,7 +267,7 @@ pub(crate) fn a_long_message_fails_its_own_queue_pair(env: &Env) {
     assert_eq!(s.receivers[1].qp.state(), QpState::ReadyToSend);
 }
 
-/// Sizes of nothing and beyond the device's limits are refused.
+/// Sizes of zero and beyond the device's limits are refused.
 pub(crate) fn sizes_are_checked(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     let (pd, attr) = (s.srq.pd(), env.b.attr());

@@ -1,4 +1,4 @@
-//! What is allowed in which state of a queue pair (IBA 10.3.1).
+//! Allowed calls in each state of a queue pair (IBA 10.3.1).
 
 use crate::Env;
 use crate::connections::connect::ends;
@@ -6,7 +6,7 @@ use crate::harness::check::ok;
 use crate::harness::conn::{Conn, Setup, connect};
 use verbs::{ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
 
-/// A fresh queue pair is in `Init`: receives may be posted, sends may not.
+/// A new queue pair is in `Init`: receives may be posted, sends may not.
 pub(crate) fn init_takes_receives_only(env: &Env) {
     let (a, b) = ends(env);
     assert_eq!(a.qp.state(), QpState::Init);
@@ -19,7 +19,7 @@ pub(crate) fn init_takes_receives_only(env: &Env) {
     ok(a.received(), 1, WcOpcode::Recv);
 }
 
-/// While the connection is being made nothing may be sent.
+/// Nothing may be sent while the connection is being established.
 pub(crate) fn connecting_sends_nothing(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -35,7 +35,7 @@ pub(crate) fn connecting_sends_nothing(env: &Env) {
     Conn { a, b }.still_works();
 }
 
-/// A connected queue pair cannot be connected again, and does not suffer from the attempt.
+/// A connected queue pair cannot be connected again, and the attempt has no effect.
 pub(crate) fn connecting_twice_is_refused(env: &Env) {
     let c = Conn::new(env);
     let listener = c.b.cm.listen(env.addr(), 1).expect("a listener");
@@ -45,8 +45,8 @@ pub(crate) fn connecting_twice_is_refused(env: &Env) {
     c.still_works();
 }
 
-/// Nor can one whose connect is under way. (Its state may still be `Init`, which would make a puzzling
-/// `WrongState`; saying so in words is as good.)
+/// A queue pair that is connecting cannot be connected again. (Its state may still be `Init`, which would make a
+/// confusing `WrongState`; an error with another text is allowed.)
 pub(crate) fn connecting_while_connecting_is_refused(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 2).expect("a listener");
@@ -86,7 +86,7 @@ pub(crate) fn error_is_the_end(env: &Env) {
     assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Error, .. })), "{refusal:?}");
 }
 
-/// Both ends say so when they are connected.
+/// Both ends report `ReadyToSend` when they are connected.
 pub(crate) fn connected_is_ready_to_send(env: &Env) {
     let c = Conn::new(env);
     assert_eq!(c.a.qp.state(), QpState::ReadyToSend);

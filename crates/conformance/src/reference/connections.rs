@@ -23,7 +23,7 @@ pub(super) struct CmObject {
     pub(super) signal: Arc<Signal>,
 }
 
-/// The queue pair's number, if it may begin a connection on this device.
+/// The number of a queue pair that may start a connection on this device.
 fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -> Result<u32> {
     let qp: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
     if qp.device != device {
@@ -36,7 +36,7 @@ fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -
     Ok(qp.number)
 }
 
-/// The address with a port of its own, if nobody has it.
+/// The address, with a port chosen for 0, if it is free.
 fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
     if addr.port() == 0 {
         state.last_port += 1;
@@ -49,7 +49,7 @@ fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
 }
 
 impl CmObject {
-    /// The address of a port of this device that nobody listens at.
+    /// The address of a port of this device without a listener.
     fn idle_port(&self, state: &State, port: &dyn PortOps) -> Result<SocketAddr> {
         let port = (port as &dyn Any).downcast_ref::<PortObject>();
         let port =
@@ -105,7 +105,7 @@ impl CmObject {
             }
         }
         drop(state);
-        // A long time-out is never reached by a test; a thread for each would only linger.
+        // Tests never wait for a long time-out; a thread for each would only linger.
         if param.timeout < Span::from_secs(2) {
             let (world, timeout) = (self.world.clone(), param.timeout);
             std::thread::spawn(move || {
@@ -225,7 +225,7 @@ impl Request {
     }
 }
 
-/// Ends a request that still waits, with an event for its queue pair.
+/// Ends a request that is still unanswered, with an event for its queue pair.
 fn answer(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
     let mut state = world.lock();
     let Some(request) = state.requests.remove(&number) else { return };
@@ -312,7 +312,7 @@ impl RequestOps for RequestObject {
             state.fail(passive);
             return Ok(());
         };
-        // Each limits the retries of the other.
+        // Each side's parameter limits the retries of the other.
         let ends = [(request.pair, passive, param.rnr_retry), (passive, request.pair, request.rnr_retry)];
         for (own, peer, rnr_retry) in ends {
             let pair = state.pairs.get_mut(&own).expect("a queue pair");

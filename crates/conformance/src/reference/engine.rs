@@ -1,29 +1,29 @@
-//! How the reference NIC carries requests out: one after the other, each at once and whole.
+//! Executes the requests of the reference NIC: in sequence, each one immediately and completely.
 
 use std::sync::atomic::{Ordering, fence};
 
 use super::state::{Event, Fault, Pieces, Receive, Send, Slots, State};
 use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
-/// What became of the request at the head of a send queue.
+/// The result of the request at the head of a send queue.
 enum Outcome {
     /// It waits for a receive.
     Waits,
     Done(u32),
     /// It failed here, or at the peer for the peer's reasons.
     Failed(WcStatus),
-    /// It failed at the peer, which learns of it.
+    /// It failed at the peer, which gets an event.
     Forbidden(WcStatus),
 }
 
 impl State {
-    /// Carries out whatever can be, until nothing can.
+    /// Executes requests until none can be executed.
     pub(super) fn run(&mut self) {
         let pairs: Vec<u32> = self.pairs.keys().copied().collect();
         while pairs.iter().any(|&pair| self.step(pair)) {}
     }
 
-    /// One request of one queue pair; whether there was one that could be.
+    /// Executes one request of a queue pair; returns whether that was possible.
     fn step(&mut self, pair: u32) -> bool {
         let Some(this) = self.pairs.get(&pair) else { return false };
         let (QpState::ReadyToSend, Some(peer)) = (this.state, this.peer) else { return false };
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// Sends and writes.
+    /// Executes sends and writes.
     fn deliver(&mut self, pair: u32, peer: u32, op: SendOp, mut bytes: Vec<u8>, solicited: bool) -> Outcome {
         let domain = self.pairs[&peer].domain;
         let (remote, mut imm, key) = match op {
@@ -130,7 +130,7 @@ impl State {
         !receives.is_empty()
     }
 
-    /// Takes the next receive, from wherever this queue pair's come.
+    /// Takes the next receive, from the queue pair's own or shared queue.
     fn take_receive(&mut self, pair: u32) -> (Receive, Slots) {
         let last_first = self.fault == Fault::LastReceiveFirst;
         let this = self.pairs.get_mut(&pair).expect("the peer");
@@ -242,7 +242,7 @@ impl State {
         Outcome::Done(8)
     }
 
-    /// The bytes behind a key, if domain, rights and range allow; `Some(None)` for no bytes at all.
+    /// The bytes of a key, if domain, rights and range allow the access; `Some(None)` for zero bytes.
     fn reach_remote(
         &self,
         domain: u32,
@@ -289,12 +289,12 @@ impl State {
         Some(bytes)
     }
 
-    /// Whether `len` bytes may be written into these pieces. Pieces that no byte reaches are not checked.
+    /// Whether `len` bytes may be written to these elements. Elements beyond the last byte are not checked.
     fn may_scatter(&self, domain: u32, sges: &[Sge], len: u64) -> bool {
         used(sges, len).all(|sge| self.local(domain, &sge, Access::LOCAL_WRITE).is_some())
     }
 
-    /// All or nothing, except where a program has unmapped some of it.
+    /// All or nothing, except where a program has unmapped a part.
     fn scatter(&self, domain: u32, sges: &[Sge], bytes: &[u8]) -> bool {
         let len = bytes.len() as u64;
         if !self.may_scatter(domain, sges, len) {
@@ -312,7 +312,7 @@ impl State {
         true
     }
 
-    /// Completes a send request: aloud if it failed or was signalled.
+    /// Completes a send request: with an entry if it failed or was signaled.
     fn sent(&mut self, pair: u32, send: &Send, status: WcStatus, byte_len: u32) {
         let (fault, this) = (self.fault, self.pairs.get_mut(&pair).expect("a queue pair"));
         let flushed_silently = fault == Fault::FlushesSilently && status == WcStatus::WrFlushErr;
@@ -354,7 +354,7 @@ impl State {
         }
     }
 
-    /// Moves a queue pair to the error state, once: flushes it, and its peer with it.
+    /// Moves a queue pair to the error state, once: flushes it, and fails its peer.
     pub(super) fn fail(&mut self, pair: u32) {
         let Some(this) = self.pairs.get_mut(&pair).filter(|p| p.state != QpState::Error) else { return };
         this.state = QpState::Error;
@@ -373,7 +373,7 @@ impl State {
         }
     }
 
-    /// Completes everything posted to a queue pair in the error state.
+    /// Flushes everything posted to a queue pair in the error state.
     pub(super) fn flush(&mut self, pair: u32) {
         let this = self.pairs.get_mut(&pair).expect("a queue pair");
         let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
@@ -396,7 +396,7 @@ impl State {
     }
 }
 
-/// The parts of these pieces that a message of `len` bytes fills, as pieces.
+/// The parts of these elements that a message of `len` bytes fills.
 fn used(sges: &[Sge], len: u64) -> impl Iterator<Item = Sge> {
     let mut rest = len;
     let parts = sges.iter().map(move |sge| {
@@ -407,7 +407,7 @@ fn used(sges: &[Sge], len: u64) -> impl Iterator<Item = Sge> {
     parts.filter(|sge| sge.length > 0)
 }
 
-/// Writes with the last byte last, as whoever looks at it takes it for the sign that all is there.
+/// Writes the last byte last, as pollers of that byte take it as the sign that all bytes have arrived.
 fn place(buf: &Buf, offset: usize, bytes: &[u8]) -> verbs::Result<()> {
     let Some((last, rest)) = bytes.split_last() else { return Ok(()) };
     buf.write(offset, rest)?;

@@ -1,4 +1,4 @@
-//! NIC memory that is reached by copies alone, as that of cards without a window for load and store.
+//! NIC memory that is accessed by copies only, as on cards without a window for load and store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

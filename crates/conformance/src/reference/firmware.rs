@@ -1,5 +1,5 @@
-//! Programs that the reference NIC runs: in real time in the thread that gives a command, until nothing waits at any of them; in
-//! virtual time on a processor of the NIC's own, a rank whose clock [`NicCtx::charge`] moves.
+//! Programs that the reference NIC runs: in real time in the thread that gives a command, until no program has pending
+//! work; in virtual time on a processor of the NIC, a rank whose clock [`NicCtx::charge`] advances.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,24 +22,24 @@ pub(super) struct Loaded {
     /// Taken out while it runs.
     firmware: Option<Box<dyn Firmware>>,
     waiting: VecDeque<Work>,
-    /// It has asked for a turn that has not come.
+    /// It has requested a turn that is still pending.
     wants_turn: bool,
     bell: Arc<Bell>,
 }
 
-/// What waits at a program.
+/// Pending work of a program.
 enum Work {
     Command(Vec<u8>),
     Message { from: SocketAddr, header: Vec<u8>, payload: Vec<u8> },
     Turn,
 }
 
-/// What a program is lent for one call.
+/// The context of one call of a program.
 struct Lent<'a> {
     world: &'a World,
     at: SocketAddr,
     domain: u32,
-    /// Of the message that the call is about.
+    /// The payload of the message that the call handles.
     payload: &'a [u8],
 }
 
@@ -80,7 +80,7 @@ impl State {
         Ok(addr)
     }
 
-    /// The next program, in turn, at which something waits and that does not run; of one NIC, or of all.
+    /// The next program, in turn, that has pending work and is not running; of one NIC, or of all.
     fn next_program(&self, of: Option<usize>) -> Option<SocketAddr> {
         let can = |program: &Loaded| {
             of.is_none_or(|device| program.device == device)
@@ -94,17 +94,17 @@ impl State {
 }
 
 impl World {
-    /// Has the NICs run what waits at programs.
+    /// Makes the NICs run programs with pending work.
     fn run_programs(&self) {
         if self.host.node().is_some() {
-            // Their processors look again.
+            // Their processors poll again.
             self.host.signal();
         } else {
             while self.run_program(None) {}
         }
     }
 
-    /// Runs a program once, of one NIC or of all; whether there was anything to do.
+    /// Runs a program once, of one NIC or of all; returns whether there was any work.
     fn run_program(&self, of: Option<usize>) -> bool {
         let mut state = self.lock();
         let Some(at) = state.next_program(of) else { return false };
@@ -125,13 +125,13 @@ impl World {
             }
             Work::Turn => firmware.on_turn(&mut lent),
         }
-        // Who unloads a program waits for this.
+        // The thread that unloads a program waits for this.
         self.lock().programs.entry(at).and_modify(|program| program.firmware = Some(firmware));
         self.host.signal();
         true
     }
 
-    /// In virtual time: the processor of a NIC, for as long as the world lasts.
+    /// In virtual time: starts the processor of a NIC, which runs as long as the world.
     fn start_processor(self: &Arc<Self>, device: usize) {
         if self.host.node().is_none() || std::mem::replace(&mut self.lock().has_processor[device], true) {
             return;
@@ -141,7 +141,8 @@ impl World {
             let work = || world.lock().next_program(Some(device)).map(drop);
             while world.host.poll("work for a NIC's programs", None, work).is_some() {
                 world.run_program(Some(device));
-                // A call takes a little by itself: programs that try again and again would keep others from running.
+                // A call takes some time even without charges: otherwise programs that retry would keep others from
+                // running.
                 world.host.glance();
             }
         };
@@ -150,7 +151,7 @@ impl World {
 }
 
 impl NicCtx for Lent<'_> {
-    /// The processor that runs the program is the one that is charged.
+    /// Charges the processor that runs the program.
     fn charge(&mut self, span: Span) {
         self.world.host.charge(span);
     }
@@ -224,7 +225,7 @@ impl NicCtx for Lent<'_> {
 }
 
 impl Lent<'_> {
-    /// The state, at the time that the processor's clock says: what is done now happens after what was charged before.
+    /// The state at the time of the processor's clock: effects of the call come after the time charged before.
     fn state(&self) -> MutexGuard<'_, State> {
         if let Some(node) = self.world.host.node() {
             node.sync();
@@ -238,14 +239,14 @@ impl Lent<'_> {
     }
 }
 
-/// The host's hold on a program.
+/// The host's handle of a program.
 pub(super) struct ProgramObject {
     world: Arc<World>,
     addr: SocketAddr,
     bell: Arc<Bell>,
 }
 
-/// Loads a program into the NIC of that number, for memory of that domain.
+/// Loads a program into the NIC with that number, for memory of that domain.
 pub(super) fn load(
     world: &Arc<World>,
     owner: (usize, u32),
@@ -286,7 +287,7 @@ impl Drop for ProgramObject {
             rests.then(|| state.programs.remove(&self.addr))
         };
         let unloaded = self.world.host.poll("the end of a program's call", None, unload);
-        // Outside of the lock: the program may own what takes it to be dropped.
+        // Without the lock: the program may own objects whose drop takes it.
         drop(unloaded);
     }
 }

@@ -1,10 +1,10 @@
-//! The reference NIC: one lock, no speed, obviously what the API says. It shows that the suite can be passed;
-//! its [`Fault`]s show that it can be failed.
+//! The reference NIC: one lock, no optimisation, a direct implementation of the API. It shows that the suite can be
+//! passed; its [`Fault`]s show that the suite detects errors.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `state` | everything the NIC knows, and what each table entry is |
-//! | `engine` | how requests are carried out, completed and flushed |
+//! | `state` | the state of the NIC, and the entries of its tables |
+//! | `engine` | executing, completing and flushing requests |
 //! | `far` | NIC memory without load and store |
 //! | `objects` | devices, domains, regions, queues: the provider traits over the state |
 //! | `connections` | the connection manager |
@@ -27,10 +27,10 @@ use verbs::DmAccess;
 /// Two devices of one reference world.
 struct Reference(Fault);
 
-/// The reference NIC in virtual time, as far as it is made for that: the programs that it runs.
+/// The reference NIC in virtual time, as far as it supports that: the programs that it runs.
 struct Virtual;
 
-/// The reference NIC with NIC memory that is reached by copies alone.
+/// The reference NIC with NIC memory that is accessed by copies only.
 struct Far;
 
 fn run(host: Host, fault: Fault, dm_access: DmAccess, body: Body) {
@@ -65,7 +65,7 @@ impl Fixture for Virtual {
     }
 }
 
-/// Programs run in virtual time, too, on a processor of the NIC's own.
+/// Programs run in virtual time, too, on a processor of the NIC.
 #[test]
 fn programs_run_in_virtual_time() {
     let of_programs = super::all().iter().filter(|test| test.group == "firmware");
@@ -87,8 +87,8 @@ mod far_memory {
 mod broken {
     use super::*;
 
-    /// Goal: each fault is found. Method: a NIC with one fault must fail the test that is about it, and pass
-    /// one that is not.
+    /// Goal: each fault is detected. Method: a NIC with one fault must fail the test for it, and pass a test that does
+    /// not concern it.
     #[test]
     fn each_fault_is_found() {
         let cases = [
@@ -118,7 +118,7 @@ mod broken {
         }
     }
 
-    /// A NIC that passes a test that it is said to fail is told so.
+    /// A NIC that passes a test which it is listed to fail is reported.
     #[test]
     fn departures_must_be_true() {
         struct Wrong;
@@ -135,7 +135,7 @@ mod broken {
     }
 }
 
-/// The table names every test once, and there are as many as promised.
+/// The table names every test once, and contains the required number of tests.
 #[test]
 fn the_table_is_complete() {
     let mut paths: Vec<String> =

@@ -427,11 +427,11 @@ impl Drop for QpObject {
         let pair = state.pairs.get_mut(&self.number).expect("this queue pair");
         pair.sends.clear();
         pair.receives.clear();
-        // Nobody is told of its end.
+        // Its end is not reported.
         (pair.manager, pair.srq) = (None, None);
         state.fail(self.number);
         state.pairs.remove(&self.number);
-        // Its completions go with it.
+        // Its completions are dropped with it.
         let super::state::State { queues, shared, .. } = &mut *state;
         for queue in queues.values_mut() {
             queue.entries.retain(|&(_, slots)| {

@@ -1,4 +1,4 @@
-//! Everything that the reference NIC knows, behind one lock.
+//! The whole state of the reference NIC, behind one lock.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use verbs::{
     Access, AsyncEvent, Buf, CmFailure, ConnInfo, Depths, DmAccess, QpCap, QpState, Screen, SendOp, Sge, Wc,
 };
 
-/// What is wrong with this NIC, for the tests of the suite itself.
+/// A deliberate fault of this NIC, for the tests of the suite itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fault {
     #[default]
@@ -34,11 +34,11 @@ pub(super) enum Fault {
     LosesDeposits,
 }
 
-/// Two devices and what connects them.
+/// Two devices and their connections.
 pub(super) struct World {
     state: Mutex<State>,
     pub(super) host: Host,
-    /// How processors reach the NICs' memory.
+    /// How processors access the NICs' memory.
     pub(super) dm_access: DmAccess,
 }
 
@@ -48,7 +48,7 @@ impl World {
         Arc::new(Self { state, host, dm_access })
     }
 
-    /// The state; a test that panicked has not left it half changed.
+    /// Locks the state; a test that panicked has not left it half changed.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -89,7 +89,7 @@ pub(super) struct State {
     pub(super) managers: BTreeMap<u32, Manager>,
     /// The channel and the screen of each listener.
     pub(super) listeners: BTreeMap<SocketAddr, (u32, Option<Arc<dyn Screen>>)>,
-    /// Addresses that are held.
+    /// Reserved addresses.
     pub(super) held: BTreeSet<SocketAddr>,
     pub(super) requests: BTreeMap<u32, Request>,
     pub(super) programs: BTreeMap<SocketAddr, Loaded>,
@@ -121,7 +121,7 @@ pub(super) struct Region {
     pub(super) invalidated: bool,
 }
 
-/// A piece of NIC memory, alive as long as a handle is.
+/// An allocation of NIC memory, alive as long as a handle is.
 pub(super) struct NicMemory {
     pub(super) device: usize,
     pub(super) len: u64,
@@ -140,7 +140,7 @@ pub(super) struct Completions {
     pub(super) bell: Arc<Bell>,
 }
 
-/// Slots of a queue.
+/// Slots of a queue that a completion frees.
 #[derive(Clone, Copy)]
 pub(super) enum Slots {
     Send(u32, u32),
@@ -150,7 +150,7 @@ pub(super) enum Slots {
 }
 
 impl Slots {
-    /// The queue pair whose completion gives them back.
+    /// The queue pair whose completion frees the slots.
     pub(super) fn pair(self) -> u32 {
         match self {
             Self::Send(pair, _) | Self::Receive(pair) | Self::SharedReceive(_, pair) => pair,
@@ -173,19 +173,19 @@ pub(super) struct Pair {
     pub(super) srq: Option<u32>,
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
-    /// The number that completions give.
+    /// The number that completions carry.
     pub(super) known_as: u32,
     pub(super) state: QpState,
     pub(super) sends: VecDeque<Send>,
     pub(super) sends_used: u32,
-    /// Unsignalled requests that are done, whose slots the next completion frees.
+    /// Completed unsignaled requests, whose slots the next completion frees.
     pub(super) silent: u32,
     pub(super) receives: VecDeque<Receive>,
     pub(super) receives_used: u32,
     pub(super) peer: Option<u32>,
     pub(super) manager: Option<u32>,
     pub(super) request: Option<u32>,
-    /// The limit of retries that its program has set, or else its peer's.
+    /// The limit of retries set by its program, or else its peer's.
     pub(super) rnr_retry: Option<u8>,
 }
 
@@ -196,7 +196,7 @@ pub(super) struct Send {
     pub(super) data: Pieces,
     pub(super) signalled: bool,
     pub(super) solicited: bool,
-    /// Wakes who sleeps at the peer, without a completion.
+    /// Wakes a sleeper at the peer, without a completion.
     pub(super) ring: bool,
 }
 
@@ -230,7 +230,7 @@ pub(super) struct Manager {
     pub(super) signal: Arc<Signal>,
 }
 
-/// A connection event as it waits.
+/// A pending connection event.
 pub(super) enum Event {
     Request(u32),
     Established(u32, Vec<u8>, ConnInfo),
@@ -239,17 +239,17 @@ pub(super) enum Event {
     Disconnected(u32),
 }
 
-/// A connect request that waits for its answer.
+/// An unanswered connect request.
 pub(super) struct Request {
     pub(super) pair: u32,
     pub(super) known_as: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
-    /// Where it says that it comes from.
+    /// The reserved address that it comes from.
     pub(super) from: Option<SocketAddr>,
     pub(super) depths: Depths,
     pub(super) private_data: Vec<u8>,
     pub(super) rnr_retry: u8,
-    /// What the listener's screen found.
+    /// The value of the listener's screen.
     pub(super) screened: Option<Box<dyn Any + std::marker::Send>>,
 }

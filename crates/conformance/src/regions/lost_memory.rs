@@ -1,7 +1,8 @@
-//! Memory that its program unmaps, protects or cuts short while it is registered ([`verbs::Buf::of_program`]).
+//! Memory that its program unmaps, protects or truncates while it is registered ([`verbs::Buf::of_program`]).
 //!
-//! No process ends. A request that needs such memory fails, with the status of the side that it belongs to. A NIC that holds the pages of
-//! registered memory, as cards do, carries it out instead, on bytes that nobody sees any more.
+//! No process may crash. A request that needs such memory fails, with the status of the side that owns the memory. A
+//! NIC that pins the pages of registered memory, as cards do, executes the request instead, on bytes that no program
+//! sees any more.
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -23,14 +24,14 @@ const PAGE: usize = 4096;
 /// Bytes of a mapping.
 const LEN: usize = 48 * PAGE;
 
-/// How memory is lost. It stays mapped somehow: a hole could become another test's memory.
+/// How memory is lost. The address range stays mapped: a hole could become another test's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// It may not be accessed any more.
+    /// It cannot be accessed any more.
     Closed,
-    /// It may only be read.
+    /// It is read-only.
     ReadOnly,
-    /// Its file ends before it.
+    /// Its file has been truncated.
     Cut,
 }
 
@@ -60,7 +61,7 @@ impl Memory {
         end.pd.reg_mr(&buf, access).expect("a region")
     }
 
-    /// From now on all of it is lost.
+    /// Makes all of it inaccessible.
     fn lose(&self, loss: Loss) {
         self.protect(
             0,
@@ -87,13 +88,13 @@ impl Drop for Memory {
     }
 }
 
-/// A completion of a request that needed lost memory: the failure, or what a NIC that holds the pages says.
+/// Checks a completion of a request that needed lost memory: the failure, or success on a NIC that pins pages.
 #[track_caller]
 fn lost(wc: Wc, wr_id: u64, status: WcStatus) {
     failed_as(wc, wr_id, &[status, WcStatus::Success]);
 }
 
-/// Registering says that memory is not there, or not for writing; the key of what is there works.
+/// Registration reports memory that cannot be accessed, or not be written; the key of accessible memory works.
 pub(crate) fn registering_checks_what_is_there(env: &Env) {
     let c = Conn::new(env);
     let memory = Memory::new();
@@ -117,7 +118,7 @@ pub(crate) fn registering_checks_what_is_there(env: &Env) {
     assert!(is_refused(register(9..11, Access::LOCAL_WRITE).map(drop)), "a page behind the end of its file");
 }
 
-/// A peer's request to lost memory fails as one to a range that it may not access does, whichever operation it is.
+/// A peer's request to lost memory fails as a request outside of the region does, for every operation.
 pub(crate) fn a_peers_request_to_it_fails(env: &Env) {
     let access = rights(&env.b, MemoryKind::Host);
     for op in Op::offered(env, MemoryKind::Host) {
@@ -135,7 +136,7 @@ pub(crate) fn a_peers_request_to_it_fails(env: &Env) {
     }
 }
 
-/// A request whose own source is lost fails as one with a key that does not fit does. Inline data have left before.
+/// A request whose local source is lost fails as with a wrong key. Inline data have been copied before.
 pub(crate) fn a_source_that_is_lost_fails(env: &Env) {
     for loss in TO_READ {
         for len in [1, 8, 97, 5000, 100_000] {
@@ -156,7 +157,7 @@ pub(crate) fn a_source_that_is_lost_fails(env: &Env) {
     }
 }
 
-/// What a request fetches into lost memory fails it as well.
+/// A request whose result would be stored in lost memory fails as well.
 pub(crate) fn results_into_it_fail(env: &Env) {
     for op in Op::offered(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic()) {
         for loss in TO_WRITE {
@@ -172,7 +173,7 @@ pub(crate) fn results_into_it_fail(env: &Env) {
     }
 }
 
-/// A receive into lost memory fails, of a queue of its own and of a shared one. Its sender may have been told of success before.
+/// A receive into lost memory fails, on a queue pair's own queue. Its sender may already have reported success.
 pub(crate) fn a_receive_into_it_fails(env: &Env) {
     for loss in TO_WRITE {
         for len in [1, 8, 97, 5000, 100_000] {
@@ -187,7 +188,7 @@ pub(crate) fn a_receive_into_it_fails(env: &Env) {
     }
 }
 
-/// As above, with a shared queue.
+/// The same with a shared queue.
 pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
     if env.b.attr().max_srq == 0 {
         return;
@@ -208,7 +209,7 @@ pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
     }
 }
 
-/// Only the connection that needs lost memory fails, and a part that is still there keeps working.
+/// Only the connection that needs lost memory fails, and the remaining part keeps working.
 pub(crate) fn the_rest_lives_on(env: &Env) {
     let (bad, good, memory) = (Conn::new(env), Conn::new(env), Memory::new());
     let near = memory.register(&good.b, rights(&env.b, MemoryKind::Host));
@@ -221,7 +222,7 @@ pub(crate) fn the_rest_lives_on(env: &Env) {
     good.still_works();
 }
 
-/// Requests behind one that fails are flushed, as behind any other failure; those before it arrive.
+/// Requests after a failed one are flushed, as after any other failure; earlier ones arrive.
 pub(crate) fn a_failure_stops_what_is_behind_it(env: &Env) {
     let (c, memory) = (Conn::with(env, &Setup { cap: CAP, ..Setup::default() }), Memory::new());
     let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
@@ -246,8 +247,9 @@ pub(crate) fn a_failure_stops_what_is_behind_it(env: &Env) {
     c.a.sends_flushed([3]);
 }
 
-/// A read of lost memory fails although the same turn of the responder answers an earlier read. Nobody polls at the responder, and its
-/// time-out for connecting expires only after the test, so that no other event makes the responder work on the connection.
+/// A read of lost memory fails although the same turn of the responder answers an earlier read. No thread polls at the
+/// responder, and its time-out for connecting expires only after the test, so that no other event makes the responder
+/// work on the connection.
 pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
     let mut setup = Setup { len: LEN, ..Setup::default() };
     (setup.a.timeout, setup.b.timeout) = (Span::from_secs(3600), Span::from_secs(3600));

@@ -7,7 +7,7 @@ use crate::harness::check::{ok, pattern, same_bytes};
 use crate::harness::conn::{Conn, End, region};
 use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, SendWr, WcOpcode};
 
-/// The peer's NIC memory, from `at` on; `None` where the device does not map any, or has none.
+/// Maps the peer's NIC memory, from `at` on; `None` if the device does not support that, or has no NIC memory.
 #[track_caller]
 fn mapped(end: &End, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
     match end.qp.map(far?.remote(at), len) {
@@ -23,7 +23,7 @@ fn mapped(end: &End, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
     }
 }
 
-/// What one end stores the other loads, in both directions, of the bytes asked for.
+/// Each end loads what the other stores, in exactly the mapped bytes.
 pub(crate) fn stores_arrive_at_both_ends(env: &Env) {
     let c = Conn::with_nic(env);
     let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 128, 256) else { return };
@@ -38,7 +38,7 @@ pub(crate) fn stores_arrive_at_both_ends(env: &Env) {
     assert_eq!(owners.word(136).expect("aligned").load(Ordering::Acquire), 78);
 }
 
-/// Requests and stores reach the same bytes.
+/// Requests and stores access the same bytes.
 pub(crate) fn requests_and_stores_meet(env: &Env) {
     let c = Conn::with_nic(env);
     let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 512) else { return };
@@ -53,7 +53,7 @@ pub(crate) fn requests_and_stores_meet(env: &Env) {
     same_bytes("stored, then read", &c.a.host.buf().to_vec(0..512).expect("inside"), &pattern(6, 512));
 }
 
-/// A wrong key, a range that ends outside and a missing right are refused; so is memory of the host, where it cannot be had.
+/// A wrong key, a range that ends outside and a missing right are refused; so is host memory.
 pub(crate) fn only_what_the_key_allows(env: &Env) {
     let c = Conn::with_nic(env);
     assert!(matches!(c.a.qp.map(c.b.host.remote(0), 0), Err(Error::Invalid(_))));
@@ -82,7 +82,7 @@ pub(crate) fn only_what_the_key_allows(env: &Env) {
     c.a.qp.map(far.remote(len as u64 - 1), 1).expect("the last byte");
 }
 
-/// A queue pair without a connection reaches nothing.
+/// A queue pair without a connection cannot map.
 pub(crate) fn only_while_connected(env: &Env) {
     let c = Conn::with_nic(env);
     if mapped(&c.a, c.b.nic.as_ref(), 0, 64).is_none() {
@@ -96,7 +96,7 @@ pub(crate) fn only_while_connected(env: &Env) {
     assert!(matches!(c.a.qp.map(remote, 8), Err(Error::WrongState { .. })));
 }
 
-/// Neither deregistering nor the connection's end takes the bytes away.
+/// The mapping survives deregistration and the end of the connection.
 pub(crate) fn a_mapping_outlives_what_it_came_from(env: &Env) {
     let c = Conn::with_nic(env);
     let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 64) else { return };

@@ -5,7 +5,7 @@ use crate::harness::check::{Shadow, failed, ok};
 use crate::harness::conn::{Conn, region};
 use verbs::{Access, Buf, Error, MemoryKind, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// A region's address is the virtual one for host memory, zero for NIC memory; its keys are not the other's.
+/// A region's address is the virtual one for host memory, zero for NIC memory; two regions have different keys.
 pub(crate) fn addresses_are_as_documented(env: &Env) {
     let pd = env.a.alloc_pd().expect("a domain");
     for kind in env.kinds(&env.a) {
@@ -48,7 +48,7 @@ pub(crate) fn impossible_ranges_are_refused(env: &Env) {
     }
 }
 
-/// A region over a slice reaches exactly the slice: its first and last byte, and none beside them.
+/// A region over a slice covers exactly the slice: its first and last byte, and none next to them.
 pub(crate) fn slices_are_regions_of_their_own(env: &Env) {
     for kind in env.kinds(&env.b) {
         for (at, want) in [(0, true), (199, true), (200, false)] {
@@ -95,7 +95,7 @@ pub(crate) fn deregistering_spares_the_other_region(env: &Env) {
     ok(c.a.sent(), 1, WcOpcode::Write);
 }
 
-/// Registering again gives fresh keys, so that a key that leaked long ago does not open other memory soon.
+/// Registering again yields new keys, so that an old leaked key does not soon give access to other memory.
 pub(crate) fn keys_are_fresh(env: &Env) {
     let pd = env.a.alloc_pd().expect("a domain");
     for kind in env.kinds(&env.a) {
@@ -108,7 +108,7 @@ pub(crate) fn keys_are_fresh(env: &Env) {
     }
 }
 
-/// Regions alive at the same time have keys of their own.
+/// Regions that exist at the same time have distinct keys.
 pub(crate) fn keys_are_distinct(env: &Env) {
     let pd = env.a.alloc_pd().expect("a domain");
     let buf = Buf::alloc(64).expect("memory");
@@ -123,7 +123,7 @@ pub(crate) fn keys_are_distinct(env: &Env) {
     }
 }
 
-/// Registering and deregistering does not use anything up.
+/// Registering and deregistering repeatedly uses up no resources.
 pub(crate) fn regions_come_and_go(env: &Env) {
     let pd = env.a.alloc_pd().expect("a domain");
     for kind in env.kinds(&env.a) {
@@ -134,7 +134,7 @@ pub(crate) fn regions_come_and_go(env: &Env) {
     }
 }
 
-/// Deregistering leaves the memory and its bytes alone.
+/// Deregistering does not change the memory.
 pub(crate) fn deregistering_keeps_the_bytes(env: &Env) {
     let c = Conn::new(env);
     for kind in env.kinds(&env.b) {
@@ -163,7 +163,7 @@ pub(crate) fn regions_keep_their_memory(env: &Env) {
     }
 }
 
-/// Memory registered on two devices is reachable through both.
+/// Memory registered on two devices is accessible through both.
 pub(crate) fn host_memory_on_two_devices(env: &Env) {
     let c = Conn::new(env);
     let here = c.a.pd.reg_mr(c.b.host.buf(), Access::LOCAL_WRITE).expect("host memory of anybody");

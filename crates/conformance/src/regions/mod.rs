@@ -1,6 +1,6 @@
 //! Registered memory.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `memory` | registration, keys and rights |
 //! | `reg_all` | regions that cover all memory |

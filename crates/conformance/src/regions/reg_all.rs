@@ -1,15 +1,15 @@
-//! Regions of all memory ([`verbs::Pd::reg_all`]): what they reach, and what happens where there is nothing.
+//! Regions of all memory ([`verbs::Pd::reg_all`]): accessible memory, and requests to unmapped addresses.
 
 use crate::Env;
 use crate::harness::check::{failed, ok, pattern, same_bytes};
 use crate::harness::conn::{Conn, End};
 use verbs::{Access, Buf, Error, ImplicitMr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// All memory of an end, or `None` where the device says that it has no such region, with these rights.
+/// Registers all memory of an end with these rights, or returns `None` if the device does not support that.
 #[track_caller]
 fn all_memory(end: &End, access: Access) -> Option<ImplicitMr> {
     let possible = end.device.attr().implicit_mr.is_some_and(|most| most.contains(access));
-    // SAFETY: the tests name memory of buffers that they keep, or of nobody, where they expect to be refused.
+    // SAFETY: the tests name memory of buffers that they keep, or unmapped memory where they expect an error.
     match unsafe { end.pd.reg_all(access) } {
         Ok(mr) => {
             assert!(possible, "a region with more rights than the attributes say");
@@ -29,7 +29,7 @@ fn fresh(seed: u64, len: usize) -> Buf {
     buf
 }
 
-/// Memory that nobody registered, also such as is mapped later, takes part in every kind of request.
+/// Unregistered memory, including later mappings, can be used in every kind of request.
 pub(crate) fn all_memory_is_local_memory(env: &Env) {
     let c = Conn::with_nic(env);
     let (Some(near), Some(far)) =
@@ -59,7 +59,7 @@ pub(crate) fn all_memory_is_local_memory(env: &Env) {
     }
 }
 
-/// With rights for peers, they write and read memory that nobody registered.
+/// With remote rights, peers can write and read unregistered memory.
 pub(crate) fn peers_reach_all_memory(env: &Env) {
     let c = Conn::new(env);
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
@@ -81,7 +81,7 @@ pub(crate) fn peers_reach_all_memory(env: &Env) {
     }
 }
 
-/// Atomics reach it, too.
+/// Atomics can access it, too.
 pub(crate) fn atomics_reach_all_memory(env: &Env) {
     let c = Conn::new(env);
     let Some(all) = all_memory(&c.b, Access::LOCAL_WRITE | Access::REMOTE_ATOMIC) else { return };
@@ -96,7 +96,7 @@ pub(crate) fn atomics_reach_all_memory(env: &Env) {
     assert_eq!((old(0), old(8), word.load(std::sync::atomic::Ordering::Acquire)), (0, 5, 7));
 }
 
-/// Where nothing is mapped, a peer's request fails, and the owner lives on. (The first page is never mapped.)
+/// A peer's request to an unmapped address fails, and the owner survives. (The first page is never mapped.)
 pub(crate) fn an_address_without_memory_fails(env: &Env) {
     for (addr, len) in [(8, 8), (8, 5000), (u64::MAX - 64, 8), (u64::MAX, 1)] {
         for reads in [false, true] {
@@ -115,7 +115,7 @@ pub(crate) fn an_address_without_memory_fails(env: &Env) {
     failed(c.a.sent(), 1, WcStatus::RemAccessErr);
 }
 
-/// Without a right for peers, none of them gets in by the region's key; with one, it gets no other.
+/// Without remote rights, the region's key gives peers no access; with one right, it gives only that one.
 pub(crate) fn rights_are_those_given(env: &Env) {
     let there = fresh(1, 64);
     let refused = |c: &Conn, all: &ImplicitMr, op: fn(RemoteAddr) -> SendOp| {
@@ -140,7 +140,7 @@ pub(crate) fn rights_are_those_given(env: &Env) {
     assert!(matches!(impossible, Err(Error::Invalid(_))), "{impossible:?}");
 }
 
-/// Its key is dead once it is deregistered, for peers and for its owner.
+/// Its key is invalid after deregistration, for peers and for its owner.
 pub(crate) fn it_ends_when_it_is_deregistered(env: &Env) {
     let there = fresh(1, 64);
     let c = Conn::new(env);
