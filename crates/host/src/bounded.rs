@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::Bytes;
 
-/// Limit for a file below /proc or /sys. The largest of them grow with processors and mappings, to a few megabytes.
+/// Limit for a file below /proc or /sys. The largest ones grow with processors and mappings, to a few megabytes.
 pub const KERNEL_FILE_MAX: u64 = 64 << 20;
 
 /// The content of an [`io::Error`] of the kind [`ErrorKind::FileTooLarge`]: the input exceeds the reader's limit.

@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 
 /// Candidates for the parent folder, in this order; the first suitable one is used.
 const PARENTS: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
-/// Number of names tried in each parent. Taking all of them costs another user more than checking them costs this one
+/// Number of names tried in each parent. Taking all names costs another user more than checking them costs this user
 /// (about 0.1 s).
 const NAMES: u32 = 1 << 16;
 

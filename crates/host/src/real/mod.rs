@@ -280,7 +280,7 @@ mod tests {
     }
 
     /// Goal: an event of any source of a set ends the wait. Method: a sleeper on bells, on descriptors, and on both;
-    /// one of them notifies after the sleeper is asleep.
+    /// one source notifies after the sleeper is asleep.
     #[test]
     fn a_set_wakes_by_any_of_its_sources() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");

@@ -58,7 +58,7 @@ impl Actor for Wire {
     }
 }
 
-/// Rounds of a dissemination barrier among `ranks`; all of them compute, charge, send and wait.
+/// Rounds of a dissemination barrier among `ranks`; each computes, charges, sends and waits.
 fn barriers(config: Config, ranks: usize, rounds: u64) -> Ended {
     let mut world = World::new(config);
     let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();

@@ -461,7 +461,8 @@ impl Sends {
         !self.has_mail && !self.writing_mail
     }
 
-    /// Writes letters, if some are pending and none is in flight, on one of these lanes, preferably not the message lane.
+    /// Writes letters, if some are pending and none is in flight, on one of these lanes, preferably not the message
+    /// lane.
     pub(crate) fn write_mail(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
@@ -516,7 +517,8 @@ impl Sends {
         }
     }
 
-    /// Whether a request would touch the same memory as another request on another lane, with at least one of them writing.
+    /// Whether a request would touch the same memory as another request on another lane, with at least one of them
+    /// writing.
     fn meets_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
         let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
