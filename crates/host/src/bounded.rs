@@ -37,7 +37,7 @@ fn too_large(limit: u64) -> io::Error {
 /// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
-/// The system's; [`TooLarge`] for a longer file.
+/// The operating system's error; [`TooLarge`] for a longer file.
 pub fn read(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let about = file.metadata()?;
@@ -88,7 +88,7 @@ fn read_into(from: &mut impl Read, limit: u64, bytes: &mut Vec<u8>) -> io::Resul
 /// Only the last line of a stream can lack the line feed. 0 at the end of the stream.
 ///
 /// # Errors
-/// The system's; [`TooLarge`] for a longer line, `line` then holds its beginning.
+/// The operating system's error; [`TooLarge`] for a longer line, `line` then holds its beginning.
 pub fn read_line(from: &mut impl BufRead, limit: u64, line: &mut Vec<u8>) -> io::Result<usize> {
     let got = from.take(limit.saturating_add(1)).read_until(b'\n', line)?;
     if got as u64 > limit { Err(too_large(limit)) } else { Ok(got) }

@@ -225,7 +225,7 @@ impl Host {
     /// Runs `body` concurrently with the caller, on core number `core` if given.
     ///
     /// # Errors
-    /// The operating system's, when it refuses another thread.
+    /// The operating system's error, if it refuses another thread.
     pub fn spawn(
         &self,
         name: &str,

@@ -41,7 +41,7 @@ impl Rng {
         &of[self.index(of.len())]
     }
 
-    /// Uniform in `[0, 1)`.
+    /// A number uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -14,7 +14,7 @@ pub fn allowed_cores() -> Vec<usize> {
 /// Pins the calling thread to one core.
 ///
 /// # Errors
-/// The operating system's, for a core that does not exist or is not allowed.
+/// The operating system's error, for a core that does not exist or is not allowed.
 pub fn pin_to_core(core: usize) -> std::io::Result<()> {
     if core >= CpuSet::MAX_CPU {
         return Err(std::io::Error::other(format!(

@@ -16,7 +16,7 @@ const BESIDES: usize = 256 << 10;
 /// Starts a thread.
 ///
 /// # Errors
-/// The system's, and `OutOfMemory` if the limits of the process do not allow that much more memory.
+/// The operating system's error, and `OutOfMemory` if the limits of the process do not allow that much more memory.
 pub(super) fn begin(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = Builder::new().name(name.into()).stack_size(STACK);
     if [Resource::Data, Resource::As].into_iter().all(|limit| getrlimit(limit).current.is_none()) {

@@ -191,7 +191,7 @@ impl HostOps for Node {
         state.newborn.push((
             number,
             Box::new(move || {
-                // Also when the body unwinds.
+                // Sets the flag even if the body unwinds.
                 let _ended = Mark(mark);
                 body();
                 shared.sync();
