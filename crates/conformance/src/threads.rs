@@ -352,8 +352,8 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
     });
 }
 
-/// The same for a thread that polls NIC memory, when the peer stores to it and then calls `ring`. If peers' memory
-/// cannot be mapped, `ring` is refused.
+/// A thread that polls NIC memory is woken when the peer stores to it and then calls `ring`. If peers' memory cannot be
+/// mapped, `ring` is refused.
 pub(super) fn rings_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::with_nic(env));
     if !env.a.attr().maps_peers {

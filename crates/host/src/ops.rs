@@ -85,7 +85,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps.
+    /// All kinds of steps.
     pub const ALL: [Self; 4] = [Self::Call, Self::Request, Self::Match, Self::Event];
 }
 

@@ -133,7 +133,7 @@ impl QpInner {
         self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane].clone()
     }
 
-    /// All lanes.
+    /// The queue pairs of all lanes.
     pub(crate) fn lanes(&self) -> Vec<Arc<Qp>> {
         self.lanes.read().unwrap_or_else(|e| e.into_inner()).clone()
     }

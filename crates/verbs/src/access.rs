@@ -20,7 +20,7 @@ bitflags! {
 }
 
 impl Access {
-    /// All rights.
+    /// All access rights combined.
     pub const ALL: Self = Self::all();
 
     /// IBA 10.6.3.1: a region that peers may write must be locally writable, too.

@@ -68,7 +68,7 @@ pub enum Data<'a> {
 }
 
 impl Data<'_> {
-    /// No data.
+    /// The data of a request without data.
     pub const NONE: Self = Data::Sges(&[]);
 }
 
@@ -168,7 +168,7 @@ impl<'a> SendWr<'a> {
         self
     }
 
-    /// Adds flags.
+    /// Adds flags to the request.
     #[inline]
     pub fn with(mut self, flags: SendFlags) -> Self {
         self.flags |= flags;

@@ -91,7 +91,7 @@ pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
     }
 }
 
-/// The same for a connection without a queue pair.
+/// A connection without a queue pair also comes from the port reserved for it.
 pub(crate) fn connections_without_a_queue_pair_come_from_a_bound_port(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };

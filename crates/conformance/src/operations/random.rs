@@ -17,7 +17,7 @@ const SLOTS: usize = 16;
 const SLOT: usize = 512;
 /// Start of the source data, behind the slots.
 const SOURCE: usize = OPEN + SLOTS * SLOT;
-/// Total size.
+/// Total size of each end's memory in bytes.
 const TOTAL: usize = SOURCE + 4096;
 
 /// The expected memory of one end.

@@ -230,7 +230,8 @@ pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
     ok(s.receivers[1].received(), 3, WcOpcode::Recv);
 }
 
-/// The same when the peer ends the connection; a queue pair that is destroyed reports nothing.
+/// A queue pair also reports its last receive when the peer ends the connection; a queue pair that is destroyed reports
+/// nothing.
 pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
     let Some(mut s) = shared(env, INIT, 2) else { return };
     (0..2).for_each(|i| s.post(i, 64));

@@ -188,7 +188,7 @@ pub(crate) fn a_receive_into_it_fails(env: &Env) {
     }
 }
 
-/// The same with a shared queue.
+/// A receive into lost memory fails on a shared queue, too.
 pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
     if env.b.attr().max_srq == 0 {
         return;
