@@ -51,7 +51,7 @@ pub(crate) const EAGER_LOOKS: u32 = 32;
 pub struct Turn {
     /// Polls of this wait so far.
     pub count: u32,
-    /// When idle waiting began: after the first [`EAGER_LOOKS`] polls, the last wake-up or the last activity. Zero
+    /// When idle waiting began: after the first polls, the last wake-up or the last activity. Zero
     /// during the first polls, because reading the clock costs a good part of what a short message takes.
     pub began: Time,
     /// The deadline, if any.
