@@ -89,7 +89,7 @@ impl ConnInfo {
 #[non_exhaustive]
 pub enum CmFailure {
     /// The address has no listener.
-    #[error("nobody listens at {0}; is the peer running, and is the port right?")]
+    #[error("{0} has no listener; is the peer running, and is the port right?")]
     Refused(SocketAddr),
     /// The address cannot be reached.
     #[error("{0} cannot be reached: {1}")]

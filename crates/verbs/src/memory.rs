@@ -46,12 +46,12 @@ pub struct Buf {
     /// The NIC's own address of byte 0, for NIC memory.
     nic_offset: u64,
     owner: Owner,
-    reach: Reach,
+    access_path: AccessPath,
 }
 
 /// How the bytes of a buffer are accessed.
 #[derive(Clone)]
-enum Reach {
+enum AccessPath {
     /// By load and store: the bytes are mapped as long as the owner lives.
     Mapped,
     /// By load and store that may fault.
@@ -137,7 +137,7 @@ impl Buf {
             Error::system("cannot allocate a buffer", std::io::Error::other("mapped at address 0"))
         })?;
         let owner = Arc::new(Mapping { base, len });
-        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, reach: Reach::Mapped })
+        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, access_path: AccessPath::Mapped })
     }
 
     /// Private memory as of [`Buf::alloc`] that serves as NIC memory: for NICs that are part of this process.
@@ -163,7 +163,7 @@ impl Buf {
         nic_offset: u64,
         owner: Arc<dyn Send + Sync>,
     ) -> Self {
-        Self { base, len, kind, nic_offset, owner, reach: Reach::Mapped }
+        Self { base, len, kind, nic_offset, owner, access_path: AccessPath::Mapped }
     }
 
     /// Memory of a program that may unmap it, protect it or truncate its file at any time, as C programs do.
@@ -171,18 +171,18 @@ impl Buf {
     /// copies to and from this buffer.
     ///
     /// # Safety
-    /// No reference to its bytes may be alive while a handle is, or while a request uses them. [`Buf::byte`], [`Buf::word`],
-    /// [`Buf::words`] and [`Buf::fill`] are only for memory that is mapped.
+    /// No reference to its bytes may be alive while a handle is, or while a request uses them. [`Buf::byte`],
+    /// [`Buf::word`], [`Buf::words`] and [`Buf::fill`] are only for memory that is mapped.
     pub unsafe fn of_program(base: NonNull<u8>, len: usize) -> Self {
         let (kind, owner) = (MemoryKind::Host, Arc::new(()));
-        Self { base, len, kind, nic_offset: 0, owner, reach: Reach::Program }
+        Self { base, len, kind, nic_offset: 0, owner, access_path: AccessPath::Program }
     }
 
     /// NIC memory that is accessed by copies only ([`DmAccess::Copy`]): `len` bytes at the NIC's own address
     /// `nic_offset`.
     pub fn by_copies(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
         let (base, kind, owner) = (NonNull::dangling(), MemoryKind::Nic, copies.clone());
-        Self { base, len, kind, nic_offset, owner, reach: Reach::Copies(copies) }
+        Self { base, len, kind, nic_offset, owner, access_path: AccessPath::Copies(copies) }
     }
 
     /// The length in bytes; never zero.
@@ -200,23 +200,23 @@ impl Buf {
 
     /// How this process accesses the bytes: by copies only, or also by [`Buf::byte`] and [`Buf::word`].
     pub fn access(&self) -> DmAccess {
-        if matches!(self.reach, Reach::Copies(_)) { DmAccess::Copy } else { DmAccess::Coherent }
+        if matches!(self.access_path, AccessPath::Copies(_)) { DmAccess::Copy } else { DmAccess::Coherent }
     }
 
     /// Checks memory that may be unmapped: that it can be accessed with these rights. From then on faults in it become
     /// errors.
     pub(crate) fn check_presence(&self, access: Access) -> Result<()> {
-        if !matches!(self.reach, Reach::Program) {
+        if !matches!(self.access_path, AccessPath::Program) {
             return Ok(());
         }
         uaccess::arm().map_err(|why| Error::system("cannot handle faults of registered memory", why))?;
         uaccess::check(self.base.as_ptr(), self.len, access.contains(Access::LOCAL_WRITE))
-            .map_err(|why| self.gone(why))
+            .map_err(|why| self.unmapped_error(why))
     }
 
     /// The error for memory that cannot be accessed.
     #[cold]
-    fn gone(&self, why: impl std::fmt::Display) -> Error {
+    fn unmapped_error(&self, why: impl std::fmt::Display) -> Error {
         Error::Memory { addr: self.addr(), len: self.len as u64, why: why.to_string() }
     }
 
@@ -252,10 +252,10 @@ impl Buf {
             return Err(Error::Invalid(format!("the range {range:?} is empty")));
         }
         Error::check_limit("the end of the range", range.end as u64, self.len as u64)?;
-        let base = match self.reach {
-            Reach::Copies(_) => self.base,
+        let base = match self.access_path {
+            AccessPath::Copies(_) => self.base,
             // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
-            Reach::Mapped | Reach::Program => unsafe { self.base.add(range.start) },
+            AccessPath::Mapped | AccessPath::Program => unsafe { self.base.add(range.start) },
         };
         let nic_offset = self.nic_offset + range.start as u64;
         Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
@@ -268,8 +268,8 @@ impl Buf {
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check_range(offset, bytes.len())?;
-        if !matches!(self.reach, Reach::Mapped) {
-            return self.write_otherwise(offset, bytes);
+        if !matches!(self.access_path, AccessPath::Mapped) {
+            return self.write_slow(offset, bytes);
         }
         // SAFETY: there is room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
         // memory. Peers may write at the same time: the outcome is then some mixture of bytes, as on any NIC.
@@ -281,14 +281,14 @@ impl Buf {
 
     /// As [`Buf::write`], where a plain copy is not possible; the range has been checked.
     #[cold]
-    fn write_otherwise(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        match &self.reach {
-            Reach::Copies(copies) => copies.write(self.nic_offset + offset as u64, bytes),
-            Reach::Mapped | Reach::Program => {
+    fn write_slow(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        match &self.access_path {
+            AccessPath::Copies(copies) => copies.write(self.nic_offset + offset as u64, bytes),
+            AccessPath::Mapped | AccessPath::Program => {
                 let at = self.base.as_ptr().wrapping_add(offset);
-                // SAFETY: as in `write`, except that the memory need not be mapped. Test: memory_of_a_program_may_go.
+                // SAFETY: as in `write`, but the memory need not be mapped. Test: unmapped_program_memory_is_an_error.
                 unsafe { uaccess::copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) }
-                    .map_err(|_| self.gone("it is not mapped for writing any more"))?;
+                    .map_err(|_| self.unmapped_error("it is not mapped for writing any more"))?;
             }
         }
         Ok(())
@@ -301,8 +301,8 @@ impl Buf {
     #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.check_range(offset, bytes.len())?;
-        if !matches!(self.reach, Reach::Mapped) {
-            return self.read_otherwise(offset, bytes);
+        if !matches!(self.access_path, AccessPath::Mapped) {
+            return self.read_slow(offset, bytes);
         }
         // SAFETY: as in `write`, the other way.
         unsafe {
@@ -313,14 +313,14 @@ impl Buf {
 
     /// As [`Buf::read`], where a plain copy is not possible; the range has been checked.
     #[cold]
-    fn read_otherwise(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        match &self.reach {
-            Reach::Copies(copies) => copies.read(self.nic_offset + offset as u64, bytes),
-            Reach::Mapped | Reach::Program => {
+    fn read_slow(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        match &self.access_path {
+            AccessPath::Copies(copies) => copies.read(self.nic_offset + offset as u64, bytes),
+            AccessPath::Mapped | AccessPath::Program => {
                 let at = self.base.as_ptr().wrapping_add(offset);
-                // SAFETY: as in `write_otherwise`.
+                // SAFETY: as in `write_slow`.
                 unsafe { uaccess::copy_last_byte_last(bytes.as_mut_ptr(), at, bytes.len()) }
-                    .map_err(|_| self.gone("it is not mapped any more"))?;
+                    .map_err(|_| self.unmapped_error("it is not mapped any more"))?;
             }
         }
         Ok(())
@@ -334,7 +334,7 @@ impl Buf {
     pub fn copy_to(&self, at: usize, dst: &Self, dst_at: usize, len: usize) -> Result<()> {
         self.check_range(at, len)?;
         dst.check_range(dst_at, len)?;
-        if !matches!((&self.reach, &dst.reach), (Reach::Mapped, Reach::Mapped)) {
+        if !matches!((&self.access_path, &dst.access_path), (AccessPath::Mapped, AccessPath::Mapped)) {
             return dst.write(dst_at, &self.to_vec(at..at + len)?);
         }
         // SAFETY: both ranges are mapped (checked), and may overlap, as handles share bytes. Peers may write to either
@@ -356,7 +356,7 @@ impl Buf {
 
     /// Sets every byte.
     pub fn fill(&self, byte: u8) {
-        if let Reach::Copies(copies) = &self.reach {
+        if let AccessPath::Copies(copies) = &self.access_path {
             return copies.write(self.nic_offset, &vec![byte; self.len]);
         }
         // SAFETY: the whole range is ours to write, as in `write`.
@@ -395,10 +395,11 @@ impl Buf {
     /// As [`Buf::word`]; [`Error::Memory`] if the program has unmapped them.
     pub fn update_word(&self, offset: usize, change: impl Fn(u64) -> u64) -> Result<u64> {
         let word = self.word(offset)?;
-        if let Reach::Program = self.reach {
-            // SAFETY: in bounds and aligned, as `word` has checked; it need not be mapped. Test: memory_of_a_program_may_go.
+        if let AccessPath::Program = self.access_path {
+            // SAFETY: in bounds and aligned, as `word` checked; it need not be mapped.
+            // Test: unmapped_program_memory_is_an_error.
             return unsafe { uaccess::update(word.as_ptr(), change) }
-                .map_err(|_| self.gone("it is not mapped for writing any more"));
+                .map_err(|_| self.unmapped_error("it is not mapped for writing any more"));
         }
         let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
         Ok(changed.unwrap_or_else(|old| old))
@@ -421,7 +422,7 @@ impl Buf {
     #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
         self.check_range(offset, len)?;
-        if let Reach::Copies(_) = self.reach {
+        if let AccessPath::Copies(_) = self.access_path {
             let what = "load and store on its memory; copy instead";
             return Err(Error::Unsupported { device: "the device".into(), what });
         }
@@ -486,7 +487,7 @@ mod tests {
 
     /// Goal: memory that is accessed by copies only behaves like other memory, except for calls that need a pointer.
     #[test]
-    fn memory_may_be_reached_by_copies_alone() {
+    fn copy_only_memory_behaves_like_memory() {
         struct Far(std::sync::Mutex<Vec<u8>>);
         impl DmOps for Far {
             fn write(&self, at: u64, bytes: &[u8]) {
@@ -551,7 +552,7 @@ mod tests {
     /// Method: unmap one page of a mapping of the test's own. It is far below all other mappings: Linux fills the
     /// highest hole that is large enough, so no thread of another test maps memory there meanwhile.
     #[test]
-    fn memory_of_a_program_may_go() {
+    fn unmapped_program_memory_is_an_error() {
         const PAGE: usize = 4096;
         const FAR_BELOW: usize = 0x2000_0000_0000;
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -570,13 +571,18 @@ mod tests {
         // SAFETY: no reference to it exists.
         unsafe { munmap(base.as_ptr().wrapping_add(PAGE).cast(), PAGE) }.expect("it was mapped");
         let plain = Buf::alloc(64).expect("memory");
-        let is_gone = |result: Result<()>| matches!(result, Err(Error::Memory { .. }));
-        assert!(is_gone(buf.write(PAGE - 4, &[1; 5])) && is_gone(buf.read(PAGE, &mut [0; 1])));
-        assert!(is_gone(buf.copy_to(PAGE, &plain, 0, 8)) && is_gone(plain.copy_to(0, &buf, PAGE, 8)));
-        assert!(is_gone(buf.update_word(PAGE, |old| old).map(drop)));
+        let is_memory_error = |result: Result<()>| matches!(result, Err(Error::Memory { .. }));
         assert!(
-            is_gone(buf.check_presence(Access::empty()))
-                && is_gone(buf.slice(PAGE..PAGE + 1).expect("a part").check_presence(Access::ALL))
+            is_memory_error(buf.write(PAGE - 4, &[1; 5])) && is_memory_error(buf.read(PAGE, &mut [0; 1]))
+        );
+        assert!(
+            is_memory_error(buf.copy_to(PAGE, &plain, 0, 8))
+                && is_memory_error(plain.copy_to(0, &buf, PAGE, 8))
+        );
+        assert!(is_memory_error(buf.update_word(PAGE, |old| old).map(drop)));
+        assert!(
+            is_memory_error(buf.check_presence(Access::empty()))
+                && is_memory_error(buf.slice(PAGE..PAGE + 1).expect("a part").check_presence(Access::ALL))
         );
         assert_eq!(
             (buf.write(0, &[3; 8]), buf.slice(0..PAGE).expect("a part").check_presence(Access::ALL)),

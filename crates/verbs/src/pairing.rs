@@ -42,7 +42,7 @@ pub const PORTS: Range<u16> = 61_440..63_486;
 /// Lower bits of a number, which distinguish the queue pairs of one side: as many as soft NICs have.
 const OWN_BITS: u32 = 13;
 /// Numbers for a side that cannot be found by them. 0 and 1 are reserved for InfiniBand management (IBA 3.5.3).
-const UNFOUND: Range<u32> = 2..1 << OWN_BITS;
+const UNENCODED: Range<u32> = 2..1 << OWN_BITS;
 
 /// The upper bits of the numbers of a side that listens on this port, if it is in the range. The greatest are left out:
 /// 0xffffff is the number of multicast groups (IBA 10.5).
@@ -117,7 +117,7 @@ impl Pairing {
         let listener = listen(cm, ip, start)?;
         let range = match slot_of(listener.addr().port()) {
             Some(slot) => slot << OWN_BITS..(slot + 1) << OWN_BITS,
-            None => UNFOUND,
+            None => UNENCODED,
         };
         let numbers = Mutex::new(Numbers::of_range("numbers of queue pairs", range));
         Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, numbers, waiting: Mutex::default() })
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_to_the_port_of_their_side_and_others_to_none() {
+    fn numbers_encode_the_port_of_their_side() {
         let count = u32::from(PORTS.end - PORTS.start);
         for (port, slot) in [(PORTS.start, 1), (PORTS.start + 7, 8), (PORTS.end - 1, count)] {
             assert_eq!(slot_of(port), Some(slot));
@@ -322,11 +322,11 @@ mod tests {
         }
         assert_eq!([PORTS.start - 1, PORTS.end, 0, u16::MAX].map(slot_of), [None; 4]);
         let past = (count + 1) << OWN_BITS;
-        assert_eq!([UNFOUND.start, UNFOUND.end - 1, past, 0xff_ffff, u32::MAX].map(port_of), [None; 5]);
+        assert_eq!([UNENCODED.start, UNENCODED.end - 1, past, 0xff_ffff, u32::MAX].map(port_of), [None; 5]);
     }
 
     #[test]
-    fn what_a_request_says_is_read_back_and_noise_is_not() {
+    fn request_data_round_trip_and_noise_is_refused() {
         for ip in ["10.1.2.3", "fd00::1"] {
             let addr = SocketAddr::new(ip.parse().expect("an address"), 4711);
             let end = End { addr, qp_num: 0x0102_0304 };

@@ -201,7 +201,7 @@ mod tests {
 
     /// The layout of `struct ibv_sge` in infiniband/verbs.h: addr, length, lkey.
     #[test]
-    fn elements_lie_as_libibverbs_has_them() {
+    fn sge_has_the_layout_of_ibv_sge() {
         assert_eq!((offset_of!(Sge, addr), offset_of!(Sge, length), offset_of!(Sge, lkey)), (0, 8, 12));
         assert_eq!(size_of::<Sge>(), 16);
     }
