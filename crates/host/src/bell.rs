@@ -59,7 +59,7 @@ impl Bell {
     #[inline]
     pub fn ring_after_fence(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
-            self.ring_loudly();
+            self.wake_waiters();
         }
     }
 
@@ -69,7 +69,7 @@ impl Bell {
     }
 
     #[cold]
-    fn ring_loudly(&self) {
+    fn wake_waiters(&self) {
         self.ticket.fetch_add(1, Ordering::Release);
         self.wake();
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_knows_whether_it_is_awaited() {
+    fn is_awaited_counts_waiters() {
         let bell = Bell::new();
         assert!(!bell.is_awaited());
         let (first, _second) = (bell.announce(), bell.announce());

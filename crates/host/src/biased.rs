@@ -29,31 +29,31 @@ use std::{
 
 /// Exchanges in a row by one thread before it becomes the owner. A membarrier takes at most as long as a thousand
 /// exchanges.
-const ENOUGH: u32 = 1000;
+const EXCHANGES_TO_OWN: u32 = 1000;
 
 /// Mask of the mode in the lower bits of the word: how the lock is taken. The bits above hold a thread's number.
 const MODE: u64 = 3;
 /// Taken by an exchange; the word names the thread that took it last.
-const OPEN: u64 = 0;
+const UNOWNED: u64 = 0;
 /// Taken by an exchange; the word names the former owner, whose ownership has been revoked.
-const AWAY: u64 = 1;
+const REVOKED: u64 = 1;
 /// Taken by the owner only, without an exchange.
 const OWNED: u64 = 2;
 /// Cannot be taken: the owner's rights are being revoked.
-const ENDING: u64 = 3;
+const REVOKING: u64 = 3;
 
 /// A value behind a lock for short sections that one thread enters far more often than all others.
 #[derive(Debug, Default)]
 pub struct Biased<T> {
-    /// A thread's number, and the mode. In modes `OPEN` and `AWAY` only the thread that has exchanged `held` changes
-    /// the word.
+    /// A thread's number, and the mode. In modes `UNOWNED` and `REVOKED` only the thread that has exchanged `held`
+    /// changes the word.
     word: AtomicU64,
     /// The owner is inside. Only the owner writes this; it may do so late, when it has lost its ownership already.
     inside: AtomicBool,
     /// A thread that exchanged this is inside.
     held: AtomicBool,
     /// How often in a row the thread named in the word has taken the lock by an exchange.
-    run: AtomicU32,
+    exchanges: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -66,10 +66,10 @@ impl<T> Biased<T> {
     /// A free lock without an owner.
     pub fn new(value: T) -> Self {
         Self {
-            word: AtomicU64::new(OPEN),
+            word: AtomicU64::new(UNOWNED),
             inside: AtomicBool::new(false),
             held: AtomicBool::new(false),
-            run: AtomicU32::new(0),
+            exchanges: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -87,20 +87,20 @@ impl<T> Biased<T> {
     /// so a moment longer.
     #[inline]
     pub fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
-        let me = myself();
+        let me = own_word();
         match self.enter_owned(me) {
             Some(guard) => Some(guard),
-            None => self.try_lock_openly(me, ENOUGH),
+            None => self.try_lock_exchange(me, EXCHANGES_TO_OWN),
         }
     }
 
     /// Takes the lock; spins until it is free and yields every 64 turns.
     #[inline]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
-        let me = myself();
+        let me = own_word();
         match self.enter_owned(me) {
             Some(guard) => guard,
-            None => self.lock_openly(me, ENOUGH),
+            None => self.lock_exchange(me, EXCHANGES_TO_OWN),
         }
     }
 
@@ -124,7 +124,7 @@ impl<T> Biased<T> {
             return None;
         }
         self.inside.store(true, Ordering::Relaxed);
-        // Partner: the heavy fence in `send_away`. The ownership must not be read before `inside` is visible.
+        // Partner: the heavy fence in `revoke_owner`. The ownership must not be read before `inside` is visible.
         light();
         if self.word.load(Ordering::Acquire) == me {
             return Some(BiasedGuard { lock: self, flag: &self.inside });
@@ -134,10 +134,10 @@ impl<T> Biased<T> {
     }
 
     #[inline(never)]
-    fn lock_openly(&self, me: u64, enough: u32) -> BiasedGuard<'_, T> {
+    fn lock_exchange(&self, me: u64, enough: u32) -> BiasedGuard<'_, T> {
         let mut turns = 0;
         loop {
-            if let Some(guard) = self.enter_owned(me).or_else(|| self.try_lock_openly(me, enough)) {
+            if let Some(guard) = self.enter_owned(me).or_else(|| self.try_lock_exchange(me, enough)) {
                 return guard;
             }
             pause(&mut turns);
@@ -145,38 +145,41 @@ impl<T> Biased<T> {
     }
 
     #[inline(never)]
-    fn try_lock_openly(&self, me: u64, enough: u32) -> Option<BiasedGuard<'_, T>> {
+    fn try_lock_exchange(&self, me: u64, enough: u32) -> Option<BiasedGuard<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
         if word & MODE == OWNED && word != me {
-            self.send_away(word);
+            self.revoke_owner(word);
         }
         if self.held.load(Ordering::Relaxed)
             || self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return None;
         }
-        // In modes OPEN and AWAY the word cannot change from here on. Acquire: an owner whose rights were revoked may
-        // still be inside.
+        // In modes UNOWNED and REVOKED the word cannot change from here on. Acquire: an owner whose rights were revoked
+        // may still be inside.
         let word = self.word.load(Ordering::Acquire);
-        if matches!(word & MODE, OWNED | ENDING) || self.inside.load(Ordering::Acquire) {
+        if matches!(word & MODE, OWNED | REVOKING) || self.inside.load(Ordering::Acquire) {
             self.held.store(false, Ordering::Release);
             return None;
         }
-        let flag = if self.is_own_by_now(word, me, enough) { &self.inside } else { &self.held };
+        let flag = if self.becomes_owner(word, me, enough) { &self.inside } else { &self.held };
         Some(BiasedGuard { lock: self, flag })
     }
 
     /// Counts how often in a row the caller, who has exchanged `held`, has done so. After `enough` times it becomes the
     /// owner and is inside as the owner.
     #[inline]
-    fn is_own_by_now(&self, word: u64, me: u64, enough: u32) -> bool {
-        let run =
-            if (word ^ me) & !MODE == 0 { self.run.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
-        if word & MODE == OPEN && run == 0 {
-            self.word.store(me & !MODE | OPEN, Ordering::Relaxed);
+    fn becomes_owner(&self, word: u64, me: u64, enough: u32) -> bool {
+        let exchanges = if (word ^ me) & !MODE == 0 {
+            self.exchanges.load(Ordering::Relaxed).saturating_add(1)
+        } else {
+            0
+        };
+        if word & MODE == UNOWNED && exchanges == 0 {
+            self.word.store(me & !MODE | UNOWNED, Ordering::Relaxed);
         }
-        self.run.store(run, Ordering::Relaxed);
-        if run != enough || !has_membarrier() {
+        self.exchanges.store(exchanges, Ordering::Relaxed);
+        if exchanges != enough || !has_membarrier() {
             return false;
         }
         self.inside.store(true, Ordering::Relaxed);
@@ -187,14 +190,14 @@ impl<T> Biased<T> {
 
     /// Revokes the owner's rights: the owner may still be inside, but cannot enter again without an exchange.
     #[cold]
-    fn send_away(&self, word: u64) {
-        let ending = word & !MODE | ENDING;
-        if self.word.compare_exchange(word, ending, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+    fn revoke_owner(&self, word: u64) {
+        let revoking = word & !MODE | REVOKING;
+        if self.word.compare_exchange(word, revoking, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             // Partner: the light fence in `enter_owned`. `inside` must not be read before the owner can see that it
             // lost its rights.
             heavy();
-            self.run.store(0, Ordering::Relaxed);
-            self.word.store(word & !MODE | AWAY, Ordering::Release);
+            self.exchanges.store(0, Ordering::Relaxed);
+            self.word.store(word & !MODE | REVOKED, Ordering::Release);
         }
     }
 }
@@ -211,18 +214,18 @@ fn pause(turns: &mut u32) {
 
 /// The word of a lock that the calling thread owns; unique to the thread for the life of the process.
 #[inline]
-fn myself() -> u64 {
+fn own_word() -> u64 {
     thread_local! {
-        static MYSELF: Cell<u64> = const { Cell::new(0) };
+        static OWN_WORD: Cell<u64> = const { Cell::new(0) };
     }
-    MYSELF.with(|cell| match cell.get() {
-        0 => number(cell),
+    OWN_WORD.with(|cell| match cell.get() {
+        0 => assign_word(cell),
         me => me,
     })
 }
 
 #[cold]
-fn number(cell: &Cell<u64>) -> u64 {
+fn assign_word(cell: &Cell<u64>) -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let me = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) << 2 | OWNED;
     cell.set(me);
@@ -305,7 +308,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a guard exists only while it holds the lock. Test: threads_exclude_each_other_whoever_owns_it.
+        // SAFETY: a guard exists only while it holds the lock. Test: threads_exclude_each_other_while_owners_change.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -360,19 +363,19 @@ mod tests {
     /// Goal: a thread that takes the lock again and again owns it, until another thread comes; then again after as many
     /// times.
     #[test]
-    fn whoever_takes_it_often_owns_it() {
+    fn frequent_user_becomes_owner() {
         let lock = Arc::new(Biased::new(0));
-        assert_eq!(take(&lock, ENOUGH), 0);
+        assert_eq!(take(&lock, EXCHANGES_TO_OWN), 0);
         if !has_membarrier() {
             return;
         }
         assert_eq!(take(&lock, 5), 5);
         let other = lock.clone();
-        let owned = std::thread::spawn(move || take(&other, 3 * ENOUGH)).join().expect("no panic");
-        assert_eq!(owned, 0, "it has an owner, who may come back");
-        assert_eq!(take(&lock, ENOUGH - 1), 0);
+        let owned = std::thread::spawn(move || take(&other, 3 * EXCHANGES_TO_OWN)).join().expect("no panic");
+        assert_eq!(owned, 0, "it has an owner, which may return");
+        assert_eq!(take(&lock, EXCHANGES_TO_OWN - 1), 0);
         assert_eq!((take(&lock, 1), is_owned(&lock)), (1, true));
-        assert_eq!(*lock.lock(), u64::from(ENOUGH) * 5 + 5);
+        assert_eq!(*lock.lock(), u64::from(EXCHANGES_TO_OWN) * 5 + 5);
     }
 
     /// Goal: the owner cannot take the lock twice, as coroutines of one thread might try; an owner that is inside when
@@ -380,7 +383,7 @@ mod tests {
     #[test]
     fn an_owner_inside_keeps_all_others_out() {
         let lock = Arc::new(Biased::new(0));
-        take(&lock, ENOUGH + 1);
+        take(&lock, EXCHANGES_TO_OWN + 1);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
         let other = lock.clone();
@@ -395,7 +398,7 @@ mod tests {
     /// Goal: sections never overlap while owners change. Method: bursts of one thread, long enough to become the owner,
     /// while others take the lock occasionally.
     #[test]
-    fn threads_exclude_each_other_whoever_owns_it() {
+    fn threads_exclude_each_other_while_owners_change() {
         let lock = Arc::new(Biased::new(0_u64));
         let threads: Vec<_> = [1_u32, 3, 700]
             .into_iter()
@@ -416,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_waits_for_those_inside() {
+    fn pass_waits_for_holders() {
         let lock = Arc::new(Biased::new(0));
-        for times in [1, ENOUGH + 1] {
+        for times in [1, EXCHANGES_TO_OWN + 1] {
             take(&lock, times);
             let held = lock.lock();
             let (other, passed) = (lock.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
@@ -432,7 +435,7 @@ mod tests {
             drop(held);
             thread.join().expect("no panic");
         }
-        assert!(!has_membarrier() || is_owned(&lock), "passing sends nobody away");
+        assert!(!has_membarrier() || is_owned(&lock), "pass revokes no owner");
     }
 }
 
@@ -447,7 +450,7 @@ mod loom_tests {
     }
 
     fn take(lock: &Biased<u32>, me: u64, enough: u32) {
-        let mut held = lock.enter_owned(me).unwrap_or_else(|| lock.lock_openly(me, enough));
+        let mut held = lock.enter_owned(me).unwrap_or_else(|| lock.lock_exchange(me, enough));
         *held += 1;
     }
 
@@ -475,14 +478,14 @@ mod loom_tests {
             let guest = loom::thread::spawn(move || (0..2).for_each(|_| take(&other, thread(2), 100)));
             (0..3).for_each(|_| take(&lock, thread(1), 1));
             guest.join().unwrap();
-            assert_eq!(*lock.lock_openly(thread(3), 100), 5);
+            assert_eq!(*lock.lock_exchange(thread(3), 100), 5);
         });
     }
 
     /// Tries to take the lock, at most twice; returns how often it succeeded.
     fn try_take(lock: &Biased<u32>, me: u64, enough: u32) -> u32 {
         for _ in 0..2 {
-            if let Some(mut held) = lock.enter_owned(me).or_else(|| lock.try_lock_openly(me, enough)) {
+            if let Some(mut held) = lock.enter_owned(me).or_else(|| lock.try_lock_exchange(me, enough)) {
                 *held += 1;
                 return 1;
             }
@@ -505,14 +508,14 @@ mod loom_tests {
             for guest in guests {
                 taken += guest.join().unwrap();
             }
-            assert_eq!(*lock.lock_openly(thread(4), 100), taken);
+            assert_eq!(*lock.lock_exchange(thread(4), 100), taken);
         });
     }
 
     /// Goal: a thread that has withdrawn a right and then called `pass` finds no section that saw the right. Method:
     /// the right to access a cell.
     #[test]
-    fn loom_who_has_passed_is_alone() {
+    fn loom_no_holder_remains_after_pass() {
         check(3, || {
             let shared = Arc::new((owned(), AtomicBool::new(true), UnsafeCell::new(0)));
             let owner = {

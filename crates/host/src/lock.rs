@@ -15,26 +15,32 @@ use crate::biased::{Biased, BiasedGuard};
 pub struct Lock<T> {
     value: Biased<T>,
     /// A rank waits for the lock. Always false in real time, where no holder is suspended.
-    awaited: AtomicBool,
+    has_waiters: AtomicBool,
     /// Whether ranks get the lock in the order in which they asked for it.
-    is_in_turn: bool,
+    is_fair: bool,
     /// Numbers of ranks that have queued for it, and that have been served, so far.
-    came: AtomicU64,
+    queued: AtomicU64,
     served: AtomicU64,
 }
 
 impl<T> Lock<T> {
     /// A free lock.
     pub fn new(value: T) -> Self {
-        let (came, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { value: Biased::new(value), awaited: AtomicBool::new(false), is_in_turn: false, came, served }
+        let (queued, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self {
+            value: Biased::new(value),
+            has_waiters: AtomicBool::new(false),
+            is_fair: false,
+            queued,
+            served,
+        }
     }
 
     /// A free lock that serves waiters in order in virtual time. Otherwise all attempts of one waiter could fall into
     /// the times when others hold the lock, if these take it again and again. In real time it behaves like any other
     /// lock.
     pub fn in_turn(value: T) -> Self {
-        Self { is_in_turn: true, ..Self::new(value) }
+        Self { is_fair: true, ..Self::new(value) }
     }
 
     /// Takes the lock, after the ranks that queued before.
@@ -43,12 +49,12 @@ impl<T> Lock<T> {
     /// If the world of the caller ends before the holder releases the lock.
     #[inline]
     pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
-        if self.is_in_turn && self.came.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
-            return self.lock_taken(host);
+        if self.is_fair && self.queued.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
+            return self.lock_contended(host);
         }
         match self.value.try_lock() {
             Some(guard) => self.held(guard, host),
-            None => self.lock_taken(host),
+            None => self.lock_contended(host),
         }
     }
 
@@ -65,25 +71,25 @@ impl<T> Lock<T> {
 
     #[inline]
     fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
-        Held { guard, _notice: Notice { awaited: &self.awaited, host } }
+        Held { guard, _notice: WaiterNotice { has_waiters: &self.has_waiters, host } }
     }
 
     #[cold]
-    fn lock_taken<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+    fn lock_contended<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
         if host.node().is_none() {
             return self.held(self.value.lock(), host);
         }
-        let turn = self.came.fetch_add(1, Ordering::Relaxed);
-        let look = || {
-            let is_next = !self.is_in_turn || self.served.load(Ordering::Relaxed) == turn;
+        let turn = self.queued.fetch_add(1, Ordering::Relaxed);
+        let attempt = || {
+            let is_next = !self.is_fair || self.served.load(Ordering::Relaxed) == turn;
             let guard = if is_next { self.value.try_lock() } else { None };
             if guard.is_none() {
-                self.awaited.store(true, Ordering::Relaxed);
+                self.has_waiters.store(true, Ordering::Relaxed);
             }
             guard
         };
         let guard =
-            host.poll("Lock::lock", None, look).expect("whoever holds it lets go before the world ends");
+            host.poll("Lock::lock", None, attempt).expect("the holder releases it before the world ends");
         self.served.store(turn + 1, Ordering::Relaxed);
         // Other ranks that wait in an enclosing call check again for what has happened meanwhile.
         host.signal();
@@ -96,7 +102,7 @@ impl<T> Lock<T> {
 pub struct Held<'a, T> {
     /// Dropped first, before the notification.
     guard: BiasedGuard<'a, T>,
-    _notice: Notice<'a>,
+    _notice: WaiterNotice<'a>,
 }
 
 impl<T> Deref for Held<'_, T> {
@@ -117,16 +123,16 @@ impl<T> DerefMut for Held<'_, T> {
 
 /// Notifies waiting ranks, when dropped, that the lock is free.
 #[derive(Debug)]
-struct Notice<'a> {
-    awaited: &'a AtomicBool,
+struct WaiterNotice<'a> {
+    has_waiters: &'a AtomicBool,
     host: &'a Host,
 }
 
-impl Drop for Notice<'_> {
+impl Drop for WaiterNotice<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.awaited.load(Ordering::Relaxed) {
-            self.awaited.store(false, Ordering::Relaxed);
+        if self.has_waiters.load(Ordering::Relaxed) {
+            self.has_waiters.store(false, Ordering::Relaxed);
             self.host.signal();
         }
     }
@@ -203,7 +209,7 @@ mod tests {
     /// while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the first
     /// of a hundred sections.
     #[test]
-    fn whoever_waits_is_next() {
+    fn waiter_is_next() {
         let mut world = World::new(Config::default());
         let node = world.node("machine");
         let (host, lock) = (node.host(), Arc::new(Lock::in_turn(0)));

@@ -17,7 +17,7 @@ pub struct BadNetwork(String);
 
 impl fmt::Display for BadNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no network; one is 10.0.0.0/8", self.0)
+        write!(f, "{} is not a network; write one such as 10.0.0.0/8", self.0)
     }
 }
 

@@ -44,7 +44,7 @@ impl Task {
 
 /// Polls at the start of a wait that are separated by a short pause only; about a microsecond in total, a few times
 /// what a cache line transfer takes.
-pub(crate) const EAGER_LOOKS: u32 = 32;
+pub(crate) const EAGER_POLLS: u32 = 32;
 
 /// The state of a wait loop, as the kind of time sees it.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub struct Turn {
     /// The name of the waiting call, for a deadlock report.
     pub call: &'static str,
     /// When the last poll could begin, in cycles of the processor; 0 before it is known.
-    pub looked: u64,
+    pub last_poll: u64,
     /// Whether it polls plain memory ([`Host::poll`]), for which no notification comes.
     pub polls: bool,
 }
@@ -283,10 +283,10 @@ impl Host {
         if let Some(found) = progress() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: false };
+        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: false };
         let (mut slept, mut stirs) = (Span::ZERO, 0);
         let found = loop {
-            let mut is_tired = turn.count > EAGER_LOOKS && self.ops.tired(&turn);
+            let mut is_tired = turn.count > EAGER_POLLS && self.ops.tired(&turn);
             if is_tired && std::mem::replace(&mut stirs, source.stirs()) != stirs {
                 // The source was active: a sleeper would leave to others the work that its polls do.
                 (is_tired, turn.began) = (false, self.now());
@@ -316,7 +316,7 @@ impl Host {
                 break Some(found);
             }
             turn.count = turn.count.saturating_add(1);
-            if turn.count == EAGER_LOOKS {
+            if turn.count == EAGER_POLLS {
                 (turn.began, stirs) = (self.now(), source.stirs());
             }
             if (check || slept > Span::ZERO) && self.overdue(deadline) {
@@ -324,28 +324,28 @@ impl Host {
             }
         };
         // A wait that ended within its first polls says nothing about sleeping, and has no time to spare.
-        if turn.count > EAGER_LOOKS {
+        if turn.count > EAGER_POLLS {
             self.ops.learn(slept);
         }
         found
     }
 
-    /// Polls memory until `look` returns a value: for data that arrives without an event, such as the last byte of an
-    /// RDMA write. Never sleeps, but yields. `None` when `deadline` passes first.
+    /// Polls memory until `attempt` returns a value: for data that arrives without an event, such as the last byte of
+    /// an RDMA write. Never sleeps, but yields. `None` when `deadline` passes first.
     #[inline]
     pub fn poll<T>(
         &self,
         call: &'static str,
         deadline: Option<Time>,
-        mut look: impl FnMut() -> Option<T>,
+        mut attempt: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        if let Some(found) = look() {
+        if let Some(found) = attempt() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: true };
+        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: true };
         loop {
             let check = self.ops.relax(&mut turn);
-            if let Some(found) = look() {
+            if let Some(found) = attempt() {
                 return Some(found);
             }
             turn.count = turn.count.saturating_add(1);

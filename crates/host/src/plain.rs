@@ -10,7 +10,7 @@ const LINE_MAX: usize = 600;
 /// dropped.
 #[must_use]
 pub fn line(text: &str) -> String {
-    written_out(text, LINE_MAX, |_| false)
+    escaped(text, LINE_MAX, |_| false)
 }
 
 /// The text as one line of at most `most` characters, with characters that a terminal acts on escaped. Borrowed if
@@ -20,7 +20,7 @@ pub fn limited(text: &str, most: usize) -> Cow<'_, str> {
     // Most texts are short and plain. The number of bytes is at least that of characters.
     match text.len() <= most && !text.contains(acts) {
         true => Cow::Borrowed(text),
-        false => Cow::Owned(written_out(text, most, |_| false)),
+        false => Cow::Owned(escaped(text, most, |_| false)),
     }
 }
 
@@ -38,7 +38,7 @@ pub fn screen(text: &str, styled: bool) -> Cow<'_, str> {
             out.push_str(if style > 0 { "\x1b" } else { "\\u{1b}" });
         }
         out.push_str(&part[..style]);
-        out.push_str(&written_out(&part[style..], usize::MAX, |letter| letter == '\n'));
+        out.push_str(&escaped(&part[style..], usize::MAX, |letter| letter == '\n'));
     }
     Cow::Owned(out)
 }
@@ -54,7 +54,7 @@ fn style(sequence: &str) -> usize {
     }
 }
 
-fn written_out(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
+fn escaped(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len().min(most));
     for (count, letter) in text.chars().enumerate() {
         if count == most {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_written_out() {
+    fn terminal_controls_are_escaped() {
         assert_eq!(line("10.0.0.2: a µs; é"), "10.0.0.2: a µs; é");
         assert_eq!(line("\x1b[2J\x07a\r\nb\u{9b}1m"), "\\u{1b}[2J\\u{7}a\\r\\nb\\u{9b}1m");
         assert_eq!(line("a\u{202e}b\u{2066}c\u{61c}\u{e0041}"), "a\\u{202e}b\\u{2066}c\\u{61c}\\u{e0041}");

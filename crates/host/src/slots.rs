@@ -240,7 +240,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> Index<u32> for SlotTable<T, 
 
     #[inline]
     fn index(&self, slot: u32) -> &T {
-        self.slots[slot as usize].value.as_ref().expect(REMEMBERED)
+        self.slots[slot as usize].value.as_ref().expect(IN_USE)
     }
 }
 
@@ -251,12 +251,12 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> Index<u32> for SlotTable<T, 
 impl<T, const GENERATIONS: u32, const RESTING: u32> IndexMut<u32> for SlotTable<T, GENERATIONS, RESTING> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
-        self.slots[slot as usize].value.as_mut().expect(REMEMBERED)
+        self.slots[slot as usize].value.as_mut().expect(IN_USE)
     }
 }
 
 /// The reason why a slot by which a caller finds a value is in use.
-const REMEMBERED: &str = "the caller keeps a value in each slot that it remembers";
+const IN_USE: &str = "the caller keeps a value in each slot that it remembers";
 
 #[cfg(test)]
 mod tests {

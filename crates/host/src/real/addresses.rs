@@ -11,7 +11,7 @@ use crate::{Network, bounded};
 /// Text if `preferred` is not a network, or contains no address of this host.
 pub fn addresses(preferred: Option<&str>) -> Result<Vec<IpAddr>, String> {
     let read = |path: &str| bounded::kernel_text(path).unwrap_or_default();
-    let all = of_tables(&read("/proc/net/fib_trie"), &read("/proc/net/if_inet6"));
+    let all = parse_tables(&read("/proc/net/fib_trie"), &read("/proc/net/if_inet6"));
     let Some(text) = preferred else { return Ok(all) };
     let network: Network = text.parse().map_err(|wrong: crate::BadNetwork| wrong.to_string())?;
     let inside: Vec<IpAddr> = all.iter().copied().filter(|address| network.has(*address)).collect();
@@ -23,10 +23,10 @@ pub fn addresses(preferred: Option<&str>) -> Result<Vec<IpAddr>, String> {
 }
 
 /// IFA_F_DADFAILED and IFA_F_TENTATIVE of linux/if_addr.h: another host may have the same address.
-const IN_DOUBT: u32 = 0x08 | 0x40;
+const UNCONFIRMED: u32 = 0x08 | 0x40;
 
 /// Parses the kernel's tables of local addresses.
-fn of_tables(trie: &str, six: &str) -> Vec<IpAddr> {
+fn parse_tables(trie: &str, six: &str) -> Vec<IpAddr> {
     let lines: Vec<&str> = trie.lines().map(str::trim).collect();
     let local = lines.windows(2).filter(|pair| pair[1].ends_with("/32 host LOCAL"));
     let four = |pair: &[&str]| pair[0].strip_prefix("|-- ")?.parse::<Ipv4Addr>().ok();
@@ -36,7 +36,7 @@ fn of_tables(trie: &str, six: &str) -> Vec<IpAddr> {
         let bits = u128::from_str_radix(words.next()?, 16).ok()?;
         let (scope, flags) = (words.nth(2)?, u32::from_str_radix(words.next()?, 16).ok()?);
         // Scope 0 is global. An address that another host may have cannot be bound.
-        (scope == "00" && flags & IN_DOUBT == 0).then(|| IpAddr::V6(Ipv6Addr::from_bits(bits)))
+        (scope == "00" && flags & UNCONFIRMED == 0).then(|| IpAddr::V6(Ipv6Addr::from_bits(bits)))
     });
     let mut all: Vec<IpAddr> = Vec::new();
     for address in four.chain(six).filter(|address| !address.is_loopback()) {
@@ -58,10 +58,10 @@ mod tests {
         20010db8000000000000000000000008 02 40 00 c0 eth0\n";
 
     #[test]
-    fn tables_name_what_others_reach() {
-        let all: Vec<String> = of_tables(TRIE, SIX).iter().map(IpAddr::to_string).collect();
+    fn tables_yield_reachable_addresses() {
+        let all: Vec<String> = parse_tables(TRIE, SIX).iter().map(IpAddr::to_string).collect();
         assert_eq!(all, ["192.168.5.10", "10.1.0.3", "2001:db8::7"]);
-        assert!(of_tables("", "").is_empty());
+        assert!(parse_tables("", "").is_empty());
     }
 
     #[test]

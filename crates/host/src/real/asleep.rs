@@ -1,5 +1,5 @@
 //! Sleeping in real time: on one bell by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system
-//! call takes both kinds; for these, the thread of [`Watch`] sleeps on the descriptors.
+//! call takes both kinds; for these, the thread of [`FdWatcher`] sleeps on the descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -36,9 +36,9 @@ pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
     match (bells.is_empty(), fds.is_empty()) {
         // Nothing can wake it.
         (true, true) => std::thread::sleep(limit.map_or(SLICE, |limit| limit.min(SLICE))),
-        (false, true) => on_bells(&bells, limit),
-        (true, false) => on_descriptors(&fds, limit),
-        (false, false) => on_both(bells, &fds, limit),
+        (false, true) => sleep_on_bells(&bells, limit),
+        (true, false) => sleep_on_descriptors(&fds, limit),
+        (false, false) => sleep_on_both(bells, &fds, limit),
     }
 }
 
@@ -57,7 +57,7 @@ fn timespec(span: Duration) -> Timespec {
     }
 }
 
-fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
+fn sleep_on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
     // Sleeps one slice on the first bell; the caller polls the others after it.
     let on_first =
         || tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE))));
@@ -85,16 +85,16 @@ fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
     }
 }
 
-fn on_descriptors(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+fn sleep_on_descriptors(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
     let mut list: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     // Interrupted or timed out: poll again.
     let _ = poll(&mut list, limit.map(timespec).as_ref());
 }
 
-fn on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+fn sleep_on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
     let bell = Arc::new(Bell::new());
-    let watched = Watched::begin(fds, &bell);
+    let watched = WatchedFds::start(fds, &bell);
     let limit = if watched.is_ok() { limit } else { Some(limit.map_or(SLICE, |limit| limit.min(SLICE))) };
     let ticket = Ticket::draw(&bell);
     // A descriptor that became readable before the announcement does not wake this sleep.
@@ -102,7 +102,7 @@ fn on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Durati
         return;
     }
     let all: Vec<&Ticket<'_>> = bells.into_iter().chain([&ticket]).collect();
-    on_bells(&all, limit);
+    sleep_on_bells(&all, limit);
 }
 
 fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
@@ -113,16 +113,16 @@ fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
 
 /// Descriptors of one sleep, watched by the thread until dropped. Each sleep has its own epoll instance, so that two
 /// sleeps may wait for the same descriptor.
-struct Watched {
-    watch: Arc<Watch>,
+struct WatchedFds {
+    watcher: Arc<FdWatcher>,
     number: u64,
     /// Closing it removes it from the thread's epoll instance.
     _epoll: OwnedFd,
 }
 
-impl Watched {
-    fn begin(fds: &[BorrowedFd<'_>], bell: &Arc<Bell>) -> std::io::Result<Self> {
-        let watch = Watch::get()?;
+impl WatchedFds {
+    fn start(fds: &[BorrowedFd<'_>], bell: &Arc<Bell>) -> std::io::Result<Self> {
+        let watcher = FdWatcher::get()?;
         let own = epoll::create(CreateFlags::CLOEXEC)?;
         for fd in fds {
             match epoll::add(&own, fd, EventData::new_u64(0), EventFlags::IN) {
@@ -131,22 +131,22 @@ impl Watched {
                 other => other?,
             }
         }
-        let number = watch.admit(bell);
-        let watched = Self { watch, number, _epoll: own };
+        let number = watcher.register(bell);
+        let watched = Self { watcher, number, _epoll: own };
         let flags = EventFlags::IN | EventFlags::ONESHOT;
-        epoll::add(&watched.watch.epoll, &watched._epoll, EventData::new_u64(number), flags)?;
+        epoll::add(&watched.watcher.epoll, &watched._epoll, EventData::new_u64(number), flags)?;
         Ok(watched)
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedFds {
     fn drop(&mut self) {
-        unpoisoned(&self.watch.sleepers).1.remove(&self.number);
+        unpoisoned(&self.watcher.sleepers).1.remove(&self.number);
     }
 }
 
 /// The thread of this process that sleeps on descriptors for sleepers that also wait on bells.
-struct Watch {
+struct FdWatcher {
     epoll: OwnedFd,
     /// The last number drawn, and the bell of each sleeper by number.
     sleepers: Mutex<(u64, BTreeMap<u64, Arc<Bell>>)>,
@@ -154,24 +154,24 @@ struct Watch {
     process: u32,
 }
 
-static WATCH: Mutex<Option<Arc<Watch>>> = Mutex::new(None);
+static FD_WATCHER: Mutex<Option<Arc<FdWatcher>>> = Mutex::new(None);
 
-impl Watch {
+impl FdWatcher {
     fn get() -> std::io::Result<Arc<Self>> {
-        let mut watch = unpoisoned(&WATCH);
+        let mut watcher = unpoisoned(&FD_WATCHER);
         let process = std::process::id();
-        if let Some(there) = watch.as_ref().filter(|watch| watch.process == process) {
+        if let Some(there) = watcher.as_ref().filter(|watcher| watcher.process == process) {
             return Ok(there.clone());
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let new = Arc::new(Self { epoll, sleepers: Mutex::default(), process });
         let body = new.clone();
-        thread::begin("descriptors", move || body.run())?;
-        *watch = Some(new.clone());
+        thread::start("descriptors", move || body.run())?;
+        *watcher = Some(new.clone());
         Ok(new)
     }
 
-    fn admit(&self, bell: &Arc<Bell>) -> u64 {
+    fn register(&self, bell: &Arc<Bell>) -> u64 {
         let mut sleepers = unpoisoned(&self.sleepers);
         sleepers.0 += 1;
         let number = sleepers.0;

@@ -112,7 +112,7 @@ fn cycles() -> u64 {
 /// Spins without touching memory until `n` cycles have passed since `since`, or `n / 2` cycles from now if `since` is
 /// 0; returns the current cycle count.
 #[inline]
-pub(super) fn idle(since: u64, n: u64) -> u64 {
+pub(super) fn spin_until(since: u64, n: u64) -> u64 {
     if cfg!(target_arch = "x86_64") {
         let mut now = cycles();
         let since = if since == 0 { now.wrapping_sub(n / 2) } else { since };

@@ -31,7 +31,8 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
 /// report the cores. The processes are assumed to be bound to different cores if there are enough cores, and otherwise
 /// to have the same number of allowed cores as this one.
 pub fn is_crowd(processes: usize) -> Option<bool> {
-    let online = bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| numbers(&list));
+    let online =
+        bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| parse_core_list(&list));
     let allowed = allowed_cores().len();
     let online = online.map_or(allowed, |cores| cores.len());
     (allowed > 0).then(|| outnumber(processes, allowed, online))
@@ -46,11 +47,11 @@ fn outnumber(processes: usize, allowed: usize, online: usize) -> bool {
 /// is unknown.
 pub fn other_core() -> Option<usize> {
     let [own] = allowed_cores()[..] else { return None };
-    beside(own, &bounded::kernel_text("/sys/devices/system/cpu/online").ok()?)
+    other_core_of(own, &bounded::kernel_text("/sys/devices/system/cpu/online").ok()?)
 }
 
 /// The numbers of a list such as `0-3` or `0,2-5`.
-fn numbers(list: &str) -> Option<Vec<usize>> {
+fn parse_core_list(list: &str) -> Option<Vec<usize>> {
     let mut cores = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -61,8 +62,8 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
 }
 
 /// The core for another thread of a caller pinned to `own`, among the cores of a list.
-fn beside(own: usize, online: &str) -> Option<usize> {
-    let cores = numbers(online)?;
+fn other_core_of(own: usize, online: &str) -> Option<usize> {
+    let cores = parse_core_list(online)?;
     let (at, count) = (cores.iter().position(|&core| core == own)?, cores.len());
     let other = cores[(at + if count < 4 { 1 } else { 2 }) % count];
     (other != own).then_some(other)
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn another_core_is_beside_the_own() {
+    fn other_core_is_near_the_own() {
         for (own, online, other) in [
             (0, "0\n", None),
             (0, "0-1\n", Some(1)),
@@ -106,7 +107,7 @@ mod tests {
             (1, "0,2-5\n", None),
             (0, "nonsense", None),
         ] {
-            assert_eq!(beside(own, online), other, "{own} of {online}");
+            assert_eq!(other_core_of(own, online), other, "{own} of {online}");
         }
     }
 

@@ -34,7 +34,7 @@ enum Found {
 /// # Errors
 /// Why it cannot be created in any of `/tmp`, `/dev/shm` and `/var/tmp`.
 pub fn user_folder() -> io::Result<PathBuf> {
-    in_parents(&PARENTS.map(Path::new))
+    folder_in(&PARENTS.map(Path::new))
 }
 
 /// As [`user_folder`], but only if the folder already exists.
@@ -48,18 +48,18 @@ pub fn network_namespace() -> u64 {
     stat("/proc/thread-self/ns/net").map_or(0, |found| found.st_ino)
 }
 
-fn in_parents(parents: &[&Path]) -> io::Result<PathBuf> {
+fn folder_in(parents: &[&Path]) -> io::Result<PathBuf> {
     if let Some(folder) = find(parents) {
         return Ok(folder);
     }
     let mut reasons = Vec::new();
     for parent in parents {
         loop {
-            let path = match look(parent) {
+            let path = match find_name(parent) {
                 Found::Own(path) => return Ok(path),
                 Found::Free(path) => path,
                 Found::Nothing => {
-                    reasons.push(format!("{} keeps no folder for us", parent.display()));
+                    reasons.push(format!("{} offers no safe folder name", parent.display()));
                     break;
                 }
             };
@@ -81,14 +81,14 @@ fn in_parents(parents: &[&Path]) -> io::Result<PathBuf> {
 }
 
 fn find(parents: &[&Path]) -> Option<PathBuf> {
-    parents.iter().find_map(|parent| match look(parent) {
+    parents.iter().find_map(|parent| match find_name(parent) {
         Found::Own(path) => Some(path),
         Found::Free(_) | Found::Nothing => None,
     })
 }
 
 /// The first name in a parent that no other user has taken.
-fn look(parent: &Path) -> Found {
+fn find_name(parent: &Path) -> Found {
     const WRITABLE_BY_OTHERS: Mode = Mode::WGRP.union(Mode::WOTH);
     let Ok(found) = stat(parent) else { return Found::Nothing };
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -103,7 +103,7 @@ fn look(parent: &Path) -> Found {
             Err(_) => return Found::Free(path),
             Ok(found) => {
                 let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-                if is_folder && found.st_uid == own.as_raw() && close(&path, found.st_mode).is_ok() {
+                if is_folder && found.st_uid == own.as_raw() && restrict(&path, found.st_mode).is_ok() {
                     return Found::Own(path);
                 }
             }
@@ -113,7 +113,7 @@ fn look(parent: &Path) -> Found {
 }
 
 /// Restricts a folder to its user, whatever the umask was when it was created.
-fn close(path: &Path, mode: u32) -> rustix::io::Result<()> {
+fn restrict(path: &Path, mode: u32) -> rustix::io::Result<()> {
     if Mode::from_raw_mode(mode) == Mode::RWXU { Ok(()) } else { chmod(path, Mode::RWXU) }
 }
 
@@ -143,10 +143,10 @@ mod tests {
     fn a_folder_is_made_once_with_a_mode_that_shuts_others_out() {
         let parent = parent(0o1777);
         assert_eq!(find(&[&parent]), None);
-        let made = in_parents(&[&parent]).expect("a folder");
+        let made = folder_in(&[&parent]).expect("a folder");
         assert_eq!(made, parent.join(name("")));
         assert_eq!(made.metadata().expect("it is there").mode() & 0o7777, 0o700);
-        assert_eq!(in_parents(&[&parent]).expect("the same"), made);
+        assert_eq!(folder_in(&[&parent]).expect("the same"), made);
         fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).expect("a mode");
         assert_eq!(find(&[&parent]), Some(made.clone()));
         assert_eq!(made.metadata().expect("it is there").mode() & 0o7777, 0o700, "wider once, and no more");
@@ -154,16 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_taken_are_passed_over() {
+    fn taken_names_are_skipped() {
         let parent = parent(0o1777);
         fs::write(parent.join(name("")), "").expect("a file");
         symlink("/tmp", parent.join(name("-1"))).expect("a link");
-        assert_eq!(in_parents(&[&parent]).expect("a folder"), parent.join(name("-2")));
+        assert_eq!(folder_in(&[&parent]).expect("a folder"), parent.join(name("-2")));
         if geteuid().is_root() {
             let other = parent.join(name("-2"));
             std::os::unix::fs::chown(&other, Some(65_534), None).expect("another's");
             assert_eq!(find(&[&parent]), None);
-            assert_eq!(in_parents(&[&parent]).expect("a folder"), parent.join(name("-3")));
+            assert_eq!(folder_in(&[&parent]).expect("a folder"), parent.join(name("-3")));
         }
         fs::remove_dir_all(&parent).expect("removed");
     }
@@ -171,11 +171,14 @@ mod tests {
     #[test]
     fn a_parent_in_which_others_could_replace_it_is_not_used() {
         let (loose, firm) = (parent(0o777), parent(0o1777));
-        let made = in_parents(&[&loose, &firm]).expect("a folder");
+        let made = folder_in(&[&loose, &firm]).expect("a folder");
         assert!(made.starts_with(&firm), "{made:?}");
         let nowhere = Path::new("/proc/nowhere");
-        let why = in_parents(&[&loose, nowhere]).expect_err("nowhere to be").to_string();
-        assert!(why.contains("keeps no folder") && why.contains("/proc/nowhere writable"), "{why}");
+        let why = folder_in(&[&loose, nowhere]).expect_err("nowhere to be").to_string();
+        assert!(
+            why.contains("offers no safe folder name") && why.contains("/proc/nowhere writable"),
+            "{why}"
+        );
         [loose, firm].iter().for_each(|path| fs::remove_dir_all(path).expect("removed"));
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
-use crate::ops::{Chore, EAGER_LOOKS, Turn};
+use crate::ops::{Chore, EAGER_POLLS, Turn};
 use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 
 /// Polls of [`Host::poll`] before each further poll is preceded by a yield: some tens of microseconds, so that a
@@ -42,7 +42,7 @@ const CROWDED_SPAN: Span = Span::from_ms(100);
 /// turn anyway, and a thread that gets the core by a yield keeps it for milliseconds. This is several times the wake-up
 /// time of an idle core, up to 50 us in a virtual machine: otherwise each of two sleepers would find the other's
 /// wake-up too long to wait for, and sleep again.
-const LOOK_NS_ALONE: u64 = 200_000;
+const POLL_NS_ALONE: u64 = 200_000;
 /// How long waiters that share cores yield before they sleep: the awaited thread runs within that time, unless it
 /// computes.
 const YIELD_NS_CROWD: u64 = 1_000_000;
@@ -82,7 +82,7 @@ struct Real {
 
 impl Real {
     /// Yields the core, and records it if a computing thread got it.
-    fn yield_watchfully(&self) {
+    fn yield_and_measure(&self) {
         let before = self.now();
         std::thread::yield_now();
         let after = self.now();
@@ -121,7 +121,7 @@ impl HostOps for Real {
             _ if turn.polls => POLL_TURNS_BEFORE_YIELD,
             CROWD => 0,
             ALONE => u32::MAX,
-            _ => EAGER_LOOKS,
+            _ => EAGER_POLLS,
         };
         let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
         if has_chores {
@@ -131,28 +131,28 @@ impl HostOps for Real {
             if has_chores {
                 return (turn.count + 1).is_multiple_of(POLL_TURNS_PER_CHECK);
             }
-            turn.looked = clock::idle(turn.looked, LOOK_PERIOD_CYCLES);
+            turn.last_poll = clock::spin_until(turn.last_poll, LOOK_PERIOD_CYCLES);
         } else {
             // The other process may be waiting for this core. In a known crowd there is nothing to find out: reading
             // the clock took half of the time of ranks that waited on shared cores.
             if self.crowd.load(Ordering::Relaxed) == CROWD {
                 std::thread::yield_now();
             } else {
-                self.yield_watchfully();
+                self.yield_and_measure();
             }
             if turn.polls {
                 // A yield may take milliseconds: without this check the wait could end seconds after its deadline.
                 return true;
             }
         }
-        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_LOOKS })
+        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_POLLS })
     }
 
     fn tired(&self, turn: &Turn) -> bool {
         let now = self.now();
         let waited_ns = now.since(turn.began).as_ns();
         match self.crowd.load(Ordering::Relaxed) {
-            ALONE => waited_ns > LOOK_NS_ALONE,
+            ALONE => waited_ns > POLL_NS_ALONE,
             CROWD => waited_ns > YIELD_NS_CROWD,
             _ => {
                 now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
@@ -172,7 +172,7 @@ impl HostOps for Real {
     fn learn(&self, slept: Span) {
         let now = self.yield_ns.load(Ordering::Relaxed);
         let long = slept.as_ns() >= 2 * u64::from(YIELD_NS_MAX);
-        let next = if long { (now / 2).max(YIELD_NS_MIN) } else { continue_yielding(now) };
+        let next = if long { (now / 2).max(YIELD_NS_MIN) } else { longer_yield(now) };
         if next != now {
             self.yield_ns.store(next, Ordering::Relaxed);
         }
@@ -195,7 +195,7 @@ impl HostOps for Real {
         core: Option<usize>,
         body: Box<dyn FnOnce() + Send>,
     ) -> std::io::Result<Task> {
-        let handle = thread::begin(name, move || {
+        let handle = thread::start(name, move || {
             if let Some(core) = core {
                 // If the process may not use the core, the thread is not pinned: slower, never wrong.
                 let _ = pin_to_core(core);
@@ -214,7 +214,7 @@ impl HostOps for Real {
     }
 }
 
-fn continue_yielding(now: u32) -> u32 {
+fn longer_yield(now: u32) -> u32 {
     now.saturating_mul(2).min(YIELD_NS_MAX)
 }
 
@@ -244,7 +244,7 @@ mod tests {
                 let deadline = sleeper.after(Span::from_secs(20));
                 let seen = sleeper
                     .wait("test", &other.0, deadline, || other.1.load(Ordering::Acquire).then_some(()));
-                assert!(seen.is_some(), "the ring was lost");
+                assert!(seen.is_some(), "the notification was lost");
             })
             .expect("a thread");
         std::thread::sleep(Duration::from_millis(50));
@@ -256,7 +256,7 @@ mod tests {
     /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever `expect_crowd`
     /// was called with.
     #[test]
-    fn a_crowd_that_is_expected_waits_as_others() {
+    fn expected_crowd_changes_no_wait_result() {
         for is_crowd in [false, true, false] {
             let (host, shared) = (host(), Arc::new((Bell::new(), AtomicBool::new(false))));
             host.expect_crowd(is_crowd);
@@ -315,7 +315,7 @@ mod tests {
     /// activity at each poll for several times the polling period, and counts how often it is asked to prepare for a
     /// sleep; then one without activity.
     #[test]
-    fn what_stirs_is_not_slept_on() {
+    fn active_source_is_not_slept_on() {
         struct Stirring {
             bell: Bell,
             looks: std::cell::Cell<u64>,
@@ -336,11 +336,11 @@ mod tests {
             host.expect_crowd(false);
             let (bell, looks, sleeps) = (Bell::new(), Default::default(), Default::default());
             let source = Stirring { bell, looks, sleeps, last };
-            let (began, long) = (host.now(), Span::from_ns(5 * LOOK_NS_ALONE));
+            let (began, long) = (host.now(), Span::from_ns(5 * POLL_NS_ALONE));
             let look = || {
                 source.looks.set(source.looks.get() + 1);
-                let is_over = if last == 0 { source.sleeps.get() > 0 } else { host.now() - began >= long };
-                is_over.then_some(())
+                let has_ended = if last == 0 { source.sleeps.get() > 0 } else { host.now() - began >= long };
+                has_ended.then_some(())
             };
             assert!(host.wait("test", &source, host.after(Span::from_secs(20)), look).is_some());
             assert_eq!(source.sleeps.get(), u32::from(last == 0), "it slept");
@@ -364,25 +364,25 @@ mod tests {
 
     /// Goal: a poll finds what only a chore delivers. Method: the third turn of a chore delivers it.
     #[test]
-    fn chores_are_done_between_looks_while_somebody_keeps_them() {
-        struct Bringer(AtomicU32);
-        impl Chore for Bringer {
+    fn chores_run_between_polls_while_alive() {
+        struct CountingChore(AtomicU32);
+        impl Chore for CountingChore {
             fn turn(&self) {
                 self.0.fetch_add(1, Ordering::AcqRel);
             }
         }
-        let (host, bringer) = (host(), Arc::new(Bringer(AtomicU32::new(0))));
-        host.add_chore(Arc::downgrade(&(bringer.clone() as Arc<dyn Chore>)));
-        let look = || (bringer.0.load(Ordering::Acquire) >= 3).then_some(());
+        let (host, chore) = (host(), Arc::new(CountingChore(AtomicU32::new(0))));
+        host.add_chore(Arc::downgrade(&(chore.clone() as Arc<dyn Chore>)));
+        let look = || (chore.0.load(Ordering::Acquire) >= 3).then_some(());
         assert_eq!(host.poll("test", host.after(Span::from_secs(20)), look), Some(()));
-        drop(bringer);
+        drop(chore);
         assert_eq!(host.poll("test", host.after(Span::from_ms(5)), || None::<()>), None);
     }
 
     /// Goal: a poll ends soon after its deadline, however long yields take. Method: the number of polls after the
     /// deadline.
     #[test]
-    fn a_poll_that_yields_looks_at_the_clock_each_time() {
+    fn yielding_poll_reads_the_clock_each_time() {
         let (host, looks) = (host(), std::cell::Cell::new(0_u32));
         let deadline = host.after(Span::from_ms(20)).expect("a deadline");
         let look = || {
@@ -392,7 +392,7 @@ mod tests {
             None::<()>
         };
         assert_eq!(host.poll("test", Some(deadline), look), None);
-        assert!(looks.get() <= 2, "{} looks after the deadline", looks.get());
+        assert!(looks.get() <= 2, "{} polls after the deadline", looks.get());
     }
 
     #[test]

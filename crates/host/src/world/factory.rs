@@ -1,5 +1,5 @@
-//! [`Vessel`]: how the world runs a rank: as a coroutine in the world's thread, or as a thread of its own that runs
-//! only while the world's thread waits.
+//! [`RankContext`]: how the world runs a rank: as a coroutine in the world's thread, or as a thread of its own that
+//! runs only while the world's thread waits.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,12 +15,12 @@ use super::suspend::{Baton, Body, Holder, Suspender, ThreadMark};
 use crate::ahead::LINE;
 
 /// A rank's stack and its execution.
-pub(super) enum Vessel {
-    Coroutine(Coroutine<(), (), (), Staggered>),
+pub(super) enum RankContext {
+    Coroutine(Coroutine<(), (), (), OffsetStack>),
     Thread { baton: Arc<Baton>, thread: Option<JoinHandle<()>> },
 }
 
-impl Vessel {
+impl RankContext {
     /// A rank that has not started.
     pub(super) fn new(config: Config, shared: &Arc<Shared>, rank: usize, body: Body) -> Result<Self, String> {
         let shared = shared.clone();
@@ -33,28 +33,28 @@ impl Vessel {
                         config.stack >> 10
                     )
                 })?;
-                let stack = Staggered { stack, rank };
+                let stack = OffsetStack { stack, rank };
                 Ok(Self::Coroutine(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
                     let thread = ThreadMark::here();
                     shared.lock().ranks[rank].suspender = Some(Suspender::Coroutine { yielder, thread });
-                    live(&shared, rank, body);
+                    run_body(&shared, rank, body);
                 })))
             }
             Factory::Thread => {
                 let baton = Arc::new(Baton::default());
                 let own = baton.clone();
-                let life = move || {
+                let run = move || {
                     let thread = ThreadMark::here();
                     if own.take_first() {
                         let suspender = Suspender::Thread { baton: own.clone(), thread };
                         shared.lock().ranks[rank].suspender = Some(suspender);
-                        // Only the unwinding of a cut-off rank passes `live`.
-                        let _ = catch_unwind(AssertUnwindSafe(|| live(&shared, rank, body)));
+                        // Only the unwinding of a cut-off rank passes `run_body`.
+                        let _ = catch_unwind(AssertUnwindSafe(|| run_body(&shared, rank, body)));
                     }
                     own.give(Holder::Done);
                 };
                 let thread =
-                    std::thread::Builder::new().stack_size(config.stack).spawn(life).map_err(|e| {
+                    std::thread::Builder::new().stack_size(config.stack).spawn(run).map_err(|e| {
                         format!("no further thread ({e}); simulate fewer ranks, or use coroutines")
                     })?;
                 Ok(Self::Thread { baton, thread: Some(thread) })
@@ -88,7 +88,7 @@ impl Vessel {
     }
 }
 
-impl Drop for Vessel {
+impl Drop for RankContext {
     fn drop(&mut self) {
         if let Self::Thread { thread, .. } = self
             && let Some(thread) = thread.take()
@@ -102,7 +102,7 @@ impl Drop for Vessel {
 /// A stack whose start is some cache lines below the end of its memory, at different offsets for neighbouring ranks.
 /// All stacks end at a page boundary, so that otherwise the lines that every switch touches would be in the same few
 /// cache sets for all ranks.
-pub(super) struct Staggered {
+pub(super) struct OffsetStack {
     stack: DefaultStack,
     rank: usize,
 }
@@ -110,13 +110,13 @@ pub(super) struct Staggered {
 /// The smallest allowed stack.
 const STACK_MIN: usize = 8 << 10;
 /// Number of different offsets in cache lines. Measured: more, or a power of two, is slower with many ranks.
-const LINES: usize = 44;
+const OFFSETS: usize = 44;
 
 // SAFETY: it is the default stack with its guard page, minus at most 2,752 of at least 8,192 bytes at the upper end; a
 // multiple of 64 keeps the alignment. Test: all tests of `world`.
-unsafe impl Stack for Staggered {
+unsafe impl Stack for OffsetStack {
     fn base(&self) -> StackPointer {
-        let lower = self.stack.base().get() - self.rank % LINES * LINE;
+        let lower = self.stack.base().get() - self.rank % OFFSETS * LINE;
         StackPointer::new(lower).expect("above the guard page")
     }
 
@@ -126,7 +126,7 @@ unsafe impl Stack for Staggered {
 }
 
 /// Runs a rank's body; a panic is recorded and reported by [`World::run`](super::World::run).
-fn live(shared: &Shared, rank: usize, body: Body) {
+fn run_body(shared: &Shared, rank: usize, body: Body) {
     // Others may wait for its end, which takes effect when the world's clock has reached it.
     let whole = || {
         body();

@@ -46,7 +46,7 @@ use crate::spin::SpinGuard;
 pub use actor::{Actor, ActorId};
 pub use config::{Config, Factory};
 pub use costs::HostCosts;
-use factory::Vessel;
+use factory::RankContext;
 pub use node::Node;
 pub use outcome::{Ended, Failure, Waiting};
 use queue::Event;
@@ -56,13 +56,13 @@ use suspend::Body;
 pub use timeline::Timeline;
 
 /// With fewer ranks, their data stay in the caches without prefetching.
-const MANY: usize = 1_000;
+const PREFETCH_MIN_RANKS: usize = 1_000;
 /// How many events before a rank's turn its own data, and then its stack, are prefetched. The data contain the position
 /// of the stack.
 const RANK_AHEAD: usize = 6;
 const STACK_AHEAD: usize = 2;
 /// Number of ranks prefetched at a time: the processor walks the page tables of their stacks in parallel.
-const AT_ONCE: usize = 2;
+const PREFETCH_BATCH: usize = 2;
 /// Prefetched range of a stack: it starts this many bytes below the position where the rank was suspended.
 const STACK_BELOW: usize = 128;
 const STACK_LINES: usize = 10;
@@ -72,7 +72,7 @@ pub struct World {
     shared: Arc<Shared>,
     config: Config,
     /// The ranks that have not ended, by number.
-    vessels: Vec<Option<Vessel>>,
+    contexts: Vec<Option<RankContext>>,
     actors: Vec<Arc<dyn Actor>>,
 }
 
@@ -80,7 +80,7 @@ impl World {
     /// An empty world at time zero.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { shared: Arc::new(Shared::new(config.seed)), config, vessels: Vec::new(), actors: Vec::new() }
+        Self { shared: Arc::new(Shared::new(config.seed)), config, contexts: Vec::new(), actors: Vec::new() }
     }
 
     /// The world's clock and event queue.
@@ -107,16 +107,16 @@ impl World {
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), Failure> {
         let number = self.shared.lock().add_rank(name, nodes.iter().map(|n| n.index()), true);
-        self.outfit(number, Box::new(body))
+        self.create_context(number, Box::new(body))
     }
 
     /// Allocates the stack of a rank.
-    fn outfit(&mut self, number: usize, body: Body) -> Result<(), Failure> {
-        let ranks = self.vessels.len();
-        let vessel = Vessel::new(self.config, &self.shared, number, body)
+    fn create_context(&mut self, number: usize, body: Body) -> Result<(), Failure> {
+        let ranks = self.contexts.len();
+        let context = RankContext::new(self.config, &self.shared, number, body)
             .map_err(|why| Failure::NoRank { ranks, why })?;
-        self.vessels.resize_with(number + 1, || None);
-        self.vessels[number] = Some(vessel);
+        self.contexts.resize_with(number + 1, || None);
+        self.contexts[number] = Some(context);
         Ok(())
     }
 
@@ -127,10 +127,10 @@ impl World {
     pub fn run(mut self) -> Result<Ended, Failure> {
         let outcome = self.run_events();
         self.shared.lock().ending = true;
-        for number in 0..self.vessels.len() {
-            if let Some(vessel) = self.vessels[number].take() {
+        for number in 0..self.contexts.len() {
+            if let Some(context) = self.contexts[number].take() {
                 self.shared.lock().current = Some(number);
-                vessel.unwind();
+                context.unwind();
             }
         }
         self.shared.end();
@@ -157,16 +157,16 @@ impl World {
 
     /// Prefetches the data of ranks that are resumed soon.
     fn fetch_ahead(&self, state: &State) {
-        if state.ranks.len() < MANY || !state.events.is_multiple_of(AT_ONCE as u64) {
+        if state.ranks.len() < PREFETCH_MIN_RANKS || !state.events.is_multiple_of(PREFETCH_BATCH as u64) {
             return;
         }
-        let ahead = |others| (others..others + AT_ONCE).filter_map(|others| state.rank_ahead(others));
+        let ahead = |others| (others..others + PREFETCH_BATCH).filter_map(|others| state.rank_ahead(others));
         for rank in ahead(RANK_AHEAD) {
             fetch(&state.ranks[rank]);
-            self.vessels.get(rank).into_iter().for_each(fetch);
+            self.contexts.get(rank).into_iter().for_each(fetch);
         }
         for rank in ahead(STACK_AHEAD) {
-            fetch_ahead(state.ranks[rank].rests_at.wrapping_sub(STACK_BELOW), STACK_LINES);
+            fetch_ahead(state.ranks[rank].suspended_at.wrapping_sub(STACK_BELOW), STACK_LINES);
         }
     }
 
@@ -205,15 +205,15 @@ impl World {
     ) -> Result<SpinGuard<'a, State>, Failure> {
         state.begin(rank);
         drop(state);
-        let running = self.vessels[rank].as_mut().is_some_and(Vessel::resume);
+        let running = self.contexts[rank].as_mut().is_some_and(RankContext::resume);
         let mut state = shared.lock();
         state.current = None;
         if !running {
-            self.vessels[rank] = None;
+            self.contexts[rank] = None;
             state.end(rank);
         }
-        for (number, body) in std::mem::take(&mut state.newborn) {
-            self.outfit(number, body)?;
+        for (number, body) in std::mem::take(&mut state.spawned) {
+            self.create_context(number, body)?;
         }
         match state.panicked.take() {
             Some((rank, message)) => Err(Failure::Panicked { rank, message }),

@@ -145,22 +145,22 @@ impl HostOps for Node {
         let mut state = self.shared.synced();
         let Some(rank) = state.current else {
             drop(state);
-            panic!("{} waits in an event, where nobody can wait", turn.call);
+            panic!("{} waits in an event, but only ranks can wait", turn.call);
         };
-        let news = state.news(rank);
+        let signals = state.signals(rank);
         let local = state.clock();
         let overdue = turn.deadline.is_some_and(|at| at <= local);
-        let looked = std::mem::replace(&mut state.ranks[rank].looked, local);
-        let unseen = std::mem::replace(&mut state.ranks[rank].seen, news) != news;
+        let last_poll = std::mem::replace(&mut state.ranks[rank].last_poll, local);
+        let unseen = std::mem::replace(&mut state.ranks[rank].last_signals, signals) != signals;
         if state.ending || overdue || unseen || turn.count == 0 {
             return true;
         }
-        let grid = local.since(looked).max(state.nodes[self.index].costs.look);
+        let grid = local.since(last_poll).max(state.nodes[self.index].costs.look);
         state.park(rank, turn.call, grid, turn.deadline);
         self.shared.suspend(state, rank);
         let mut state = self.shared.lock();
-        let (news, local) = (state.news(rank), state.clock());
-        (state.ranks[rank].seen, state.ranks[rank].looked) = (news, local);
+        let (signals, local) = (state.signals(rank), state.clock());
+        (state.ranks[rank].last_signals, state.ranks[rank].last_poll) = (signals, local);
         true
     }
 
@@ -188,11 +188,11 @@ impl HostOps for Node {
         }
         let nodes = state.nodes_for_child(self.index);
         let number = state.add_rank(name, nodes.into_iter(), false);
-        state.newborn.push((
+        state.spawned.push((
             number,
             Box::new(move || {
                 // Sets the flag even if the body unwinds.
-                let _ended = Mark(mark);
+                let _ended = SetOnDrop(mark);
                 body();
                 shared.sync();
             }),
@@ -223,9 +223,9 @@ impl HostOps for Node {
     }
 }
 
-struct Mark(Arc<AtomicBool>);
+struct SetOnDrop(Arc<AtomicBool>);
 
-impl Drop for Mark {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }

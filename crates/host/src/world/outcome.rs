@@ -74,15 +74,11 @@ impl fmt::Display for Failure {
         };
         match self {
             Self::Stuck { time, waiting } => {
-                write!(
-                    f,
-                    "deadlock at {}: nothing can happen any more, and these wait:",
-                    time.since(Time::ZERO)
-                )?;
+                write!(f, "deadlock at {}: no event is left, and these ranks wait:", time.since(Time::ZERO))?;
                 list(f, waiting)
             }
             Self::Endless { time, waiting } => {
-                write!(f, "no end in sight at {}; these have not ended:", time.since(Time::ZERO))?;
+                write!(f, "too many events at {}; these ranks have not ended:", time.since(Time::ZERO))?;
                 list(f, waiting)
             }
             Self::Panicked { rank, message } => write!(f, "{rank} panicked: {message}"),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_present_are_known_ahead() {
+    fn events_of_the_current_time_are_known_ahead() {
         let mut queue = Queue::default();
         for (at, node) in [(50, 1), (70, 4), (50, 2), (50, 3)] {
             queue.push(Time::from_ps(at), Event::Signal { node });
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_comes_next() {
+    fn late_event_comes_next() {
         let mut queue = Queue::default();
         queue.push(Time::from_ps(50), Event::Signal { node: 1 });
         queue.pop();

@@ -65,7 +65,7 @@ impl Shared {
     /// Gives up control until the rank is resumed.
     pub(super) fn suspend(&self, mut state: SpinGuard<'_, State>, rank: usize) {
         let suspender: Option<Suspender> = state.ranks[rank].suspender.clone();
-        state.ranks[rank].rests_at = std::ptr::from_ref(&suspender).addr();
+        state.ranks[rank].suspended_at = std::ptr::from_ref(&suspender).addr();
         drop(state);
         if let Some(suspender) = suspender {
             suspender.suspend();

@@ -31,12 +31,12 @@ pub(super) struct Rank {
     /// Gives control back to the world.
     pub(super) suspender: Option<Suspender>,
     /// Address on its stack at which it was suspended; 0 if it has none.
-    pub(super) rests_at: usize,
+    pub(super) suspended_at: usize,
     nodes: Box<[usize]>,
     /// Signals of its nodes at its last poll.
-    pub(super) seen: u64,
+    pub(super) last_signals: u64,
     /// When its last poll began.
-    pub(super) looked: Time,
+    pub(super) last_poll: Time,
     /// Its earliest timer in the queue.
     timer: Option<Time>,
     call: &'static str,
@@ -50,7 +50,7 @@ pub(super) struct NodeState {
     pub(super) name: Box<str>,
     pub(super) costs: HostCosts,
     /// Signals so far.
-    news: u64,
+    signals: u64,
     ranks: Vec<usize>,
     pub(super) dead: bool,
 }
@@ -70,7 +70,7 @@ pub(super) struct State {
     /// Number of ranks that the world waits for.
     pub(super) live: usize,
     /// Spawned ranks that do not have a stack yet.
-    pub(super) newborn: Vec<(usize, Body)>,
+    pub(super) spawned: Vec<(usize, Body)>,
     pub(super) panicked: Option<(String, String)>,
     /// Ranks are being unwound: no call waits any more.
     pub(super) ending: bool,
@@ -89,7 +89,7 @@ impl State {
             nodes: Vec::new(),
             actors: Vec::new(),
             live: 0,
-            newborn: Vec::new(),
+            spawned: Vec::new(),
             panicked: None,
             ending: false,
         }
@@ -107,10 +107,10 @@ impl State {
             phase: Phase::Due,
             local: begins,
             suspender: None,
-            rests_at: 0,
+            suspended_at: 0,
             nodes,
-            seen: 0,
-            looked: begins,
+            last_signals: 0,
+            last_poll: begins,
             timer: None,
             call: "its beginning",
             since: begins,
@@ -132,7 +132,7 @@ impl State {
 
     pub(super) fn add_node(&mut self, name: &str) -> usize {
         let (name, costs) = (name.into(), HostCosts::default());
-        self.nodes.push(NodeState { name, costs, news: 0, ranks: Vec::new(), dead: false });
+        self.nodes.push(NodeState { name, costs, signals: 0, ranks: Vec::new(), dead: false });
         self.nodes.len() - 1
     }
 
@@ -183,8 +183,8 @@ impl State {
     }
 
     /// Signals of all nodes of a rank.
-    pub(super) fn news(&self, rank: usize) -> u64 {
-        self.ranks[rank].nodes.iter().map(|n| self.nodes[*n].news).sum()
+    pub(super) fn signals(&self, rank: usize) -> u64 {
+        self.ranks[rank].nodes.iter().map(|n| self.nodes[*n].signals).sum()
     }
 
     /// Marks the rank as waiting.
@@ -219,7 +219,7 @@ impl State {
 
     /// Wakes the waiting ranks of `node` so that they poll again.
     pub(super) fn signal(&mut self, node: usize) {
-        self.nodes[node].news += 1;
+        self.nodes[node].signals += 1;
         for i in 0..self.nodes[node].ranks.len() {
             self.wake(self.nodes[node].ranks[i]);
         }

@@ -115,7 +115,7 @@ fn charging_moves_the_own_clock_and_ends_the_world_later() {
 /// Goal: polling costs no events, and sees the change when a real poller would. Method: the change happens at 10 us;
 /// each poll takes 3 us, so the first one that sees it begins at 12 us.
 #[test]
-fn a_wait_resumes_at_the_first_look_after_the_change() {
+fn wait_resumes_at_first_poll_after_the_change() {
     struct Set(Node, AtomicU64);
     impl Actor for Set {
         fn event(&self, _now: Time, _token: u64) {
@@ -135,7 +135,7 @@ fn a_wait_resumes_at_the_first_look_after_the_change() {
                 seen.then_some(())
             };
             host.poll("a change", None, look).expect("no deadline");
-            assert_eq!(host.now(), at(15), "seen by the look from 12 to 15 us");
+            assert_eq!(host.now(), at(15), "seen by the poll from 12 to 15 us");
         })
         .expect("an end");
         assert!(ended.events < 10, "{} events", ended.events);
@@ -145,7 +145,7 @@ fn a_wait_resumes_at_the_first_look_after_the_change() {
 /// Goal: a caller that only tests, in its own loop, lets other ranks run and pays for each poll. Method: another rank
 /// sets a word at 10 us; polls cost 4 us.
 #[test]
-fn glances_let_time_pass() {
+fn glance_lets_time_pass() {
     for config in [Config::default(), thread()] {
         let ended = alone(config, |node, host| {
             node.set_costs(HostCosts { look: Span::from_us(4), ..HostCosts::default() });
@@ -186,7 +186,7 @@ fn deadlines_end_waits_and_leave_no_timers_behind() {
 }
 
 #[test]
-fn a_deadlock_is_a_report() {
+fn deadlock_is_reported() {
     for config in [Config::default(), thread()] {
         let failure = alone(config, |_, host| {
             host.charge(Span::from_us(2));
@@ -219,7 +219,7 @@ fn an_endless_world_ends() {
 }
 
 #[test]
-fn a_spawned_task_runs_beside_and_is_joined() {
+fn spawned_task_runs_concurrently_and_is_joined() {
     for config in [Config::default(), thread()] {
         alone(config, |node, host| {
             let (other, done) = (node.host(), Arc::new(AtomicU64::new(0)));
@@ -242,7 +242,7 @@ fn a_spawned_task_runs_beside_and_is_joined() {
 
 /// Goal: a task of a rank on two machines is woken by both. Method: it waits for an event on the other one.
 #[test]
-fn a_spawned_task_sits_where_its_parent_does() {
+fn spawned_task_shares_the_nodes_of_its_parent() {
     struct Set(Node, AtomicU64);
     impl Actor for Set {
         fn event(&self, _now: Time, _token: u64) {
@@ -325,7 +325,7 @@ fn all_of_a_world_share_its_objects_and_two_worlds_do_not() {
 }
 
 #[test]
-fn copies_and_looks_cost_what_the_node_says() {
+fn copies_cost_what_the_node_sets() {
     alone(Config::default(), |node, host| {
         let costs = HostCosts { copy: Span::from_ns(100), copy_ps_per_byte: 1000.0, ..HostCosts::default() };
         node.set_costs(costs);
@@ -345,7 +345,7 @@ fn sixteen_thousand_ranks_run() {
 
 /// Goal: each step of a library costs what the machine sets for it, and nothing by default.
 #[test]
-fn steps_cost_what_the_machine_says() {
+fn steps_cost_what_the_machine_sets() {
     let mut world = World::new(Config::default());
     let node = world.node("machine");
     let [call, request, entry, event] = [1, 20, 300, 4000].map(Span::from_ns);
