@@ -16,13 +16,13 @@ type OnMessage = Box<dyn FnMut(&mut dyn NicCtx, &Message<'_>) + Send>;
 type OnTurn = Box<dyn FnMut(&mut dyn NicCtx) + Send>;
 
 /// A program that is composed by the test.
-struct Made {
+struct TestFirmware {
     on_command: OnCommand,
     on_message: OnMessage,
     on_turn: OnTurn,
 }
 
-impl Made {
+impl TestFirmware {
     fn new() -> Self {
         let on_turn = Box::new(|_: &mut dyn NicCtx| panic!("no turn was asked for"));
         Self { on_command: Box::new(|_, _| ()), on_message: Box::new(|_, _| ()), on_turn }
@@ -41,7 +41,7 @@ impl Made {
     }
 }
 
-impl Firmware for Made {
+impl Firmware for TestFirmware {
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
         (self.on_command)(nic, command);
     }
@@ -56,7 +56,7 @@ impl Firmware for Made {
 }
 
 /// A device with memory for a program. Events are written to its first KiB, the rest is for data.
-struct Side {
+struct FirmwareSide {
     device: Device,
     pd: Pd,
     mr: Mr,
@@ -66,7 +66,7 @@ struct Side {
 const EVENTS: usize = 1024;
 const LEN: usize = 16 << 10;
 
-impl Side {
+impl FirmwareSide {
     fn new(env: &Env, device: &Device) -> Self {
         let pd = device.alloc_pd().expect("a protection domain");
         let mr = region(env, &pd, MemoryKind::Host, LEN, Access::LOCAL_WRITE);
@@ -76,9 +76,9 @@ impl Side {
 
     /// Loads a program; `None` if the device reports that it runs none, and refuses.
     #[track_caller]
-    fn load(&self, program: Made) -> Option<Program> {
+    fn load(&self, program: TestFirmware) -> Option<Program> {
         let possible = self.device.attr().firmware.is_some();
-        match self.device.load(&self.pd, anywhere(), Box::new(program)) {
+        match self.device.load(&self.pd, any_address(), Box::new(program)) {
             Ok(program) => {
                 assert!(possible && program.addr().port() > 0 && !program.addr().ip().is_unspecified());
                 Some(program)
@@ -106,7 +106,7 @@ impl Side {
     }
 }
 
-fn anywhere() -> SocketAddr {
+fn any_address() -> SocketAddr {
     (Ipv4Addr::UNSPECIFIED, 0).into()
 }
 
@@ -117,9 +117,9 @@ fn record(words: &[u64]) -> Vec<u8> {
 
 /// Commands are executed in order and whole, and commands that are too long are refused.
 pub(super) fn commands_are_carried_out_in_order(env: &Env) {
-    let side = Side::new(env, &env.a);
+    let side = FirmwareSide::new(env, &env.a);
     let (slots, mut count) = ((0..50).map(|slot| side.slot(slot, 2)).collect::<Vec<_>>(), 0);
-    let program = side.load(Made::new().command(move |nic, command| {
+    let program = side.load(TestFirmware::new().command(move |nic, command| {
         let sum = command.iter().map(|&byte| u64::from(byte)).sum::<u64>();
         nic.event(slots[count], &record(&[sum, command.len() as u64])).expect("registered");
         nic.interrupt();
@@ -141,10 +141,10 @@ pub(super) fn commands_are_carried_out_in_order(env: &Env) {
 /// A message carries its sender, header and payload, gathered at the sender and scattered at the receiver; its event is
 /// visible only after its bytes.
 pub(super) fn messages_carry_header_and_payload(env: &Env) {
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (mut slot, mr) = (0, (far.mr.lkey(), far.mr.addr()));
     let events: Vec<_> = (0..6).map(|slot| far.slot(slot, 4)).collect();
-    let receiver = far.load(Made::new().message(move |nic, message| {
+    let receiver = far.load(TestFirmware::new().message(move |nic, message| {
         let half = message.payload_len / 2;
         let place = |offset: u64, len: u64| Sge { addr: mr.1 + offset, length: len as u32, lkey: mr.0 };
         nic.deposit(half, place(EVENTS as u64, message.payload_len - half)).expect("registered");
@@ -157,7 +157,7 @@ pub(super) fn messages_carry_header_and_payload(env: &Env) {
     }));
     let Some(receiver) = receiver else { return };
     let (to, pieces) = (receiver.addr(), near.mr.sge(EVENTS as u64, 0));
-    let sender = near.load(Made::new().command(move |nic, command| {
+    let sender = near.load(TestFirmware::new().command(move |nic, command| {
         let len = u32::from_le_bytes(command[..4].try_into().expect("four"));
         let first = Sge { length: len / 3, ..pieces };
         let rest = Sge { addr: pieces.addr + u64::from(len / 3), length: len - len / 3, ..pieces };
@@ -186,13 +186,13 @@ pub(super) fn messages_carry_header_and_payload(env: &Env) {
 /// Matching on the NIC: the host posts entries by commands; a message consumes the first entry with its bits. A message
 /// without a match is counted, and a payload that is too long is truncated.
 pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (place, events) = (far.mr.sge(0, 0), (0..8).map(|slot| far.slot(slot, 2)).collect::<Vec<_>>());
     let (posted, unmatched) =
         (std::sync::Arc::new(std::sync::Mutex::new(Vec::<(u8, u64)>::new())), events[7]);
     let (entries, mut seen, mut lost) = (posted.clone(), 0, 0);
     let target = far.load(
-        Made::new()
+        TestFirmware::new()
             .command(move |nic, command| {
                 nic.charge(Span::from_ns(40));
                 entries.lock().expect("whole").push((command[0], u64::from(command[1]) * 64 + EVENTS as u64));
@@ -215,7 +215,7 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
     );
     let Some(target) = target else { return };
     let (to, source) = (target.addr(), near.mr.sge(EVENTS as u64, 0));
-    let sender = near.load(Made::new().command(move |nic, command| {
+    let sender = near.load(TestFirmware::new().command(move |nic, command| {
         let piece = Sge { length: command[1].into(), ..source };
         nic.send(to, &command[..1], &[piece]).expect("room");
     }));
@@ -243,9 +243,9 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
 /// A long transfer: the sender announces it, the target's program requests it once it has a buffer, and the sender's
 /// program answers with the bytes. No host takes part in between.
 pub(super) fn the_target_fetches(env: &Env) {
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (place, event) = (far.mr.sge(EVENTS as u64, 9000), far.slot(0, 1));
-    let target = far.load(Made::new().message(move |nic, message| {
+    let target = far.load(TestFirmware::new().message(move |nic, message| {
         if message.payload_len == 0 {
             return nic.send(message.from, b"give", &[]).expect("room");
         }
@@ -255,8 +255,8 @@ pub(super) fn the_target_fetches(env: &Env) {
     }));
     let Some(target) = target else { return };
     let (to, source, done) = (target.addr(), near.mr.sge(EVENTS as u64, 9000), near.slot(0, 1));
-    let sender =
-        near.load(Made::new().command(move |nic, _| nic.send(to, b"have", &[]).expect("room")).message(
+    let sender = near.load(
+        TestFirmware::new().command(move |nic, _| nic.send(to, b"have", &[]).expect("room")).message(
             move |nic, message| {
                 assert_eq!((message.from, message.header), (to, &b"give"[..]));
                 nic.send(message.from, b"take", &[source]).expect("room");
@@ -264,7 +264,8 @@ pub(super) fn the_target_fetches(env: &Env) {
                 nic.event(done, &record(&[1])).expect("registered");
                 nic.interrupt();
             },
-        ));
+        ),
+    );
     let sender = sender.expect("both or none");
     let bytes = pattern(3, 9000);
     near.mr.buf().write(EVENTS, &bytes).expect("inside");
@@ -294,7 +295,7 @@ fn fate(result: Result<()>) -> Fate {
 
 /// Receives the results from a program and compares them.
 #[track_caller]
-fn hear(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
+fn expect_fates(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
     let got: Vec<Fate> = want.iter().map(|_| waiter.until("an attempt", || fates.try_recv().ok())).collect();
     assert_eq!(got, want);
 }
@@ -302,40 +303,40 @@ fn hear(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
 /// A program can access registered memory of its domain, with the rights of the region, and no other; no byte beyond a
 /// payload, and no record of a wrong size or alignment.
 pub(super) fn memory_is_checked(env: &Env) {
-    let side = Side::new(env, &env.a);
+    let side = FirmwareSide::new(env, &env.a);
     let read_only = region(env, &side.pd, MemoryKind::Host, 64, Access::empty());
-    let elsewhere = Side::new(env, &env.a);
+    let elsewhere = FirmwareSide::new(env, &env.a);
     let (good, tail) = (side.mr.sge(0, 64), side.mr.sge(LEN as u64 - 32, 64));
     let (read_only, foreign) = (read_only_last(&read_only), elsewhere.mr.sge(0, 64));
-    let (tell, fates): (Sender<Fate>, _) = channel();
-    let tell_too = tell.clone();
+    let (report, fates): (Sender<Fate>, _) = channel();
+    let report_deposit = report.clone();
     let program = side.load(
-        Made::new()
+        TestFirmware::new()
             .command(move |nic, command| {
                 let to = SocketAddr::new(command[..4].try_into().map(<[u8; 4]>::into).expect("four"), 1);
                 let word = record(&[u64::MAX]);
                 let places = [tail, read_only.1, foreign, Sge { addr: good.addr + 4, ..good }];
                 for place in places {
-                    tell.send(fate(nic.event(place, &word))).expect("heard");
+                    report.send(fate(nic.event(place, &word))).expect("heard");
                 }
-                tell.send(fate(nic.event(good, &[1; 12]))).expect("heard");
-                tell.send(fate(nic.event(good, &[1; 72]))).expect("heard");
-                tell.send(fate(nic.deposit(0, good))).expect("heard");
+                report.send(fate(nic.event(good, &[1; 12]))).expect("heard");
+                report.send(fate(nic.event(good, &[1; 72]))).expect("heard");
+                report.send(fate(nic.deposit(0, good))).expect("heard");
                 for piece in [tail, foreign, read_only.0] {
-                    tell.send(fate(nic.send(to, &[], &[piece]))).expect("heard");
+                    report.send(fate(nic.send(to, &[], &[piece]))).expect("heard");
                 }
-                tell.send(fate(nic.send(to, &vec![0; 1 << 20], &[]))).expect("heard");
+                report.send(fate(nic.send(to, &vec![0; 1 << 20], &[]))).expect("heard");
             })
             .message(move |nic, message| {
                 let exact = Sge { length: message.payload_len as u32, ..good };
                 let more = Sge { length: exact.length + 1, ..good };
                 for place in [tail, foreign, Sge { length: exact.length, ..read_only.1 }] {
-                    tell_too.send(fate(nic.deposit(0, Sge { length: 48, ..place }))).expect("heard");
+                    report_deposit.send(fate(nic.deposit(0, Sge { length: 48, ..place }))).expect("heard");
                 }
                 for (offset, place) in [(0, more), (1, exact), (u64::MAX, exact)] {
-                    tell_too.send(fate(nic.deposit(offset, place))).expect("heard");
+                    report_deposit.send(fate(nic.deposit(offset, place))).expect("heard");
                 }
-                tell_too
+                report_deposit
                     .send(fate(nic.deposit(message.payload_len, Sge { length: 0, ..good })))
                     .expect("heard");
             }),
@@ -347,11 +348,12 @@ pub(super) fn memory_is_checked(env: &Env) {
     let (limit, invalid) = (Fate::Limit, Fate::Invalid);
     let events = [Fate::Invalid; 5].into_iter().chain([limit, limit]);
     let sends = [invalid, invalid, Fate::Done, limit];
-    hear(&side.waiter, &fates, &events.chain(sends).collect::<Vec<_>>());
+    expect_fates(&side.waiter, &fates, &events.chain(sends).collect::<Vec<_>>());
     let (to, piece) = (program.addr(), side.mr.sge(512, 48));
-    let sender = side.load(Made::new().command(move |nic, _| nic.send(to, &[], &[piece]).expect("room")));
+    let sender =
+        side.load(TestFirmware::new().command(move |nic, _| nic.send(to, &[], &[piece]).expect("room")));
     sender.expect("as before").command(&[]).expect("room");
-    hear(&side.waiter, &fates, &[invalid, invalid, invalid, limit, limit, limit, Fate::Done]);
+    expect_fates(&side.waiter, &fates, &[invalid, invalid, invalid, limit, limit, limit, Fate::Done]);
     for mr in [&side.mr, &elsewhere.mr] {
         assert!(
             mr.buf().to_vec(0..LEN).expect("inside").iter().all(|&byte| byte == 0x5a),
@@ -368,28 +370,28 @@ fn read_only_last(mr: &Mr) -> (Sge, Sge) {
 /// An address belongs to one program at a time, and is free after unloading; messages that arrive meanwhile are lost,
 /// and their sender continues.
 pub(super) fn addresses_come_and_go(env: &Env) {
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
-    let (tell, heard) = channel();
-    let listening = |tell: Sender<u8>| {
-        Made::new().message(move |_, message| tell.send(message.header[0]).expect("heard"))
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
+    let (report, heard) = channel();
+    let listening = |report: Sender<u8>| {
+        TestFirmware::new().message(move |_, message| report.send(message.header[0]).expect("heard"))
     };
-    let Some(first) = far.load(listening(tell.clone())) else { return };
+    let Some(first) = far.load(listening(report.clone())) else { return };
     let to = first.addr();
     let sender =
-        near.load(Made::new().command(move |nic, command| nic.send(to, command, &[]).expect("room")));
+        near.load(TestFirmware::new().command(move |nic, command| nic.send(to, command, &[]).expect("room")));
     let sender = sender.expect("both or none");
     sender.command(&[1]).expect("room");
     assert_eq!(near.waiter.until("a message", || heard.try_recv().ok()), 1);
-    let refusal = far.device.load(&far.pd, to, Box::new(listening(tell.clone()))).map(|p| p.addr());
+    let refusal = far.device.load(&far.pd, to, Box::new(listening(report.clone()))).map(|p| p.addr());
     assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
     let far_away = SocketAddr::from(([192, 0, 2, 1], 0));
-    let refusal = far.device.load(&far.pd, far_away, Box::new(Made::new())).map(|p| p.addr());
+    let refusal = far.device.load(&far.pd, far_away, Box::new(TestFirmware::new())).map(|p| p.addr());
     assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
-    let foreign = near.device.load(&far.pd, anywhere(), Box::new(Made::new())).map(|p| p.addr());
+    let foreign = near.device.load(&far.pd, any_address(), Box::new(TestFirmware::new())).map(|p| p.addr());
     assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
     drop(first);
     sender.command(&[2]).expect("room");
-    let again = far.device.load(&far.pd, to, Box::new(listening(tell))).expect("the address is free");
+    let again = far.device.load(&far.pd, to, Box::new(listening(report))).expect("the address is free");
     assert_eq!(again.addr(), to);
     sender.command(&[4]).expect("room");
     // A message that was still in flight may have found the new program, before this one.
@@ -400,11 +402,11 @@ pub(super) fn addresses_come_and_go(env: &Env) {
 
 /// All requests for a turn before it are answered by one turn, after everything that waited; a request during a turn
 /// causes another one.
-pub(super) fn turns_come_when_asked_for(env: &Env) {
-    let side = Side::new(env, &env.a);
+pub(super) fn turns_come_once_per_request(env: &Env) {
+    let side = FirmwareSide::new(env, &env.a);
     let (events, mut turns) = ((0..3).map(|slot| side.slot(slot, 1)).collect::<Vec<_>>(), 0);
     let program = side.load(
-        Made::new()
+        TestFirmware::new()
             .command(|nic, _| {
                 nic.poll_turn();
                 nic.poll_turn();
@@ -426,11 +428,11 @@ pub(super) fn turns_come_when_asked_for(env: &Env) {
 }
 
 /// A program that sends faster than the target consumes gets an error, loses nothing, and continues in later turns.
-pub(super) fn full_queues_are_said(env: &Env) {
+pub(super) fn full_queues_are_reported(env: &Env) {
     const MESSAGES: u64 = 5000;
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (event, mut next) = (far.slot(0, 1), 1);
-    let target = far.load(Made::new().message(move |nic, message| {
+    let target = far.load(TestFirmware::new().message(move |nic, message| {
         assert_eq!(u64::from_le_bytes(message.header.try_into().expect("eight")), next, "once and in order");
         if next == MESSAGES {
             nic.event(event, &record(&[next])).expect("registered");
@@ -456,7 +458,7 @@ pub(super) fn full_queues_are_said(env: &Env) {
         }
     };
     let (begin, begun) = channel();
-    let sender = near.load(Made::new().command(|nic, _| nic.poll_turn()).turn(move |nic| {
+    let sender = near.load(TestFirmware::new().command(|nic, _| nic.poll_turn()).turn(move |nic| {
         let _ = begin.send(());
         go_on(nic);
     }));
@@ -476,10 +478,10 @@ pub(super) fn charges_are_time_of_the_nic(env: &Env) {
     let is_virtual = host.clock() == ClockKind::Virtual;
     // Where charges take no time: so long that the test would time out otherwise.
     let call = if is_virtual { Span::from_ms(5) } else { Span::from_secs(3600) };
-    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
-    let busy = |side: &Side| {
+    let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
+    let busy = |side: &FirmwareSide| {
         let (events, mut calls) = ((0..2).map(|slot| side.slot(slot, 1)).collect::<Vec<_>>(), 0);
-        side.load(Made::new().command(move |nic, _| {
+        side.load(TestFirmware::new().command(move |nic, _| {
             nic.charge(call);
             nic.event(events[calls], &record(&[1])).expect("registered");
             nic.interrupt();
@@ -499,7 +501,7 @@ pub(super) fn charges_are_time_of_the_nic(env: &Env) {
     // The host's own work does not wait for the NIC, and the NIC does not wait for the host.
     host.charge(call * 2 / 5);
     assert_eq!(host.now() - began, call * 2 / 5, "commands were carried out by the host");
-    let passed = |side: &Side, program: &Program, slot| {
+    let passed = |side: &FirmwareSide, program: &Program, slot| {
         let _: [u64; 1] = side.event(program, slot);
         host.now() - began
     };
@@ -513,9 +515,9 @@ pub(super) fn charges_are_time_of_the_nic(env: &Env) {
 /// A thread that sleeps on a program is woken by each interrupt, even by an interrupt just as it falls asleep.
 pub(super) fn interrupts_wake_sleepers(env: &Env) {
     const ROUNDS: u64 = 300;
-    let side = std::sync::Arc::new(Side::new(env, &env.b));
+    let side = std::sync::Arc::new(FirmwareSide::new(env, &env.b));
     let slot = side.slot(0, 1);
-    let program = side.load(Made::new().command(move |nic, command| {
+    let program = side.load(TestFirmware::new().command(move |nic, command| {
         nic.event(slot, command).expect("registered");
         nic.interrupt();
     }));
@@ -530,7 +532,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
             // Longer than the other thread waits for this one: that thread reports a lost wake-up.
             let patience = sleeper.waiter.deadline().map(|by| by + (by - host.now()));
             host.wait("an interrupt", &*slept_on, patience, look);
-            assert!(patience.is_none_or(|by| host.now() < by), "interrupt {round} woke nobody");
+            assert!(patience.is_none_or(|by| host.now() < by), "interrupt {round} woke no sleeper");
             heard.store(round, Ordering::Release);
         }
     });

@@ -10,7 +10,7 @@ use host::{Rng, Span};
 
 use super::Env;
 use super::harness::check::ok;
-use super::harness::conn::{End, Setup, connect};
+use super::harness::conn::{Endpoint, Setup, connect};
 use super::traffic::pattern;
 use verbs::{RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode};
 
@@ -36,8 +36,8 @@ pub struct Crowd<'a> {
 /// A sending queue pair, and its receiver.
 struct Flow {
     number: u64,
-    from: End,
-    to: End,
+    from: Endpoint,
+    to: Endpoint,
     sent: u64,
     delivered: u64,
     received: u64,
@@ -48,7 +48,7 @@ struct Flow {
 /// The shared receive queue and its memory.
 struct Room<'a> {
     srq: &'a Srq,
-    end: &'a End,
+    end: &'a Endpoint,
     /// Receives that are posted to the queue.
     posted: [bool; RECEIVES as usize],
 }
@@ -61,41 +61,42 @@ pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
     let pd = env.b.alloc_pd().expect("a protection domain");
     let srq = pd.create_srq(SrqInit { max_wr: RECEIVES as u32, max_sge: 1 }).expect("a shared receive queue");
     let setup = Setup { len: LONGEST * RECEIVES as usize, ..Setup::default() };
-    let home = End::with_srq(env, &env.b, &setup, Some(&srq));
-    let mut ways: Vec<Flow> = (0..crowd.senders).map(|number| Flow::new(env, &setup, &srq, number)).collect();
+    let home = Endpoint::with_srq(env, &env.b, &setup, Some(&srq));
+    let mut flows: Vec<Flow> =
+        (0..crowd.senders).map(|number| Flow::new(env, &setup, &srq, number)).collect();
     let mut room = Room { srq: &srq, end: &home, posted: [false; RECEIVES as usize] };
     (0..RECEIVES).for_each(|at| room.post(at));
     let deadline = env.waiter.deadline().expect("a deadline");
     let (mut rng, mut enough) = (Rng::new(crowd.seed), false);
-    while !enough || ways.iter().any(|way| way.delivered.min(way.received) < way.sent) {
+    while !enough || flows.iter().any(|flow| flow.delivered.min(flow.received) < flow.sent) {
         assert!(
             env.a.host().now() < deadline,
-            "it stands still; (sent, delivered, received): {:?}",
-            ways.iter().map(|way| (way.sent, way.delivered, way.received)).collect::<Vec<_>>()
+            "no progress before the deadline; (sent, delivered, received): {:?}",
+            flows.iter().map(|flow| (flow.sent, flow.delivered, flow.received)).collect::<Vec<_>>()
         );
-        let before: u64 = ways.iter().map(|way| way.sent + way.delivered + way.received).sum();
-        for way in &mut ways {
-            if !enough && way.sent - way.delivered < DEPTH {
-                way.send(rng.index(LONGEST + 1));
+        let before: u64 = flows.iter().map(|flow| flow.sent + flow.delivered + flow.received).sum();
+        for flow in &mut flows {
+            if !enough && flow.sent - flow.delivered < DEPTH {
+                flow.send(rng.index(LONGEST + 1));
             }
-            way.look(&mut room);
+            flow.poll(&mut room);
         }
-        let delivered = ways.iter().map(|way| way.delivered).sum();
-        enough |= (crowd.meanwhile)(delivered) && ways.iter().all(|way| way.sent >= crowd.messages);
-        let any = before != ways.iter().map(|way| way.sent + way.delivered + way.received).sum();
+        let delivered = flows.iter().map(|flow| flow.delivered).sum();
+        enough |= (crowd.meanwhile)(delivered) && flows.iter().all(|flow| flow.sent >= crowd.messages);
+        let any = before != flows.iter().map(|flow| flow.sent + flow.delivered + flow.received).sum();
         // Recovery from a failure takes a while.
         env.a.host().charge(Span::from_us(if any { 1 } else { 20 }));
     }
-    for way in &ways {
-        assert_eq!(way.from.send_cq.poll_one(), Ok(None), "nothing completes twice");
-        assert_eq!(way.to.recv_cq.poll_one(), Ok(None), "nothing arrives twice");
+    for flow in &flows {
+        assert_eq!(flow.from.send_cq.poll_one(), Ok(None), "nothing completes twice");
+        assert_eq!(flow.to.recv_cq.poll_one(), Ok(None), "nothing arrives twice");
     }
 }
 
 impl Flow {
     fn new(env: &Env, setup: &Setup, srq: &Srq, number: u64) -> Self {
-        let from = End::new(env, &env.a, setup);
-        let to = End::with_srq(env, &env.b, setup, Some(srq));
+        let from = Endpoint::new(env, &env.a, setup);
+        let to = Endpoint::with_srq(env, &env.b, setup, Some(srq));
         connect(env, &from, &to, setup);
         Self { number, from, to, sent: 0, delivered: 0, received: 0, lens: VecDeque::new() }
     }
@@ -110,7 +111,7 @@ impl Flow {
     }
 
     /// Polls completions of sends and receives.
-    fn look(&mut self, room: &mut Room<'_>) {
+    fn poll(&mut self, room: &mut Room<'_>) {
         self.receive(room);
         while let Some(wc) = self.from.send_cq.poll_one().expect("no overrun") {
             ok(wc, self.delivered, WcOpcode::Send);

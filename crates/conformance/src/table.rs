@@ -60,7 +60,7 @@ macro_rules! __conformance_table {
                 queue_pairs_beyond_limits_are_refused
                 completion_queue_sizes_are_checked
                 nic_memory_is_zeroed
-                nic_memory_says_so
+                nic_memory_reports_its_kind
                 nic_memory_is_freed
                 nic_memory_is_disjoint
                 foreign_queues_are_refused
@@ -91,17 +91,17 @@ macro_rules! __conformance_table {
                 atomics_reach_all_memory
                 an_address_without_memory_fails
                 rights_are_those_given
-                it_ends_when_it_is_deregistered
+                key_is_invalid_after_deregistration
             }
             lost_memory {
-                registering_checks_what_is_there
+                registering_checks_accessibility
                 a_peers_request_to_it_fails
                 a_source_that_is_lost_fails
                 results_into_it_fail
                 a_receive_into_it_fails
                 a_shared_receive_into_it_fails
-                the_rest_lives_on
-                a_failure_stops_what_is_behind_it
+                other_connections_survive_lost_memory
+                failure_flushes_later_requests
                 a_read_behind_an_answered_one_fails
             }
             map {
@@ -109,7 +109,7 @@ macro_rules! __conformance_table {
                 requests_and_stores_meet
                 only_what_the_key_allows
                 only_while_connected
-                a_mapping_outlives_what_it_came_from
+                mapping_outlives_region_and_connection
             }
             send_recv {
                 every_size_arrives
@@ -145,10 +145,10 @@ macro_rules! __conformance_table {
                 inline_data_waits_as_a_copy
                 too_much_inline_data_is_refused
                 inline_needs_an_operation_that_sends
-                unsignalled_sends_complete_silently
+                unsignaled_sends_have_no_completion
                 sq_sig_all_signals_everything
                 lists_are_posted_in_order
-                a_list_tells_how_far_it_came
+                invalid_list_reports_posted_count
             }
             write {
                 every_size_arrives
@@ -193,7 +193,7 @@ macro_rules! __conformance_table {
                 the_result_has_eight_bytes
                 increments_from_both_ends_add_up
                 pipelined_atomics_are_ordered
-                the_owner_may_take_part
+                processor_atomics_mix_with_remote_atomics
                 more_atomics_than_may_be_outstanding
             }
             placement {
@@ -241,7 +241,7 @@ macro_rules! __conformance_table {
             order {
                 completions_come_in_order
                 one_completion_covers_those_before
-                unsignalled_requests_are_flushed_aloud
+                unsignaled_requests_are_flushed_with_entries
                 receives_are_flushed_in_order
                 waiting_sends_are_flushed_in_order
                 posting_in_error_flushes
@@ -252,8 +252,8 @@ macro_rules! __conformance_table {
             }
             limits {
                 a_full_send_queue_refuses
-                slots_come_back_by_polling
-                unsignalled_slots_come_back_together
+                polling_frees_slots
+                unsignaled_slots_are_freed_together
                 a_full_receive_queue_refuses
                 a_receive_queue_fills_before_connecting
                 queues_fill_in_the_error_state
@@ -284,9 +284,9 @@ macro_rules! __conformance_table {
                 few_retries_end
                 no_retries_need_none
                 the_peers_limit_counts
-                a_limit_of_ones_own_overrules
+                own_retry_limit_overrides_peers
                 a_long_pause_is_kept
-                completions_that_wait_are_no_lack_of_receives
+                full_completion_queue_is_not_rnr
                 both_ends_may_wait
                 waiting_messages_are_released_in_order
             }
@@ -317,7 +317,7 @@ macro_rules! __conformance_table {
                 waits_end_at_their_deadline
                 numbers_tell_queues_apart
                 handles_share_the_queue
-                a_queue_gets_another_size no_queue_gets_smaller_than_what_waits
+                queue_is_resized queue_cannot_shrink_below_pending
             }
             notify {
                 one_event_per_arming
@@ -333,7 +333,7 @@ macro_rules! __conformance_table {
                 several_queues_on_a_channel
                 send_completions_notify
                 arm_poll_sleep_misses_nothing
-                ringing_writes_are_writes
+                ring_writes_complete_as_writes
                 asynchronous_events_can_be_awaited
                 the_asynchronous_descriptor_is_readable
             }
@@ -353,34 +353,34 @@ macro_rules! __conformance_table {
                 the_passive_side_may_send_first
                 a_device_connects_to_itself
                 one_channel_for_both_ends
-                both_ends_are_told
+                both_ends_report_addresses_and_depths
                 without_a_queue_pair
                 without_a_queue_pair_at_one_end
-                a_request_dies_with_whoever_asks
+                request_dies_with_connecting_side
                 identifiers_are_rejected
                 identifiers_come_and_go
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }
             pairing {
-                a_request_waits_until_it_is_wanted
+                request_waits_until_pair_is_asked_for
                 either_side_may_come_first
-                many_pairs_meet_their_own
-                two_of_one_side_make_a_pair
-                a_queue_pair_is_its_own_peer
-                requests_of_others_are_told_apart
-                who_waits_for_the_departed_is_refused
-                numbers_that_come_again_are_of_others
-                a_number_leads_to_its_side
-                a_pair_is_made_again_in_any_order
+                many_pairs_are_not_mixed_up
+                two_qps_of_one_side_are_paired
+                qp_is_connected_to_itself
+                foreign_requests_are_refused_or_returned
+                waiting_request_for_destroyed_qp_is_refused
+                reused_numbers_pair_new_qps
+                number_encodes_port_of_its_side
+                pair_reconnects_in_any_order
             }
             stand_in {
-                completions_give_the_number_it_is_known_by
-                nothing_is_left_of_its_predecessor
+                completions_carry_known_as_number
+                replaced_qp_leaves_nothing
                 a_message_that_waits_never_reaches_the_next
                 rounds_in_any_order
                 a_shared_queue_loses_no_room
-                others_carry_on
+                other_queue_pairs_continue
             }
             firmware {
                 commands_are_carried_out_in_order
@@ -389,8 +389,8 @@ macro_rules! __conformance_table {
                 the_target_fetches
                 memory_is_checked
                 addresses_come_and_go
-                turns_come_when_asked_for
-                full_queues_are_said
+                turns_come_once_per_request
+                full_queues_are_reported
                 charges_are_time_of_the_nic
             }
             listen {
@@ -400,16 +400,16 @@ macro_rules! __conformance_table {
                 a_port_is_taken_once
                 the_backlog_waits
                 requests_are_answered_in_any_order
-                a_dropped_listener_answers_who_waits
+                dropped_listener_answers_waiting_requests
                 a_taken_request_outlives_its_listener
                 sixty_four_connections
             }
             screen {
-                a_request_that_passes_brings_what_the_screen_found
+                passing_request_carries_screen_value
                 without_a_screen_there_is_no_value
-                a_request_that_does_not_pass_is_rejected_unseen
-                too_long_words_are_left_out
-                strangers_take_no_place_in_the_backlog
+                failing_request_is_rejected_without_event
+                too_long_reject_data_is_not_sent
+                rejected_requests_occupy_no_backlog
             }
             ports {
                 a_bound_port_is_taken
@@ -419,7 +419,7 @@ macro_rules! __conformance_table {
                 a_refused_connect_keeps_its_port
                 a_port_outlives_its_listener
                 a_port_serves_one_at_a_time
-                a_port_is_free_when_it_is_let_go
+                port_is_free_after_drop
                 foreign_ports_are_refused
             }
             disconnect {
@@ -430,7 +430,7 @@ macro_rules! __conformance_table {
                 only_connections_disconnect
                 the_error_state_disconnects
                 dropping_a_queue_pair_disconnects
-                what_arrived_before_the_end_is_complete
+                messages_received_before_disconnect_complete
                 completions_survive_the_end
                 completions_are_known_until_they_are_polled
                 an_empty_queue_after_the_end_stays_empty
@@ -443,10 +443,10 @@ macro_rules! __conformance_table {
                 waiting_sends_end_with_errors
                 waiting_receives_are_flushed
                 a_poller_notices_that_a_waiting_sender_left
-                an_acceptor_goes_at_once
+                acceptor_destroyed_right_after_accept
                 other_connections_carry_on
                 a_successor_takes_over
-                posting_to_the_departed
+                posting_to_dead_peer_completes_with_error
                 connections_come_and_go
                 memory_goes_before_its_user
             }
@@ -477,14 +477,14 @@ macro_rules! __conformance_threads {
                 atomics_from_several_threads
                 deregistering_under_fire
                 failing_under_fire
-                nothing_is_done_behind_a_failure
+                no_request_executes_after_a_failure
                 vanishing_under_fire
                 connecting_from_several_threads
                 making_objects_from_several_threads
                 sleepers_are_woken
-                ringing_writes_wake_sleepers
-                rings_wake_sleepers
-                all_is_there_when_the_last_byte_is
+                ring_writes_wake_sleepers
+                ring_calls_wake_sleepers
+                last_byte_seen_implies_whole_write
                 one_wait_for_several_sources
                 asynchronous_events_wake_sleepers
                 interrupts_wake_sleepers

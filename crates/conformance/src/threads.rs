@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use super::Env;
 use super::connections::disconnect::{MESSAGES, acknowledged, messages_until_empty};
 use super::harness::check::ok;
-use super::harness::conn::{Conn, End, Setup, connect};
+use super::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::{Descriptor, WaitSet};
 use verbs::{Access, AtomicCap, Buf, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 pub(super) use super::firmware::interrupts_wake_sleepers;
 
 /// Posts, and retries while the queue is full.
-fn post_patiently(end: &End, wr: &SendWr<'_>) {
+fn post_patiently(end: &Endpoint, wr: &SendWr<'_>) {
     end.waiter.until("free send slot", || match end.qp.post_send(wr) {
         Ok(()) => Some(()),
         Err(Error::QueueFull { .. }) => None,
@@ -150,12 +150,12 @@ pub(super) fn atomics_from_several_threads(env: &Env) {
         return; // The group `atomics` checks that they are refused.
     }
     let setup = Setup::default();
-    let target = Arc::new(End::new(env, &env.b, &setup));
+    let target = Arc::new(Endpoint::new(env, &env.b, &setup));
     let (threads, each) = (3, 1000_u64);
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     let mut far = Vec::new();
     for _ in 0..threads {
-        let (a, qp) = (End::new(env, &env.a, &setup), target.another_qp());
+        let (a, qp) = (Endpoint::new(env, &env.a, &setup), target.another_qp());
         super::harness::conn::connect_qps(env, (&a.cm, &a.qp, &setup.a), (&target.cm, &qp, &setup.b));
         far.push(qp);
         let remote = target.host.remote(0);
@@ -220,7 +220,7 @@ pub(super) fn failing_under_fire(env: &Env) {
 }
 
 /// A request fails while another thread posts: requests after it are flushed and not executed.
-pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
+pub(super) fn no_request_executes_after_a_failure(env: &Env) {
     const WRITES: u64 = 60;
     for _ in 0..100 {
         let c = Arc::new(Conn::new(env));
@@ -291,7 +291,7 @@ pub(super) fn connecting_from_several_threads(env: &Env) {
         bodies.push(Box::new(move || {
             for _ in 0..30 {
                 let setup = Setup::default();
-                let (a, b) = (End::new(&env, &env.a, &setup), End::new(&env, &env.b, &setup));
+                let (a, b) = (Endpoint::new(&env, &env.a, &setup), Endpoint::new(&env, &env.b, &setup));
                 connect(&env, &a, &b, &setup);
                 Conn { a, b }.still_works();
             }
@@ -307,7 +307,7 @@ pub(super) fn making_objects_from_several_threads(env: &Env) {
         let env = env.clone();
         bodies.push(Box::new(move || {
             for _ in 0..200 {
-                let end = End::new(&env, &env.a, &Setup { cqe: 16, len: 4096, ..Setup::default() });
+                let end = Endpoint::new(&env, &env.a, &Setup { cqe: 16, len: 4096, ..Setup::default() });
                 drop((end.another_qp(), end));
             }
         }));
@@ -337,9 +337,9 @@ pub(super) fn sleepers_are_woken(env: &Env) {
     env.together(vec![sleep, wake]);
 }
 
-/// A thread that sleeps on a completion queue and polls memory is woken by every write with `RING`, even by a write that
-/// comes while it falls asleep.
-pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
+/// A thread that sleeps on a completion queue and polls memory is woken by every write with `RING`, even by a write
+/// that comes while it falls asleep.
+pub(super) fn ring_writes_wake_sleepers(env: &Env) {
     if !env.a.attr().write_ring {
         return;
     }
@@ -354,7 +354,7 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
 
 /// A thread that polls NIC memory is woken when the peer stores to it and then calls `ring`. If peers' memory cannot be
 /// mapped, `ring` is refused.
-pub(super) fn rings_wake_sleepers(env: &Env) {
+pub(super) fn ring_calls_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::with_nic(env));
     if !env.a.attr().maps_peers {
         assert!(matches!(c.a.qp.ring(), Err(Error::Unsupported { .. })));
@@ -364,7 +364,7 @@ pub(super) fn rings_wake_sleepers(env: &Env) {
     let (words, there) = (far.buf().clone(), c.a.qp.map(far.remote(0), 8).expect("mapped"));
     wake_sleepers(env, &c, words, move |c, round| {
         there.word(0).expect("aligned").store(round, Ordering::Release);
-        c.a.qp.ring().expect("it rings");
+        c.a.qp.ring().expect("the peer is notified");
     });
 }
 
@@ -384,7 +384,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
                 (word.load(Ordering::Acquire) >= round).then_some(())
             };
             let found = b.device.host().wait("a ringing write", &b.recv_cq, b.waiter.deadline(), look);
-            found.unwrap_or_else(|| panic!("write {round} woke nobody"));
+            found.unwrap_or_else(|| panic!("write {round} woke no sleeper"));
             seen.store(round, Ordering::Release);
         }
     });
@@ -405,7 +405,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
 
 /// If the attributes guarantee an order, a thread that polls for the last byte of a write sees all of it, while another
 /// thread writes.
-pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
+pub(super) fn last_byte_seen_implies_whole_write(env: &Env) {
     let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
     for nic in [false, true] {
         let region = if nic { c.b.nic.as_ref() } else { Some(&c.b.host) };
@@ -461,22 +461,22 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         set.add(b.cm.clone());
         set.add(b.device.clone());
         set.add(Descriptor(reader.try_clone().expect("a descriptor")));
-        let mut news = (false, false, false);
-        while news != (true, true, true) {
+        let mut seen = (false, false, false);
+        while seen != (true, true, true) {
             let look = || {
-                let before = news;
-                news.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
-                news.1 |= super::harness::check::readable(Some(std::os::fd::AsFd::as_fd(&reader)))
+                let before = seen;
+                seen.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
+                seen.1 |= super::harness::check::readable(Some(std::os::fd::AsFd::as_fd(&reader)))
                     == Some(true)
                     && {
                         rustix::io::read(&reader, &mut [0; 1]).expect("readable");
                         true
                     };
-                news.2 |= matches!(b.cm.poll_event(), Some(verbs::CmEvent::Disconnected { .. }));
-                (news != before).then_some(())
+                seen.2 |= matches!(b.cm.poll_event(), Some(verbs::CmEvent::Disconnected { .. }));
+                (seen != before).then_some(())
             };
             let found = b.device.host().wait("several sources", &set, b.waiter.deadline(), look);
-            found.unwrap_or_else(|| panic!("of completion, descriptor and event came {news:?}"));
+            found.unwrap_or_else(|| panic!("of completion, descriptor and event were seen: {seen:?}"));
         }
     });
     let wake = Box::new(move || {

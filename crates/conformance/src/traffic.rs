@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use host::{Rng, Span};
 
 use super::Env;
-use super::harness::conn::{End, Setup};
+use super::harness::conn::{Endpoint, Setup};
 use verbs::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOpcode};
 
 /// Requests and receives outstanding at each end.
@@ -39,12 +39,12 @@ pub struct Traffic<'a> {
 struct Posted {
     number: u64,
     op: WcOpcode,
-    aloud: bool,
+    signaled: bool,
 }
 
 /// One end with its own half of the traffic.
 struct Half<'a> {
-    end: &'a End,
+    end: &'a Endpoint,
     /// The number of the end: part of all patterns.
     side: u64,
     plan: (u64, usize, u64),
@@ -87,7 +87,7 @@ fn length(plan: (u64, usize, u64), side: u64, number: u64) -> usize {
     }
 }
 
-fn region(end: &End, len: usize) -> Mr {
+fn region(end: &Endpoint, len: usize) -> Mr {
     end.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::ALL - Access::REMOTE_ATOMIC).expect("a region")
 }
 
@@ -98,7 +98,7 @@ fn region(end: &End, len: usize) -> Mr {
 pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
     let cap = QpCap { max_send_wr: DEPTH as u32, max_recv_wr: DEPTH as u32, ..QpCap::default() };
     let setup = Setup { cap, len: 64, ..Setup::default() };
-    let ends = [End::new(env, &env.a, &setup), End::new(env, &env.b, &setup)];
+    let ends = [Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup)];
     let plan = (traffic.seed, traffic.longest, traffic.requests);
     let half = |side: usize| Half::new(&ends[side], side as u64, plan);
     let mut halves = [half(0), half(1)];
@@ -109,7 +109,7 @@ pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
     while !enough || halves.iter().any(|half| half.done < half.next || !half.messages.is_empty()) {
         assert!(
             env.a.host().now() < deadline,
-            "it stands still; (posted, completed, received): {:?}",
+            "no progress before the deadline; (posted, completed, received): {:?}",
             halves.each_ref().map(|half| (half.next, half.done, half.received))
         );
         let [a, b] = &mut halves;
@@ -129,7 +129,7 @@ pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
     }
 }
 
-fn connect(env: &Env, traffic: &Traffic<'_>, [a, b]: &[End; 2]) {
+fn connect(env: &Env, traffic: &Traffic<'_>, [a, b]: &[Endpoint; 2]) {
     let listener = b.cm.listen(env.addr(), 8).expect("a listener");
     a.cm.connect(&a.qp, (traffic.detour)(listener.addr()), &ConnParam::default()).expect("connect");
     let request = env.waiter.request(&b.cm);
@@ -143,7 +143,7 @@ fn connect(env: &Env, traffic: &Traffic<'_>, [a, b]: &[End; 2]) {
 }
 
 impl<'a> Half<'a> {
-    fn new(end: &'a End, side: u64, plan: (u64, usize, u64)) -> Self {
+    fn new(end: &'a Endpoint, side: u64, plan: (u64, usize, u64)) -> Self {
         let all = PLACES as usize * plan.1;
         let source = region(end, 2 * plan.1);
         source.buf().write(0, &pattern(side, 1 << 40, 2 * plan.1)).expect("inside");
@@ -212,8 +212,8 @@ impl<'a> Half<'a> {
         self.out.buf().write(place, &bytes).expect("inside");
         let sges = [self.out.sge(place as u64, len as u32)];
         let mut wr = SendWr::new(number << 24 | from, op, &sges);
-        let aloud = self.rng.index(2) == 0 || number % 4 == 3;
-        if !aloud {
+        let signaled = self.rng.index(2) == 0 || number % 4 == 3;
+        if !signaled {
             wr = wr.unsignaled();
         }
         if self.rng.index(8) == 0 {
@@ -224,7 +224,7 @@ impl<'a> Half<'a> {
             self.messages.push_back(number);
         }
         self.writes.push(matches!(op, SendOp::Write(_) | SendOp::WriteImm(..)));
-        self.posted.push_back(Posted { number: wr.wr_id, op: kind, aloud });
+        self.posted.push_back(Posted { number: wr.wr_id, op: kind, signaled });
         self.next += 1;
     }
 
@@ -248,7 +248,7 @@ impl<'a> Half<'a> {
                 assert_eq!(wc.opcode, posted.op);
                 return;
             }
-            assert!(!posted.aloud, "{wc:?} overtakes {number}");
+            assert!(!posted.signaled, "{wc:?} overtakes {number}");
         }
     }
 

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 
 use crate::Env;
 use crate::harness::check::{ok, pattern};
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::Span;
 use verbs::{
     Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, Depths, Error, QpState, SendOp, SendWr, WcOpcode,
     WcStatus,
 };
 
-pub(crate) fn ends(env: &Env) -> (End, End) {
-    (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
+pub(crate) fn ends(env: &Env) -> (Endpoint, Endpoint) {
+    (Endpoint::new(env, &env.a, &Setup::default()), Endpoint::new(env, &env.b, &Setup::default()))
 }
 
 /// The address of device `a`, as `b` sees it.
@@ -25,7 +25,7 @@ pub(crate) fn own_ip(env: &Env) -> IpAddr {
 
 /// Waits for `ConnectFailed` of this end's queue pair.
 #[track_caller]
-pub(crate) fn failure(end: &End) -> CmFailure {
+pub(crate) fn failure(end: &Endpoint) -> CmFailure {
     match end.waiter.event(&end.cm, "ConnectFailed") {
         CmEvent::ConnectFailed { qp_num, why } if qp_num == end.qp.num() => why,
         other => panic!("expected ConnectFailed, got {other:?}"),
@@ -33,7 +33,7 @@ pub(crate) fn failure(end: &End) -> CmFailure {
 }
 
 #[track_caller]
-pub(crate) fn rejected(end: &End) -> Vec<u8> {
+pub(crate) fn rejected(end: &Endpoint) -> Vec<u8> {
     match end.waiter.event(&end.cm, "Rejected") {
         CmEvent::Rejected { qp_num, private_data } if qp_num == end.qp.num() => private_data,
         other => panic!("expected Rejected, got {other:?}"),
@@ -143,7 +143,7 @@ pub(crate) fn an_unanswered_request_times_out(env: &Env) {
 
 /// Accepts after the connecting side has given up: the call fails, or a failed connection is reported as an event, or
 /// (if the passive side notices only later) the connection is established and then ends.
-fn late_accept(b: &End, request: verbs::ConnectRequest) {
+fn late_accept(b: &Endpoint, request: verbs::ConnectRequest) {
     if b.cm.accept(request, &b.qp, &ConnParam::default()).is_err() {
         return;
     }
@@ -216,14 +216,15 @@ pub(crate) fn the_passive_side_may_send_first(env: &Env) {
 
 /// A device connects to itself.
 pub(crate) fn a_device_connects_to_itself(env: &Env) {
-    let (near, far) = (End::new(env, &env.b, &Setup::default()), End::new(env, &env.b, &Setup::default()));
+    let (near, far) =
+        (Endpoint::new(env, &env.b, &Setup::default()), Endpoint::new(env, &env.b, &Setup::default()));
     connect(env, &near, &far, &Setup::default());
     Conn { a: near, b: far }.still_works();
 }
 
 /// Both ends in one protection domain, with one completion queue and one channel for everything.
 pub(crate) fn one_channel_for_both_ends(env: &Env) {
-    let end = End::new(env, &env.b, &Setup::default());
+    let end = Endpoint::new(env, &env.b, &Setup::default());
     let (other, param) = (end.another_qp(), ConnParam::default());
     let listener = end.cm.listen(env.addr(), 1).expect("a listener");
     end.cm.connect(&end.qp, listener.addr(), &param).expect("connect");
@@ -272,26 +273,27 @@ pub(crate) fn the_descriptor_is_readable(env: &Env) {
 
 /// Waits for the `Established` of an end; returns its information.
 #[track_caller]
-fn told(end: &End) -> ConnInfo {
+fn established_info(end: &Endpoint) -> ConnInfo {
     match end.waiter.event(&end.cm, "Established") {
         CmEvent::Established { qp_num, info, .. } if qp_num == end.qp.num() => info,
         other => panic!("expected Established, got {other:?}"),
     }
 }
 
-/// Whether `told` is a valid report of the peer's depths: the values in its parameters, the negotiated values, or what
-/// this end may use there.
-fn is_fair(told: Depths, said: &ConnParam, own: &ConnParam) -> bool {
-    let agreed = said.responder_resources.min(own.initiator_depth);
-    let serves = told.responder_resources == said.responder_resources || told.responder_resources == agreed;
+/// Whether `reported` is a valid report of the peer's depths: the values in its parameters, the negotiated values, or
+/// what this end may use there.
+fn are_valid_depths(reported: Depths, peer: &ConnParam, own: &ConnParam) -> bool {
+    let agreed = peer.responder_resources.min(own.initiator_depth);
+    let serves =
+        reported.responder_resources == peer.responder_resources || reported.responder_resources == agreed;
     let used =
-        [said.initiator_depth, said.initiator_depth.min(own.responder_resources), own.responder_resources];
-    serves && used.contains(&told.initiator_depth)
+        [peer.initiator_depth, peer.initiator_depth.min(own.responder_resources), own.responder_resources];
+    serves && used.contains(&reported.initiator_depth)
 }
 
 /// The request and both events contain the addresses of both ends, and the depths of the peer's parameters. (A protocol
 /// may transmit no depths, or only the negotiated ones.)
-pub(crate) fn both_ends_are_told(env: &Env) {
+pub(crate) fn both_ends_report_addresses_and_depths(env: &Env) {
     let setup = Setup::default();
     let mut ports = Vec::new();
     let (ours, theirs) = (
@@ -299,29 +301,29 @@ pub(crate) fn both_ends_are_told(env: &Env) {
         ConnParam { responder_resources: 7, initiator_depth: 2, ..ConnParam::default() },
     );
     for _ in 0..3 {
-        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
         let listener = b.cm.listen(env.addr(), 8).expect("a listener");
         a.cm.connect(&a.qp, listener.addr(), &ours).expect("connect");
         let request = env.waiter.request(&b.cm);
         let asked = request.info;
         assert_eq!(asked.local, listener.addr());
         assert!(asked.depths.is_none_or(|depths| depths == Depths::of(&ours)), "{asked:?}");
-        let told_of = |info: &ConnInfo, num: u32, retries: u8| {
-            info.qp_num.is_none_or(|said| said == num) && info.rnr_retry.is_none_or(|said| said == retries)
+        let is_info_of = |info: &ConnInfo, num: u32, retries: u8| {
+            info.qp_num.is_none_or(|peer| peer == num) && info.rnr_retry.is_none_or(|peer| peer == retries)
         };
-        assert!(told_of(&asked, a.qp.num(), 3), "{asked:?}");
+        assert!(is_info_of(&asked, a.qp.num(), 3), "{asked:?}");
         b.cm.accept(request, &b.qp, &theirs).expect("accept");
-        let (at_a, at_b) = (told(&a), told(&b));
-        assert!(told_of(&at_a, b.qp.num(), 7) && told_of(&at_b, a.qp.num(), 3), "{at_a:?} {at_b:?}");
+        let (at_a, at_b) = (established_info(&a), established_info(&b));
+        assert!(is_info_of(&at_a, b.qp.num(), 7) && is_info_of(&at_b, a.qp.num(), 3), "{at_a:?} {at_b:?}");
         assert_eq!((at_a.peer, at_b.local), (listener.addr(), listener.addr()));
-        assert_eq!((at_a.local, at_b.peer), (at_b.peer, asked.peer), "each is the other's other end");
+        assert_eq!((at_a.local, at_b.peer), (at_b.peer, asked.peer), "each end is the peer of the other");
         assert!(!at_a.local.ip().is_unspecified());
-        assert!(at_a.depths.is_none_or(|told| is_fair(told, &theirs, &ours)), "{at_a:?}");
-        assert!(at_b.depths.is_none_or(|told| is_fair(told, &ours, &theirs)), "{at_b:?}");
+        assert!(at_a.depths.is_none_or(|reported| are_valid_depths(reported, &theirs, &ours)), "{at_a:?}");
+        assert!(at_b.depths.is_none_or(|reported| are_valid_depths(reported, &ours, &theirs)), "{at_b:?}");
         ports.push((at_a.local.port(), a, b));
     }
     ports.sort_by_key(|(port, ..)| *port);
-    assert!(ports[0].0 > 0, "a port tells connections apart");
+    assert!(ports[0].0 > 0, "the port distinguishes connections");
     assert!(ports.windows(2).all(|pair| pair[0].0 != pair[1].0), "two connections have one port");
 }
 
@@ -368,7 +370,7 @@ pub(crate) fn without_a_queue_pair(env: &Env) {
 pub(crate) fn without_a_queue_pair_at_one_end(env: &Env) {
     let setup = Setup::default();
     for with_qp in [true, false] {
-        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
         let param = ConnParam { rnr_retry: 0, ..ConnParam::default() };
         let id = if with_qp {
@@ -432,7 +434,7 @@ pub(crate) fn identifiers_come_and_go(env: &Env) {
 }
 
 /// A request is alive only while the connecting side waits for the answer.
-pub(crate) fn a_request_dies_with_whoever_asks(env: &Env) {
+pub(crate) fn request_dies_with_connecting_side(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");

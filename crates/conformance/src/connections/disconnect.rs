@@ -3,13 +3,13 @@
 use super::connect::ends;
 use crate::Env;
 use crate::harness::check::ok;
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{
     CmEvent, ConnParam, Cq, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode, WcStatus,
 };
 
 /// Both ends get exactly one event, both queue pairs are in error, and receives are flushed.
-fn over(c: &Conn) {
+fn assert_ended(c: &Conn) {
     for end in [&c.a, &c.b] {
         end.waiter.disconnected(&end.cm, end.qp.num());
         assert_eq!(end.qp.state(), QpState::Error);
@@ -33,14 +33,14 @@ fn with_receives(env: &Env) -> Conn {
 pub(crate) fn the_active_side_disconnects(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
-    over(&c);
+    assert_ended(&c);
 }
 
 /// The accepting side disconnects.
 pub(crate) fn the_passive_side_disconnects(env: &Env) {
     let c = with_receives(env);
     c.b.cm.disconnect(&c.b.qp).expect("disconnect");
-    over(&c);
+    assert_ended(&c);
 }
 
 /// Both sides disconnect at the same time: still one event each. The second call may find that the connection has
@@ -49,7 +49,7 @@ pub(crate) fn both_sides_disconnect(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
     c.b.cm.disconnect(&c.b.qp).expect("a connection that ended was connected");
-    over(&c);
+    assert_ended(&c);
 }
 
 /// A second disconnect of the same end does nothing.
@@ -57,7 +57,7 @@ pub(crate) fn disconnecting_twice_is_once(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
     c.a.cm.disconnect(&c.a.qp).expect("again");
-    over(&c);
+    assert_ended(&c);
 }
 
 /// A queue pair that was never connected cannot be disconnected.
@@ -82,7 +82,7 @@ pub(crate) fn dropping_a_queue_pair_disconnects(env: &Env) {
     for active in [true, false] {
         let c = with_receives(env);
         let (gone, left) = if active { (c.a, c.b) } else { (c.b, c.a) };
-        let End { qp, recv_cq, .. } = gone;
+        let Endpoint { qp, recv_cq, .. } = gone;
         drop(qp);
         left.waiter.disconnected(&left.cm, left.qp.num());
         left.receives_flushed([1, 2]);
@@ -129,12 +129,12 @@ pub(crate) fn completions_are_known_until_they_are_polled(env: &Env) {
 }
 
 /// Three ways to end a connection in order.
-const LEAVES: [fn(End); 3] =
+const LEAVES: [fn(Endpoint); 3] =
     [|end| end.cm.disconnect(&end.qp).expect("disconnect"), |end| end.qp.to_error(), |end| drop(end.qp)];
 
 /// A peer receives messages and then ends the connection in order. Messages that it has received complete with success
 /// at the sender; only messages without a receive are flushed.
-pub(crate) fn what_arrived_before_the_end_is_complete(env: &Env) {
+pub(crate) fn messages_received_before_disconnect_complete(env: &Env) {
     for (round, leave) in (0..48).zip(LEAVES.into_iter().cycle()) {
         let (messages, waiting) = (1 + round % 5 * 7, if round % 2 == 0 { 0 } else { 3 });
         let c = Conn::new(env);
@@ -177,7 +177,7 @@ pub(crate) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<S
     }
     let init = SrqInit { max_wr: MESSAGES as u32, max_sge: 1 };
     let srq = is_shared.then(|| pd.create_srq(init).expect("a shared receive queue"));
-    let (a, b) = (End::new(env, &env.a, &setup), End::with_srq(env, &env.b, &setup, srq.as_ref()));
+    let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::with_srq(env, &env.b, &setup, srq.as_ref()));
     for i in 0..MESSAGES {
         let room = [b.host.sge(i * 8, 8)];
         match &srq {

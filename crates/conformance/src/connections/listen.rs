@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::connect::{ends, failure, rejected};
 use crate::Env;
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{CmEvent, CmFailure, ConnParam, Error, Qp, QpState, SendOp, SendWr, Wc};
 
 /// An address of device `b` without a listener.
@@ -31,14 +31,14 @@ pub(crate) fn a_dropped_listener_refuses(env: &Env) {
     connect_through(&a, &b, listener.addr());
     let addr = listener.addr();
     drop(listener);
-    let late = End::new(env, &env.a, &Setup::default());
+    let late = Endpoint::new(env, &env.a, &Setup::default());
     late.cm.connect(&late.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
     assert_eq!(failure(&late), CmFailure::Refused(addr));
     Conn { a, b }.still_works();
 }
 
 /// Connects `a` to `b`, which listens at `addr`.
-fn connect_through(a: &End, b: &End, addr: SocketAddr) {
+fn connect_through(a: &Endpoint, b: &Endpoint, addr: SocketAddr) {
     a.cm.connect(&a.qp, addr, &ConnParam::default()).expect("connect");
     b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
     a.waiter.established(&a.cm, a.qp.num());
@@ -75,9 +75,9 @@ pub(crate) fn a_port_is_taken_once(env: &Env) {
 /// As many requests as the backlog may wait; each can then be answered, in the order of arrival.
 pub(crate) fn the_backlog_waits(env: &Env) {
     let count = 16;
-    let b = End::new(env, &env.b, &Setup::default());
+    let b = Endpoint::new(env, &env.b, &Setup::default());
     let listener = b.cm.listen(env.addr(), count).expect("a listener");
-    let actives: Vec<End> = (0..count).map(|_| End::new(env, &env.a, &Setup::default())).collect();
+    let actives: Vec<Endpoint> = (0..count).map(|_| Endpoint::new(env, &env.a, &Setup::default())).collect();
     for (i, a) in actives.iter().enumerate() {
         let param = ConnParam::with_private_data([i as u8]);
         a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
@@ -95,9 +95,9 @@ pub(crate) fn the_backlog_waits(env: &Env) {
 
 /// Waiting requests may be answered in any order, and differently.
 pub(crate) fn requests_are_answered_in_any_order(env: &Env) {
-    let b = End::new(env, &env.b, &Setup::default());
+    let b = Endpoint::new(env, &env.b, &Setup::default());
     let listener = b.cm.listen(env.addr(), 3).expect("a listener");
-    let actives: Vec<End> = (0..3).map(|_| End::new(env, &env.a, &Setup::default())).collect();
+    let actives: Vec<Endpoint> = (0..3).map(|_| Endpoint::new(env, &env.a, &Setup::default())).collect();
     let mut requests = Vec::new();
     for (i, a) in actives.iter().enumerate() {
         let param = ConnParam::with_private_data([i as u8]);
@@ -116,7 +116,7 @@ pub(crate) fn requests_are_answered_in_any_order(env: &Env) {
 
 /// Requests that the program has not taken yet are answered when their listener and its channel are dropped: rejected,
 /// as rdma_destroy_id(3) does, or failed.
-pub(crate) fn a_dropped_listener_answers_who_waits(env: &Env) {
+pub(crate) fn dropped_listener_answers_waiting_requests(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::connect::{ends, own_ip, rejected};
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok};
-use crate::harness::conn::{Conn, End, Setup};
+use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::pairing::{self, Offered, Pairing};
 use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpInit, QpState, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -17,34 +17,34 @@ fn can_pair(env: &Env) -> bool {
 }
 
 /// One side: a channel whose connect requests are passed to a pairing, and a count of its events.
-struct Side {
-    end: End,
+struct PairingSide {
+    end: Endpoint,
     pairing: Pairing,
     /// Number of connected queue pairs.
     established: Cell<usize>,
 }
 
-impl Side {
+impl PairingSide {
     #[track_caller]
     fn new(env: &Env, device: &Device, ip: IpAddr) -> Self {
-        let end = End::new(env, device, &Setup::default());
+        let end = Endpoint::new(env, device, &Setup::default());
         let pairing = Pairing::new(&end.cm, ip, 0).expect("a pairing");
         Self { end, pairing, established: Cell::new(0) }
     }
 
     /// The end that describes one of this side's queue pairs to the other side.
-    fn name(&self, qp: &Qp) -> pairing::End {
+    fn end_of(&self, qp: &Qp) -> pairing::End {
         pairing::End { addr: self.pairing.addr(), qp_num: qp.known_as() }
     }
 
     #[track_caller]
-    fn wants(&self, qp: &Qp, peer: pairing::End) {
+    fn asks_for(&self, qp: &Qp, peer: pairing::End) {
         self.pairing.pair(qp, peer, &ConnParam::default()).expect("pair");
     }
 
     /// Takes the request for a queue pair that this side has not paired yet.
     #[track_caller]
-    fn keeps_a_request(&self) {
+    fn keep_request(&self) {
         let offered = self.pairing.offer(self.end.waiter.request(&self.end.cm));
         assert!(matches!(offered, Offered::Kept), "{offered:?}");
     }
@@ -78,7 +78,7 @@ impl Side {
 
     /// Replaces this side's queue pair.
     #[track_caller]
-    fn renew(&mut self) {
+    fn replace_qp(&mut self) {
         self.pairing.release(&self.end.qp);
         let init = QpInit { known_as: Some(self.end.qp.known_as()), ..self.end.qp.init().clone() };
         self.end.qp = self.end.pd.create_qp(&init).expect("another queue pair");
@@ -86,15 +86,15 @@ impl Side {
 }
 
 /// Two sides, with the connecting (lesser) one first. Either device may come first.
-fn sides(env: &Env) -> (Side, Side) {
-    let [a, b] =
-        [(&env.a, own_ip(env)), (&env.b, env.addr().ip())].map(|(device, ip)| Side::new(env, device, ip));
-    if a.name(&a.end.qp) < b.name(&b.end.qp) { (a, b) } else { (b, a) }
+fn sides(env: &Env) -> (PairingSide, PairingSide) {
+    let [a, b] = [(&env.a, own_ip(env)), (&env.b, env.addr().ip())]
+        .map(|(device, ip)| PairingSide::new(env, device, ip));
+    if a.end_of(&a.end.qp) < b.end_of(&b.end.qp) { (a, b) } else { (b, a) }
 }
 
 /// Waits until each side has `count` connections.
 #[track_caller]
-fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
+fn wait_connected(sides: [(&PairingSide, &[&Qp]); 2], count: usize) {
     sides[0].0.end.waiter.until("both ends connected", || {
         sides.iter().for_each(|(side, qps)| side.serve(qps));
         sides.iter().all(|(side, _)| side.established.get() == count).then_some(())
@@ -103,20 +103,20 @@ fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
 
 /// Checks that the pair gets connected, and carries messages both ways.
 #[track_caller]
-fn works(one: Side, other: Side) {
-    meet([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
+fn assert_works(one: PairingSide, other: PairingSide) {
+    wait_connected([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
     Conn { a: one.end, b: other.end }.still_works();
 }
 
 /// A side's numbers identify its port, sides with the same address have different ones, and a number is unique until it
 /// is given back.
-pub(crate) fn a_number_leads_to_its_side(env: &Env) {
+pub(crate) fn number_encodes_port_of_its_side(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let ip = env.addr().ip();
-    let one = Side::new(env, &env.b, ip);
-    let gives = |side: &Side| {
+    let one = PairingSide::new(env, &env.b, ip);
+    let gives = |side: &PairingSide| {
         let port = side.pairing.addr().port();
         let nums = [(); 3].map(|()| side.pairing.take_number().expect("a number"));
         for (i, num) in nums.iter().enumerate() {
@@ -127,7 +127,7 @@ pub(crate) fn a_number_leads_to_its_side(env: &Env) {
     };
     let nums = gives(&one);
     nums.iter().for_each(|num| one.pairing.give_number(*num));
-    let other = Side::new(env, &env.b, ip);
+    let other = PairingSide::new(env, &env.b, ip);
     assert_ne!(one.pairing.addr(), other.pairing.addr());
     gives(&other);
     let port = other.pairing.addr().port();
@@ -142,15 +142,15 @@ pub(crate) fn a_number_leads_to_its_side(env: &Env) {
 }
 
 /// The connecting side asks first, and its request waits for the other.
-pub(crate) fn a_request_waits_until_it_is_wanted(env: &Env) {
+pub(crate) fn request_waits_until_pair_is_asked_for(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let (lesser, greater) = sides(env);
-    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
-    greater.keeps_a_request();
-    greater.wants(&greater.end.qp, lesser.name(&lesser.end.qp));
-    works(lesser, greater);
+    lesser.asks_for(&lesser.end.qp, greater.end_of(&greater.end.qp));
+    greater.keep_request();
+    greater.asks_for(&greater.end.qp, lesser.end_of(&lesser.end.qp));
+    assert_works(lesser, greater);
 }
 
 /// Both sides have asked for the pair before either handles an event, in both orders.
@@ -160,33 +160,34 @@ pub(crate) fn either_side_may_come_first(env: &Env) {
     }
     for lesser_first in [true, false] {
         let (lesser, greater) = sides(env);
-        let want = |side: &Side, peer: &Side| side.wants(&side.end.qp, peer.name(&peer.end.qp));
+        let ask =
+            |side: &PairingSide, peer: &PairingSide| side.asks_for(&side.end.qp, peer.end_of(&peer.end.qp));
         if lesser_first {
-            want(&lesser, &greater);
-            want(&greater, &lesser);
+            ask(&lesser, &greater);
+            ask(&greater, &lesser);
         } else {
-            want(&greater, &lesser);
-            want(&lesser, &greater);
+            ask(&greater, &lesser);
+            ask(&lesser, &greater);
         }
-        works(lesser, greater);
+        assert_works(lesser, greater);
     }
 }
 
 /// Pairs are not mixed up, although all pairs have the same two addresses and are asked for in opposite orders.
 /// Method: each end sends its index.
-pub(crate) fn many_pairs_meet_their_own(env: &Env) {
+pub(crate) fn many_pairs_are_not_mixed_up(env: &Env) {
     if !can_pair(env) {
         return;
     }
     const COUNT: usize = 12;
     let (one, other) = sides(env);
-    let make = |side: &Side| (0..COUNT).map(|_| side.end.another_qp()).collect::<Vec<_>>();
+    let make = |side: &PairingSide| (0..COUNT).map(|_| side.end.another_qp()).collect::<Vec<_>>();
     let (ours, theirs) = (make(&one), make(&other));
     let pairs = || ours.iter().zip(&theirs);
-    pairs().for_each(|(own, peer)| one.wants(own, other.name(peer)));
-    pairs().rev().for_each(|(peer, own)| other.wants(own, one.name(peer)));
+    pairs().for_each(|(own, peer)| one.asks_for(own, other.end_of(peer)));
+    pairs().rev().for_each(|(peer, own)| other.asks_for(own, one.end_of(peer)));
     let [all_ours, all_theirs] = [&ours, &theirs].map(|qps| qps.iter().collect::<Vec<_>>());
-    meet([(&one, &all_ours), (&other, &all_theirs)], COUNT);
+    wait_connected([(&one, &all_ours), (&other, &all_theirs)], COUNT);
     for (place, (from, to)) in (0_u32..).zip(pairs()) {
         to.post_recv(&verbs::RecvWr::new(place.into(), &[])).expect("room");
         from.post_send(&SendWr::new(1, SendOp::SendImm(place), &[])).expect("room");
@@ -197,14 +198,14 @@ pub(crate) fn many_pairs_meet_their_own(env: &Env) {
 }
 
 /// Both ends of a pair may belong to one side.
-pub(crate) fn two_of_one_side_make_a_pair(env: &Env) {
+pub(crate) fn two_qps_of_one_side_are_paired(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let side = Side::new(env, &env.b, env.addr().ip());
+    let side = PairingSide::new(env, &env.b, env.addr().ip());
     let (one, other) = (&side.end.qp, &side.end.another_qp());
-    side.wants(one, side.name(other));
-    side.wants(other, side.name(one));
+    side.asks_for(one, side.end_of(other));
+    side.asks_for(other, side.end_of(one));
     side.end.waiter.until("both ends connected", || {
         side.serve(&[one, other]);
         (side.established.get() == 2).then_some(())
@@ -214,14 +215,14 @@ pub(crate) fn two_of_one_side_make_a_pair(env: &Env) {
 
 /// A queue pair may be connected to itself: it receives what it sends, accesses its own memory, and completions carry
 /// only its number.
-pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
+pub(crate) fn qp_is_connected_to_itself(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let side = Side::new(env, &env.b, env.addr().ip());
+    let side = PairingSide::new(env, &env.b, env.addr().ip());
     let (end, num) = (&side.end, side.end.qp.num());
     end.post_recv(1, &[end.host.sge(64, 64)]);
-    side.wants(&end.qp, side.name(&end.qp));
+    side.asks_for(&end.qp, side.end_of(&end.qp));
     end.waiter.until("it is connected", || {
         side.serve(&[&end.qp]);
         (side.established.get() == 1).then_some(())
@@ -237,7 +238,7 @@ pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
     let first = memory.bytes(0, 64);
     [64, 128, 192].into_iter().for_each(|at| memory.expect(at, &first));
     memory.check("its own memory");
-    let again = side.pairing.pair(&end.qp, side.name(&end.qp), &ConnParam::default());
+    let again = side.pairing.pair(&end.qp, side.end_of(&end.qp), &ConnParam::default());
     assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
     end.post_recv(5, &[]);
     end.qp.to_error();
@@ -250,11 +251,11 @@ pub(crate) fn a_queue_pair_is_its_own_peer(env: &Env) {
 
 /// A peer that connects to a side's address with other private data is refused; requests for the channel's other
 /// listeners are returned.
-pub(crate) fn requests_of_others_are_told_apart(env: &Env) {
+pub(crate) fn foreign_requests_are_refused_or_returned(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let side = Side::new(env, &env.b, env.addr().ip());
+    let side = PairingSide::new(env, &env.b, env.addr().ip());
     let listener = side.end.cm.listen(env.addr(), 1).expect("a listener");
     let connect = |to: SocketAddr| {
         let (stranger, _) = ends(env);
@@ -274,13 +275,13 @@ pub(crate) fn requests_of_others_are_told_apart(env: &Env) {
 }
 
 /// A waiting request is refused when the queue pair that it is for is destroyed.
-pub(crate) fn who_waits_for_the_departed_is_refused(env: &Env) {
+pub(crate) fn waiting_request_for_destroyed_qp_is_refused(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let (lesser, greater) = sides(env);
-    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
-    greater.keeps_a_request();
+    lesser.asks_for(&lesser.end.qp, greater.end_of(&greater.end.qp));
+    greater.keep_request();
     greater.pairing.forget(&greater.end.qp);
     rejected(&lesser.end);
     assert_eq!(lesser.end.qp.state(), QpState::Init);
@@ -288,15 +289,15 @@ pub(crate) fn who_waits_for_the_departed_is_refused(env: &Env) {
 
 /// A queue pair is destroyed after it has asked for a pair and before its peer has. Later ones, perhaps under the same
 /// numbers, are connected to each other, and nothing of the former affects them.
-pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
+pub(crate) fn reused_numbers_pair_new_qps(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let (lesser, greater) = sides(env);
     for _ in 0..3 {
         let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
-        lesser.wants(&one, greater.name(&other));
-        greater.keeps_a_request();
+        lesser.asks_for(&one, greater.end_of(&other));
+        greater.keep_request();
         greater.pairing.forget(&other);
         drop(other);
         match lesser.end.waiter.event(&lesser.end.cm, "Rejected") {
@@ -305,13 +306,13 @@ pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
         }
         // The other order: the requested queue pair is destroyed before any request for it.
         let other = greater.end.another_qp();
-        greater.wants(&other, lesser.name(&one));
+        greater.asks_for(&other, lesser.end_of(&one));
         greater.pairing.forget(&other);
     }
     let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
-    lesser.wants(&one, greater.name(&other));
-    greater.wants(&other, lesser.name(&one));
-    meet([(&lesser, &[&one]), (&greater, &[&other])], 1);
+    lesser.asks_for(&one, greater.end_of(&other));
+    greater.asks_for(&other, lesser.end_of(&one));
+    wait_connected([(&lesser, &[&one]), (&greater, &[&other])], 1);
     other.post_recv(&verbs::RecvWr::new(3, &[])).expect("room");
     one.post_send(&SendWr::new(1, SendOp::SendImm(9), &[])).expect("room");
     assert_eq!(greater.end.received().imm, Some(9));
@@ -320,7 +321,7 @@ pub(crate) fn numbers_that_come_again_are_of_others(env: &Env) {
 /// Waits for a request that no queue pair has been paired with yet. Disconnections of replaced queue pairs may be
 /// reported before.
 #[track_caller]
-fn until_kept(side: &Side) {
+fn wait_for_request(side: &PairingSide) {
     loop {
         match side.end.waiter.event(&side.end.cm, "ConnectRequest") {
             CmEvent::ConnectRequest(request) => {
@@ -335,58 +336,58 @@ fn until_kept(side: &Side) {
 
 /// Both queue pairs of a connection are replaced under the same numbers and connected again, in every order of
 /// replacing and connecting, also with a request that waits while the other side has its old queue pair.
-pub(crate) fn a_pair_is_made_again_in_any_order(env: &Env) {
+pub(crate) fn pair_reconnects_in_any_order(env: &Env) {
     if !can_pair(env) {
         return;
     }
     let (mut lesser, mut greater) = sides(env);
-    let (least, most) = (lesser.name(&lesser.end.qp), greater.name(&greater.end.qp));
+    let (least, most) = (lesser.end_of(&lesser.end.qp), greater.end_of(&greater.end.qp));
     for round in 0..20 {
         match round % 5 {
             0 => {
-                lesser.wants(&lesser.end.qp, most);
-                greater.wants(&greater.end.qp, least);
+                lesser.asks_for(&lesser.end.qp, most);
+                greater.asks_for(&greater.end.qp, least);
             }
             1 => {
-                greater.wants(&greater.end.qp, least);
-                lesser.wants(&lesser.end.qp, most);
+                greater.asks_for(&greater.end.qp, least);
+                lesser.asks_for(&lesser.end.qp, most);
             }
             2 => {
                 // The request arrives before the greater queue pair is replaced.
-                lesser.wants(&lesser.end.qp, most);
-                until_kept(&greater);
-                greater.renew();
-                greater.wants(&greater.end.qp, least);
+                lesser.asks_for(&lesser.end.qp, most);
+                wait_for_request(&greater);
+                greater.replace_qp();
+                greater.asks_for(&greater.end.qp, least);
             }
             3 => {
                 // The lesser one is replaced after its request: that request no longer counts.
-                lesser.wants(&lesser.end.qp, most);
-                until_kept(&greater);
-                lesser.renew();
-                lesser.wants(&lesser.end.qp, most);
-                until_kept(&greater);
-                greater.wants(&greater.end.qp, least);
+                lesser.asks_for(&lesser.end.qp, most);
+                wait_for_request(&greater);
+                lesser.replace_qp();
+                lesser.asks_for(&lesser.end.qp, most);
+                wait_for_request(&greater);
+                greater.asks_for(&greater.end.qp, least);
             }
             _ => {
                 // The greater one is replaced after it asked for the pair, and asks again later.
-                greater.wants(&greater.end.qp, least);
-                greater.renew();
-                lesser.wants(&lesser.end.qp, most);
-                until_kept(&greater);
-                greater.wants(&greater.end.qp, least);
+                greater.asks_for(&greater.end.qp, least);
+                greater.replace_qp();
+                lesser.asks_for(&lesser.end.qp, most);
+                wait_for_request(&greater);
+                greater.asks_for(&greater.end.qp, least);
             }
         }
-        meet([(&lesser, &[&lesser.end.qp]), (&greater, &[&greater.end.qp])], round + 1);
+        wait_connected([(&lesser, &[&lesser.end.qp]), (&greater, &[&greater.end.qp])], round + 1);
         greater.end.post_recv(round as u64, &[]);
         lesser.end.post(&SendWr::new(round as u64, SendOp::SendImm(round as u32), &[]));
         assert_eq!(ok(greater.end.received(), round as u64, WcOpcode::Recv).imm, Some(round as u32));
         ok(lesser.end.sent(), round as u64, WcOpcode::Send);
         if round % 2 == 0 {
-            lesser.renew();
-            greater.renew();
+            lesser.replace_qp();
+            greater.replace_qp();
         } else {
-            greater.renew();
-            lesser.renew();
+            greater.replace_qp();
+            lesser.replace_qp();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::connect::{ends, failure, own_ip};
 use crate::Env;
-use crate::harness::conn::{Conn, End, Setup};
+use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::{Cm, CmEvent, CmFailure, ConnParam, Error, Port};
 
 /// An address of `a`, with any port.
@@ -30,7 +30,7 @@ fn refused<T: std::fmt::Debug>(result: verbs::Result<T>) {
 /// Answers the request that `b` gets, and waits until both ends are connected. Checks that `from` is the address of `a`
 /// at both ends.
 #[track_caller]
-fn accepted(a: &End, b: &End, from: SocketAddr) {
+fn accepted(a: &Endpoint, b: &Endpoint, from: SocketAddr) {
     let request = b.waiter.request(&b.cm);
     assert_eq!(request.info.peer, from, "the peer sees where the connection comes from");
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
@@ -124,7 +124,7 @@ pub(crate) fn a_port_outlives_its_listener(env: &Env) {
     let (a, b) = ends(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
     drop(a.cm.listen_at(&port, 4).expect("a listener"));
-    let late = End::new(env, &env.b, &Setup::default());
+    let late = Endpoint::new(env, &env.b, &Setup::default());
     late.cm.connect(&late.qp, port.addr(), &ConnParam::default()).expect("the answer comes as an event");
     assert_eq!(failure(&late), CmFailure::Refused(port.addr()));
     refused(b.cm.bind(port.addr()));
@@ -150,7 +150,7 @@ pub(crate) fn a_port_serves_one_at_a_time(env: &Env) {
 }
 
 /// A port is free again when it has been dropped and its connection has ended, whichever side ended that.
-pub(crate) fn a_port_is_free_when_it_is_let_go(env: &Env) {
+pub(crate) fn port_is_free_after_drop(env: &Env) {
     let Some(mut port) = bind(&env.a.create_cm().expect("a channel"), own_addr(env)) else { return };
     let addr = port.addr();
     for active_ends in [true, false, true] {

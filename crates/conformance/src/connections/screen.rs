@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::connect::{ends, rejected};
 use crate::Env;
 use crate::harness::check::{pattern, readable};
-use crate::harness::conn::{Conn, End, Setup};
+use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::{ConnInfo, ConnParam, QpState, Screen, ScreenRequest, Verdict};
 
 /// The first byte of requests that pass.
@@ -14,12 +14,12 @@ const FRIEND: u8 = 0xf1;
 
 /// A screen that passes requests whose first byte is [`FRIEND`], with the second byte as the value. Rejects others with
 /// `words`.
-struct Door {
+struct FriendScreen {
     words: Vec<u8>,
     seen: Mutex<Vec<(Vec<u8>, ConnInfo)>>,
 }
 
-impl Door {
+impl FriendScreen {
     fn new(words: &[u8]) -> Arc<Self> {
         Arc::new(Self { words: words.to_vec(), seen: Mutex::default() })
     }
@@ -29,7 +29,7 @@ impl Door {
     }
 }
 
-impl Screen for Door {
+impl Screen for FriendScreen {
     fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
         self.seen.lock().expect("no test panics here").push((request.private_data.to_vec(), request.info));
         match request.private_data {
@@ -39,19 +39,19 @@ impl Screen for Door {
     }
 }
 
-fn ask(a: &End, addr: SocketAddr, private_data: &[u8]) {
+fn connect_with(a: &Endpoint, addr: SocketAddr, private_data: &[u8]) {
     a.cm.connect(&a.qp, addr, &ConnParam::with_private_data(private_data)).expect("connect");
 }
 
 /// A request that passes arrives at the program, with its private data and the screen's value, which can be taken once.
-pub(crate) fn a_request_that_passes_brings_what_the_screen_found(env: &Env) {
+pub(crate) fn passing_request_carries_screen_value(env: &Env) {
     let (a, b) = ends(env);
-    let door = Door::new(b"no");
-    let listener = b.cm.listen_screened(env.addr(), 1, door.clone()).expect("a listener");
-    ask(&a, listener.addr(), &[FRIEND, 7, 1, 2, 3]);
+    let screen = FriendScreen::new(b"no");
+    let listener = b.cm.listen_screened(env.addr(), 1, screen.clone()).expect("a listener");
+    connect_with(&a, listener.addr(), &[FRIEND, 7, 1, 2, 3]);
     let mut request = b.waiter.request(&b.cm);
     assert!(request.private_data.starts_with(&[FRIEND, 7, 1, 2, 3]));
-    let seen = door.seen();
+    let seen = screen.seen();
     assert_eq!(seen.len(), 1, "a request is screened once");
     assert_eq!((&seen[0].0, seen[0].1), (&request.private_data, request.info));
     assert_eq!((request.take_screened::<u8>(), request.take_screened::<u8>()), (Some(7), None));
@@ -65,27 +65,27 @@ pub(crate) fn a_request_that_passes_brings_what_the_screen_found(env: &Env) {
 pub(crate) fn without_a_screen_there_is_no_value(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
-    ask(&a, listener.addr(), &[FRIEND, 7]);
+    connect_with(&a, listener.addr(), &[FRIEND, 7]);
     assert_eq!(b.waiter.request(&b.cm).take_screened::<u8>(), None);
 }
 
 /// A request that does not pass is rejected with the screen's private data. The program gets no event, and the same
 /// queue pair can connect again.
-pub(crate) fn a_request_that_does_not_pass_is_rejected_unseen(env: &Env) {
+pub(crate) fn failing_request_is_rejected_without_event(env: &Env) {
     let max = env.b.attr().max_private_data as usize;
     for words in [0, 1, 20, max] {
         let (a, b) = ends(env);
-        let door = Door::new(&pattern(4, words));
-        let listener = b.cm.listen_screened(env.addr(), 1, door.clone()).expect("a listener");
+        let screen = FriendScreen::new(&pattern(4, words));
+        let listener = b.cm.listen_screened(env.addr(), 1, screen.clone()).expect("a listener");
         for said in [&b""[..], b"stranger", &[0; 9]] {
-            ask(&a, listener.addr(), said);
+            connect_with(&a, listener.addr(), said);
             assert_eq!(rejected(&a), pattern(4, words));
             assert_eq!(a.qp.state(), QpState::Init);
         }
-        assert_eq!(door.seen().len(), 3);
+        assert_eq!(screen.seen().len(), 3);
         b.waiter.no_event(&b.cm, "the screen rejected all of them");
         assert!(readable(b.cm.fd()).is_none_or(|is| !is), "the channel is readable without an event");
-        ask(&a, listener.addr(), &[FRIEND, 1]);
+        connect_with(&a, listener.addr(), &[FRIEND, 1]);
         b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
         a.waiter.established(&a.cm, a.qp.num());
         b.waiter.established(&b.cm, b.qp.num());
@@ -94,26 +94,26 @@ pub(crate) fn a_request_that_does_not_pass_is_rejected_unseen(env: &Env) {
 }
 
 /// Private data that are too long are not sent; the request is rejected nevertheless.
-pub(crate) fn too_long_words_are_left_out(env: &Env) {
+pub(crate) fn too_long_reject_data_is_not_sent(env: &Env) {
     let (a, b) = ends(env);
-    let door = Door::new(&vec![1; env.b.attr().max_private_data as usize + 1]);
-    let listener = b.cm.listen_screened(env.addr(), 1, door).expect("a listener");
-    ask(&a, listener.addr(), b"stranger");
+    let screen = FriendScreen::new(&vec![1; env.b.attr().max_private_data as usize + 1]);
+    let listener = b.cm.listen_screened(env.addr(), 1, screen).expect("a listener");
+    connect_with(&a, listener.addr(), b"stranger");
     assert_eq!(rejected(&a), [0; 0]);
 }
 
 /// Requests that do not pass occupy no entry of the backlog. Method: a backlog of 1, in which a passing request waits;
 /// all failing requests before and after it get the screen's private data, and the passing one is still accepted.
-pub(crate) fn strangers_take_no_place_in_the_backlog(env: &Env) {
+pub(crate) fn rejected_requests_occupy_no_backlog(env: &Env) {
     let (a, b) = ends(env);
-    let listener = b.cm.listen_screened(env.addr(), 1, Door::new(b"stranger")).expect("a listener");
-    let strangers: Vec<End> = (0..32).map(|_| End::new(env, &env.a, &Setup::default())).collect();
-    let refused = |some: &[End]| {
-        some.iter().for_each(|one| ask(one, listener.addr(), b"let me in"));
+    let listener = b.cm.listen_screened(env.addr(), 1, FriendScreen::new(b"stranger")).expect("a listener");
+    let strangers: Vec<Endpoint> = (0..32).map(|_| Endpoint::new(env, &env.a, &Setup::default())).collect();
+    let refused = |some: &[Endpoint]| {
+        some.iter().for_each(|one| connect_with(one, listener.addr(), b"let me in"));
         some.iter().for_each(|one| assert_eq!(rejected(one), b"stranger"));
     };
     refused(&strangers[..16]);
-    ask(&a, listener.addr(), &[FRIEND, 1]);
+    connect_with(&a, listener.addr(), &[FRIEND, 1]);
     let request = b.waiter.request(&b.cm);
     refused(&strangers[16..]);
     b.waiter.no_event(&b.cm, "only the friend passes");

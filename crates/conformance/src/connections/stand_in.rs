@@ -4,12 +4,12 @@
 use super::connect::{ends, own_ip};
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok, pattern};
-use crate::harness::conn::{Conn, End, Setup};
+use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::{CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
 
 /// Replaces this end's queue pair.
 #[track_caller]
-fn renew(end: &mut End) {
+fn replace_qp(end: &mut Endpoint) {
     let init = QpInit { known_as: Some(end.qp.known_as()), ..end.qp.init().clone() };
     end.qp = end.pd.create_qp(&init).expect("another queue pair");
 }
@@ -17,7 +17,7 @@ fn renew(end: &mut End) {
 /// Waits until this end is connected to the queue pair that is known as `peer`. Disconnections of replaced queue pairs
 /// may be reported before.
 #[track_caller]
-fn established(env: &Env, end: &End, peer: u32) {
+fn established(env: &Env, end: &Endpoint, peer: u32) {
     let num = end.qp.num();
     loop {
         match env.waiter.event(&end.cm, "Established") {
@@ -33,7 +33,7 @@ fn established(env: &Env, end: &End, peer: u32) {
 
 /// Connects `a` to `b`; connections of their former queue pairs may still report their end.
 #[track_caller]
-fn connect(env: &Env, a: &End, b: &End) {
+fn connect(env: &Env, a: &Endpoint, b: &Endpoint) {
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let request = loop {
@@ -51,18 +51,18 @@ fn connect(env: &Env, a: &End, b: &End) {
 }
 
 #[track_caller]
-fn nothing_waits(env: &Env, end: &End, why: &str) {
+fn assert_empty(env: &Env, end: &Endpoint, why: &str) {
     env.waiter.silence(&end.send_cq, why);
     env.waiter.silence(&end.recv_cq, why);
 }
 
 /// Completions of every kind carry the number that it is known as; events carry the device's number.
-pub(crate) fn completions_give_the_number_it_is_known_by(env: &Env) {
+pub(crate) fn completions_carry_known_as_number(env: &Env) {
     let (mut a, mut b) = ends(env);
     let (of_a, of_b) = (a.qp.num(), b.qp.num());
     assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
     for _ in 0..3 {
-        [&mut a, &mut b].into_iter().for_each(renew);
+        [&mut a, &mut b].into_iter().for_each(replace_qp);
         assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
         assert!(a.qp.num() != of_a && b.qp.num() != of_b, "{:?} {:?}", a.qp, b.qp);
         connect(env, &a, &b);
@@ -87,7 +87,7 @@ pub(crate) fn completions_give_the_number_it_is_known_by(env: &Env) {
 }
 
 /// Unpolled completions, requests and receives are dropped with the queue pair.
-pub(crate) fn nothing_is_left_of_its_predecessor(env: &Env) {
+pub(crate) fn replaced_qp_leaves_nothing(env: &Env) {
     for b_first in [false, true] {
         let Conn { mut a, mut b } = Conn::new(env);
         (0..8).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
@@ -97,34 +97,34 @@ pub(crate) fn nothing_is_left_of_its_predecessor(env: &Env) {
         (0..4).for_each(|i| b.post(&SendWr::new(i, SendOp::Write(a.host.remote(64)), &[b.host.sge(0, 8)])));
         ok(b.received(), 0, WcOpcode::Recv);
         let (first, second) = if b_first { (&mut b, &mut a) } else { (&mut a, &mut b) };
-        renew(first);
-        nothing_waits(env, first, "the first end is another");
-        renew(second);
-        nothing_waits(env, second, "the second end is another");
+        replace_qp(first);
+        assert_empty(env, first, "the first end is another");
+        replace_qp(second);
+        assert_empty(env, second, "the second end is another");
         connect(env, &a, &b);
-        nothing_waits(env, &a, "nothing has been posted");
-        nothing_waits(env, &b, "nothing has been posted");
+        assert_empty(env, &a, "nothing has been posted");
+        assert_empty(env, &b, "nothing has been posted");
         Conn { a, b }.still_works();
     }
 }
 
 /// A message that waited for a receive never arrives at the next queue pair, which has receives.
 pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
-    for renews_a in [true, false] {
+    for replaces_a in [true, false] {
         let Conn { mut a, mut b } = Conn::new(env);
         (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(99), &[a.host.sge(0, 8)])));
         env.waiter.silence(&a.send_cq, "there are no receives");
-        if renews_a {
-            renew(&mut a);
+        if replaces_a {
+            replace_qp(&mut a);
         }
-        renew(&mut b);
+        replace_qp(&mut b);
         (0..6).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
         env.waiter.silence(&b.recv_cq, "it is not connected");
-        if renews_a {
+        if replaces_a {
             connect(env, &a, &b);
         } else {
             a.sends_flushed_or_failed(0..4);
-            renew(&mut a);
+            replace_qp(&mut a);
             connect(env, &a, &b);
         }
         env.waiter.silence(&b.recv_cq, "nothing has been sent");
@@ -134,7 +134,7 @@ pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
     }
 }
 
-impl End {
+impl Endpoint {
     /// These requests complete with errors, the first ones perhaps with a reason other than a flush.
     #[track_caller]
     fn sends_flushed_or_failed(&self, ids: std::ops::Range<u64>) {
@@ -165,17 +165,17 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
             b.post(&SendWr::new(round << 8, SendOp::Read(a.host.remote(0)), &[b.host.sge(1024, 4096)]));
         }
         match round % 4 {
-            0 => [&mut a, &mut b].into_iter().for_each(renew),
-            1 => [&mut b, &mut a].into_iter().for_each(renew),
+            0 => [&mut a, &mut b].into_iter().for_each(replace_qp),
+            1 => [&mut b, &mut a].into_iter().for_each(replace_qp),
             2 => {
                 // One side ends the connection in order.
                 a.cm.disconnect(&a.qp).expect("connected");
-                [&mut a, &mut b].into_iter().for_each(renew);
+                [&mut a, &mut b].into_iter().for_each(replace_qp);
             }
             _ => {
                 // Replaced twice in a row.
-                renew(&mut b);
-                [&mut b, &mut a].into_iter().for_each(renew);
+                replace_qp(&mut b);
+                [&mut b, &mut a].into_iter().for_each(replace_qp);
             }
         }
         match round % 3 {
@@ -196,7 +196,8 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
     let setup = Setup::default();
     let pd = env.b.alloc_pd().expect("a domain");
     let srq = pd.create_srq(SrqInit { max_wr: ROOM, max_sge: 1 }).expect("a shared queue");
-    let (mut a, mut b) = (End::new(env, &env.a, &setup), End::with_srq(env, &env.b, &setup, Some(&srq)));
+    let (mut a, mut b) =
+        (Endpoint::new(env, &env.a, &setup), Endpoint::with_srq(env, &env.b, &setup, Some(&srq)));
     let (mut posted, mut used) = (0, 0);
     for round in 0..12_u64 {
         connect(env, &a, &b);
@@ -213,16 +214,16 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
             ok(a.sent(), i, WcOpcode::Send);
         }
         used += 4;
-        [&mut b, &mut a].into_iter().for_each(renew);
+        [&mut b, &mut a].into_iter().for_each(replace_qp);
     }
 }
 
 /// Other queue pairs on the same completion queues continue meanwhile, and lose nothing.
-pub(crate) fn others_carry_on(env: &Env) {
+pub(crate) fn other_queue_pairs_continue(env: &Env) {
     let c = Conn::new(env);
     let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
     let mut next = 0;
-    let (mut a, mut b) = (beside(env, &c.a), beside(env, &c.b));
+    let (mut a, mut b) = (sharing_queues(env, &c.a), sharing_queues(env, &c.b));
     for round in 0..16 {
         connect(env, &a, &b);
         (0..8).for_each(|i| {
@@ -231,9 +232,9 @@ pub(crate) fn others_carry_on(env: &Env) {
         (0..4).for_each(|i| b.post_recv(1 << 32 | i, &[]));
         (0..4).for_each(|i| a.post(&SendWr::new(1 << 32 | i, SendOp::Send, &[]).unsignaled()));
         if round % 2 == 0 {
-            [&mut a, &mut b].into_iter().for_each(renew);
+            [&mut a, &mut b].into_iter().for_each(replace_qp);
         } else {
-            [&mut b, &mut a].into_iter().for_each(renew);
+            [&mut b, &mut a].into_iter().for_each(replace_qp);
         }
         (8..16).for_each(|i| {
             c.a.post(&SendWr::new(next + i, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 64)]))
@@ -242,7 +243,7 @@ pub(crate) fn others_carry_on(env: &Env) {
             assert_eq!(ok(c.a.sent(), next + i, WcOpcode::Write).qp_num, c.a.qp.num());
         }
         next += 16;
-        nothing_waits(env, &c.b, "its queue pair has received nothing");
+        assert_empty(env, &c.b, "its queue pair has received nothing");
     }
     far.expect(0, &near.bytes(0, 64));
     far.check("the other's writes");
@@ -250,8 +251,8 @@ pub(crate) fn others_carry_on(env: &Env) {
 }
 
 /// An end with its own channel, whose queue pair shares the completion queues of another end.
-fn beside(env: &Env, like: &End) -> End {
-    let own = End::new(env, &like.device, &Setup::default());
+fn sharing_queues(env: &Env, like: &Endpoint) -> Endpoint {
+    let own = Endpoint::new(env, &like.device, &Setup::default());
     let (pd, send_cq, recv_cq) = (like.pd.clone(), like.send_cq.clone(), like.recv_cq.clone());
-    End { pd, send_cq, recv_cq, qp: like.another_qp(), ..own }
+    Endpoint { pd, send_cq, recv_cq, qp: like.another_qp(), ..own }
 }

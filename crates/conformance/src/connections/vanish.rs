@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::ok;
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{ConnParam, QpState, SendOp, SendWr, WcOpcode};
 
 /// A peer disappears while messages wait for its receives: they complete with errors, in order, and the connection
@@ -39,11 +39,11 @@ pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
     let Conn { a, b } = c;
     let look = || b.recv_cq.poll_one().expect("a queue that works");
     for _ in 0..1000 {
-        assert_eq!(look(), None, "there is no receive");
+        assert_eq!(look(), None, "no receive is posted");
     }
     drop(a);
     b.waiter.until("error state", || {
-        assert_eq!(look(), None, "there is no receive");
+        assert_eq!(look(), None, "no receive is posted");
         (b.qp.state() == QpState::Error).then_some(())
     });
     b.waiter.disconnected(&b.cm, b.qp.num());
@@ -51,7 +51,7 @@ pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
 
 /// The accepting side is destroyed as soon as it knows of the connection: the connecting side is connected or about to
 /// be, and gets `Established` and `Disconnected`. Many rounds, since the order of events depends on timing.
-pub(crate) fn an_acceptor_goes_at_once(env: &Env) {
+pub(crate) fn acceptor_destroyed_right_after_accept(env: &Env) {
     let (mut a, mut b) = super::connect::ends(env);
     let listener = b.cm.listen(env.addr(), 8).expect("a listener");
     for round in 0..200 {
@@ -92,14 +92,14 @@ pub(crate) fn a_successor_takes_over(env: &Env) {
     let Conn { mut a, b } = Conn::new(env);
     drop(b);
     a.waiter.disconnected(&a.cm, a.qp.num());
-    let b = End::new(env, &env.b, &Setup::default());
+    let b = Endpoint::new(env, &env.b, &Setup::default());
     a.qp = a.another_qp();
     connect(env, &a, &b, &Setup::default());
     Conn { a, b }.still_works();
 }
 
 /// Posting to a peer that is gone succeeds, and the request completes with an error.
-pub(crate) fn posting_to_the_departed(env: &Env) {
+pub(crate) fn posting_to_dead_peer_completes_with_error(env: &Env) {
     let Conn { a, b } = Conn::new(env);
     let remote = b.host.remote(0);
     drop(b);
@@ -130,7 +130,7 @@ pub(crate) fn connections_come_and_go(env: &Env) {
 /// A peer's memory is destroyed before its queue pair: later requests for it fail, and nothing else happens.
 pub(crate) fn memory_goes_before_its_user(env: &Env) {
     let Conn { a, b } = Conn::new(env);
-    let End { host, qp, .. } = b;
+    let Endpoint { host, qp, .. } = b;
     let remote = host.remote(0);
     a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
     ok(a.sent(), 1, WcOpcode::Write);

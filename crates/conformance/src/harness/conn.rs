@@ -43,7 +43,7 @@ impl Default for Setup {
 }
 
 /// One side: a queue pair with a completion queue per direction, and memory.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
     pub(crate) send_cq: Cq,
@@ -71,7 +71,7 @@ pub(crate) fn region(env: &Env, pd: &Pd, kind: MemoryKind, len: usize, access: A
     pd.reg_mr(&buf, access & rights(pd.device(), kind)).expect("a memory region")
 }
 
-impl End {
+impl Endpoint {
     #[track_caller]
     pub(crate) fn new(env: &Env, device: &Device, setup: &Setup) -> Self {
         Self::with_srq(env, device, setup, None)
@@ -163,8 +163,8 @@ pub(crate) fn fit(device: &Device, cap: QpCap) -> QpCap {
 
 /// Two connected ends; `a` connected to `b`.
 pub(crate) struct Conn {
-    pub(crate) a: End,
-    pub(crate) b: End,
+    pub(crate) a: Endpoint,
+    pub(crate) b: Endpoint,
 }
 
 impl Conn {
@@ -181,7 +181,7 @@ impl Conn {
 
     #[track_caller]
     pub(crate) fn with(env: &Env, setup: &Setup) -> Self {
-        let conn = Self { a: End::new(env, &env.a, setup), b: End::new(env, &env.b, setup) };
+        let conn = Self { a: Endpoint::new(env, &env.a, setup), b: Endpoint::new(env, &env.b, setup) };
         connect(env, &conn.a, &conn.b, setup);
         conn
     }
@@ -205,7 +205,7 @@ impl Conn {
 
 /// Connects two ends.
 #[track_caller]
-pub(crate) fn connect(env: &Env, a: &End, b: &End, setup: &Setup) {
+pub(crate) fn connect(env: &Env, a: &Endpoint, b: &Endpoint, setup: &Setup) {
     connect_qps(env, (&a.cm, &a.qp, &setup.a), (&b.cm, &b.qp, &setup.b));
 }
 

@@ -206,7 +206,7 @@ pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
 }
 
 /// The processor's own atomics are atomic with those of peers if the device reports that (`AtomicCap::Global`).
-pub(crate) fn the_owner_may_take_part(env: &Env) {
+pub(crate) fn processor_atomics_mix_with_remote_atomics(env: &Env) {
     let Some(c) = on_host(env) else { return };
     if env.b.attr().atomic_cap != AtomicCap::Global {
         // Otherwise only the sum of alternating additions is guaranteed.

@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::{ok, same_bytes};
-use crate::harness::conn::{End, Setup, connect};
+use crate::harness::conn::{Endpoint, Setup, connect};
 use host::{Rng, mix};
 use verbs::{Access, Buf, Mr, SendOp, SendWr, WcOpcode};
 
@@ -54,9 +54,9 @@ pub(crate) fn a_gibibyte_each_way(env: &Env) {
         return;
     }
     let setup = Setup::default();
-    let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
     connect(env, &a, &b, &setup);
-    let big = |end: &End| -> Mr {
+    let big = |end: &Endpoint| -> Mr {
         let buf = Buf::alloc(len as usize).expect("host memory");
         end.pd.reg_mr(&buf, Access::ALL - Access::REMOTE_ATOMIC).expect("a large region")
     };
@@ -82,7 +82,7 @@ pub(crate) fn a_gibibyte_each_way(env: &Env) {
 /// A large message is one byte too long for its region: no byte is written. (64 MiB.)
 pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
     let setup = Setup::default();
-    let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
     connect(env, &a, &b, &setup);
     let len = env.large().min(64 << 20).min(env.a.attr().max_msg_size) as usize;
     let near = a.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::empty()).expect("a region");

@@ -94,7 +94,7 @@ pub(crate) fn a_deregistered_region(env: &Env) {
     violate(env, every, |_, c| {
         let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::ALL & c.a.host.access()).expect("a region");
         let sge = mr.sge(0, 8);
-        mr.dereg().expect("nobody uses it");
+        mr.dereg().expect("no request uses it");
         (sge, None)
     });
 }

@@ -48,7 +48,7 @@ pub(crate) fn one_completion_covers_those_before(env: &Env) {
 
 /// Most requests are unsignaled, then one fails: completions before it are successes, its own gives the reason, and
 /// every request after it is flushed with an entry of its own, signaled or not (IBA 10.7.3.1).
-pub(crate) fn unsignalled_requests_are_flushed_aloud(env: &Env) {
+pub(crate) fn unsignaled_requests_are_flushed_with_entries(env: &Env) {
     let c = Conn::new(env);
     let data = [c.a.host.sge(0, 8)];
     let good = SendOp::Write(c.b.host.remote(0));

@@ -6,7 +6,7 @@
 
 use crate::Env;
 use crate::harness::check::{pattern, same_bytes};
-use crate::harness::conn::{Conn, End};
+use crate::harness::conn::{Conn, Endpoint};
 use host::Rng;
 use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
 
@@ -25,8 +25,8 @@ type Model = Vec<u8>;
 
 /// One batch: from `near` to `far`, with models of both.
 struct Batch<'a> {
-    near: &'a End,
-    far: &'a End,
+    near: &'a Endpoint,
+    far: &'a Endpoint,
     rng: &'a mut Rng,
     near_model: &'a mut Model,
     far_model: &'a mut Model,

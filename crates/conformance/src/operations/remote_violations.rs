@@ -118,7 +118,7 @@ pub(crate) fn a_wrong_key(env: &Env) {
 pub(crate) fn keys_at_both_ends(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
-        assert_ne!(mr.rkey(), 0, "zero is what a forgotten key looks like");
+        assert_ne!(mr.rkey(), 0, "an uninitialized key is often zero");
         (RemoteAddr { rkey: 0, ..mr.remote(0) }, vec![mr])
     });
     violate(env, |c, _, buf| {
@@ -191,7 +191,7 @@ pub(crate) fn a_deregistered_region(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         let remote = mr.remote(0);
-        mr.dereg().expect("nobody uses it");
+        mr.dereg().expect("no request uses it");
         (remote, Vec::new())
     });
 }
@@ -201,7 +201,7 @@ pub(crate) fn a_stale_key(env: &Env) {
     violate(env, |c, _, buf| {
         let remote = register(c, buf, Access::ALL).remote(0);
         let again = register(c, buf, Access::ALL);
-        assert_ne!(again.rkey(), remote.rkey, "a key must not come back at once");
+        assert_ne!(again.rkey(), remote.rkey, "a key must not be reused immediately");
         (remote, vec![again])
     });
 }

@@ -154,7 +154,7 @@ pub(crate) fn inline_needs_an_operation_that_sends(env: &Env) {
 }
 
 /// An unsignaled send has no completion at its sender, but arrives.
-pub(crate) fn unsignalled_sends_complete_silently(env: &Env) {
+pub(crate) fn unsignaled_sends_have_no_completion(env: &Env) {
     let c = Conn::new(env);
     for i in 0..3 {
         c.b.post_recv(i, &[c.b.host.sge(0, 8)]);
@@ -203,7 +203,7 @@ pub(crate) fn lists_are_posted_in_order(env: &Env) {
 }
 
 /// A list with an invalid request is posted up to that request, and the error contains the number of posted requests.
-pub(crate) fn a_list_tells_how_far_it_came(env: &Env) {
+pub(crate) fn invalid_list_reports_posted_count(env: &Env) {
     let c = Conn::new(env);
     let max = env.a.attr().max_sge as usize;
     let one = [c.a.host.sge(0, 8)];

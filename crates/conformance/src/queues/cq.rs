@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::ok;
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{Error, QpInit, SendOp, SendWr, Wc, WcOpcode};
 
 /// Posts signaled writes with these numbers.
@@ -57,7 +57,7 @@ pub(crate) fn many_queue_pairs_on_one_queue(env: &Env) {
     let shared = env.a.create_cq(2048).expect("a completion queue");
     let mut pairs = Vec::new();
     for _ in 0..8 {
-        let (mut a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let (mut a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
         a.qp = a.pd.create_qp(&QpInit::new(&shared).cap(a.qp.init().cap)).expect("a queue pair");
         connect(env, &a, &b, &setup);
         pairs.push((a, b));
@@ -131,7 +131,7 @@ pub(crate) fn handles_share_the_queue(env: &Env) {
 }
 
 /// A queue is resized, if the NIC supports that, and loses no pending completion.
-pub(crate) fn a_queue_gets_another_size(env: &Env) {
+pub(crate) fn queue_is_resized(env: &Env) {
     let c = Conn::new(env);
     let cqe = c.a.send_cq.cqe();
     if let Err(Error::Unsupported { .. }) = c.a.send_cq.resize(cqe) {
@@ -160,7 +160,7 @@ pub(crate) fn a_queue_gets_another_size(env: &Env) {
 }
 
 /// A queue cannot be resized to less than its pending completions of sends, receives and flushes. None is lost.
-pub(crate) fn no_queue_gets_smaller_than_what_waits(env: &Env) {
+pub(crate) fn queue_cannot_shrink_below_pending(env: &Env) {
     let c = Conn::new(env);
     if let Err(Error::Unsupported { .. }) = c.a.send_cq.resize(c.a.send_cq.cqe()) {
         return;
@@ -181,7 +181,7 @@ pub(crate) fn no_queue_gets_smaller_than_what_waits(env: &Env) {
         assert!(matches!(refused, Err(Error::Invalid(_))), "{waiting}: {refused:?}");
         assert_eq!((cq.cqe(), cq.resize(waiting)), (cqe, Ok(())));
         for i in 0..waiting {
-            assert_eq!(env.waiter.completion(cq, "what waited").wr_id, u64::from(i));
+            assert_eq!(env.waiter.completion(cq, "a pending completion").wr_id, u64::from(i));
         }
         assert_eq!(cq.poll_one(), Ok(None));
     }

@@ -2,12 +2,12 @@
 
 use crate::Env;
 use crate::harness::check::ok;
-use crate::harness::conn::{CAP, Conn, End, Setup, connect};
+use crate::harness::conn::{CAP, Conn, Endpoint, Setup, connect};
 use verbs::{AsyncEvent, Data, Error, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
 /// Posts until the queue is full; returns the number of posted requests.
 #[track_caller]
-fn fill(end: &End, queue: &str, at_least: u32, mut post: impl FnMut(u64) -> verbs::Result<()>) -> u32 {
+fn fill(end: &Endpoint, queue: &str, at_least: u32, mut post: impl FnMut(u64) -> verbs::Result<()>) -> u32 {
     for i in 0..u64::from(end.device.attr().max_qp_wr) * 4 {
         match post(i) {
             Ok(()) => {}
@@ -47,7 +47,7 @@ pub(crate) fn a_full_send_queue_refuses(env: &Env) {
 }
 
 /// A slot is freed when its completion is polled, not before (ibv_post_send(3), ibv_poll_cq(3)).
-pub(crate) fn slots_come_back_by_polling(env: &Env) {
+pub(crate) fn polling_frees_slots(env: &Env) {
     let c = Conn::with(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
@@ -75,11 +75,11 @@ pub(crate) fn a_list_fills_the_queue(env: &Env) {
     for i in 0..depth {
         ok(c.a.sent(), i, WcOpcode::Write);
     }
-    c.no_more_sent("what did not fit");
+    c.no_more_sent("requests that did not fit");
 }
 
 /// The slot of an unsignaled request is freed when the completion of a later signaled one is polled.
-pub(crate) fn unsignalled_slots_come_back_together(env: &Env) {
+pub(crate) fn unsignaled_slots_are_freed_together(env: &Env) {
     let c = Conn::with(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
@@ -115,7 +115,7 @@ pub(crate) fn a_full_receive_queue_refuses(env: &Env) {
 
 /// The receive queue of an unconnected queue pair fills in the same way.
 pub(crate) fn a_receive_queue_fills_before_connecting(env: &Env) {
-    let end = End::new(env, &env.a, &small(4));
+    let end = Endpoint::new(env, &env.a, &small(4));
     let room = [end.host.sge(0, 8)];
     fill(&end, "receive", 4, |i| end.qp.post_recv(&RecvWr::new(i, &room)));
 }
@@ -200,14 +200,18 @@ pub(crate) fn a_completion_queue_overruns(env: &Env) {
     assert_eq!(error, Some(Error::CqOverrun { cqe }));
     assert_eq!(c.a.send_cq.poll_one(), Err(Error::CqOverrun { cqe }), "from then on always");
     c.a.in_error();
-    assert_eq!(c.a.send_cq.wait(env.waiter.moment()), Err(Error::CqOverrun { cqe }), "waiting ends at once");
+    assert_eq!(
+        c.a.send_cq.wait(env.waiter.moment()),
+        Err(Error::CqOverrun { cqe }),
+        "the wait ends immediately"
+    );
 }
 
 /// A completion queue of receives overruns: the receiver's queue pair has failed, and its peer is disconnected. Sends
 /// whose completions were lost at the receiver may have succeeded or not; those before have.
 pub(crate) fn a_receive_completion_queue_overruns(env: &Env) {
     let (large, small) = (Setup::default(), Setup { cqe: 4, ..Setup::default() });
-    let c = Conn { a: End::new(env, &env.a, &large), b: End::new(env, &env.b, &small) };
+    let c = Conn { a: Endpoint::new(env, &env.a, &large), b: Endpoint::new(env, &env.b, &small) };
     connect(env, &c.a, &c.b, &large);
     let cqe = c.b.recv_cq.cqe();
     for i in 0..u64::from(cqe) + 2 {

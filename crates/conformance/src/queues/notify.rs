@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::readable;
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{CompChannel, Cq, Error, QpInit, SendFlags, SendOp, SendWr};
 
 /// A connection whose receive queue at `b` reports to a channel.
@@ -14,7 +14,7 @@ struct Watched {
 fn watched(env: &Env) -> Option<Watched> {
     let setup = Setup::default();
     let channel = channel(env)?;
-    let (a, mut b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    let (a, mut b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
     b.recv_cq = env.b.create_cq_with(512, &channel).expect("a queue that reports");
     let init = QpInit::new(&b.send_cq).recv_cq(&b.recv_cq).cap(b.qp.init().cap);
     b.qp = b.pd.create_qp(&init).expect("a queue pair");
@@ -193,7 +193,7 @@ pub(crate) fn several_queues_on_a_channel(env: &Env) {
     let setup = Setup::default();
     let mut pairs = Vec::new();
     for _ in 0..4 {
-        let (a, mut b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let (a, mut b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
         b.recv_cq = env.b.create_cq_with(16, &channel).expect("a queue that reports");
         b.qp = b.pd.create_qp(&QpInit::new(&b.send_cq).recv_cq(&b.recv_cq)).expect("a queue pair");
         connect(env, &a, &b, &setup);
@@ -212,7 +212,7 @@ pub(crate) fn several_queues_on_a_channel(env: &Env) {
 pub(crate) fn send_completions_notify(env: &Env) {
     let Some(channel) = channel(env) else { return };
     let setup = Setup::default();
-    let (a, mut b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    let (a, mut b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
     let cq: Cq = env.b.create_cq_with(16, &channel).expect("a queue that reports");
     b.qp = b.pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
     connect(env, &a, &b, &setup);
@@ -243,7 +243,7 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
 /// A write with `RING` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
 /// the device does not support the flag, posting is refused and leaves no trace, and a list reports how far it was
 /// posted.
-pub(crate) fn ringing_writes_are_writes(env: &Env) {
+pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
     let Some(w) = watched(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
     w.arm(false);

@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::ok;
-use crate::harness::conn::{CAP, Conn, End, Setup};
+use crate::harness::conn::{CAP, Conn, Endpoint, Setup};
 use verbs::{Access, Buf, Error, MemoryKind, QpCap, QpInit, SendOp, SendWr, WcOpcode};
 
 /// Attributes are consistent: every supported object has a limit above zero.
@@ -86,7 +86,7 @@ pub(crate) fn nic_memory_is_zeroed(env: &Env) {
 }
 
 /// NIC memory reports its kind.
-pub(crate) fn nic_memory_says_so(env: &Env) {
+pub(crate) fn nic_memory_reports_its_kind(env: &Env) {
     for kind in env.kinds(&env.a) {
         assert_eq!(env.alloc(&env.a, kind, 64).kind(), kind);
     }
@@ -149,7 +149,7 @@ pub(crate) fn every_order_of_dropping(env: &Env) {
         let Conn { a, b } = Conn::new(env);
         a.post_recv(1, &[a.host.sge(0, 8)]);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
-        let End { pd, send_cq, recv_cq, cm, qp, host, .. } = a;
+        let Endpoint { pd, send_cq, recv_cq, cm, qp, host, .. } = a;
         let mut objects: Vec<Option<Box<dyn std::any::Any>>> = vec![
             Some(Box::new(pd)),
             Some(Box::new((send_cq, recv_cq))),
@@ -192,7 +192,7 @@ pub(crate) fn queue_pairs_keep_what_they_need(env: &Env) {
 
 /// Many objects are created and dropped without using up resources. The counts exceed the size of most tables.
 pub(crate) fn objects_come_and_go(env: &Env) {
-    let end = End::new(env, &env.a, &Setup::default());
+    let end = Endpoint::new(env, &env.a, &Setup::default());
     for _ in 0..2000 {
         let cq = env.a.create_cq(16).expect("a queue");
         let pd = env.a.alloc_pd().expect("a domain");
@@ -203,7 +203,7 @@ pub(crate) fn objects_come_and_go(env: &Env) {
 
 /// Many queue pairs exist at the same time, with distinct numbers.
 pub(crate) fn many_queue_pairs_at_once(env: &Env) {
-    let end = End::new(env, &env.a, &Setup::default());
+    let end = Endpoint::new(env, &env.a, &Setup::default());
     let count = env.a.attr().max_qp.saturating_sub(8).min(256);
     let pairs: Vec<_> = (0..count).map(|_| end.another_qp()).collect();
     let mut nums: Vec<u32> = pairs.iter().map(verbs::Qp::num).collect();

@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check::{Shadow, failed, ok};
-use crate::harness::conn::{Conn, End, Setup, connect};
+use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::Span;
 use verbs::{Error, QpState, RNR_PAUSE_MAX, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
 
@@ -98,7 +98,7 @@ pub(crate) fn the_peers_limit_counts(env: &Env) {
     setup.b.rnr_retry = 0;
     let c = Conn::with(env, &setup);
     c.b.post(&SendWr::new(1, SendOp::Send, &[c.b.host.sge(0, 8)]));
-    env.waiter.silence(&c.b.send_cq, "what a message of the other end may take");
+    env.waiter.silence(&c.b.send_cq, "the other end retries for ever");
     c.a.post_recv(2, &[c.a.host.sge(0, 8)]);
     ok(c.a.received(), 2, WcOpcode::Recv);
     ok(c.b.sent(), 1, WcOpcode::Send);
@@ -109,11 +109,11 @@ pub(crate) fn the_peers_limit_counts(env: &Env) {
 
 /// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or
 /// higher.
-pub(crate) fn a_limit_of_ones_own_overrules(env: &Env) {
+pub(crate) fn own_retry_limit_overrides_peers(env: &Env) {
     for before in [false, true] {
         let mut setup = Setup::default();
         (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 7);
-        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
         let limit = || {
             a.qp.set_rnr_retry(0)?;
             b.qp.set_rnr_retry(7)
@@ -157,17 +157,17 @@ pub(crate) fn a_long_pause_is_kept(env: &Env) {
 
 /// A message does not fail for lack of a receive while the shared queue has receives and only room for completions is
 /// missing.
-pub(crate) fn completions_that_wait_are_no_lack_of_receives(env: &Env) {
+pub(crate) fn full_completion_queue_is_not_rnr(env: &Env) {
     const MESSAGES: u64 = 200;
     if env.b.attr().max_srq == 0 {
         return;
     }
     let (mut setup, srq) = (Setup::default(), SrqInit { max_wr: MESSAGES as u32, max_sge: 1 });
     setup.b.rnr_retry = 0;
-    let a = End::new(env, &env.a, &setup);
+    let a = Endpoint::new(env, &env.a, &setup);
     let pd = env.b.alloc_pd().expect("a domain");
     let srq = pd.create_srq(srq).expect("a shared queue");
-    let b = End::with_srq(env, &env.b, &setup, Some(&srq));
+    let b = Endpoint::with_srq(env, &env.b, &setup, Some(&srq));
     connect(env, &a, &b, &setup);
     (0..MESSAGES).for_each(|i| srq.post_recv(&RecvWr::new(i, &[])).expect("room"));
     let mut sent = 0;

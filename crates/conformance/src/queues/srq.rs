@@ -2,16 +2,16 @@
 
 use crate::Env;
 use crate::harness::check::{failed, ok};
-use crate::harness::conn::{End, Setup, connect};
+use crate::harness::conn::{Endpoint, Setup, connect};
 use verbs::{
     AsyncEvent, Device, Error, Qp, QpState, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, WcOpcode, WcStatus,
 };
 
-/// Two connections from `a` to `b` that share `b`'s receives; both of `b`'s ends use one protection domain.
+/// Connections from `a` to `b` that share `b`'s receives; all ends of `b` use one protection domain.
 struct Shared {
     srq: Srq,
-    senders: Vec<End>,
-    receivers: Vec<End>,
+    senders: Vec<Endpoint>,
+    receivers: Vec<Endpoint>,
 }
 
 fn shared(env: &Env, init: SrqInit, count: usize) -> Option<Shared> {
@@ -23,8 +23,9 @@ fn shared(env: &Env, init: SrqInit, count: usize) -> Option<Shared> {
     }
     let srq = pd.create_srq(init).expect("a shared receive queue");
     let setup = Setup::default();
-    let receivers: Vec<End> = (0..count).map(|_| End::with_srq(env, &env.b, &setup, Some(&srq))).collect();
-    let senders: Vec<End> = (0..count).map(|_| End::new(env, &env.a, &setup)).collect();
+    let receivers: Vec<Endpoint> =
+        (0..count).map(|_| Endpoint::with_srq(env, &env.b, &setup, Some(&srq))).collect();
+    let senders: Vec<Endpoint> = (0..count).map(|_| Endpoint::new(env, &env.a, &setup)).collect();
     senders.iter().zip(&receivers).for_each(|(a, b)| connect(env, a, b, &setup));
     Some(Shared { srq, senders, receivers })
 }
@@ -64,7 +65,7 @@ pub(crate) fn an_empty_shared_queue_makes_wait(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     for end in &s.senders {
         end.post(&SendWr::new(1, SendOp::Send, &[end.host.sge(0, 8)]));
-        env.waiter.silence(&end.send_cq, "no receive is there");
+        env.waiter.silence(&end.send_cq, "no receive is posted");
     }
     s.post(5, 64);
     s.post(6, 64);
@@ -192,7 +193,7 @@ pub(crate) fn a_failed_queue_pair_leaves_the_rest(env: &Env) {
 }
 
 /// All completions of a queue pair in the error state, which can be polled when its last receive was reported.
-fn drained(end: &End) -> usize {
+fn drained(end: &Endpoint) -> usize {
     std::iter::from_fn(|| end.recv_cq.poll_one().expect("no overrun")).count()
 }
 

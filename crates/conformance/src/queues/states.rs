@@ -41,7 +41,7 @@ pub(crate) fn connecting_twice_is_refused(env: &Env) {
     let listener = c.b.cm.listen(env.addr(), 1).expect("a listener");
     let refusal = c.a.cm.connect(&c.a.qp, listener.addr(), &ConnParam::default());
     assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
-    env.waiter.no_event(&c.b.cm, "a refused connect asks nobody");
+    env.waiter.no_event(&c.b.cm, "a refused connect sends no request");
     c.still_works();
 }
 
@@ -91,5 +91,5 @@ pub(crate) fn connected_is_ready_to_send(env: &Env) {
     let c = Conn::new(env);
     assert_eq!(c.a.qp.state(), QpState::ReadyToSend);
     assert_eq!(c.b.qp.state(), QpState::ReadyToSend);
-    assert_ne!(c.a.qp.num(), c.a.another_qp().num(), "numbers tell queue pairs of a device apart");
+    assert_ne!(c.a.qp.num(), c.a.another_qp().num(), "queue pairs of a device have distinct numbers");
 }

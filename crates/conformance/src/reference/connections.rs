@@ -43,7 +43,7 @@ fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
         addr.set_port(1023 + state.last_port);
     }
     match state.listeners.contains_key(&addr) || state.held.contains(&addr) {
-        true => Err(Error::Address { addr, why: "somebody has it".into() }),
+        true => Err(Error::Address { addr, why: "the address is in use".into() }),
         false => Ok(addr),
     }
 }
@@ -55,12 +55,12 @@ impl CmObject {
         let port =
             port.filter(|port| port.device == self.device).ok_or(Error::Foreign { what: "the port" })?;
         match state.listeners.contains_key(&port.addr) {
-            true => Err(Error::Busy { what: "the port", why: "somebody listens there".into() }),
+            true => Err(Error::Busy { what: "the port", why: "it has a listener".into() }),
             false => Ok(port.addr),
         }
     }
 
-    fn ask(
+    fn send_request(
         &self,
         from: Option<SocketAddr>,
         qp: &Arc<dyn QpOps>,
@@ -70,7 +70,7 @@ impl CmObject {
         let mut state = self.world.lock();
         let pair = idle(&state, qp, self.device, "connect")?;
         let Some((listening, of_listener)) = state.listeners.get(&addr).cloned() else {
-            state.tell(self.number, Event::Failed(pair, CmFailure::Refused(addr)));
+            state.push_event(self.number, Event::Failed(pair, CmFailure::Refused(addr)));
             return Ok(());
         };
         let number = state.number();
@@ -95,7 +95,7 @@ impl CmObject {
             Ok(screened) => {
                 request.screened = screened;
                 state.requests.insert(number, request);
-                state.tell(listening, Event::Request(number));
+                state.push_event(listening, Event::Request(number));
             }
             Err(words) => {
                 state.requests.insert(number, request);
@@ -152,11 +152,11 @@ impl CmOps for CmObject {
         param: &ConnParam,
     ) -> Result<()> {
         let from = self.idle_port(&self.world.lock(), port)?;
-        self.ask(Some(from), qp, addr, param)
+        self.send_request(Some(from), qp, addr, param)
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        self.ask(None, qp, addr, param)
+        self.send_request(None, qp, addr, param)
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
@@ -231,7 +231,7 @@ fn answer(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
     let Some(request) = state.requests.remove(&number) else { return };
     if let Some(pair) = state.pairs.get_mut(&request.pair) {
         pair.request = None;
-        state.tell(request.manager, event(request.pair));
+        state.push_event(request.manager, event(request.pair));
     }
 }
 
@@ -308,7 +308,7 @@ impl RequestOps for RequestObject {
         let mut state = self.world.lock();
         state.pairs.get_mut(&passive).expect("a queue pair").manager = Some(cm.number);
         let Some(request) = state.requests.remove(&self.number) else {
-            state.tell(cm.number, Event::Failed(passive, CmFailure::PeerGone));
+            state.push_event(cm.number, Event::Failed(passive, CmFailure::PeerGone));
             state.fail(passive);
             return Ok(());
         };
@@ -327,8 +327,8 @@ impl RequestOps for RequestObject {
             rnr_retry: Some(param.rnr_retry),
             ..ConnInfo::of_ends(theirs.peer, theirs.local)
         };
-        state.tell(request.manager, Event::Established(request.pair, param.private_data.clone(), ours));
-        state.tell(cm.number, Event::Established(passive, Vec::new(), theirs));
+        state.push_event(request.manager, Event::Established(request.pair, param.private_data.clone(), ours));
+        state.push_event(cm.number, Event::Established(passive, Vec::new(), theirs));
         Ok(())
     }
 

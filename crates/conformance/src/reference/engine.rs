@@ -35,12 +35,12 @@ impl State {
         }
         let send = self.pairs.get_mut(&pair).and_then(|p| p.sends.pop_front()).expect("the head");
         self.conclude(pair, peer, &send, outcome);
-        self.bury();
+        self.fail_doomed();
         true
     }
 
     /// Fails the queue pairs whose completion queue overran.
-    pub(super) fn bury(&mut self) {
+    pub(super) fn fail_doomed(&mut self) {
         while let Some(pair) = self.doomed.pop() {
             self.fail(pair);
         }
@@ -61,7 +61,7 @@ impl State {
             }
             Outcome::Forbidden(status) => {
                 let device = self.pairs[&peer].device;
-                self.happened[device].push_back(AsyncEvent::QpAccessError { qp_num: peer });
+                self.async_events[device].push_back(AsyncEvent::QpAccessError { qp_num: peer });
                 self.sent(pair, send, status, 0);
                 self.fail(pair);
             }
@@ -136,13 +136,13 @@ impl State {
         let this = self.pairs.get_mut(&pair).expect("the peer");
         let Some(number) = this.srq else {
             let taken = if last_first { this.receives.pop_back() } else { this.receives.pop_front() };
-            return (taken.expect("looked before"), Slots::Receive(pair));
+            return (taken.expect("checked before"), Slots::Receive(pair));
         };
         let srq = self.shared.get_mut(&number).expect("its queue pair keeps it");
-        let receive = srq.receives.pop_front().expect("looked before");
+        let receive = srq.receives.pop_front().expect("checked before");
         if (srq.receives.len() as u32) < srq.limit {
             srq.limit = 0;
-            self.happened[srq.device].push_back(AsyncEvent::SrqLimitReached { srq: number });
+            self.async_events[srq.device].push_back(AsyncEvent::SrqLimitReached { srq: number });
         }
         (receive, Slots::SharedReceive(number, pair))
     }
@@ -337,7 +337,7 @@ impl State {
         if cq.entries.len() >= cq.cqe as usize {
             cq.overrun = true;
             cq.bell.ring();
-            self.happened[cq.device].push_back(AsyncEvent::CqError { cq: queue });
+            self.async_events[cq.device].push_back(AsyncEvent::CqError { cq: queue });
             let dead = self.pairs.iter().filter(|(_, p)| p.send_cq == queue || p.recv_cq == queue);
             return self.doomed.extend(dead.map(|(&number, _)| number));
         }
@@ -362,10 +362,10 @@ impl State {
         self.flush(pair);
         let this = &self.pairs[&pair];
         if this.srq.is_some() {
-            self.happened[this.device].push_back(AsyncEvent::LastWqeReached { qp_num: pair });
+            self.async_events[this.device].push_back(AsyncEvent::LastWqeReached { qp_num: pair });
         }
         if let (Some(_), Some(manager)) = (peer, manager) {
-            self.tell(manager, Event::Disconnected(pair));
+            self.push_event(manager, Event::Disconnected(pair));
         }
         request.map(|request| self.requests.remove(&request));
         if let Some(peer) = peer.filter(|_| self.fault != Fault::SilentEnd) {
@@ -388,7 +388,7 @@ impl State {
         }
     }
 
-    pub(super) fn tell(&mut self, manager: u32, event: Event) {
+    pub(super) fn push_event(&mut self, manager: u32, event: Event) {
         if let Some(manager) = self.managers.get_mut(&manager) {
             manager.events.push_back(event);
             manager.signal.raise();

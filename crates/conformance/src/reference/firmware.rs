@@ -35,7 +35,7 @@ enum Work {
 }
 
 /// The context of one call of a program.
-struct Lent<'a> {
+struct CallContext<'a> {
     world: &'a World,
     at: SocketAddr,
     domain: u32,
@@ -116,14 +116,14 @@ impl World {
         };
         program.wants_turn &= !matches!(work, Work::Turn);
         drop(state);
-        let mut lent = Lent { world: self, at, domain, payload: &[] };
+        let mut context = CallContext { world: self, at, domain, payload: &[] };
         match &work {
-            Work::Command(command) => firmware.on_command(&mut lent, command),
+            Work::Command(command) => firmware.on_command(&mut context, command),
             Work::Message { from, header, payload } => {
                 let message = Message { from: *from, header, payload_len: payload.len() as u64 };
-                firmware.on_message(&mut Lent { payload, ..lent }, &message);
+                firmware.on_message(&mut CallContext { payload, ..context }, &message);
             }
-            Work::Turn => firmware.on_turn(&mut lent),
+            Work::Turn => firmware.on_turn(&mut context),
         }
         // The thread that unloads a program waits for this.
         self.lock().programs.entry(at).and_modify(|program| program.firmware = Some(firmware));
@@ -150,7 +150,7 @@ impl World {
     }
 }
 
-impl NicCtx for Lent<'_> {
+impl NicCtx for CallContext<'_> {
     /// Charges the processor that runs the program.
     fn charge(&mut self, span: Span) {
         self.world.host.charge(span);
@@ -206,7 +206,7 @@ impl NicCtx for Lent<'_> {
         };
         let (buf, at) = self.writable(&to)?;
         if buf.access() != DmAccess::Coherent {
-            return Err(Error::Invalid("nobody can poll this memory".into()));
+            return Err(Error::Invalid("no processor can poll this memory".into()));
         }
         let word = buf.word(at + rest.len())?;
         buf.write(at, rest)?;
@@ -224,7 +224,7 @@ impl NicCtx for Lent<'_> {
     }
 }
 
-impl Lent<'_> {
+impl CallContext<'_> {
     /// The state at the time of the processor's clock: effects of the call come after the time charged before.
     fn state(&self) -> MutexGuard<'_, State> {
         if let Some(node) = self.world.host.node() {

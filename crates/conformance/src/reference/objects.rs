@@ -138,7 +138,7 @@ impl DeviceOps for DeviceObject {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.world.lock().happened[self.index].pop_front()
+        self.world.lock().async_events[self.index].pop_front()
     }
 }
 
@@ -409,7 +409,7 @@ impl QpOps for QpObject {
     fn to_error(&self) {
         let mut state = self.world.lock();
         state.fail(self.number);
-        state.bury();
+        state.fail_doomed();
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) struct State {
     pub(super) last_program: Option<SocketAddr>,
     /// NICs whose processors have been started, in virtual time.
     pub(super) has_processor: [bool; 2],
-    pub(super) happened: [VecDeque<AsyncEvent>; 2],
+    pub(super) async_events: [VecDeque<AsyncEvent>; 2],
     pub(super) nic_memory: Vec<NicMemory>,
     pub(super) last_port: u16,
     /// Queue pairs whose completion queue overran.

@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
 use crate::Env;
 use crate::harness::check::{failed_as, ok};
-use crate::harness::conn::{CAP, Conn, End, Setup, connect, rights};
+use crate::harness::conn::{CAP, Conn, Endpoint, Setup, connect, rights};
 use crate::operations::remote_violations::Op;
 use verbs::{
     Access, Buf, Error, MemoryKind, Mr, RecvWr, SendFlags, SendOp, SendWr, SrqInit, Wc, WcOpcode, WcStatus,
@@ -32,11 +32,11 @@ enum Loss {
     /// It is read-only.
     ReadOnly,
     /// Its file has been truncated.
-    Cut,
+    Truncated,
 }
 
-const TO_READ: [Loss; 2] = [Loss::Closed, Loss::Cut];
-const TO_WRITE: [Loss; 3] = [Loss::Closed, Loss::ReadOnly, Loss::Cut];
+const TO_READ: [Loss; 2] = [Loss::Closed, Loss::Truncated];
+const TO_WRITE: [Loss; 3] = [Loss::Closed, Loss::ReadOnly, Loss::Truncated];
 
 /// A program's memory: a mapping of a file.
 struct Memory {
@@ -55,7 +55,7 @@ impl Memory {
         Self { base, file }
     }
 
-    fn register(&self, end: &End, access: Access) -> Mr {
+    fn register(&self, end: &Endpoint, access: Access) -> Mr {
         // SAFETY: no references to it are made.
         let buf = unsafe { Buf::of_program(self.base.cast(), LEN) };
         end.pd.reg_mr(&buf, access).expect("a region")
@@ -69,7 +69,7 @@ impl Memory {
             match loss {
                 Loss::Closed => MprotectFlags::empty(),
                 Loss::ReadOnly => MprotectFlags::READ,
-                Loss::Cut => return ftruncate(&self.file, 0).expect("it may be cut"),
+                Loss::Truncated => return ftruncate(&self.file, 0).expect("it may be cut"),
             },
         );
     }
@@ -90,12 +90,12 @@ impl Drop for Memory {
 
 /// Checks a completion of a request that needed lost memory: the failure, or success on a NIC that pins pages.
 #[track_caller]
-fn lost(wc: Wc, wr_id: u64, status: WcStatus) {
+fn assert_lost(wc: Wc, wr_id: u64, status: WcStatus) {
     failed_as(wc, wr_id, &[status, WcStatus::Success]);
 }
 
 /// Registration reports memory that cannot be accessed, or not be written; the key of accessible memory works.
-pub(crate) fn registering_checks_what_is_there(env: &Env) {
+pub(crate) fn registering_checks_accessibility(env: &Env) {
     let c = Conn::new(env);
     let memory = Memory::new();
     memory.protect(PAGE, PAGE, MprotectFlags::READ);
@@ -130,8 +130,8 @@ pub(crate) fn a_peers_request_to_it_fails(env: &Env) {
             memory.lose(loss);
             c.b.post_recv(9, &[]);
             c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, len)]));
-            lost(c.a.sent(), 1, WcStatus::RemAccessErr);
-            mr.dereg().expect("nobody uses it");
+            assert_lost(c.a.sent(), 1, WcStatus::RemAccessErr);
+            mr.dereg().expect("no request uses it");
         }
     }
 }
@@ -151,7 +151,7 @@ pub(crate) fn a_source_that_is_lost_fails(env: &Env) {
                     SendOp::WriteImm(c.b.host.remote(0), 1),
                 ];
                 c.a.post(&SendWr::new(1, op[form], &[mr.sge(0, len)]));
-                lost(c.a.sent(), 1, WcStatus::LocProtErr);
+                assert_lost(c.a.sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
@@ -167,7 +167,7 @@ pub(crate) fn results_into_it_fail(env: &Env) {
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
                 memory.lose(loss);
                 c.a.post(&SendWr::new(1, op.on(c.b.host.remote(0)), &[mr.sge(0, len)]));
-                lost(c.a.sent(), 1, WcStatus::LocProtErr);
+                assert_lost(c.a.sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
@@ -182,8 +182,8 @@ pub(crate) fn a_receive_into_it_fails(env: &Env) {
             c.b.post_recv(1, &[mr.sge(0, LEN as u32)]);
             memory.lose(loss);
             c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
-            lost(c.b.received(), 1, WcStatus::LocProtErr);
-            lost(c.a.sent(), 2, WcStatus::RemOpErr);
+            assert_lost(c.b.received(), 1, WcStatus::LocProtErr);
+            assert_lost(c.a.sent(), 2, WcStatus::RemOpErr);
         }
     }
 }
@@ -197,33 +197,34 @@ pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
         let pd = env.b.alloc_pd().expect("a protection domain");
         let srq = pd.create_srq(SrqInit { max_wr: 4, max_sge: 2 }).expect("a shared receive queue");
         let setup = Setup::default();
-        let (a, b) = (End::new(env, &env.a, &setup), End::with_srq(env, &env.b, &setup, Some(&srq)));
+        let (a, b) =
+            (Endpoint::new(env, &env.a, &setup), Endpoint::with_srq(env, &env.b, &setup, Some(&srq)));
         connect(env, &a, &b, &setup);
         let memory = Memory::new();
         let mr = memory.register(&b, Access::LOCAL_WRITE);
         srq.post_recv(&RecvWr::new(1, &[mr.sge(0, 8000)])).expect("a receive");
         memory.lose(Loss::Closed);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, len)]));
-        lost(b.received(), 1, WcStatus::LocProtErr);
-        lost(a.sent(), 2, WcStatus::RemOpErr);
+        assert_lost(b.received(), 1, WcStatus::LocProtErr);
+        assert_lost(a.sent(), 2, WcStatus::RemOpErr);
     }
 }
 
 /// Only the connection that needs lost memory fails, and the remaining part keeps working.
-pub(crate) fn the_rest_lives_on(env: &Env) {
+pub(crate) fn other_connections_survive_lost_memory(env: &Env) {
     let (bad, good, memory) = (Conn::new(env), Conn::new(env), Memory::new());
     let near = memory.register(&good.b, rights(&env.b, MemoryKind::Host));
     let far = memory.register(&bad.b, rights(&env.b, MemoryKind::Host));
     memory.protect(LEN / 2, LEN / 2, MprotectFlags::empty());
     bad.a.post(&SendWr::new(1, SendOp::Write(far.remote(LEN as u64 / 2)), &[bad.a.host.sge(0, 64)]));
-    lost(bad.a.sent(), 1, WcStatus::RemAccessErr);
+    assert_lost(bad.a.sent(), 1, WcStatus::RemAccessErr);
     good.a.post(&SendWr::new(2, SendOp::Write(near.remote(0)), &[good.a.host.sge(0, 64)]));
     ok(good.a.sent(), 2, WcOpcode::Write);
     good.still_works();
 }
 
 /// Requests after a failed one are flushed, as after any other failure; earlier ones arrive.
-pub(crate) fn a_failure_stops_what_is_behind_it(env: &Env) {
+pub(crate) fn failure_flushes_later_requests(env: &Env) {
     let (c, memory) = (Conn::with(env, &Setup { cap: CAP, ..Setup::default() }), Memory::new());
     let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
     memory.lose(Loss::Closed);
@@ -241,7 +242,7 @@ pub(crate) fn a_failure_stops_what_is_behind_it(env: &Env) {
     if wc.status == WcStatus::Success {
         return;
     }
-    lost(wc, 2, WcStatus::RemAccessErr);
+    assert_lost(wc, 2, WcStatus::RemAccessErr);
     c.a.in_error();
     write(3, c.b.host.remote(0));
     c.a.sends_flushed([3]);
@@ -270,6 +271,6 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
         } else {
             ok(c.a.sent(), 1, WcOpcode::Read);
         }
-        lost(c.a.sent(), 2, WcStatus::RemAccessErr);
+        assert_lost(c.a.sent(), 2, WcStatus::RemAccessErr);
     }
 }

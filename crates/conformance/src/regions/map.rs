@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 
 use crate::Env;
 use crate::harness::check::{ok, pattern, same_bytes};
-use crate::harness::conn::{Conn, End, region};
+use crate::harness::conn::{Conn, Endpoint, region};
 use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, SendWr, WcOpcode};
 
 /// Maps the peer's NIC memory, from `at` on; `None` if the device does not support that, or has no NIC memory.
 #[track_caller]
-fn mapped(end: &End, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
+fn mapped(end: &Endpoint, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
     match end.qp.map(far?.remote(at), len) {
         Ok(buf) => {
             assert_eq!((buf.len(), buf.kind()), (len, MemoryKind::Nic));
@@ -97,13 +97,13 @@ pub(crate) fn only_while_connected(env: &Env) {
 }
 
 /// The mapping survives deregistration and the end of the connection.
-pub(crate) fn a_mapping_outlives_what_it_came_from(env: &Env) {
+pub(crate) fn mapping_outlives_region_and_connection(env: &Env) {
     let c = Conn::with_nic(env);
     let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 64) else { return };
     let Conn { a, mut b } = c;
     let far = b.nic.take().expect("mapped");
     let owners = far.buf().clone();
-    far.dereg().expect("nobody is inside");
+    far.dereg().expect("no access is in progress");
     drop(a);
     there.write(0, &pattern(1, 64)).expect("inside");
     same_bytes("still shared", &owners.to_vec(0..64).expect("inside"), &pattern(1, 64));

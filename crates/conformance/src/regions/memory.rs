@@ -90,7 +90,7 @@ pub(crate) fn overlapping_regions_keep_their_rights(env: &Env) {
 pub(crate) fn deregistering_spares_the_other_region(env: &Env) {
     let c = Conn::new(env);
     let other = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a second region");
-    other.dereg().expect("nobody uses it");
+    other.dereg().expect("no request uses it");
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
     ok(c.a.sent(), 1, WcOpcode::Write);
 }
@@ -129,7 +129,7 @@ pub(crate) fn regions_come_and_go(env: &Env) {
     for kind in env.kinds(&env.a) {
         let buf = env.alloc(&env.a, kind, 4096);
         for _ in 0..5000 {
-            pd.reg_mr(&buf, Access::LOCAL_WRITE).expect("a region").dereg().expect("nobody uses it");
+            pd.reg_mr(&buf, Access::LOCAL_WRITE).expect("a region").dereg().expect("no request uses it");
         }
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn deregistering_keeps_the_bytes(env: &Env) {
         c.a.host.buf().write(0, &want).expect("inside");
         c.a.post(&SendWr::new(1, SendOp::Write(mr.remote(0)), &[c.a.host.sge(0, 100)]));
         ok(c.a.sent(), 1, WcOpcode::Write);
-        mr.dereg().expect("nobody uses it");
+        mr.dereg().expect("no request uses it");
         assert_eq!(buf.to_vec(0..100).expect("inside"), want);
     }
 }

@@ -11,5 +11,5 @@
 pub(crate) mod lost_memory;
 pub(crate) mod map;
 pub(crate) mod memory;
-#[allow(unsafe_code, reason = "who registers all memory promises what the compiler cannot see")]
+#[allow(unsafe_code, reason = "registering all memory makes promises that the compiler cannot check")]
 pub(crate) mod reg_all;

@@ -2,12 +2,12 @@
 
 use crate::Env;
 use crate::harness::check::{failed, ok, pattern, same_bytes};
-use crate::harness::conn::{Conn, End};
+use crate::harness::conn::{Conn, Endpoint};
 use verbs::{Access, Buf, Error, ImplicitMr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Registers all memory of an end with these rights, or returns `None` if the device does not support that.
 #[track_caller]
-fn all_memory(end: &End, access: Access) -> Option<ImplicitMr> {
+fn all_memory(end: &Endpoint, access: Access) -> Option<ImplicitMr> {
     let possible = end.device.attr().implicit_mr.is_some_and(|most| most.contains(access));
     // SAFETY: the tests name memory of buffers that they keep, or unmapped memory where they expect an error.
     match unsafe { end.pd.reg_all(access) } {
@@ -73,7 +73,7 @@ pub(crate) fn peers_reach_all_memory(env: &Env) {
         ok(c.a.sent(), 1, WcOpcode::Write);
         let got = there.to_vec(0..len + 2).expect("inside");
         same_bytes("written", &got[1..=len], &pattern(len as u64, len));
-        assert_eq!((got[0], got[len + 1]), (0, 0), "nothing beside it");
+        assert_eq!((got[0], got[len + 1]), (0, 0), "no byte next to it");
         c.a.host.buf().fill(0);
         c.a.post(&SendWr::new(2, SendOp::Read(remote), &[c.a.host.sge(0, len as u32)]));
         ok(c.a.sent(), 2, WcOpcode::Read);
@@ -141,12 +141,12 @@ pub(crate) fn rights_are_those_given(env: &Env) {
 }
 
 /// Its key is invalid after deregistration, for peers and for its owner.
-pub(crate) fn it_ends_when_it_is_deregistered(env: &Env) {
+pub(crate) fn key_is_invalid_after_deregistration(env: &Env) {
     let there = fresh(1, 64);
     let c = Conn::new(env);
     if let Some(all) = all_memory(&c.b, Access::ALL) {
         let remote = all.remote(there.addr());
-        all.dereg().expect("nobody uses it");
+        all.dereg().expect("no request uses it");
         c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
         failed(c.a.sent(), 1, WcStatus::RemAccessErr);
     }
