@@ -21,7 +21,7 @@ pub(crate) struct QpContext {
     /// Its slot in the domain's scratch memory.
     pub(crate) scratch: u32,
     /// A lane has failed, and requests resume as soon as both ends have agreed on that.
-    is_mending: AtomicBool,
+    is_settling: AtomicBool,
     /// The program has dropped it: pollers no longer hold it, and none of its requests complete.
     is_dropped: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl QpContext {
             state: State::new(),
             mailbox,
             scratch,
-            is_mending: AtomicBool::new(false),
+            is_settling: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
         })
     }
@@ -49,20 +49,20 @@ impl QpContext {
     }
 
     #[inline]
-    pub(crate) fn is_mending(&self) -> bool {
-        self.is_mending.load(Ordering::Relaxed)
+    pub(crate) fn is_settling(&self) -> bool {
+        self.is_settling.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.is_dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn drops(&self) {
+    pub(crate) fn set_dropped(&self) {
         self.is_dropped.store(true, Ordering::Release);
     }
 
-    pub(crate) fn set_mending(&self, is_mending: bool) {
-        self.is_mending.store(is_mending, Ordering::Relaxed);
+    pub(crate) fn set_settling(&self, is_settling: bool) {
+        self.is_settling.store(is_settling, Ordering::Relaxed);
     }
 }
 

@@ -47,7 +47,7 @@ fn check(rails: &[Device], config: &RailsConfig) -> Result<()> {
         }
         if rail.host().clock() != rails[0].host().clock() {
             return invalid(format!(
-                "{} and {} live in different kinds of time; rails are all modelled or all real",
+                "{} and {} use different kinds of time; rails are all modelled or all real",
                 rails[0].name(),
                 rail.name()
             ));

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use verbs::{AsyncEvent, Cm, Device, Listener, Result};
 
 use crate::completion::completions::Completions;
-use crate::completion::known::Known;
+use crate::completion::known::NumberCache;
 use crate::completion::polling::Polling;
 use crate::connect::cm_events::CmEvents;
-use crate::connect::screening::AtBackDoor;
+use crate::connect::screening::JoinScreen;
 use crate::connect::tokens::Tokens;
 use crate::lock::unpoisoned;
 use crate::qp::QpInner;
@@ -21,9 +21,9 @@ use crate::shared::Shared;
 
 /// Queue pairs with pending work.
 #[derive(Default)]
-pub(crate) struct Chores(Mutex<Vec<Weak<QpInner>>>);
+pub(crate) struct PendingQps(Mutex<Vec<Weak<QpInner>>>);
 
-impl Chores {
+impl PendingQps {
     /// Adds a queue pair to the list, unless it is in it.
     pub(crate) fn add(&self, qp: &Arc<QpInner>) {
         let mut list = unpoisoned(&self.0);
@@ -45,7 +45,7 @@ impl Chores {
 }
 
 /// The join listeners, for further lanes of accepted queue pairs.
-struct BackDoor {
+struct JoinListeners {
     cms: Vec<Cm>,
     /// A listener of each rail, for each address at which peers have connected. Rails without an address of their own
     /// listen at that address.
@@ -63,14 +63,14 @@ pub(crate) struct Inner {
     cqs: RwLock<BTreeMap<(usize, u32), Weak<Polling>>>,
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmEvents>>>,
-    back_door: OnceLock<BackDoor>,
+    join_listeners: OnceLock<JoinListeners>,
     pub(crate) tokens: Arc<Tokens>,
     /// Accepted queue pairs whose lanes are not all connected.
-    pub(crate) expected: Chores,
+    pub(crate) expected: PendingQps,
     /// Queue pairs that have lost a lane and have not settled its requests.
-    pub(crate) mending: Chores,
+    pub(crate) settling: PendingQps,
     /// Queue pairs with a lane that is down.
-    pub(crate) lame: Chores,
+    pub(crate) degraded: PendingQps,
 }
 
 /// The object of a map's entry, if it still exists.
@@ -96,11 +96,11 @@ impl Inner {
             cqs: RwLock::default(),
             srqs: RwLock::default(),
             cms: RwLock::default(),
-            back_door: OnceLock::new(),
+            join_listeners: OnceLock::new(),
             tokens: Arc::default(),
-            expected: Chores::default(),
-            mending: Chores::default(),
-            lame: Chores::default(),
+            expected: PendingQps::default(),
+            settling: PendingQps::default(),
+            degraded: PendingQps::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Inner {
     #[inline]
     pub(crate) fn find<'k>(
         &self,
-        known: &'k mut Known<QpInner>,
+        known: &'k mut NumberCache<QpInner>,
         rail: usize,
         num: u32,
     ) -> Option<&'k Arc<QpInner>> {
@@ -193,37 +193,37 @@ impl Inner {
     }
 
     /// Creates the join listeners when the first queue pair is accepted.
-    fn back_door(&self) -> Result<&BackDoor> {
-        if let Some(door) = self.back_door.get() {
-            return Ok(door);
+    fn join_listeners(&self) -> Result<&JoinListeners> {
+        if let Some(joins) = self.join_listeners.get() {
+            return Ok(joins);
         }
         let cms = self.shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
-        let door = self.back_door.get_or_init(|| BackDoor { cms, listeners: Mutex::default() });
+        let joins = self.join_listeners.get_or_init(|| JoinListeners { cms, listeners: Mutex::default() });
         self.shared.service.wake();
-        Ok(door)
+        Ok(joins)
     }
 
     /// The addresses of the join listeners, for a peer that reached this device at `local`.
     pub(crate) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
-        let (door, rails) = (self.back_door()?, &self.shared.rails);
+        let (joins, rails) = (self.join_listeners()?, &self.shared.rails);
         let open = |(at, (cm, rail)): (usize, (&Cm, &Device))| {
             let addr = rail.attr().port_addrs.first().copied().unwrap_or(local.ip());
-            let screen = AtBackDoor::new(&self.tokens, self.shared.width(), at);
+            let screen = JoinScreen::new(&self.tokens, self.shared.width(), at);
             cm.listen_screened(SocketAddr::new(addr, 0), 256, Arc::new(screen))
         };
-        let mut all = unpoisoned(&door.listeners);
+        let mut all = unpoisoned(&joins.listeners);
         let listeners = match all.entry(local.ip()) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(room) => {
-                room.insert(door.cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?)
+                room.insert(joins.cms.iter().zip(rails).enumerate().map(open).collect::<Result<_>>()?)
             }
         };
         Ok(listeners.iter().map(Listener::addr).collect())
     }
 
     /// The channels of the join listeners, if there are any.
-    pub(crate) fn back_cms(&self) -> &[Cm] {
-        self.back_door.get().map_or(&[], |door| &door.cms)
+    pub(crate) fn join_cms(&self) -> &[Cm] {
+        self.join_listeners.get().map_or(&[], |joins| &joins.cms)
     }
 
     pub(crate) fn add_cm(&self, cm: &Arc<CmEvents>) {
@@ -246,13 +246,13 @@ impl Inner {
                     AsyncEvent::QpAccessError { qp_num } => {
                         if let Some(qp) = self.qp_of_lane(rail, qp_num) {
                             self.shared.async_event(AsyncEvent::QpAccessError { qp_num: qp.num() });
-                            qp.is_blamed();
+                            qp.on_lane_error();
                         }
                     }
                     AsyncEvent::QpFatal { qp_num, why } => {
                         if let Some(qp) = self.qp_of_lane(rail, qp_num) {
                             self.shared.async_event(AsyncEvent::QpFatal { qp_num: qp.num(), why });
-                            qp.is_blamed();
+                            qp.on_lane_error();
                         }
                     }
                     AsyncEvent::SrqLimitReached { srq } => {

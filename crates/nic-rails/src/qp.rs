@@ -22,7 +22,7 @@ use crate::wants::Wants;
 pub(crate) const OWN_REQUESTS: u32 = 2;
 
 /// Parameters of a new queue pair.
-pub(crate) struct Making {
+pub(crate) struct QpSettings {
     pub(crate) cap: QpCap,
     pub(crate) mtu: Option<u32>,
     pub(crate) signals_all: bool,
@@ -38,7 +38,7 @@ pub(crate) struct QpInner {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
     link: Lock<Connection>,
-    pub(crate) lent: QpContext,
+    pub(crate) context: QpContext,
     cap: QpCap,
     mtu: Option<u32>,
     /// Bit mask of the lanes that have completed all shared receives which they had taken.
@@ -63,14 +63,15 @@ impl Rnr {
 }
 
 impl QpInner {
-    pub(crate) fn new(pd: &Arc<PdInner>, making: Making) -> Result<Self> {
-        let (shared, Making { cap, mtu, signals_all, known_as, send, recv, srq }) = (&pd.shared, making);
+    pub(crate) fn new(pd: &Arc<PdInner>, settings: QpSettings) -> Result<Self> {
+        let (shared, QpSettings { cap, mtu, signals_all, known_as, send, recv, srq }) =
+            (&pd.shared, settings);
         let qp = Self {
             lanes: RwLock::default(),
             receiving: Receiving::new(shared, &cap, recv, srq),
             sending: Sending::new(shared, &cap, signals_all, send),
             link: Lock::new(Connection::default()),
-            lent: QpContext::new(pd, known_as)?,
+            context: QpContext::new(pd, known_as)?,
             cap,
             mtu,
             drained: AtomicU8::new(0),
@@ -79,8 +80,8 @@ impl QpInner {
         };
         let lanes = (0..shared.width()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
-        qp.sending.lock(&shared.host).go_by(&lanes);
-        qp.receiving.lock(&shared.host).go_by(&lanes);
+        qp.sending.lock(&shared.host).set_lanes(&lanes);
+        qp.receiving.lock(&shared.host).set_lanes(&lanes);
         *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
         Ok(qp)
     }
@@ -93,7 +94,7 @@ impl QpInner {
             max_recv_wr: if srq.is_none() { self.cap.max_recv_wr.max(1) } else { 1 },
             ..self.cap
         };
-        self.lent.pd.pds[rail].create_qp(&QpInit {
+        self.context.pd.pds[rail].create_qp(&QpInit {
             send_cq: self.sending.completions.on(rail).clone(),
             recv_cq: self.receiving.completions.on(rail).clone(),
             srq: srq.map(|srq| srq.on(rail)),
@@ -106,22 +107,22 @@ impl QpInner {
 
     #[inline]
     pub(crate) fn num(&self) -> u32 {
-        self.lent.num
+        self.context.num
     }
 
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        self.lent.shared()
+        self.context.shared()
     }
 
     /// Whether the program has dropped it.
     pub(crate) fn is_dropped(&self) -> bool {
-        self.lent.is_dropped()
+        self.context.is_dropped()
     }
 
     /// Marks it as dropped by the program.
-    pub(crate) fn drops(&self) {
-        self.lent.drops();
+    pub(crate) fn set_dropped(&self) {
+        self.context.set_dropped();
     }
 
     /// The number of lanes.
@@ -173,17 +174,17 @@ impl QpInner {
 
     #[inline]
     pub(crate) fn now(&self) -> u8 {
-        self.lent.state.now()
+        self.context.state.now()
     }
 
     /// Changes from one state to another; returns whether it was in the first.
     pub(crate) fn advance(&self, from: u8, to: u8) -> bool {
-        self.lent.state.advance(from, to)
+        self.context.state.advance(from, to)
     }
 
     /// The state as the API defines it.
     pub(crate) fn state(&self) -> QpState {
-        self.lent.state.of_api()
+        self.context.state.of_api()
     }
 
     /// Posts a send request. Returns also whether requests wait that only completions can start.
@@ -195,12 +196,12 @@ impl QpInner {
         if !matches!(self.now(), state::READY_TO_SEND | state::ERROR) {
             return (Err(Error::WrongState { call: "post_send", state: self.state() }), false);
         }
-        self.grant(self.sending.post(&self.lent, wr, len))
+        self.grant(self.sending.post(&self.context, wr, len))
     }
 
     /// Works on the queue of send requests. Returns also whether requests wait that only completions can start.
     pub(crate) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> (R, bool) {
-        self.grant(self.sending.work(&self.lent, work))
+        self.grant(self.sending.work(&self.context, work))
     }
 
     #[inline]
@@ -208,22 +209,22 @@ impl QpInner {
         if wants.failure {
             self.fail();
         }
-        (result, wants.attention && !wants.failure)
+        (result, wants.needs_arming && !wants.failure)
     }
 
     pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.receiving.post(&self.lent, wr)
+        self.receiving.post(&self.context, wr)
     }
 
     /// Fails the queue pair: all outstanding requests are flushed, at both ends.
     pub(crate) fn fail(&self) {
-        self.lent.state.fail();
-        self.sending.completions.sees_an_end();
-        self.receiving.completions.sees_an_end();
+        self.context.state.fail();
+        self.sending.completions.set_seen_end();
+        self.receiving.completions.set_seen_end();
         // A lane that failed for its own reason notifies its peer of the reason, in its own time.
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
-        self.sending.fail(&self.lent);
-        self.receiving.flush(&self.lent);
+        self.sending.fail(&self.context);
+        self.receiving.flush(&self.context);
         self.report_last_receive();
         self.shared().host.signal();
     }
@@ -256,7 +257,7 @@ impl QpInner {
     /// A rail reports that a lane failed for a reason of its own, which ends the whole connection. While connecting,
     /// this is ignored: the accepting side may already have used the connection, so `Established` and its end must be
     /// reported first, and their events are on the way.
-    pub(crate) fn is_blamed(&self) {
+    pub(crate) fn on_lane_error(&self) {
         if self.now() != state::CONNECTING {
             self.fail();
         }
@@ -265,13 +266,13 @@ impl QpInner {
     /// Handles a completion of a lane's send queue.
     #[inline]
     pub(crate) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
-        self.sending.complete(&self.lent, lane, wc, sink)
+        self.sending.complete(&self.context, lane, wc, sink)
     }
 
     /// Handles a completion of a lane's receive queue.
     #[inline]
     pub(crate) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
-        self.receiving.complete(&self.lent, lane, wc, sink)
+        self.receiving.complete(&self.context, lane, wc, sink)
     }
 
     /// Frees slots after the program has polled completions.

@@ -10,7 +10,7 @@ use verbs::{Access, AsyncEvent, Buf, CompChannel, Device, DeviceAttr, Error, Mr,
 
 use crate::config::{Engine, RailsConfig};
 use crate::lock::unpoisoned;
-use crate::memory::keys::{Keys, chance};
+use crate::memory::keys::{Keys, seeded_rng};
 use crate::progress::wake::WakeUp;
 use crate::progress::worker::Worker;
 use crate::send::request::PIECES_MAX;
@@ -29,12 +29,12 @@ pub(crate) struct Shared {
     pub(crate) rail_names: Vec<Arc<str>>,
     pub(crate) keys: Keys,
     /// On each rail, a region without access rights in its own domain: its keys are invalid everywhere.
-    nobody: Vec<(Pd, Mr)>,
+    no_access: Vec<(Pd, Mr)>,
     /// Numbers of queue pairs.
     pub(crate) qp_nums: Mutex<Numbers>,
     next: AtomicU32,
     turn: AtomicU32,
-    chance: Mutex<Rng>,
+    random: Mutex<Rng>,
     events: Mutex<VecDeque<AsyncEvent>>,
     /// The channel of each rail's completion queues, if the rail supports channels.
     pub(crate) channels: Vec<Option<CompChannel>>,
@@ -58,11 +58,11 @@ impl Shared {
             config: config.clone(),
             name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
             rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
-            keys: Keys::new(chance(is_virtual)?),
-            nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
+            keys: Keys::new(seeded_rng(is_virtual)?),
+            no_access: rails.iter().map(no_access).collect::<Result<_>>()?,
             next: AtomicU32::new(1),
             turn: AtomicU32::new(0),
-            chance: Mutex::new(chance(is_virtual)?),
+            random: Mutex::new(seeded_rng(is_virtual)?),
             events: Mutex::default(),
             channels: rails.iter().map(|rail| rail.create_comp_channel().ok()).collect(),
             service: WakeUp::new(is_virtual)?,
@@ -104,12 +104,12 @@ impl Shared {
     }
 
     pub(crate) fn token(&self) -> u64 {
-        unpoisoned(&self.chance).next_u64()
+        unpoisoned(&self.random).next_u64()
     }
 
     /// A region of a rail without access rights; its keys replace keys that name nothing.
-    pub(crate) fn nobody(&self, rail: usize) -> &Mr {
-        &self.nobody[rail].1
+    pub(crate) fn no_access(&self, rail: usize) -> &Mr {
+        &self.no_access[rail].1
     }
 
     /// Queues an asynchronous event for the program.
@@ -137,7 +137,7 @@ impl Shared {
         post: impl FnOnce(&[Sge]) -> Result<R>,
     ) -> Result<R> {
         let local = |sge: &Sge| {
-            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.nobody(lane).lkey());
+            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.no_access(lane).lkey());
             Sge { lkey, ..*sge }
         };
         if let [one] = sges {
@@ -150,7 +150,7 @@ impl Shared {
     }
 }
 
-fn nobody(rail: &Device) -> Result<(Pd, Mr)> {
+fn no_access(rail: &Device) -> Result<(Pd, Mr)> {
     let pd = rail.alloc_pd()?;
     let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
     Ok((pd, mr))

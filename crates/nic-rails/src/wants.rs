@@ -6,9 +6,9 @@ pub(crate) struct Wants {
     /// The queue pair must fail.
     pub(crate) failure: bool,
     /// The lane has failed.
-    pub(crate) mourning: bool,
+    pub(crate) lane_failure: bool,
     /// A lane has failed before, and this completion may allow it to be settled.
-    pub(crate) mending: bool,
+    pub(crate) settling: bool,
     /// Requests wait for completions: the rails' queues must be armed.
-    pub(crate) attention: bool,
+    pub(crate) needs_arming: bool,
 }

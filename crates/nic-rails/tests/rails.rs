@@ -45,16 +45,16 @@ fn env(net: u8, engine: Engine) -> Env {
 }
 
 /// The rail events of a device: `-` for down and `+` for up, each with the last digit of the rail's address.
-fn news(device: &Device) -> String {
-    let mut news = String::new();
+fn rail_events(device: &Device) -> String {
+    let mut rail_events = String::new();
     while let Some(event) = device.poll_async_event() {
         let (sign, rail) = match event {
             AsyncEvent::RailDown { rail, .. } => ('-', rail),
             AsyncEvent::RailUp { rail, .. } => ('+', rail),
             other => panic!("{other:?}"),
         };
-        news.push(sign);
-        news.extend(rail.trim_end_matches(')').chars().last());
+        rail_events.push(sign);
+        rail_events.extend(rail.trim_end_matches(')').chars().last());
     }
-    news
+    rail_events
 }

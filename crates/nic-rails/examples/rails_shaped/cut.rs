@@ -30,7 +30,7 @@ struct Run<'a> {
     /// Messages received, and bytes that differ from what was written.
     messages: u64,
     wrong: u64,
-    news: Vec<(Duration, &'static str)>,
+    events: Vec<(Duration, &'static str)>,
     began: Instant,
 }
 
@@ -53,12 +53,12 @@ impl Run<'_> {
         self.wrong += self.bytes.iter().zip(&self.wanted).filter(|(a, b)| a != b).count() as u64;
         self.take_messages();
         for (device, names) in [
-            (&self.pair.near.device, ["near end lost it", "near end has it back"]),
-            (&self.pair.far.device, ["far end lost it", "far end has it back"]),
+            (&self.pair.near.device, ["near end: rail down", "near end: rail up"]),
+            (&self.pair.far.device, ["far end: rail down", "far end: rail up"]),
         ] {
             while let Some(event) = device.poll_async_event() {
                 let down = matches!(event, AsyncEvent::RailDown { .. });
-                self.news.push((self.began.elapsed(), names[usize::from(!down)]));
+                self.events.push((self.began.elapsed(), names[usize::from(!down)]));
             }
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn run(spaces: &Spaces, gib: u64) -> Result<(), String> {
     let pair = Pair::quiet(spaces, Set::Both(Engine::One));
     let (count, began) = (gib * 1024, Instant::now());
     let (bytes, wanted) = (vec![0; MIB], vec![0; MIB]);
-    let mut run = Run { pair: &pair, bytes, wanted, messages: 0, wrong: 0, news: Vec::new(), began };
+    let mut run = Run { pair: &pair, bytes, wanted, messages: 0, wrong: 0, events: Vec::new(), began };
     let (mut gap, mut last, mut cut) = (Duration::ZERO, Instant::now(), None);
     (0..count.min(DEPTH as u64)).for_each(|number| run.write(number));
     for number in 0..count {
@@ -103,10 +103,10 @@ pub(crate) fn run(spaces: &Spaces, gib: u64) -> Result<(), String> {
     }
     let lost = run.wrong + (count / EACH).abs_diff(run.messages);
     let what = format!("one of two rails cut in the middle of {gib} GiB");
-    println!("| {what}: bytes and messages lost, doubled or damaged | 0 | {lost} | of {count} MiB |");
+    println!("| {what}: bytes and messages lost, duplicated or damaged | 0 | {lost} | of {count} MiB |");
     println!("| the same: time until traffic flows again | <= 2 s | {:.2} s | |", gap.as_secs_f64());
     let cut = cut.unwrap_or_default();
-    let news = run.news.iter().map(|(at, what)| format!("{what} at {:.2} s", at.as_secs_f64()));
-    println!("\nit was cut at {:.2} s; {}", cut.as_secs_f64(), news.collect::<Vec<_>>().join(", "));
+    let events = run.events.iter().map(|(at, what)| format!("{what} at {:.2} s", at.as_secs_f64()));
+    println!("\nit was cut at {:.2} s; {}", cut.as_secs_f64(), events.collect::<Vec<_>>().join(", "));
     Ok(())
 }

@@ -7,18 +7,18 @@ use host::Wake;
 use verbs::Result;
 use verbs::provider::CompChannelOps;
 
-use crate::completion::announced::Announced;
+use crate::completion::announced::EventQueue;
 use crate::inner::Inner;
 use crate::progress::poll::progress_channels;
 
 pub(crate) struct ChannelHandle {
     device: Arc<Inner>,
-    pub(crate) reports: Arc<Announced<u32>>,
+    pub(crate) reports: Arc<EventQueue<u32>>,
 }
 
 impl ChannelHandle {
     pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
-        let reports = Arc::new(Announced::new(&device.shared.host)?);
+        let reports = Arc::new(EventQueue::new(&device.shared.host)?);
         Ok(Self { device: device.clone(), reports })
     }
 }

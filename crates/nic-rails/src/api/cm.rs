@@ -13,7 +13,7 @@ use crate::api::handle::QpHandle;
 use crate::connect::cm_events::CmEvents;
 use crate::connect::establish::{self, of_program};
 use crate::connect::hello::Hello;
-use crate::connect::screening::{Asked, AtFrontDoor};
+use crate::connect::screening::{ListenerScreen, ScreenedRequest};
 use crate::inner::Inner;
 use crate::progress::poll::progress_channels;
 use crate::qp::QpInner;
@@ -27,7 +27,7 @@ pub(crate) fn progress(device: &Arc<Inner>) {
             }
         }
     }
-    for (rail, cm) in device.back_cms().iter().enumerate() {
+    for (rail, cm) in device.join_cms().iter().enumerate() {
         while let Some(event) = cm.poll_event() {
             on_event(device, rail, cm, event, None);
         }
@@ -70,7 +70,7 @@ fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Optio
 /// Handles a connection request to one of the program's listeners.
 fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
     // The screen of the listeners attaches this; a request without it is rejected by being dropped.
-    let Some(Asked { hello, rest, screened }) = request.take_screened() else { return };
+    let Some(ScreenedRequest { hello, rest, screened }) = request.take_screened() else { return };
     // A rail's depths are not the program's: the rails issue reads of their own.
     let (info, local) = (of_program(request.info), request.info.local);
     let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
@@ -161,7 +161,7 @@ impl CmOps for CmHandle {
         backlog: u32,
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
-        let screen = Arc::new(AtFrontDoor::new(&self.device.shared, screen));
+        let screen = Arc::new(ListenerScreen::new(&self.device.shared, screen));
         let listener = self.cm.on(0).listen_screened(addr, backlog, screen)?;
         let addr = listener.addr();
         let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());

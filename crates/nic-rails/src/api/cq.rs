@@ -6,7 +6,7 @@ use host::Wake;
 use verbs::provider::CqOps;
 use verbs::{Error, Result, Wc};
 
-use crate::completion::announced::Announced;
+use crate::completion::announced::EventQueue;
 use crate::completion::completions::{Completions, Sink};
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
@@ -21,7 +21,7 @@ impl CqHandle {
     pub(crate) fn create(
         device: &Arc<Inner>,
         cqe: u32,
-        reports: Option<Arc<Announced<u32>>>,
+        reports: Option<Arc<EventQueue<u32>>>,
     ) -> Result<Arc<Self>> {
         let completions = Completions::new(&device.shared, cqe, reports)?;
         let polling = Arc::new(Polling::new(&device.shared, completions));
@@ -36,8 +36,8 @@ impl CqHandle {
         let polling = &self.polling;
         let has_turned = polling.next_turns();
         let look = || {
-            let is_over = progress(&self.device, polling) || has_turned();
-            (is_over || !polling.completions.is_empty()).then_some(())
+            let is_done = progress(&self.device, polling) || has_turned();
+            (is_done || !polling.completions.is_empty()).then_some(())
         };
         // None: the world ends.
         let _ = self.device.shared.host.poll("completions that another thread takes", None, look);
@@ -77,11 +77,11 @@ impl CqOps for CqHandle {
         if completions.bell.is_awaited() {
             watch(device, &self.polling);
         }
-        let room: &mut [Wc] = if completions.are_by_ring() { &mut [] } else { &mut *wcs };
+        let room: &mut [Wc] = if completions.use_ring() { &mut [] } else { &mut *wcs };
         let mut sink = Sink::new(completions, room);
         let alone = progress_into(device, &self.polling, &mut sink);
         let mut taken = sink.given();
-        if completions.are_by_ring() {
+        if completions.use_ring() {
             // Completions already taken are returned before an error.
             taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
         }

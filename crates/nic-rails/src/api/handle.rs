@@ -8,7 +8,7 @@ use verbs::{Qp, QpState, RecvWr, Result, SendWr};
 
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
-use crate::progress::poll::{mourn, progress, watch_for_requests};
+use crate::progress::poll::{handle_lane_failure, progress, watch_for_requests};
 use crate::qp::QpInner;
 use crate::receive::srq::SrqInner;
 use crate::state;
@@ -38,7 +38,7 @@ impl Drop for QpHandle {
             self.qp.close();
             progress(&self.device, &self.recv);
         }
-        self.qp.drops();
+        self.qp.set_dropped();
         self.device.forget_qp(&self.qp);
         for polling in [&self.send, &self.recv] {
             polling.forget();
@@ -61,7 +61,7 @@ impl QpOps for QpHandle {
                 let is_dead = |lane: &Arc<Qp>| lane.state() == QpState::Error;
                 let lanes = qp.lanes();
                 let dead: Vec<usize> = (0..lanes.len()).filter(|&at| is_dead(&lanes[at])).collect();
-                dead.into_iter().for_each(|lane| mourn(&self.device, qp, lane));
+                dead.into_iter().for_each(|lane| handle_lane_failure(&self.device, qp, lane));
             }
         }
         qp.state()

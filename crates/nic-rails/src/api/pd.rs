@@ -10,7 +10,7 @@ use crate::api::handle::{QpHandle, SrqHandle};
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
 use crate::memory::domain::PdInner;
-use crate::qp::{Making, QpInner};
+use crate::qp::{QpInner, QpSettings};
 use crate::receive::srq::SrqInner;
 
 pub(crate) struct PdHandle {
@@ -38,7 +38,7 @@ impl PdOps for PdHandle {
         let (send, recv) = (polling(&init.send_cq)?, polling(&init.recv_cq)?);
         let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
-        let making = Making {
+        let settings = QpSettings {
             cap: init.cap,
             mtu: init.mtu,
             signals_all: init.sq_sig_all,
@@ -47,7 +47,7 @@ impl PdOps for PdHandle {
             recv: recv.completions.clone(),
             srq: srq.map(|handle| handle.srq.clone()),
         };
-        let qp = Arc::new(QpInner::new(&self.pd, making)?);
+        let qp = Arc::new(QpInner::new(&self.pd, settings)?);
         Ok(Arc::new(QpHandle::new(&self.device, qp, send, recv)))
     }
 

@@ -21,14 +21,14 @@ pub(crate) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
 
 /// A queue with a bell, and with a descriptor that is readable exactly while the queue is not empty. In virtual time
 /// there is no descriptor.
-pub(crate) struct Announced<T> {
+pub(crate) struct EventQueue<T> {
     queue: Mutex<VecDeque<T>>,
     bell: Bell,
     fd: Option<OwnedFd>,
     host: Host,
 }
 
-impl<T> Announced<T> {
+impl<T> EventQueue<T> {
     pub(crate) fn new(host: &Host) -> Result<Self> {
         let fd = counter(host.node().is_some())?;
         Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd, host: host.clone() })

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use host::{Bell, Source as _};
 use verbs::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
 
-use crate::completion::announced::Announced;
+use crate::completion::announced::EventQueue;
 use crate::context::QpContext;
 use crate::lock::unpoisoned;
 use crate::shared::Shared;
@@ -57,7 +57,7 @@ pub(crate) struct Completions {
     pub(crate) cqe: u32,
     of_rails: Vec<OfRail>,
     /// A connection that completes here has ended. Its program may poll this queue until it is empty, and never again.
-    saw_an_end: AtomicBool,
+    seen_end: AtomicBool,
     ring: Mutex<Ring>,
     /// Whether all completions go through the ring, even with an active poller: the ring is not empty, the program has
     /// asked to be notified, or there may be more completions than the queue has room for.
@@ -68,11 +68,11 @@ pub(crate) struct Completions {
     /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
     watch_requested: AtomicBool,
     /// Where completions are reported to the program.
-    reports: Option<Arc<Announced<u32>>>,
+    reports: Option<Arc<EventQueue<u32>>>,
 }
 
 impl Completions {
-    pub(crate) fn new(shared: &Arc<Shared>, cqe: u32, reports: Option<Arc<Announced<u32>>>) -> Result<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, cqe: u32, reports: Option<Arc<EventQueue<u32>>>) -> Result<Self> {
         let of_rail = |(rail, channel): (&Device, &Option<CompChannel>)| {
             // Each request of a rail completes here, signaled or not, and some are the device's own.
             let room = cqe.saturating_mul(2).max(1 << 15).min(rail.attr().max_cqe);
@@ -89,7 +89,7 @@ impl Completions {
             id: shared.fresh(),
             cqe,
             of_rails,
-            saw_an_end: AtomicBool::new(false),
+            seen_end: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None, demand: 0 }),
             by_ring: AtomicBool::new(false),
             bell: Bell::new(),
@@ -120,7 +120,7 @@ impl Completions {
 
     /// Whether completions go through the ring.
     #[inline]
-    pub(crate) fn are_by_ring(&self) -> bool {
+    pub(crate) fn use_ring(&self) -> bool {
         self.by_ring.load(Ordering::Acquire)
     }
 
@@ -130,12 +130,12 @@ impl Completions {
     }
 
     /// Adds the depth of a new queue pair to the possible number of pending completions.
-    pub(crate) fn want(&self, depth: u32) {
+    pub(crate) fn reserve(&self, depth: u32) {
         self.with_ring(|ring| ring.demand = ring.demand.saturating_add(depth));
     }
 
     /// Subtracts the depth of a dropped queue pair.
-    pub(crate) fn want_no_more(&self, depth: u32) {
+    pub(crate) fn release(&self, depth: u32) {
         self.with_ring(|ring| ring.demand = ring.demand.saturating_sub(depth));
     }
 
@@ -172,12 +172,12 @@ impl Completions {
     }
 
     /// Records that a connection that completes here has ended.
-    pub(crate) fn sees_an_end(&self) {
-        self.saw_an_end.store(true, Ordering::Release);
+    pub(crate) fn set_seen_end(&self) {
+        self.seen_end.store(true, Ordering::Release);
     }
 
-    pub(crate) fn has_seen_an_end(&self) -> bool {
-        self.saw_an_end.load(Ordering::Acquire)
+    pub(crate) fn has_seen_end(&self) -> bool {
+        self.seen_end.load(Ordering::Acquire)
     }
 
     /// Records that another lane has outstanding requests on a rail.
@@ -217,7 +217,7 @@ impl Completions {
             (false, !wc.is_ok() && ring.armed.take().is_some())
         });
         if overruns {
-            return self.tell_of_overrun();
+            return self.report_overrun();
         }
         if failed {
             self.report();
@@ -240,11 +240,11 @@ impl Completions {
     /// Handles a rail's report that its queue overran.
     pub(crate) fn overrun(&self) {
         if !self.with_ring(|ring| std::mem::replace(&mut ring.overrun, true)) {
-            self.tell_of_overrun();
+            self.report_overrun();
         }
     }
 
-    fn tell_of_overrun(&self) {
+    fn report_overrun(&self) {
         self.shared.async_event(AsyncEvent::CqError { cq: self.id });
         self.shared.host.ring(&self.bell);
         self.shared.service.wake();
@@ -266,7 +266,7 @@ impl Completions {
     }
 
     /// Notifies the program if a rail's report satisfies its request. False if the request is still open.
-    pub(crate) fn tell(&self) -> bool {
+    pub(crate) fn notify_if_due(&self) -> bool {
         let (is_armed, due) = self.with_ring(|ring| {
             let is_armed = ring.armed.is_some();
             let due = |armed: &mut Armed| armed.solicited_only || ring.pushed != armed.at;
@@ -376,7 +376,7 @@ impl<'a> Sink<'a> {
     /// afterwards records that nothing is outstanding.
     #[inline]
     pub(crate) fn give(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
-        if self.given < self.wcs.len() && !self.completions.are_by_ring() {
+        if self.given < self.wcs.len() && !self.completions.use_ring() {
             self.wcs[self.given] = wc;
             self.given += 1;
             return true;

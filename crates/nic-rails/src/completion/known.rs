@@ -9,7 +9,7 @@ const PLACES_MAX: usize = 8192;
 /// A direct-mapped cache: the number selects the entry. On a miss, the object is looked up in the device's table. The
 /// cache holds references, as counting them for each completion costs as much as half of a short message; a thread that
 /// drops an object clears the cache.
-pub(crate) struct Known<T> {
+pub(crate) struct NumberCache<T> {
     places: Vec<(u32, Option<Arc<T>>)>,
     /// Whether any entry is in use.
     is_used: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Known<T> {
     upto: u64,
 }
 
-impl<T> Known<T> {
+impl<T> NumberCache<T> {
     pub(crate) fn new() -> Self {
         Self { places: empty(PLACES_MIN), is_used: false, upto: 0 }
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     /// Finds each number in the cache; returns the number of misses.
-    fn misses(known: &mut Known<u32>, all: &[Arc<u32>], changes: u64) -> usize {
+    fn misses(known: &mut NumberCache<u32>, all: &[Arc<u32>], changes: u64) -> usize {
         let mut misses = 0;
         for one in all {
             let look_up = || {
@@ -90,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_grows_until_no_two_meet() {
-        let (mut known, all) = (Known::new(), (100..400).map(Arc::new).collect::<Vec<_>>());
+    fn table_grows_until_no_two_numbers_collide() {
+        let (mut known, all) = (NumberCache::new(), (100..400).map(Arc::new).collect::<Vec<_>>());
         for _ in 0..10 {
             misses(&mut known, &all, 0);
         }
@@ -100,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_changed_hands_is_looked_up_again() {
-        let (mut known, one) = (Known::new(), Arc::new(7));
+    fn reassigned_number_is_looked_up_again() {
+        let (mut known, one) = (NumberCache::new(), Arc::new(7));
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 0), 1);
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 0), 0);
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 1), 1);

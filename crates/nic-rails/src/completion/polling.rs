@@ -7,7 +7,7 @@ use host::Lock;
 use verbs::{Wc, WcOpcode};
 
 use crate::completion::completions::{Completions, Sink};
-use crate::completion::known::Known;
+use crate::completion::known::NumberCache;
 use crate::qp::QpInner;
 use crate::shared::Shared;
 use crate::wants::Wants;
@@ -19,7 +19,7 @@ const BATCH: usize = 16;
 const IDLE_TURNS: u32 = 64;
 
 /// A queue pair, and the action that it requests once the rail's queue is unlocked.
-pub(crate) type Asked = (Arc<QpInner>, Wants);
+pub(crate) type QpWants = (Arc<QpInner>, Wants);
 
 /// A completion queue with the state of its pollers.
 pub(crate) struct Polling {
@@ -27,18 +27,18 @@ pub(crate) struct Polling {
     pub(crate) completions: Arc<Completions>,
     /// By rail. The thread that takes completions from a rail holds this lock: one at a time, so that the order is
     /// kept.
-    known: Vec<Lock<Known<QpInner>>>,
-    /// How often a thread has finished taking from each rail; changed by the holder of `known`.
+    caches: Vec<Lock<NumberCache<QpInner>>>,
+    /// How often a thread has finished taking from each rail; changed by the holder of the lock in `caches`.
     turns: Vec<AtomicU64>,
     turn: AtomicU32,
     /// The rail that is polled first.
     first: AtomicUsize,
     /// A thread is handling a report; the next completion must be reported to the program.
-    telling: AtomicBool,
-    owes: AtomicBool,
+    handling_report: AtomicBool,
+    owes_report: AtomicBool,
     /// A thread found a rail locked; in virtual time it may sleep until it is signaled.
-    missed: AtomicBool,
-    /// Queue pairs were dropped, and the cache in `known` may still hold them.
+    was_skipped: AtomicBool,
+    /// Queue pairs were dropped, and the caches may still hold them.
     forgets: AtomicBool,
     /// A rail has reported, and the report has not been checked against the program's request.
     reported: AtomicBool,
@@ -49,13 +49,13 @@ impl Polling {
         Self {
             shared: shared.clone(),
             completions: Arc::new(completions),
-            known: shared.rails.iter().map(|_| Lock::new(Known::new())).collect(),
+            caches: shared.rails.iter().map(|_| Lock::new(NumberCache::new())).collect(),
             turns: shared.rails.iter().map(|_| AtomicU64::new(0)).collect(),
             turn: AtomicU32::new(0),
             first: AtomicUsize::new(0),
-            telling: AtomicBool::new(false),
-            owes: AtomicBool::new(false),
-            missed: AtomicBool::new(false),
+            handling_report: AtomicBool::new(false),
+            owes_report: AtomicBool::new(false),
+            was_skipped: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
             reported: AtomicBool::new(false),
         }
@@ -68,10 +68,10 @@ impl Polling {
         // time, pollers take completions only after a connection has ended.
         let polled_by_threads = !self.shared.workers.is_empty()
             && self.shared.host.node().is_some()
-            && !self.completions.has_seen_an_end();
+            && !self.completions.has_seen_end();
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
-        let (first, count) = (self.first.load(Ordering::Relaxed), self.known.len());
+        let (first, count) = (self.first.load(Ordering::Relaxed), self.caches.len());
         let all = if polled_by_threads { 0..0 } else { 0..count };
         all.map(move |step| if first + step < count { first + step } else { first + step - count })
             .filter(move |&rail| self.completions.is_expecting(rail) || turn.is_multiple_of(IDLE_TURNS))
@@ -85,12 +85,12 @@ impl Polling {
             // turn ends.
             return self.forget_free();
         }
-        self.known.iter().for_each(|known| known.lock(host).forget());
+        self.caches.iter().for_each(|cache| cache.lock(host).forget());
     }
 
     /// There was no room for more after this rail: the others come first next time.
     pub(crate) fn has_stopped_at(&self, rail: usize) {
-        self.first.store((rail + 1) % self.known.len(), Ordering::Relaxed);
+        self.first.store((rail + 1) % self.caches.len(), Ordering::Relaxed);
     }
 
     /// Takes completions from a rail, until there are none or no more room; `find` finds the queue pair of a lane.
@@ -101,19 +101,19 @@ impl Polling {
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
-        asked: &mut Vec<Asked>,
+        find: impl for<'k> Fn(&'k mut NumberCache<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
+        asked: &mut Vec<QpWants>,
     ) -> Option<bool> {
-        let Some(mut known) = self.known[rail].try_lock(&self.shared.host) else {
-            self.missed.store(true, Ordering::Relaxed);
+        let Some(mut cache) = self.caches[rail].try_lock(&self.shared.host) else {
+            self.was_skipped.store(true, Ordering::Relaxed);
             return None;
         };
         let any = match sink.room() {
-            1 => self.take_all::<1>(rail, sink, &mut known, find, asked),
-            _ => self.take_all::<BATCH>(rail, sink, &mut known, find, asked),
+            1 => self.take_all::<1>(rail, sink, &mut cache, find, asked),
+            _ => self.take_all::<BATCH>(rail, sink, &mut cache, find, asked),
         };
         self.turns[rail].store(self.turns_of(rail).wrapping_add(1), Ordering::Release);
-        drop(known);
+        drop(cache);
         if self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed) {
             self.forget_free();
         }
@@ -123,9 +123,9 @@ impl Polling {
     /// As [`Polling::forget`], but only for caches that are not locked; the holders clear the others afterwards.
     #[cold]
     fn forget_free(&self) {
-        for known in &self.known {
-            match known.try_lock(&self.shared.host) {
-                Some(mut known) => known.forget(),
+        for cache in &self.caches {
+            match cache.try_lock(&self.shared.host) {
+                Some(mut cache) => cache.forget(),
                 None => self.forgets.store(true, Ordering::Relaxed),
             }
         }
@@ -156,9 +156,9 @@ impl Polling {
         &self,
         rail: usize,
         sink: &mut Sink<'_>,
-        known: &mut Known<QpInner>,
-        find: impl for<'k> Fn(&'k mut Known<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
-        asked: &mut Vec<Asked>,
+        cache: &mut NumberCache<QpInner>,
+        find: impl for<'k> Fn(&'k mut NumberCache<QpInner>, u32) -> Option<&'k Arc<QpInner>>,
+        asked: &mut Vec<QpWants>,
     ) -> bool {
         let (mut wcs, mut any) = ([Wc::default(); N], false);
         while !sink.is_full() {
@@ -168,7 +168,7 @@ impl Polling {
             any |= count > 0;
             for wc in &wcs[..count] {
                 // A dropped queue pair completes nothing; dropping it also ended its outstanding requests.
-                let Some(qp) = find(known, wc.qp_num) else { continue };
+                let Some(qp) = find(cache, wc.qp_num) else { continue };
                 let wants = match wc.opcode {
                     WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc, sink),
                     _ => qp.on_sent(rail, wc, sink),
@@ -187,24 +187,25 @@ impl Polling {
     /// Whether a rail that had no completions must be polled once more: another thread relied on this one, and the last
     /// completion may have been missed.
     #[inline]
-    pub(crate) fn is_to_look_again(&self) -> bool {
+    pub(crate) fn must_poll_again(&self) -> bool {
         if !self.completions.can_report() {
             return false;
         }
         // Either this thread sees that a report is owed, or the thread that owes it has found the rail unlocked.
         fence(Ordering::SeqCst);
-        self.owes.load(Ordering::SeqCst)
+        self.owes_report.load(Ordering::SeqCst)
     }
 
     /// Records that a rail has been polled, and whether there were completions.
     #[inline]
     pub(crate) fn has_taken(&self, any: bool) {
-        if any && self.owes.load(Ordering::SeqCst) && self.owes.swap(false, Ordering::SeqCst) {
+        if any && self.owes_report.load(Ordering::SeqCst) && self.owes_report.swap(false, Ordering::SeqCst) {
             self.reported.store(true, Ordering::SeqCst);
         }
         // This matters only in virtual time, where one thing happens at a time.
-        let missed = self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed);
-        if missed || (any && !self.shared.workers.is_empty()) {
+        let was_skipped =
+            self.was_skipped.load(Ordering::Relaxed) && self.was_skipped.swap(false, Ordering::Relaxed);
+        if was_skipped || (any && !self.shared.workers.is_empty()) {
             self.shared.host.signal();
         }
     }
@@ -218,22 +219,22 @@ impl Polling {
     /// Reports to the program if the rails' reports satisfy its request; `take` takes the rails' completions into the
     /// ring.
     #[inline]
-    pub(crate) fn tell_of_reports(&self, mut take: impl FnMut()) {
-        while self.reported.load(Ordering::SeqCst) && !self.telling.swap(true, Ordering::SeqCst) {
-            if self.reported.swap(false, Ordering::SeqCst) && !self.completions.tell() {
+    pub(crate) fn handle_reports(&self, mut take: impl FnMut()) {
+        while self.reported.load(Ordering::SeqCst) && !self.handling_report.swap(true, Ordering::SeqCst) {
+            if self.reported.swap(false, Ordering::SeqCst) && !self.completions.notify_if_due() {
                 // The report was for a stripe, or for a request of the device's own: the program's completion is still
                 // to come, or came before the queues were armed again. Or another thread has taken it, and checks
-                // `owes` afterwards.
+                // `owes_report` afterwards.
                 self.completions.arm_rails(false);
-                self.owes.store(true, Ordering::SeqCst);
+                self.owes_report.store(true, Ordering::SeqCst);
                 // A thread that holds completions of a rail finishes, and checks whether a report is owed.
                 fence(Ordering::SeqCst);
                 take();
-                if self.completions.tell() {
-                    self.owes.store(false, Ordering::SeqCst);
+                if self.completions.notify_if_due() {
+                    self.owes_report.store(false, Ordering::SeqCst);
                 }
             }
-            self.telling.store(false, Ordering::SeqCst);
+            self.handling_report.store(false, Ordering::SeqCst);
         }
     }
 }

@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 
 use verbs::{Cm, CmEvent, Device, Result};
 
-use crate::completion::announced::Announced;
+use crate::completion::announced::EventQueue;
 use crate::shared::Shared;
 
 pub(crate) struct CmEvents {
     pub(crate) of_rails: Vec<Cm>,
     /// Events; for requests, with the listener's address.
-    pub(crate) events: Announced<(Option<SocketAddr>, CmEvent)>,
+    pub(crate) events: EventQueue<(Option<SocketAddr>, CmEvent)>,
 }
 
 impl CmEvents {
     pub(crate) fn new(shared: &Shared) -> Result<Self> {
         let of_rails = shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
-        Ok(Self { of_rails, events: Announced::new(&shared.host)? })
+        Ok(Self { of_rails, events: EventQueue::new(&shared.host)? })
     }
 
     /// The channel on a rail.

@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     Connecting,
     Accepting,
     Up,
-    Over,
+    Ended,
 }
 
 /// The state of a lane of an established connection.
@@ -26,11 +26,11 @@ pub(crate) enum Health {
     #[default]
     Up,
     /// The lane has failed; this side is about to close its own end.
-    Dying,
+    Failed,
     /// This side has closed its end, and waits until all requests on it have completed.
     Draining,
     /// This side has written a letter about the failure, and waits for the peer's letter.
-    Told,
+    Reported,
     /// Both ends have closed the lane and agreed on what was delivered.
     Down,
 }
@@ -47,9 +47,9 @@ pub(crate) struct LaneLink {
     /// When this side closed it.
     pub(crate) closed: Option<Time>,
     /// The attempt and the queue pair that will replace it.
-    pub(crate) joining: Option<(u32, Arc<Qp>)>,
+    pub(crate) attempt: Option<(u32, Arc<Qp>)>,
     /// The address at which it is connected again, at the accepting side.
-    pub(crate) door: Option<SocketAddr>,
+    pub(crate) join_addr: Option<SocketAddr>,
 }
 
 /// The connection of a queue pair.

@@ -1,5 +1,5 @@
-//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners
-//! (its back door). `Established` is reported when all lanes are connected. A lane that fails later is settled (`mend`)
+//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners.
+//! `Established` is reported when all lanes are connected. A lane that fails later is settled (`mend`)
 //! and connected again (`rejoin`).
 
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use verbs::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, 
 
 use crate::connect::cm_events::CmEvents;
 use crate::connect::connection::{Connection, Phase};
-use crate::connect::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
+use crate::connect::hello::{Hello, LaneHello, RequestKind, read_addrs, read_refusal, write_addrs};
 use crate::connect::outcome::{connection_failed, establish, is_silence};
-use crate::connect::screening::AskedToJoin;
-use crate::connect::words::{hello, joining_words, lane_param};
+use crate::connect::screening::ScreenedJoin;
+use crate::connect::words::{hello, lane_handshake, lane_param};
 use crate::inner::Inner;
-use crate::lanes::rejoin::{attempt_failed, lane_is_back, take_back};
-use crate::lanes::stay::join_shared;
-use crate::progress::poll::mourn;
+use crate::lanes::rejoin::{accept_again, cancel_attempt, lane_is_reconnected};
+use crate::lanes::stay::enter_srq;
+use crate::progress::poll::handle_lane_failure;
 use crate::qp::QpInner;
 use crate::state;
 
@@ -33,7 +33,7 @@ pub(crate) fn connect(
             _ => Error::WrongState { call: "connect", state: qp.state() },
         });
     }
-    join_shared(device, qp).inspect_err(|_| {
+    enter_srq(device, qp).inspect_err(|_| {
         qp.advance(state::CONNECTING, state::INIT);
     })?;
     *qp.link() = Connection {
@@ -45,8 +45,8 @@ pub(crate) fn connect(
         deadline: qp.shared().host.after(param.timeout),
         ..Connection::default()
     };
-    let said = hello(qp, Kind::New, 0, 0).write(&param.private_data);
-    cm.on(0).connect(&qp.lane(0), addr, &lane_param(param, said)).inspect_err(|_| {
+    let private_data = hello(qp, RequestKind::New, 0, 0).write(&param.private_data);
+    cm.on(0).connect(&qp.lane(0), addr, &lane_param(param, private_data)).inspect_err(|_| {
         *qp.link() = Connection::default();
         qp.advance(state::CONNECTING, state::INIT);
     })
@@ -64,11 +64,11 @@ pub(crate) fn accept(
     if !qp.advance(state::INIT, state::READY_TO_RECEIVE) {
         return Err(Error::WrongState { call: "accept", state: qp.state() });
     }
-    join_shared(device, qp).inspect_err(|_| {
+    enter_srq(device, qp).inspect_err(|_| {
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })?;
     let token = device.shared.token();
-    qp.sending.lock(&qp.shared().host).meet(0, *asked);
+    qp.sending.lock(&qp.shared().host).set_peer_hello(0, *asked);
     let mut link = Connection {
         phase: Phase::Accepting,
         cm: Some(cm.clone()),
@@ -79,29 +79,29 @@ pub(crate) fn accept(
         deadline: device.shared.host.after(param.timeout),
         ..Connection::default()
     };
-    link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+    link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.join_addr = Some(*addr));
     *qp.link() = link;
     let mut rest = Vec::new();
     write_addrs(&addrs[1..], &mut rest);
     rest.extend(&param.private_data);
-    let said = hello(qp, Kind::New, 0, token).write(&rest);
+    let private_data = hello(qp, RequestKind::New, 0, token).write(&rest);
     device.tokens.add(token, qp);
     device.expected.add(qp);
     device.shared.service.wake();
-    cm.on(0).accept(request, &qp.lane(0), &lane_param(param, said)).inspect_err(|_| {
+    cm.on(0).accept(request, &qp.lane(0), &lane_param(param, private_data)).inspect_err(|_| {
         device.tokens.forget(token);
         *qp.link() = Connection::default();
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })
 }
 
-/// Handles the connection of a lane; `said` is the accepting side's answer, on the connecting side.
+/// Handles the connection of a lane; `private_data` is the accepting side's answer, on the connecting side.
 pub(crate) fn lane_is_up(
     device: &Inner,
     qp: &Arc<QpInner>,
     lane: usize,
     num: u32,
-    said: &[u8],
+    private_data: &[u8],
     info: ConnInfo,
 ) {
     let mut link = qp.link();
@@ -111,9 +111,9 @@ pub(crate) fn lane_is_up(
     let phase = link.phase;
     drop(link);
     if phase == Phase::Up {
-        return lane_is_back(device, qp, lane, num, said);
+        return lane_is_reconnected(device, qp, lane, num, private_data);
     }
-    if phase == Phase::Connecting && !read_answer(device, qp, lane, said) {
+    if phase == Phase::Connecting && !read_answer(device, qp, lane, private_data) {
         return connection_failed(
             device,
             qp,
@@ -130,30 +130,32 @@ pub(crate) fn lane_is_up(
     establish(qp, &mut link, phase);
     drop(link);
     qp.shared().service.wake();
-    (0..qp.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| mourn(device, qp, lane));
+    (0..qp.width())
+        .filter(|lane| gone & 1 << lane != 0)
+        .for_each(|lane| handle_lane_failure(device, qp, lane));
 }
 
 /// Processes the accepting side's answer; on lane 0, also connects the further lanes. False if the answer is malformed.
-fn read_answer(device: &Inner, qp: &QpInner, lane: usize, said: &[u8]) -> bool {
-    let Some((hello, rest)) = Hello::read(said) else { return false };
+fn read_answer(device: &Inner, qp: &QpInner, lane: usize, private_data: &[u8]) -> bool {
+    let Some((hello, rest)) = Hello::read(private_data) else { return false };
     if hello.rails as usize != qp.width() || hello.lane as usize != lane {
         return false;
     }
-    qp.sending.lock(&qp.shared().host).meet(lane, hello);
+    qp.sending.lock(&qp.shared().host).set_peer_hello(lane, hello);
     if lane != 0 {
-        return read_more(qp, lane, rest);
+        return read_lane_hello(qp, lane, rest);
     }
     let Some((addrs, rest)) = read_addrs(rest, qp.width() - 1) else { return false };
     let mut link = qp.link();
     link.answer = rest.to_vec();
     link.token = hello.token;
-    link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+    link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.join_addr = Some(*addr));
     link.begun = u8::MAX >> (u8::BITS as usize - qp.width());
     let (cm, param) = (link.cm.clone(), link.param.clone());
     drop(link);
     let Some(cm) = cm else { return false };
     for (lane, addr) in (1..).zip(addrs) {
-        let param = lane_param(&param, joining_words(qp, lane, hello.token, 0));
+        let param = lane_param(&param, lane_handshake(qp, lane, hello.token, 0));
         if let Err(why) = cm.on(lane).connect(&qp.lane(lane), addr, &param) {
             let rail = qp.shared().rails[lane].name();
             connection_failed(device, qp, CmFailure::Unreachable(addr, format!("{rail}: {why}")));
@@ -164,19 +166,19 @@ fn read_answer(device: &Inner, qp: &QpInner, lane: usize, said: &[u8]) -> bool {
 }
 
 /// Reads the rest of the answer on a further lane.
-fn read_more(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
-    let Some((more, rest)) = More::read(rest) else { return false };
-    qp.sending.lock(&qp.shared().host).meet_mail(lane, &more);
+fn read_lane_hello(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
+    let Some((lane_hello, rest)) = LaneHello::read(rest) else { return false };
+    qp.sending.lock(&qp.shared().host).set_peer_mailbox(lane, &lane_hello);
     if lane == 1 {
         let Some((addrs, _)) = read_addrs(rest, 1) else { return false };
-        qp.link().lanes[0].door = Some(addrs[0]);
+        qp.link().lanes[0].join_addr = Some(addrs[0]);
     }
     true
 }
 
 /// The accepting side has rejected the lane.
 pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: Vec<u8>) {
-    if attempt_failed(device, qp, lane, num) {
+    if cancel_attempt(device, qp, lane, num) {
         return;
     }
     if lane != 0 {
@@ -201,14 +203,14 @@ pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: 
 
 /// A lane could not be connected.
 pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, why: CmFailure) {
-    if attempt_failed(device, qp, lane, num) {
+    if cancel_attempt(device, qp, lane, num) {
         return;
     }
     let mut link = qp.link();
     let (is_active, has_begun) = (link.is_active, lane != 0 || link.gone != 0);
     if has_begun || !is_active {
-        let door = link.lanes[lane].door.filter(|_| lane != 0 && (is_active || !is_silence(&why)));
-        let why = match door {
+        let join_addr = link.lanes[lane].join_addr.filter(|_| lane != 0 && (is_active || !is_silence(&why)));
+        let why = match join_addr {
             // The connection was never complete.
             _ if is_active && link.gone != 0 => CmFailure::PeerGone,
             Some(addr) => {
@@ -231,8 +233,8 @@ pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, w
 
 /// A lane's queue pair has lost its connection.
 pub(crate) fn lane_disconnected(device: &Inner, qp: &Arc<QpInner>, lane: usize, num: u32) {
-    if !attempt_failed(device, qp, lane, num) && qp.lane(lane).num() == num {
-        mourn(device, qp, lane);
+    if !cancel_attempt(device, qp, lane, num) && qp.lane(lane).num() == num {
+        handle_lane_failure(device, qp, lane);
     }
 }
 
@@ -240,7 +242,7 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
     let link = qp.link();
     let (phase, cm) = (link.phase, link.cm.clone());
     drop(link);
-    let (Phase::Up | Phase::Over, Some(cm)) = (phase, cm) else {
+    let (Phase::Up | Phase::Ended, Some(cm)) = (phase, cm) else {
         return Err(Error::WrongState { call: "disconnect", state: qp.state() });
     };
     for (rail, lane) in qp.lanes().iter().enumerate() {
@@ -271,15 +273,15 @@ fn take_lane(
     cm: &Cm,
     rail: usize,
     request: ConnectRequest,
-    (hello, more): (Hello, &More),
+    (hello, lane_hello): (Hello, &LaneHello),
 ) {
     let mut link = qp.link();
     if link.phase == Phase::Up {
         drop(link);
-        return take_back(device, qp, cm, rail, request, more);
+        return accept_again(device, qp, cm, rail, request, lane_hello);
     }
-    let (param, token, door) = (link.param.clone(), link.token, link.lanes[0].door);
-    let fits = link.phase == Phase::Accepting && link.begun & 1 << rail == 0 && more.generation == 0;
+    let (param, token, join_addr) = (link.param.clone(), link.token, link.lanes[0].join_addr);
+    let fits = link.phase == Phase::Accepting && link.begun & 1 << rail == 0 && lane_hello.generation == 0;
     link.begun |= if fits { 1 << rail } else { 0 };
     drop(link);
     if !fits {
@@ -287,14 +289,14 @@ fn take_lane(
         return;
     }
     let mut sends = qp.sending.lock(&qp.shared().host);
-    sends.meet(rail, hello);
-    sends.meet_mail(rail, more);
+    sends.set_peer_hello(rail, hello);
+    sends.set_peer_mailbox(rail, lane_hello);
     drop(sends);
-    let mut said = joining_words(qp, rail, token, 0);
-    if let (1, Some(door)) = (rail, door) {
-        write_addrs(&[door], &mut said);
+    let mut private_data = lane_handshake(qp, rail, token, 0);
+    if let (1, Some(join_addr)) = (rail, join_addr) {
+        write_addrs(&[join_addr], &mut private_data);
     }
-    if cm.accept(request, &qp.lane(rail), &lane_param(&param, said)).is_err() {
+    if cm.accept(request, &qp.lane(rail), &lane_param(&param, private_data)).is_err() {
         // No answer was sent.
         qp.link().begun &= !(1 << rail);
         connection_failed(device, qp, CmFailure::PeerGone);
@@ -310,8 +312,8 @@ pub(crate) fn of_program(info: ConnInfo) -> ConnInfo {
 /// Handles a request for a lane at a join listener. If its connection no longer exists, the request is rejected by
 /// being dropped.
 pub(crate) fn join(device: &Inner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
-    let Some(AskedToJoin { hello, more }) = request.take_screened() else { return };
+    let Some(ScreenedJoin { hello, lane_hello }) = request.take_screened() else { return };
     if let Some(qp) = device.tokens.find(hello.token) {
-        take_lane(device, &qp, cm, rail, request, (hello, &more));
+        take_lane(device, &qp, cm, rail, request, (hello, &lane_hello));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! All fields are big-endian. A request and the answer to it begin with the same [`Hello`]. The answer on lane 0
 //! continues with an address for each further lane, to which the connecting side connects it. Both sides of a further
-//! lane continue with [`More`], and the answer on lane 1 also with the address at which lane 0 is connected again after
-//! a failure.
+//! lane continue with [`LaneHello`], and the answer on lane 1 also with the address at which lane 0 is connected again
+//! after a failure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ const ADDR_SHORT: usize = 7;
 
 /// The purpose of a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     /// A new queue pair, on lane 0.
     New,
     /// A further lane of the queue pair with this token.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 /// The data that each side sends on each lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     /// Number of rails of the device.
     pub(crate) rails: u8,
     pub(crate) lane: u8,
@@ -40,19 +40,19 @@ pub(crate) struct Hello {
     /// Address and key of this side's key table, on this lane.
     pub(crate) table: (u64, u32),
     /// A key of this lane without any access rights.
-    pub(crate) nobody: u32,
+    pub(crate) no_access: u32,
 }
 
 impl Hello {
     pub(crate) fn write(&self, rest: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LEN + rest.len());
         bytes.extend(MAGIC);
-        bytes.push(if self.kind == Kind::New { 0 } else { 0x80 } | self.rails);
+        bytes.push(if self.kind == RequestKind::New { 0 } else { 0x80 } | self.rails);
         bytes.push(self.recv_lane << 4 | self.lane);
         bytes.extend(self.token.to_be_bytes());
         bytes.extend(self.table.0.to_be_bytes());
         bytes.extend(self.table.1.to_be_bytes());
-        bytes.extend(self.nobody.to_be_bytes());
+        bytes.extend(self.no_access.to_be_bytes());
         bytes.extend(rest);
         bytes
     }
@@ -63,13 +63,16 @@ impl Hello {
         if head[..3] != MAGIC {
             return None;
         }
-        let kind = if head[3] & 0x80 == 0 { Kind::New } else { Kind::Join };
+        let kind = if head[3] & 0x80 == 0 { RequestKind::New } else { RequestKind::Join };
         let (rails, recv_lane, lane) = (head[3] & 0x7f, head[4] >> 4, head[4] & 0xf);
         if rails as usize > RAILS_MAX || recv_lane >= rails || lane >= rails {
             return None;
         }
         let (token, table) = (word(&head[5..13]), (word(&head[13..21]), word(&head[21..25]) as u32));
-        Some((Self { kind, rails, lane, recv_lane, token, table, nobody: word(&head[25..29]) as u32 }, rest))
+        Some((
+            Self { kind, rails, lane, recv_lane, token, table, no_access: word(&head[25..29]) as u32 },
+            rest,
+        ))
     }
 }
 
@@ -86,7 +89,7 @@ pub(crate) fn read_refusal(bytes: &[u8]) -> Option<u8> {
 
 /// The data that follow the hello of a further lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct More {
+pub(crate) struct LaneHello {
     /// The number of the attempt to connect this lane, from 0.
     pub(crate) generation: u32,
     /// The address of this side's mailbox.
@@ -95,10 +98,10 @@ pub(crate) struct More {
     pub(crate) keys: (u32, u32),
 }
 
-/// Bytes of a [`More`].
-const MORE_LEN: usize = 20;
+/// Bytes of a [`LaneHello`].
+const LANE_HELLO_LEN: usize = 20;
 
-impl More {
+impl LaneHello {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.generation.to_be_bytes());
         out.extend(self.mailbox.to_be_bytes());
@@ -108,7 +111,7 @@ impl More {
 
     /// Parses `bytes`; returns the rest as well.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (head, rest) = bytes.split_at_checked(MORE_LEN)?;
+        let (head, rest) = bytes.split_at_checked(LANE_HELLO_LEN)?;
         let (generation, mailbox) = (word(&head[..4]) as u32, word(&head[4..12]));
         let keys = (word(&head[12..16]) as u32, word(&head[16..20]) as u32);
         Some((Self { generation, mailbox, keys }, rest))
@@ -166,18 +169,18 @@ mod tests {
 
     fn hello() -> Hello {
         Hello {
-            kind: Kind::Join,
+            kind: RequestKind::Join,
             rails: 3,
             lane: 2,
             recv_lane: 1,
             token: 0x0102_0304_0506_0708,
             table: (0x7fff_1234_5678_0000, 0xdead_beef),
-            nobody: 7,
+            no_access: 7,
         }
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn handshake_round_trips() {
         let bytes = hello().write(b"rest");
         assert_eq!(Hello::read(&bytes), Some((hello(), &b"rest"[..])));
         let addrs = ["10.1.0.1:80".parse().expect("v4"), "[fd00::1]:65535".parse().expect("v6")];
@@ -186,18 +189,18 @@ mod tests {
         assert!(bytes.len() <= addrs_room(2, 128));
         bytes.push(9);
         assert_eq!(read_addrs(&bytes, 2), Some((addrs.to_vec(), &[9_u8][..])));
-        let more = More { generation: 3, mailbox: 0x7fff_0000_1234_0000, keys: (5, !0) };
+        let lane_hello = LaneHello { generation: 3, mailbox: 0x7fff_0000_1234_0000, keys: (5, !0) };
         let mut bytes = Vec::new();
-        more.write(&mut bytes);
-        assert_eq!(bytes.len(), MORE_LEN);
-        assert_eq!(More::read(&bytes), Some((more, &[][..])));
-        assert_eq!(More::read(&bytes[1..]), None);
+        lane_hello.write(&mut bytes);
+        assert_eq!(bytes.len(), LANE_HELLO_LEN);
+        assert_eq!(LaneHello::read(&bytes), Some((lane_hello, &[][..])));
+        assert_eq!(LaneHello::read(&bytes[1..]), None);
         assert_eq!(read_refusal(&refusal(3)), Some(3));
         assert_eq!(read_refusal(&refusal(3)[..8]), None);
     }
 
     #[test]
-    fn what_nobody_writes_is_refused() {
+    fn invalid_handshake_is_refused() {
         let good = hello().write(&[]);
         assert_eq!(good.len(), LEN);
         for at in 0..LEN {

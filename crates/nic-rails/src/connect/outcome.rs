@@ -36,7 +36,7 @@ pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
 /// Handles a lane that failed before this side knew that all were connected. If all have been requested or accepted,
 /// the peer may have a complete connection and continue without this lane; then the events of the other lanes decide.
 /// Each other lane yields an event, of success or failure.
-pub(crate) fn gone_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
+pub(crate) fn lane_failed_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
     link.gone |= 1 << lane;
     if !link.has_begun(qp.width()) || qp.now() == state::ERROR {
         drop(link);
@@ -56,7 +56,7 @@ pub(crate) fn connection_failed(device: &Inner, qp: &QpInner, why: CmFailure) {
         establish(qp, &mut link, was);
         return end_of(device, qp, link);
     }
-    link.phase = Phase::Over;
+    link.phase = Phase::Ended;
     let cm = link.cm.clone();
     forget_token(device, &link);
     drop(link);
@@ -75,13 +75,13 @@ fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>) {
     if link.phase != Phase::Up {
         return;
     }
-    link.phase = Phase::Over;
+    link.phase = Phase::Ended;
     let cm = link.cm.clone();
     forget_token(device, &link);
-    let joining: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.joining.take()).collect();
+    let attempt: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.attempt.take()).collect();
     drop(link);
-    drop(joining);
-    qp.lent.set_mending(false);
+    drop(attempt);
+    qp.context.set_settling(false);
     qp.fail();
     if let Some(cm) = cm {
         cm.push(CmEvent::Disconnected { qp_num: qp.num() });

@@ -2,28 +2,28 @@
 
 use verbs::ConnParam;
 
-use crate::connect::hello::{Hello, Kind, More};
+use crate::connect::hello::{Hello, LaneHello, RequestKind};
 use crate::qp::QpInner;
 
 /// The beginning of every answer and request.
-pub(crate) fn hello(qp: &QpInner, kind: Kind, lane: usize, token: u64) -> Hello {
+pub(crate) fn hello(qp: &QpInner, kind: RequestKind, lane: usize, token: u64) -> Hello {
     Hello {
         kind,
         rails: qp.width() as u8,
         lane: lane as u8,
         recv_lane: qp.receiving.lane(&qp.shared().host) as u8,
         token,
-        table: qp.lent.pd.table_on(lane),
-        nobody: qp.shared().nobody(lane).rkey(),
+        table: qp.context.pd.table_on(lane),
+        no_access: qp.shared().no_access(lane).rkey(),
     }
 }
 
 /// The handshake data on a further lane, or on any lane that is connected again.
-pub(crate) fn joining_words(qp: &QpInner, lane: usize, token: u64, generation: u32) -> Vec<u8> {
-    let mut more = Vec::new();
-    let keys = (qp.lent.mailbox.rkey(lane), qp.lent.mailbox.rkey(0));
-    More { generation, mailbox: qp.lent.mailbox.addr(), keys }.write(&mut more);
-    hello(qp, Kind::Join, lane, token).write(&more)
+pub(crate) fn lane_handshake(qp: &QpInner, lane: usize, token: u64, generation: u32) -> Vec<u8> {
+    let mut lane_hello = Vec::new();
+    let keys = (qp.context.mailbox.rkey(lane), qp.context.mailbox.rkey(0));
+    LaneHello { generation, mailbox: qp.context.mailbox.addr(), keys }.write(&mut lane_hello);
+    hello(qp, RequestKind::Join, lane, token).write(&lane_hello)
 }
 
 /// The program's parameters adapted for a lane: one more read each way, for reading key tables.

@@ -11,9 +11,9 @@ use verbs::{Access, Buf, Mr, Pd, Result, Sge};
 use crate::RAILS_MAX;
 
 /// Bytes of a letter: a word and its hash, so that a partly written letter is detected.
-const LETTER: usize = 16;
+const LETTER_BYTES: usize = 16;
 /// Bytes of letters about all lanes.
-const BOX: usize = LETTER * RAILS_MAX;
+const MAILBOX_BYTES: usize = LETTER_BYTES * RAILS_MAX;
 /// Number of generations of a lane that can be distinguished.
 pub(crate) const GENERATIONS: u32 = 1 << 28;
 
@@ -29,17 +29,17 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    fn pack(self) -> [u8; LETTER] {
+    fn pack(self) -> [u8; LETTER_BYTES] {
         let word = u64::from(self.generation % GENERATIONS) << 36
             | u64::from(self.recv_lane & 0xf) << 32
             | u64::from(self.received);
-        let mut bytes = [0; LETTER];
+        let mut bytes = [0; LETTER_BYTES];
         bytes[..8].copy_from_slice(&word.to_be_bytes());
         bytes[8..].copy_from_slice(&mix(!word).to_be_bytes());
         bytes
     }
 
-    fn unpack(bytes: &[u8; LETTER]) -> Option<Self> {
+    fn unpack(bytes: &[u8; LETTER_BYTES]) -> Option<Self> {
         let half =
             |from: usize| bytes[from..from + 8].iter().fold(0_u64, |word, &b| word << 8 | u64::from(b));
         let word = half(0);
@@ -60,7 +60,7 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn new(pds: &[Pd]) -> Result<Self> {
-        let buf = Buf::alloc(2 * BOX)?;
+        let buf = Buf::alloc(2 * MAILBOX_BYTES)?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mrs = pds.iter().map(|pd| pd.reg_mr(&buf, rights)).collect::<Result<_>>()?;
         Ok(Self { buf, mrs })
@@ -77,20 +77,20 @@ impl Mailbox {
 
     /// The peer's letter about a lane.
     pub(crate) fn read(&self, lane: usize) -> Option<Letter> {
-        let mut bytes = [0; LETTER];
-        self.buf.read(lane * LETTER, &mut bytes).ok()?;
+        let mut bytes = [0; LETTER_BYTES];
+        self.buf.read(lane * LETTER_BYTES, &mut bytes).ok()?;
         Letter::unpack(&bytes)
     }
 
     /// Stores a letter to send.
     pub(crate) fn put(&self, lane: usize, letter: Letter) {
         // There is room for the maximum number of lanes.
-        let _ = self.buf.write(BOX + lane * LETTER, &letter.pack());
+        let _ = self.buf.write(MAILBOX_BYTES + lane * LETTER_BYTES, &letter.pack());
     }
 
     /// All letters to send, as a scatter/gather element of a rail.
     pub(crate) fn out(&self, rail: usize) -> Sge {
-        self.mrs[rail].sge(BOX as u64, BOX as u32)
+        self.mrs[rail].sge(MAILBOX_BYTES as u64, MAILBOX_BYTES as u32)
     }
 }
 
@@ -104,8 +104,8 @@ mod tests {
         let other = Letter { generation: 3, recv_lane: 0, received: 17 };
         assert_eq!(Letter::unpack(&letter.pack()), Some(letter));
         assert_eq!(Letter::unpack(&other.pack()), Some(other));
-        assert_eq!(Letter::unpack(&[0; LETTER]), None, "nothing was written");
-        for cut in 1..LETTER {
+        assert_eq!(Letter::unpack(&[0; LETTER_BYTES]), None, "nothing was written");
+        for cut in 1..LETTER_BYTES {
             let (mut torn, old) = (letter.pack(), other.pack());
             torn[cut..].copy_from_slice(&old[cut..]);
             assert_eq!(Letter::unpack(&torn), None, "cut at {cut}");

@@ -19,7 +19,7 @@ use verbs::AsyncEvent;
 
 use crate::RAILS_MAX;
 use crate::connect::connection::{Connection, Health, Phase};
-use crate::connect::outcome::{end, gone_early};
+use crate::connect::outcome::{end, lane_failed_early};
 use crate::inner::Inner;
 use crate::lanes::mail::Letter;
 use crate::lanes::rejoin::forget_attempt;
@@ -27,12 +27,12 @@ use crate::qp::QpInner;
 use crate::state;
 
 /// How long the peer may take to agree that a lane has failed; after that the connection ends.
-const PATIENCE: Span = Span::from_secs(30);
+const SETTLE_TIMEOUT: Span = Span::from_secs(30);
 /// Delay before the first attempt to reconnect a lane: by then the peer has settled its failure, too.
-const MOMENT: Span = Span::from_ms(20);
+const RETRY_DELAY: Span = Span::from_ms(20);
 
 /// Progress of settling failed lanes.
-pub(crate) enum Mended {
+pub(crate) enum Settling {
     /// There is nothing to settle, or the connection has ended.
     Done,
     /// Something is still outstanding.
@@ -49,10 +49,10 @@ pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bo
     let mut link = qp.link();
     match link.phase {
         Phase::Connecting | Phase::Accepting => {
-            gone_early(device, qp, link, lane);
+            lane_failed_early(device, qp, link, lane);
             return false;
         }
-        Phase::None | Phase::Over => return false,
+        Phase::None | Phase::Ended => return false,
         Phase::Up => {}
     }
     let others = (0..qp.width()).any(|at| at != lane && link.is_up(at));
@@ -64,11 +64,11 @@ pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bo
     if !link.is_up(lane) {
         return false;
     }
-    link.lanes[lane].health = Health::Dying;
-    link.lanes[lane].due = qp.shared().host.after(PATIENCE);
+    link.lanes[lane].health = Health::Failed;
+    link.lanes[lane].due = qp.shared().host.after(SETTLE_TIMEOUT);
     drop(link);
     close(qp, lane);
-    device.mending.add(qp);
+    device.settling.add(qp);
     qp.shared().service.wake();
     qp.shared().host.signal();
     true
@@ -83,23 +83,23 @@ fn close(qp: &QpInner, lane: usize) {
         receives.hold();
     }
     drop(receives);
-    qp.lent.set_mending(true);
+    qp.context.set_settling(true);
     qp.lane(lane).to_error();
     let mut link = qp.link();
-    if link.lanes[lane].health == Health::Dying {
+    if link.lanes[lane].health == Health::Failed {
         link.lanes[lane].health = Health::Draining;
         link.lanes[lane].closed = Some(host.now());
     }
 }
 
 /// Checks the peer's letters: it may have closed a lane that this side considers connected.
-pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
+pub(crate) fn check_letters(device: &Inner, qp: &Arc<QpInner>) {
     if qp.now() != state::READY_TO_SEND {
         return;
     }
-    write_mail(qp);
+    write_letters(qp);
     for lane in 0..qp.width() {
-        let Some(letter) = qp.lent.mailbox.read(lane) else { continue };
+        let Some(letter) = qp.context.mailbox.read(lane) else { continue };
         let mut link = qp.link();
         let known = &mut link.lanes[lane];
         match known.health {
@@ -112,12 +112,12 @@ pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
             Health::Down if letter.generation > known.generation => {
                 known.generation = letter.generation;
                 known.tried = known.tried.max(letter.generation);
-                let forgotten = known.joining.take_if(|(generation, _)| *generation <= letter.generation);
+                let forgotten = known.attempt.take_if(|(generation, _)| *generation <= letter.generation);
                 drop(link);
                 forget_attempt(device, lane, forgotten);
                 let recv_lane = qp.receiving.lane(&qp.shared().host) as u8;
                 put_letter(qp, lane, Letter { recv_lane, received: 0, ..letter });
-                write_mail(qp);
+                write_letters(qp);
             }
             _ => {}
         }
@@ -125,13 +125,13 @@ pub(crate) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
 }
 
 /// Continues settling failed lanes, using the completions taken from the rails so far.
-pub(crate) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
-    if qp.now() == state::ERROR || !qp.lent.is_mending() {
-        return Mended::Done;
+pub(crate) fn settle_failures(device: &Inner, qp: &Arc<QpInner>) -> Settling {
+    if qp.now() == state::ERROR || !qp.context.is_settling() {
+        return Settling::Done;
     }
     let mut link = qp.link();
     if link.phase != Phase::Up {
-        return Mended::Done;
+        return Settling::Done;
     }
     let now = qp.shared().host.now();
     let late = |health, due: Option<_>| health != Health::Down && due.is_some_and(|due| now >= due);
@@ -139,19 +139,19 @@ pub(crate) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
     if is_late || !drain(qp, &mut link) {
         drop(link);
         end(device, qp);
-        return Mended::Done;
+        return Settling::Done;
     }
-    let died = answers(qp, &link);
-    let settled = died.filter(|_| {
+    let failed_lanes = answers(qp, &link);
+    let settled = failed_lanes.filter(|_| {
         let sends = qp.sending.lock(&qp.shared().host);
-        sends.is_quiet() && sends.mail_has_come()
+        sends.is_quiet() && sends.letters_are_sent()
     });
-    let Some(died) = settled else {
+    let Some(failed_lanes) = settled else {
         drop(link);
-        write_mail(qp);
-        return Mended::Waits;
+        write_letters(qp);
+        return Settling::Waits;
     };
-    settle(device, qp, link, &died)
+    settle(device, qp, link, &failed_lanes)
 }
 
 /// Writes letters about lanes from which all requests and receives have come back. False if no lane for messages is
@@ -185,30 +185,30 @@ fn drain(qp: &QpInner, link: &mut Connection) -> bool {
         drop(receives);
         let generation = link.lanes[lane].generation;
         put_letter(qp, lane, Letter { generation, recv_lane, received });
-        link.lanes[lane].health = Health::Told;
+        link.lanes[lane].health = Health::Reported;
     }
     true
 }
 
 fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
-    qp.lent.mailbox.put(lane, letter);
-    qp.sending.lock(&qp.shared().host).has_mail();
+    qp.context.mailbox.put(lane, letter);
+    qp.sending.lock(&qp.shared().host).set_letters_pending();
 }
 
 /// The peer's letters about lanes that failed here, if there is one for each.
 fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
-    let mut died = [None; RAILS_MAX];
+    let mut failed_lanes = [None; RAILS_MAX];
     for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
         match known.health {
             Health::Up | Health::Down => {}
-            Health::Told => {
-                let letter = qp.lent.mailbox.read(lane);
-                died[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
+            Health::Reported => {
+                let letter = qp.context.mailbox.read(lane);
+                failed_lanes[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
             }
-            Health::Dying | Health::Draining => return None,
+            Health::Failed | Health::Draining => return None,
         }
     }
-    Some(died)
+    Some(failed_lanes)
 }
 
 /// Both ends know of the failed lanes: continues without them.
@@ -216,36 +216,36 @@ fn settle(
     device: &Inner,
     qp: &Arc<QpInner>,
     mut link: Held<'_, Connection>,
-    died: &[Option<Letter>; RAILS_MAX],
-) -> Mended {
+    failed_lanes: &[Option<Letter>; RAILS_MAX],
+) -> Settling {
     let shared = qp.shared();
-    if !qp.sending.lock(&shared.host).settle(died) {
+    if !qp.sending.lock(&shared.host).settle(failed_lanes) {
         drop(link);
         end(device, qp);
-        return Mended::Done;
+        return Settling::Done;
     }
-    let retry = shared.host.now() + MOMENT;
-    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+    let retry = shared.host.now() + RETRY_DELAY;
+    for (lane, _) in failed_lanes.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
         link.lanes[lane].health = Health::Down;
         link.lanes[lane].due = Some(retry);
     }
-    qp.lent.set_mending(false);
+    qp.context.set_settling(false);
     drop(link);
-    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+    for (lane, _) in failed_lanes.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
         let rail = shared.rail_names[lane].clone();
         shared.async_event(AsyncEvent::RailDown { qp_num: qp.num(), rail });
     }
     let ((), waits) = qp.with_sends(|_| ());
-    device.lame.add(qp);
+    device.degraded.add(qp);
     shared.service.wake();
     shared.host.signal();
-    Mended::Settled { waits }
+    Settling::Settled { waits }
 }
 
 /// Writes pending letters to the peer, on a connected lane.
-fn write_mail(qp: &QpInner) {
+fn write_letters(qp: &QpInner) {
     let link = qp.link();
     let live: Vec<usize> = (0..qp.width()).filter(|&lane| link.is_up(lane)).collect();
     drop(link);
-    qp.sending.lock(&qp.shared().host).write_mail(&qp.lent, live.into_iter());
+    qp.sending.lock(&qp.shared().host).write_letters(&qp.context, live.into_iter());
 }

@@ -6,8 +6,8 @@ use host::Span;
 use verbs::{AsyncEvent, Cm, ConnParam, ConnectRequest, Qp};
 
 use crate::connect::connection::{Health, Phase};
-use crate::connect::hello::{Hello, Kind, More};
-use crate::connect::words::{joining_words, lane_param};
+use crate::connect::hello::{Hello, LaneHello, RequestKind};
+use crate::connect::words::{lane_handshake, lane_param};
 use crate::inner::Inner;
 use crate::lanes::mail::GENERATIONS;
 use crate::qp::QpInner;
@@ -17,7 +17,7 @@ use crate::state;
 const PAUSE: Span = Span::from_ms(25);
 const PAUSE_MAX: Span = Span::from_ms(500);
 /// Time limit of an attempt: lost packets are then sent again sooner than by TCP's retransmission.
-const ATTEMPT: Span = Span::from_ms(500);
+const ATTEMPT_TIMEOUT: Span = Span::from_ms(500);
 
 /// Retries lanes that are due. Returns whether any lane is still down.
 pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
@@ -25,7 +25,7 @@ pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
         return false;
     }
     let now = qp.shared().host.now();
-    let mut lame = false;
+    let mut degraded = false;
     for lane in 0..qp.width() {
         let mut link = qp.link();
         if link.phase != Phase::Up {
@@ -36,9 +36,9 @@ pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
         if known.health != Health::Down {
             continue;
         }
-        lame = true;
+        degraded = true;
         let due = known.due.is_none_or(|due| now >= due);
-        if !is_active || !due || known.joining.is_some() || known.tried + 1 >= GENERATIONS {
+        if !is_active || !due || known.attempt.is_some() || known.tried + 1 >= GENERATIONS {
             continue;
         }
         known.tried += 1;
@@ -48,65 +48,66 @@ pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
         drop(link);
         try_lane(device, qp, lane, generation);
     }
-    lame
+    degraded
 }
 
 fn try_lane(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
     let link = qp.link();
-    let (cm, door, token) = (link.cm.clone(), link.lanes[lane].door, link.token);
-    let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT), ..link.param.clone() };
+    let (cm, join_addr, token) = (link.cm.clone(), link.lanes[lane].join_addr, link.token);
+    let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT_TIMEOUT), ..link.param.clone() };
     drop(link);
-    let (Some(cm), Some(door)) = (cm, door) else { return };
+    let (Some(cm), Some(join_addr)) = (cm, join_addr) else { return };
     // What cannot be allocated now may be later.
     let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
     begin_attempt(device, qp, lane, generation, &by);
-    let param = lane_param(&param, joining_words(qp, lane, token, generation));
-    if cm.on(lane).connect(&by, door, &param).is_err() {
-        attempt_failed(device, qp, lane, by.num());
+    let param = lane_param(&param, lane_handshake(qp, lane, token, generation));
+    if cm.on(lane).connect(&by, join_addr, &param).is_err() {
+        cancel_attempt(device, qp, lane, by.num());
     }
 }
 
 fn begin_attempt(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32, by: &Arc<Qp>) {
     device.add_lane(lane, by.num(), qp);
-    let before = qp.link().lanes[lane].joining.replace((generation, by.clone()));
+    let before = qp.link().lanes[lane].attempt.replace((generation, by.clone()));
     forget_attempt(device, lane, before);
 }
 
 /// On the accepting side: accepts a lane again. The request is rejected if the lane's failure has not been settled.
-pub(crate) fn take_back(
+pub(crate) fn accept_again(
     device: &Inner,
     qp: &Arc<QpInner>,
     cm: &Cm,
     lane: usize,
     request: ConnectRequest,
-    more: &More,
+    lane_hello: &LaneHello,
 ) {
     let mut link = qp.link();
     let known = &mut link.lanes[lane];
-    let tried = known.joining.as_ref().map_or(known.generation, |(generation, _)| *generation);
-    if known.health != Health::Down || more.generation <= tried || more.generation >= GENERATIONS {
+    let tried = known.attempt.as_ref().map_or(known.generation, |(generation, _)| *generation);
+    if known.health != Health::Down || lane_hello.generation <= tried || lane_hello.generation >= GENERATIONS
+    {
         return;
     }
-    known.tried = more.generation;
+    known.tried = lane_hello.generation;
     let (param, token) = (link.param.clone(), link.token);
     drop(link);
     let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
-    begin_attempt(device, qp, lane, more.generation, &by);
-    let param = lane_param(&param, joining_words(qp, lane, token, more.generation));
+    begin_attempt(device, qp, lane, lane_hello.generation, &by);
+    let param = lane_param(&param, lane_handshake(qp, lane, token, lane_hello.generation));
     if cm.accept(request, &by, &param).is_err() {
-        attempt_failed(device, qp, lane, by.num());
+        cancel_attempt(device, qp, lane, by.num());
     }
 }
 
 /// A lane's queue pair is connected again.
-pub(crate) fn lane_is_back(device: &Inner, qp: &QpInner, lane: usize, num: u32, said: &[u8]) {
+pub(crate) fn lane_is_reconnected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: &[u8]) {
     let mut link = qp.link();
     let is_active = link.is_active;
     let known = &mut link.lanes[lane];
-    let Some((generation, by)) = known.joining.take_if(|(_, by)| by.num() == num) else { return };
-    let answer = Hello::read(said).filter(|(hello, _)| hello.kind == Kind::Join);
-    let answer = answer.and_then(|(_, rest)| More::read(rest));
-    let fits = !is_active || answer.is_some_and(|(more, _)| more.generation == generation);
+    let Some((generation, by)) = known.attempt.take_if(|(_, by)| by.num() == num) else { return };
+    let answer = Hello::read(private_data).filter(|(hello, _)| hello.kind == RequestKind::Join);
+    let answer = answer.and_then(|(_, rest)| LaneHello::read(rest));
+    let fits = !is_active || answer.is_some_and(|(lane_hello, _)| lane_hello.generation == generation);
     if !fits || known.health != Health::Down || qp.now() != state::READY_TO_SEND {
         drop(link);
         return forget_attempt(device, lane, Some((generation, by)));
@@ -121,8 +122,8 @@ pub(crate) fn lane_is_back(device: &Inner, qp: &QpInner, lane: usize, num: u32, 
 }
 
 /// Cancels the attempt of this queue pair to replace a lane. Returns whether there was one.
-pub(crate) fn attempt_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32) -> bool {
-    let failed = qp.link().lanes[lane].joining.take_if(|(_, by)| by.num() == num);
+pub(crate) fn cancel_attempt(device: &Inner, qp: &QpInner, lane: usize, num: u32) -> bool {
+    let failed = qp.link().lanes[lane].attempt.take_if(|(_, by)| by.num() == num);
     let was = failed.is_some();
     forget_attempt(device, lane, failed);
     was

@@ -17,7 +17,7 @@ use crate::state;
 
 /// Called before connecting: receives messages on the rail that holds the receives, on lanes that use the queue's
 /// current rail queues.
-pub(crate) fn join_shared(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
+pub(crate) fn enter_srq(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
     let Some(srq) = &qp.receiving.srq else { return Ok(()) };
     let lane = srq.enter(qp.num());
     qp.receiving.lock(&qp.shared().host).follow(&qp.receiving.completions, lane);
@@ -35,10 +35,10 @@ pub(crate) fn join_shared(device: &Inner, qp: &Arc<QpInner>) -> Result<()> {
 }
 
 /// Continues leaving a rail if the queue is leaving one, or starts to leave a rail if necessary.
-pub(crate) fn look_at_shared(device: &Inner, qp: &Arc<QpInner>) {
+pub(crate) fn progress_srq_move(device: &Inner, qp: &Arc<QpInner>) {
     let Some(srq) = &qp.receiving.srq else { return };
-    if qp.lent.is_mending() {
-        have_it_leave(device, qp, srq);
+    if qp.context.is_settling() {
+        start_srq_move(device, qp, srq);
     }
     let Some(rail) = srq.left(qp.num()) else { return };
     let link = qp.link();
@@ -47,19 +47,19 @@ pub(crate) fn look_at_shared(device: &Inner, qp: &Arc<QpInner>) {
     match (qp.now(), phase) {
         (state::INIT, _) => srq.is_off(qp.num()),
         // Messages may arrive on it until it has closed its lane.
-        (state::ERROR, _) => look_at_rest(device, qp, srq, rail),
+        (state::ERROR, _) => finish_lane(device, qp, srq, rail),
         (_, Phase::Up) if health == Health::Up => {
             // The failure is settled with all others on the device's list.
             lane_is_down(device, qp, rail);
         }
-        (_, Phase::Up | Phase::Over) => look_at_rest(device, qp, srq, rail),
+        (_, Phase::Up | Phase::Ended) => finish_lane(device, qp, srq, rail),
         // The outcome of connecting is known soon.
         (_, Phase::None | Phase::Connecting | Phase::Accepting) => {}
     }
 }
 
 /// Makes the queue leave the rail with its receives if the lane there has failed, and the queue pair lives on.
-fn have_it_leave(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
+fn start_srq_move(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
     let (lane, now) = (srq.lane(), qp.shared().host.now());
     let link = qp.link();
     let known = &link.lanes[lane];
@@ -82,7 +82,7 @@ fn have_it_leave(device: &Inner, qp: &QpInner, srq: &Arc<SrqInner>) {
 }
 
 /// A closed lane, as soon as its rail has closed it: takes the rest of its completions.
-fn look_at_rest(device: &Inner, qp: &QpInner, srq: &SrqInner, rail: usize) {
+fn finish_lane(device: &Inner, qp: &QpInner, srq: &SrqInner, rail: usize) {
     let completions = &qp.receiving.completions;
     let Some(polling) = device.polling(completions) else { return };
     if qp.lane(rail).state() != QpState::Error || !srq.is_closed(qp.num()) {

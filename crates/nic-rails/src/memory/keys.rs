@@ -18,7 +18,7 @@ use crate::RAILS_MAX;
 pub(crate) const ENTRIES: u32 = 1 << 14;
 /// Minimum number of free entries before the oldest one is reused, as long as the table can grow.
 const RESTING: usize = 256;
-const CHANCE_BITS: u32 = 32 - ENTRIES.trailing_zeros();
+const RANDOM_BITS: u32 = 32 - ENTRIES.trailing_zeros();
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
 
@@ -26,33 +26,33 @@ pub(crate) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
 pub(crate) type LaneKeys = [u32; RAILS_MAX];
 
 /// The mask of a key, for one lane.
-fn veil(key: u32, lane: usize) -> u32 {
+fn mask_of(key: u32, lane: usize) -> u32 {
     mix(u64::from(key) << 8 | lane as u64 | 1 << 48) as u32
 }
 
 /// Offset of a key's entry in its table.
 pub(crate) fn offset_of(key: u32) -> u64 {
-    u64::from(key >> CHANCE_BITS) * ENTRY_BYTES as u64
+    u64::from(key >> RANDOM_BITS) * ENTRY_BYTES as u64
 }
 
 /// Masks the keys of an entry with the whole key that names it; also the inverse.
-fn veiled(key: u32, lanes: &LaneKeys) -> LaneKeys {
-    std::array::from_fn(|lane| lanes[lane] ^ veil(key, lane))
+fn masked(key: u32, lanes: &LaneKeys) -> LaneKeys {
+    std::array::from_fn(|lane| lanes[lane] ^ mask_of(key, lane))
 }
 
 /// Unmasks an entry that was read from a peer for this key.
-pub(crate) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
+pub(crate) fn unmask(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
     let lanes = std::array::from_fn(|lane| {
         u32::from_be_bytes([entry[4 * lane], entry[4 * lane + 1], entry[4 * lane + 2], entry[4 * lane + 3]])
     });
-    veiled(key, &lanes)
+    masked(key, &lanes)
 }
 
 /// A generator with an unpredictable seed; in virtual time, the same in every run.
 ///
 /// # Errors
 /// If the system provides no random numbers.
-pub(crate) fn chance(is_virtual: bool) -> Result<Rng> {
+pub(crate) fn seeded_rng(is_virtual: bool) -> Result<Rng> {
     let seed = if is_virtual {
         *b"not rand"
     } else {
@@ -75,7 +75,7 @@ const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX] };
 struct Entries {
     all: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
-    chance: Rng,
+    random: Rng,
 }
 
 /// Number of entries in one chunk of [`Keys::local`].
@@ -90,8 +90,8 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(chance: Rng) -> Self {
-        let entries = Entries { all: Vec::new(), free: std::collections::VecDeque::new(), chance };
+    pub(crate) fn new(random: Rng) -> Self {
+        let entries = Entries { all: Vec::new(), free: std::collections::VecDeque::new(), random };
         Self { entries: Mutex::new(entries), local: [const { OnceLock::new() }; _] }
     }
 
@@ -115,8 +115,8 @@ impl Keys {
             None => return None,
         };
         // Never zero and never all ones, which uninitialized keys typically are.
-        let chance = 1 + (entries.chance.next_u64() % ((1 << CHANCE_BITS) - 2)) as u32;
-        let key = entry << CHANCE_BITS | chance;
+        let random = 1 + (entries.random.next_u64() % ((1 << RANDOM_BITS) - 2)) as u32;
+        let key = entry << RANDOM_BITS | random;
         entries.all[entry as usize] = Entry { key, remote };
         self.set_local(key, |lane| u64::from(key) << 32 | u64::from(local[lane]));
         Some(publish(key, &remote, table).map(|()| key))
@@ -124,19 +124,19 @@ impl Keys {
 
     /// Invalidates a key; its entry is reused as late as possible.
     pub(crate) fn remove(&self, key: u32, table: &Buf) {
-        let (mut entries, entry) = (self.entries(), key >> CHANCE_BITS);
+        let (mut entries, entry) = (self.entries(), key >> RANDOM_BITS);
         if let Some(place) = entries.all.get_mut(entry as usize).filter(|e| e.key == key) {
             *place = FREE;
             self.set_local(key, |_| 0);
             entries.free.push_back(entry);
-            let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next_u64() as u32);
+            let noise: LaneKeys = std::array::from_fn(|_| entries.random.next_u64() as u32);
             // The entry is inside the table.
             let _ = publish(key, &noise, table);
         }
     }
 
     fn set_local(&self, key: u32, word: impl Fn(usize) -> u64) {
-        let entry = (key >> CHANCE_BITS) as usize;
+        let entry = (key >> RANDOM_BITS) as usize;
         let chunk = self.local[entry / CHUNK]
             .get_or_init(|| (0..CHUNK * RAILS_MAX).map(|_| AtomicU64::new(0)).collect());
         for lane in 0..RAILS_MAX {
@@ -147,7 +147,7 @@ impl Keys {
     /// This side's key of a region on a lane.
     #[inline]
     pub(crate) fn get(&self, key: u32, lane: usize) -> Option<u32> {
-        let entry = (key >> CHANCE_BITS) as usize;
+        let entry = (key >> RANDOM_BITS) as usize;
         let chunk = self.local[entry / CHUNK].get()?;
         let word = chunk[entry % CHUNK * RAILS_MAX + lane].load(Ordering::Relaxed);
         (word >> 32 == u64::from(key) && key != 0).then_some(word as u32)
@@ -161,31 +161,31 @@ impl Keys {
 
 fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
     let mut bytes = [0; ENTRY_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(4).zip(veiled(key, lanes)) {
+    for (place, word) in bytes.chunks_exact_mut(4).zip(masked(key, lanes)) {
         place.copy_from_slice(&word.to_be_bytes());
     }
     table.write(offset_of(key) as usize, &bytes)
 }
 
 /// Number of the peer's keys that are cached.
-const REMEMBERED: usize = 64;
+const CACHED_KEYS: usize = 64;
 
 /// A cache of the peer's keys and their lane keys.
-pub(crate) struct Met([(u32, LaneKeys); REMEMBERED]);
+pub(crate) struct PeerKeyCache([(u32, LaneKeys); CACHED_KEYS]);
 
-impl Met {
+impl PeerKeyCache {
     pub(crate) fn new() -> Self {
-        Self([(0, [0; RAILS_MAX]); REMEMBERED])
+        Self([(0, [0; RAILS_MAX]); CACHED_KEYS])
     }
 
     fn place(key: u32) -> usize {
-        (key >> CHANCE_BITS) as usize % REMEMBERED
+        (key >> RANDOM_BITS) as usize % CACHED_KEYS
     }
 
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<&LaneKeys> {
-        let (met, lanes) = &self.0[Self::place(key)];
-        (*met == key && key != 0).then_some(lanes)
+        let (cached, lanes) = &self.0[Self::place(key)];
+        (*cached == key && key != 0).then_some(lanes)
     }
 
     pub(crate) fn insert(&mut self, key: u32, lanes: LaneKeys) {
@@ -208,23 +208,23 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_key_reads_the_entry_and_nobody_else() {
-        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
+    fn entry_is_readable_with_its_key_only() {
+        let (keys, table) = (Keys::new(seeded_rng(true).expect("a seed")), table());
         let lanes = std::array::from_fn(|lane| 100 + lane as u32);
         let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
-        assert_eq!(unveil(key, &entry(&table, key)), lanes);
+        assert_eq!(unmask(key, &entry(&table, key)), lanes);
         assert!((0..RAILS_MAX).all(|lane| keys.get(key, lane) == Some(lanes[lane])));
         assert_eq!(keys.find(3, 103), Some(key));
         assert_eq!(keys.find(2, 103), None);
         let near = key ^ 1;
-        assert!(unveil(near, &entry(&table, near)).iter().zip(lanes).all(|(a, b)| *a != b));
+        assert!(unmask(near, &entry(&table, near)).iter().zip(lanes).all(|(a, b)| *a != b));
         assert_eq!(keys.get(near, 3), None);
         assert_eq!(keys.get(!0, 0), None);
     }
 
     #[test]
-    fn a_key_that_went_names_nothing_and_comes_back_late() {
-        let (keys, table) = (Keys::new(chance(true).expect("a seed")), table());
+    fn removed_key_is_invalid_and_its_entry_reused_late() {
+        let (keys, table) = (Keys::new(seeded_rng(true).expect("a seed")), table());
         let lanes = [7; RAILS_MAX];
         let all: Vec<u32> =
             (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
@@ -234,20 +234,20 @@ mod tests {
         keys.remove(all[6], &table);
         keys.remove(all[6], &table);
         assert_eq!(keys.get(all[5], 0), None);
-        assert!(unveil(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
+        assert!(unmask(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
         let next = keys.insert(lanes, lanes, &table).expect("room").expect("in");
-        assert_eq!(next >> CHANCE_BITS, 5);
+        assert_eq!(next >> RANDOM_BITS, 5);
         assert_ne!(next, all[5]);
     }
 
     #[test]
     fn met_keys_are_remembered_until_another_takes_their_place() {
-        let mut met = Met::new();
-        let (one, other) = (5 << CHANCE_BITS | 1, (5 + REMEMBERED as u32) << CHANCE_BITS | 1);
-        assert!(met.get(0).is_none() && met.get(one).is_none());
-        met.insert(one, [1; RAILS_MAX]);
-        assert_eq!(met.get(one), Some(&[1; RAILS_MAX]));
-        met.insert(other, [2; RAILS_MAX]);
-        assert!(met.get(one).is_none());
+        let mut cached = PeerKeyCache::new();
+        let (one, other) = (5 << RANDOM_BITS | 1, (5 + CACHED_KEYS as u32) << RANDOM_BITS | 1);
+        assert!(cached.get(0).is_none() && cached.get(one).is_none());
+        cached.insert(one, [1; RAILS_MAX]);
+        assert_eq!(cached.get(one), Some(&[1; RAILS_MAX]));
+        cached.insert(other, [2; RAILS_MAX]);
+        assert!(cached.get(one).is_none());
     }
 }

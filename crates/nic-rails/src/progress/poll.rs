@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::completion::completions::Sink;
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
-use crate::lanes::mend::{self, Mended};
+use crate::lanes::mend::{self, Settling};
 use crate::qp::QpInner;
 use crate::state;
 use crate::wants::Wants;
@@ -21,14 +21,14 @@ pub(crate) fn progress(device: &Inner, polling: &Polling) -> bool {
 #[inline]
 pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
     let alone = take_all(device, polling, sink);
-    tell_of_reports(device, polling);
+    handle_reports(device, polling);
     alone
 }
 
 /// Reports to the program if the rails' reports satisfy its request.
 #[inline]
-pub(crate) fn tell_of_reports(device: &Inner, polling: &Polling) {
-    polling.tell_of_reports(|| {
+pub(crate) fn handle_reports(device: &Inner, polling: &Polling) {
+    polling.handle_reports(|| {
         take_all(device, polling, &mut Sink::ring(&polling.completions));
     });
 }
@@ -55,7 +55,7 @@ pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Si
         if !asked.is_empty() {
             asked.into_iter().for_each(|(qp, wants)| grant(device, polling, &qp, rail, wants));
         }
-        if any || !polling.is_to_look_again() {
+        if any || !polling.must_poll_again() {
             break;
         }
     }
@@ -67,13 +67,13 @@ pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Si
 pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: usize, wants: Wants) {
     if wants.failure {
         qp.fail();
-    } else if wants.attention {
+    } else if wants.needs_arming {
         watch_for_requests(device, polling);
     }
-    if wants.mourning && qp.now() != state::ERROR {
-        mourn(device, qp, lane);
-    } else if wants.mending {
-        go_on_mending(device, qp);
+    if wants.lane_failure && qp.now() != state::ERROR {
+        handle_lane_failure(device, qp, lane);
+    } else if wants.settling {
+        continue_settling(device, qp);
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn watch_for_requests(device: &Inner, polling: &Polling) {
 }
 
 /// Handles the failure of a lane, or the end of the whole connection.
-pub(crate) fn mourn(device: &Inner, qp: &Arc<QpInner>, lane: usize) {
+pub(crate) fn handle_lane_failure(device: &Inner, qp: &Arc<QpInner>, lane: usize) {
     if mend::lane_is_down(device, qp, lane) {
         mend(device, qp);
     }
@@ -105,15 +105,15 @@ pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
             progress(device, &polling);
         }
     }
-    go_on_mending(device, qp)
+    continue_settling(device, qp)
 }
 
 /// As [`mend()`], using the completions taken from the rails so far.
-fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
-    match mend::go_on(device, qp) {
-        Mended::Done => false,
-        Mended::Waits => true,
-        Mended::Settled { waits } => {
+fn continue_settling(device: &Inner, qp: &Arc<QpInner>) -> bool {
+    match mend::settle_failures(device, qp) {
+        Settling::Done => false,
+        Settling::Waits => true,
+        Settling::Settled { waits } => {
             if let Some(polling) = device.polling(&qp.sending.completions).filter(|_| waits) {
                 watch_for_requests(device, &polling);
             }

@@ -11,37 +11,37 @@ use verbs::{Cm, CompChannel, Error, QpState, Result};
 
 use crate::api::cm;
 use crate::inner::Inner;
-use crate::lanes::mend::look_at_mail;
+use crate::lanes::mend::check_letters;
 use crate::lanes::rejoin::rejoin;
-use crate::lanes::stay::look_at_shared;
+use crate::lanes::stay::progress_srq_move;
 use crate::progress::poll::mend;
 use crate::state;
 
 /// Starts the service; it ends with the device.
 pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
-    let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_over.clone());
+    let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_stopped.clone());
     let host = device.shared.host.clone();
     let started = match device.shared.service.fd.clone() {
-        Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
+        Some(wake_up) => host.spawn("rails", None, move || run_thread(&weak, &wake_up, &stop)),
         None => {
             let own = host.clone();
-            host.spawn("rails", None, move || attend(&own, &weak, &stop))
+            host.spawn("rails", None, move || run_rank(&own, &weak, &stop))
         }
     };
     started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
 }
 
 /// The rank of virtual time. Signals of the machine wake it; a timer is used only where a step may take too long.
-fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
-    let mut patience = None;
+fn run_rank(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
+    let mut poll_interval = None;
     while !stop.load(Ordering::Acquire) {
-        let deadline = patience.and_then(|span| host.after(span));
+        let deadline = poll_interval.and_then(|span| host.after(span));
         // Until it needs another timer, or the device is gone.
         let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
             None => Some(()),
             Some(device) => {
-                serve(&device);
-                (short(&device) != patience).then_some(())
+                progress_all(&device);
+                (short_interval(&device) != poll_interval).then_some(())
             }
         };
         let looked = host.wait("the rails' service", &Bell::new(), deadline, look);
@@ -49,57 +49,57 @@ fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
             // The world ends.
             return;
         }
-        patience = device.upgrade().and_then(|device| short(&device));
+        poll_interval = device.upgrade().and_then(|device| short_interval(&device));
     }
 }
 
 /// The time until the next check, if it is short.
-fn short(device: &Inner) -> Option<Span> {
-    Some(patience(device)).filter(|patience| *patience < Span::from_ms(100))
+fn short_interval(device: &Inner) -> Option<Span> {
+    Some(poll_interval(device)).filter(|poll_interval| *poll_interval < Span::from_ms(100))
 }
 
 /// The thread of real time.
-fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
+fn run_thread(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
-        let (cms, channels, patience) = {
+        let (cms, channels, poll_interval) = {
             let Some(device) = device.upgrade() else { return };
-            serve(&device);
+            progress_all(&device);
             let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails.clone()).collect();
-            let cms: Vec<Cm> = cms.into_iter().chain(device.back_cms().iter().cloned()).collect();
+            let cms: Vec<Cm> = cms.into_iter().chain(device.join_cms().iter().cloned()).collect();
             let channels: Vec<CompChannel> = device.shared.channels.iter().flatten().cloned().collect();
-            (cms, channels, patience(&device).to_std())
+            (cms, channels, poll_interval(&device).to_std())
         };
         let fds = cms.iter().filter_map(Cm::fd).chain(channels.iter().filter_map(CompChannel::fd));
         let fds = fds.chain([wake_up.as_fd()]);
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let nanos = i64::from(patience.subsec_nanos());
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: nanos };
+        let nanos = i64::from(poll_interval.subsec_nanos());
+        let poll_interval = Timespec { tv_sec: poll_interval.as_secs() as i64, tv_nsec: nanos };
         // Interrupted or not: check everything.
-        let _ = poll(&mut fds, Some(&patience));
+        let _ = poll(&mut fds, Some(&poll_interval));
         while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}
     }
 }
 
 /// The work of the service after each wake-up.
-fn serve(device: &Arc<Inner>) {
+fn progress_all(device: &Arc<Inner>) {
     cm::progress(device);
     for qp in device.live_qps() {
         if qp.uses_an_overrun_queue() && qp.state() != QpState::Error {
             qp.fail();
         }
-        look_at_mail(device, &qp);
-        look_at_shared(device, &qp);
+        check_letters(device, &qp);
+        progress_srq_move(device, &qp);
     }
-    device.mending.work(|qp| mend(device, qp));
-    device.lame.work(|qp| rejoin(device, qp));
+    device.settling.work(|qp| mend(device, qp));
+    device.degraded.work(|qp| rejoin(device, qp));
 }
 
 /// The longest time until the next check, even without an event.
-fn patience(device: &Inner) -> Span {
-    if !device.mending.is_empty() {
+fn poll_interval(device: &Inner) -> Span {
+    if !device.settling.is_empty() {
         return Span::from_ms(2);
     }
-    if !device.expected.is_empty() || !device.lame.is_empty() {
+    if !device.expected.is_empty() || !device.degraded.is_empty() {
         return Span::from_ms(50);
     }
     // A peer may have closed a lane and written a letter, for which there is no event.

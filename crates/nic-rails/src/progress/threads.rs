@@ -10,7 +10,7 @@ use verbs::{Error, Result, Wc, WcOpcode, WcStatus};
 use crate::completion::completions::Sink;
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
-use crate::progress::poll::{grant, take, tell_of_reports};
+use crate::progress::poll::{grant, handle_reports, take};
 use crate::progress::worker::Worker;
 
 /// Starts a thread for each rail; they end with the device.
@@ -29,17 +29,17 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
 
 fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
     let mut cqs: Vec<Arc<Polling>> = Vec::new();
-    while !worker.is_over() {
+    while !worker.is_stopped() {
         // Each time that there was something, the wait starts anew, so that the thread sleeps only after a period
         // without work.
         let look = || {
-            let device = device.upgrade().filter(|_| !worker.is_over());
+            let device = device.upgrade().filter(|_| !worker.is_stopped());
             let Some(device) = device else { return Some(()) };
             let mut any = work(&device, rail, worker);
             device.cqs_into(&mut cqs);
             for cq in cqs.drain(..) {
                 any |= take(&device, &cq, rail, &mut Sink::ring(&cq.completions)).unwrap_or(false);
-                tell_of_reports(&device, &cq);
+                handle_reports(&device, &cq);
             }
             any.then_some(())
         };

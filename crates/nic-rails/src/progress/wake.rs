@@ -11,12 +11,12 @@ use crate::completion::announced::counter;
 pub(crate) struct WakeUp {
     /// The eventfd that the thread sleeps on; none in virtual time.
     pub(crate) fd: Option<Arc<OwnedFd>>,
-    pub(crate) is_over: Arc<AtomicBool>,
+    pub(crate) is_stopped: Arc<AtomicBool>,
 }
 
 impl WakeUp {
     pub(crate) fn new(is_virtual: bool) -> Result<Self> {
-        Ok(Self { fd: counter(is_virtual)?.map(Arc::new), is_over: Arc::default() })
+        Ok(Self { fd: counter(is_virtual)?.map(Arc::new), is_stopped: Arc::default() })
     }
 
     /// Wakes the service: there is something new to wait for.
@@ -29,7 +29,7 @@ impl WakeUp {
 
     /// Stops the service with its device.
     pub(crate) fn stop(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
         self.wake();
     }
 }

@@ -34,13 +34,13 @@ pub(crate) struct Worker {
     /// Number of requests queued and not yet posted.
     left: AtomicU32,
     pub(crate) bell: Bell,
-    is_over: AtomicBool,
+    is_stopped: AtomicBool,
 }
 
 impl Worker {
     pub(crate) fn new() -> Self {
         let jobs = Mutex::new(VecDeque::with_capacity(256));
-        Self { jobs, left: AtomicU32::new(0), bell: Bell::new(), is_over: AtomicBool::new(false) }
+        Self { jobs, left: AtomicU32::new(0), bell: Bell::new(), is_stopped: AtomicBool::new(false) }
     }
 
     /// Whether all queued requests have been posted.
@@ -49,12 +49,12 @@ impl Worker {
     }
 
     /// Whether the device is gone.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn stop(&self, host: &Host) {
-        self.is_over.store(true, Ordering::Release);
+        self.is_stopped.store(true, Ordering::Release);
         host.ring(&self.bell);
     }
 

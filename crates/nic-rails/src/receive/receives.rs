@@ -67,7 +67,7 @@ impl Receives {
     }
 
     /// Sets its lanes.
-    pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+    pub(crate) fn set_lanes(&mut self, lanes: &[Arc<Qp>]) {
         self.lanes = lanes.to_vec();
     }
 
@@ -83,7 +83,7 @@ impl Receives {
         let place = self.place(self.next);
         if !self.held && self.posted == self.next {
             self.expect(completions);
-            self.lay(shared, self.next, wr.sges)?;
+            self.post_to_rail(shared, self.next, wr.sges)?;
             self.posted += 1;
         }
         self.wr_ids[place] = wr.wr_id;
@@ -103,24 +103,30 @@ impl Receives {
         self.wr_ids[self.place(number)]
     }
 
-    /// A receive has come back from a lane. `tell` delivers a completion to the program, and returns whether the poller
-    /// got it directly. Receives that a failed lane flushes are kept for the next lane, unless the connection has
-    /// ended.
-    pub(crate) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc) -> bool) {
+    /// A receive has come back from a lane. `deliver` delivers a completion to the program, and returns whether the
+    /// poller got it directly. Receives that a failed lane flushes are kept for the next lane, unless the connection
+    /// has ended.
+    pub(crate) fn ended(
+        &mut self,
+        lane: usize,
+        mut wc: Wc,
+        has_ended: bool,
+        mut deliver: impl FnMut(Wc) -> bool,
+    ) {
         if wc.is_ok() {
             self.received[lane] = self.received[lane].wrapping_add(1);
         }
-        if !is_over && wc.status == WcStatus::WrFlushErr {
+        if !has_ended && wc.status == WcStatus::WrFlushErr {
             self.flushed += 1;
             return;
         }
-        if is_over {
+        if has_ended {
             // The connection may have ended after the lane gave back the first receives.
-            self.flush(&mut tell);
+            self.flush(&mut deliver);
         }
         wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
         self.done += 1;
-        self.free += u32::from(tell(wc));
+        self.free += u32::from(deliver(wc));
     }
 
     /// As [`Receives::ended`], for a shared receive. Receives that a failed lane flushes keep their place, from which
@@ -131,21 +137,21 @@ impl Receives {
         srq: &SrqInner,
         lane: usize,
         wc: Wc,
-        is_over: bool,
-        tell: impl FnOnce(Wc) -> bool,
+        has_ended: bool,
+        deliver: impl FnOnce(Wc) -> bool,
     ) {
-        if !is_over && wc.status == WcStatus::WrFlushErr {
+        if !has_ended && wc.status == WcStatus::WrFlushErr {
             self.broken.push(wc.wr_id);
         } else if let Some(wr_id) = srq.take(wc.wr_id) {
             self.received[lane] = self.received[lane].wrapping_add(u32::from(wc.is_ok()));
-            tell(Wc { wr_id, ..wc });
+            deliver(Wc { wr_id, ..wc });
         }
     }
 
     /// The connection has ended: reports the shared receives flushed with its lane.
-    pub(crate) fn flush_shared(&mut self, srq: &SrqInner, mut tell: impl FnMut(Wc) -> bool) {
+    pub(crate) fn flush_shared(&mut self, srq: &SrqInner, mut deliver: impl FnMut(Wc) -> bool) {
         for wr_id in self.broken.drain(..).filter_map(|number| srq.take(number)) {
-            tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
+            deliver(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
         }
     }
 
@@ -215,7 +221,7 @@ impl Receives {
             let from = place * self.pieces_each;
             let sges = &self.pieces[from..from + usize::from(self.counts[place])];
             // A failed lane takes and flushes them. A refused receive is kept, and posted to the next lane.
-            if self.lay(shared, self.posted, sges).is_err() {
+            if self.post_to_rail(shared, self.posted, sges).is_err() {
                 self.held = true;
                 return;
             }
@@ -224,11 +230,11 @@ impl Receives {
     }
 
     /// The connection has ended: flushes the receives that are posted to no lane, in order.
-    pub(crate) fn flush(&mut self, mut tell: impl FnMut(Wc) -> bool) {
-        let mut told = 0;
+    pub(crate) fn flush(&mut self, mut deliver: impl FnMut(Wc) -> bool) {
+        let mut delivered = 0;
         let mut flush = |wr_id| {
             let status = WcStatus::WrFlushErr;
-            told += u32::from(tell(Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() }));
+            delivered += u32::from(deliver(Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() }));
         };
         while self.flushed > 0 {
             flush(self.wr_ids[self.place(self.done)]);
@@ -238,12 +244,12 @@ impl Receives {
             flush(self.wr_ids[self.place(self.done)]);
             (self.done, self.posted) = (self.done + 1, self.posted + 1);
         }
-        self.free += told;
+        self.free += delivered;
         self.held = self.posted < self.next;
     }
 
     /// Posts a receive to the lane.
-    fn lay(&self, shared: &Shared, number: u64, sges: &[Sge]) -> Result<()> {
+    fn post_to_rail(&self, shared: &Shared, number: u64, sges: &[Sge]) -> Result<()> {
         shared
             .local_pieces(self.lane, sges, |sges| self.lanes[self.lane].post_recv(&RecvWr::new(number, sges)))
     }
@@ -266,20 +272,20 @@ mod tests {
         receives
     }
 
-    fn keep(told: &mut Vec<u64>, wc: Wc) -> bool {
-        told.push(wc.wr_id);
+    fn keep(delivered: &mut Vec<u64>, wc: Wc) -> bool {
+        delivered.push(wc.wr_id);
         false
     }
 
     #[test]
     fn receives_are_flushed_in_order_whenever_the_connection_ends() {
         for ends_before in 0..=3 {
-            let (mut receives, mut told) = (four(), Vec::new());
+            let (mut receives, mut delivered) = (four(), Vec::new());
             for number in 0..3 {
-                receives.ended(0, flushed(number), number >= ends_before, |wc| keep(&mut told, wc));
+                receives.ended(0, flushed(number), number >= ends_before, |wc| keep(&mut delivered, wc));
             }
-            receives.flush(|wc| keep(&mut told, wc));
-            assert_eq!(told, [20, 21, 22, 23], "the end came before receive {ends_before}");
+            receives.flush(|wc| keep(&mut delivered, wc));
+            assert_eq!(delivered, [20, 21, 22, 23], "the end came before receive {ends_before}");
         }
     }
 }

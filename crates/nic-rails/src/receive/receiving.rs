@@ -29,7 +29,7 @@ impl Receiving {
     ) -> Self {
         let lane = srq.as_ref().map_or_else(|| shared.next_lane(), |srq| srq.lane());
         let mut receives = Receives::new(srq.is_none().then_some(cap), lane);
-        completions.want(depth(cap, srq.as_deref()));
+        completions.reserve(depth(cap, srq.as_deref()));
         if srq.is_some() {
             // Completions of shared receives are expected as long as the queue pair exists.
             receives.expect(&completions);
@@ -64,7 +64,7 @@ impl Receiving {
     #[inline]
     pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
-            return Wants { mending: own.is_mending(), ..Wants::default() };
+            return Wants { settling: own.is_settling(), ..Wants::default() };
         }
         self.complete_any(own, lane, wc, sink)
     }
@@ -78,8 +78,8 @@ impl Receiving {
             return false;
         }
         let wr_id = receives.filled(lane, wc.wr_id);
-        let told = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
-        receives.free += u32::from(told);
+        let delivered = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
+        receives.free += u32::from(delivered);
         receives.expect_no_more(&self.completions);
         true
     }
@@ -90,23 +90,23 @@ impl Receiving {
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
         // A failure of the program's own queue pair is reported; a failed lane need not end the connection.
-        let is_over = own.state.now() == state::ERROR;
+        let has_ended = own.state.now() == state::ERROR;
         match &self.srq {
             None => receives
-                .ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
-            Some(srq) => receives.shared_ended(srq, lane, wc, is_over, |wc| sink.give(wc, own, (0, 0))),
+                .ended(lane, wc, has_ended, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
+            Some(srq) => receives.shared_ended(srq, lane, wc, has_ended, |wc| sink.give(wc, own, (0, 0))),
         }
         if own.state.now() == state::ERROR {
             self.flush_into(own, &mut receives, sink);
         }
         receives.expect_no_more(&self.completions);
         drop(receives);
-        let mending = own.is_mending();
+        let settling = own.is_settling();
         match wc.status {
-            WcStatus::Success => Wants { mending, ..Wants::default() },
+            WcStatus::Success => Wants { settling, ..Wants::default() },
             _ if own.state.now() == state::ERROR => Wants::default(),
             // Caused by the peer; the reason may still come.
-            WcStatus::WrFlushErr => Wants { mourning: true, ..Wants::default() },
+            WcStatus::WrFlushErr => Wants { lane_failure: true, ..Wants::default() },
             _ => Wants { failure: true, ..Wants::default() },
         }
     }
@@ -141,6 +141,6 @@ fn depth(cap: &QpCap, srq: Option<&SrqInner>) -> u32 {
 impl Drop for Receiving {
     fn drop(&mut self) {
         self.receives.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
-        self.completions.want_no_more(depth(&self.cap, self.srq.as_deref()));
+        self.completions.release(depth(&self.cap, self.srq.as_deref()));
     }
 }

@@ -31,7 +31,7 @@ struct Posted {
 
 /// The state of a queue pair with respect to the rail that the queue leaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Stay {
+enum LaneUse {
     /// Messages may arrive on its lanes, now or soon.
     #[default]
     On,
@@ -46,8 +46,8 @@ struct Receives {
     /// The rail that holds the receives.
     lane: usize,
     /// The rail to which they move.
-    leaving_for: Option<usize>,
-    members: BTreeMap<u32, Stay>,
+    moving_to: Option<usize>,
+    members: BTreeMap<u32, LaneUse>,
     places: Vec<Posted>,
     free: Vec<u32>,
     next: u64,
@@ -70,7 +70,7 @@ impl SrqInner {
         let receives = Receives {
             of_rails,
             lane: shared.next_lane(),
-            leaving_for: None,
+            moving_to: None,
             members: BTreeMap::new(),
             places: vec![Posted::default(); init.max_wr as usize],
             free: (0..init.max_wr).rev().collect(),
@@ -103,10 +103,10 @@ impl SrqInner {
     /// The rail that the queue leaves, if this queue pair has not finished its part.
     pub(crate) fn left(&self, num: u32) -> Option<usize> {
         let mut receives = self.receives();
-        receives.leaving_for?;
-        if receives.members.get(&num) == Some(&Stay::Off) {
+        receives.moving_to?;
+        if receives.members.get(&num) == Some(&LaneUse::Off) {
             // The queue pairs that were still missing may have been dropped.
-            self.arrive(&mut receives);
+            self.finish_move(&mut receives);
             return None;
         }
         Some(receives.lane)
@@ -115,9 +115,9 @@ impl SrqInner {
     /// Adds a queue pair that is about to connect. Returns the rail on which it receives messages.
     pub(crate) fn enter(&self, num: u32) -> usize {
         let mut receives = self.receives();
-        let stay = if receives.leaving_for.is_some() { Stay::Off } else { Stay::On };
-        receives.members.insert(num, stay);
-        receives.leaving_for.unwrap_or(receives.lane)
+        let lane_use = if receives.moving_to.is_some() { LaneUse::Off } else { LaneUse::On };
+        receives.members.insert(num, lane_use);
+        receives.moving_to.unwrap_or(receives.lane)
     }
 
     /// Removes a dropped queue pair.
@@ -137,15 +137,15 @@ impl SrqInner {
     /// If the rail has no room for a new queue, which reconnected lanes need.
     pub(crate) fn leave(&self, rail: usize, other: usize) -> Result<Option<(Srq, u32)>> {
         let mut receives = self.receives();
-        if receives.lane != rail || receives.leaving_for.is_some() {
+        if receives.lane != rail || receives.moving_to.is_some() {
             return Ok(None);
         }
         // Receives on the old queue are never consumed: it is dropped with its lanes.
         let fresh = self.pd.pds[rail].create_srq(self.init)?;
         let id = fresh.id();
         let old = std::mem::replace(&mut receives.of_rails[rail], fresh);
-        receives.leaving_for = Some(other);
-        receives.members.values_mut().for_each(|stay| *stay = Stay::On);
+        receives.moving_to = Some(other);
+        receives.members.values_mut().for_each(|lane_use| *lane_use = LaneUse::On);
         Ok(Some((old, id)))
     }
 
@@ -154,10 +154,10 @@ impl SrqInner {
     pub(crate) fn is_closed(&self, num: u32) -> bool {
         let now = self.pd.shared.host.now();
         let mut receives = self.receives();
-        match receives.members.get(&num).copied().unwrap_or(Stay::Off) {
-            Stay::On => drop(receives.members.insert(num, Stay::Closed(now))),
-            Stay::Closed(then) => return now.since(then) >= GRACE,
-            Stay::Off => {}
+        match receives.members.get(&num).copied().unwrap_or(LaneUse::Off) {
+            LaneUse::On => drop(receives.members.insert(num, LaneUse::Closed(now))),
+            LaneUse::Closed(then) => return now.since(then) >= GRACE,
+            LaneUse::Off => {}
         }
         false
     }
@@ -166,16 +166,16 @@ impl SrqInner {
     /// other rail.
     pub(crate) fn is_off(&self, num: u32) {
         let mut receives = self.receives();
-        receives.members.insert(num, Stay::Off);
-        self.arrive(&mut receives);
+        receives.members.insert(num, LaneUse::Off);
+        self.finish_move(&mut receives);
     }
 
-    fn arrive(&self, receives: &mut Receives) {
-        let Some(lane) = receives.leaving_for else { return };
-        if receives.members.values().any(|stay| *stay != Stay::Off) {
+    fn finish_move(&self, receives: &mut Receives) {
+        let Some(lane) = receives.moving_to else { return };
+        if receives.members.values().any(|lane_use| *lane_use != LaneUse::Off) {
             return;
         }
-        (receives.lane, receives.leaving_for) = (lane, None);
+        (receives.lane, receives.moving_to) = (lane, None);
         let mut order: Vec<(u64, u32)> = (0..)
             .zip(&receives.places)
             .filter_map(|(at, place): (u32, &Posted)| Some((place.number?, at)))
@@ -183,7 +183,7 @@ impl SrqInner {
         order.sort_unstable();
         for (_, at) in order {
             // Its queue is as deep as this one, and empty.
-            let laid = self.lay(receives, at);
+            let laid = self.post_to_rail(receives, at);
             debug_assert!(laid.is_ok(), "a rail refused: {laid:?}");
         }
         if receives.limit > 0 {
@@ -193,7 +193,7 @@ impl SrqInner {
     }
 
     /// Posts the receive in a slot to the rail.
-    fn lay(&self, receives: &mut Receives, at: u32) -> Result<()> {
+    fn post_to_rail(&self, receives: &mut Receives, at: u32) -> Result<()> {
         let place = &mut receives.places[at as usize];
         place.lap = place.lap.wrapping_add(1);
         let number = u64::from(place.lap) << 32 | u64::from(at);
@@ -240,8 +240,8 @@ impl SrqInner {
         place.pieces.clear();
         place.pieces.extend_from_slice(wr.sges);
         // While the queue leaves a rail, receives are posted when it arrives at the next one.
-        if receives.leaving_for.is_none()
-            && let Err(why) = self.lay(&mut receives, at)
+        if receives.moving_to.is_none()
+            && let Err(why) = self.post_to_rail(&mut receives, at)
         {
             receives.places[at as usize].number = None;
             receives.free.push(at);

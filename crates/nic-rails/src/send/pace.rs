@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_time_beside_the_lane_is_corrected() {
+    fn shares_correct_for_time_outside_of_the_lane() {
         let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
         // Both seem equally fast, but the first always finishes before the other.
         for _ in 0..200 {

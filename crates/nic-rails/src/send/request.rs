@@ -157,13 +157,13 @@ pub(crate) fn key_of(op: SendOp) -> Option<u32> {
 /// A request's flags for one lane: always signaled, and complete only when the data have arrived, as replaying the
 /// requests of a failed lane requires.
 #[inline]
-pub(crate) fn of_rail(flags: SendFlags) -> SendFlags {
+pub(crate) fn lane_flags(flags: SendFlags) -> SendFlags {
     (flags | SendFlags::SIGNALED) - SendFlags::LOCAL
 }
 
 /// The request for one lane: with that lane's key, from `at` bytes on.
 #[inline]
-pub(crate) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
+pub(crate) fn lane_op(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
     let key = keys.map_or(0, |keys| keys[lane]);
     let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
     match op {
@@ -180,7 +180,7 @@ pub(crate) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64)
 }
 
 /// The scatter/gather elements of the bytes `from` to `to` of a message.
-pub(crate) fn part(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
+pub(crate) fn slice_sges(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
     let (mut at, mut count) = (0, 0);
     for piece in pieces {
         let end = at + u64::from(piece.length);
@@ -243,7 +243,7 @@ mod tests {
         let (all, mut out) = (bytes(&pieces), [Sge::default(); PIECES_MAX]);
         for from in 0..=170 {
             for to in from..=170 {
-                let count = part(&pieces, from, to, &mut out);
+                let count = slice_sges(&pieces, from, to, &mut out);
                 assert_eq!(bytes(&out[..count]), all[from as usize..to as usize], "{from} to {to}");
             }
         }

@@ -24,7 +24,7 @@ impl Sending {
         signals_all: bool,
         completions: Arc<Completions>,
     ) -> Self {
-        completions.want(cap.max_send_wr);
+        completions.reserve(cap.max_send_wr);
         let sends = Sends::new(shared, cap, signals_all, completions.clone());
         Self { completions, cap: *cap, sends: Lock::new(sends) }
     }
@@ -68,7 +68,7 @@ impl Sending {
         if sends.complete_plain(own, lane, wc, sink) {
             sends.expect_no_more(lane);
             drop(sends);
-            return Wants { mending: own.is_mending(), ..Wants::default() };
+            return Wants { settling: own.is_settling(), ..Wants::default() };
         }
         drop(sends);
         self.complete_any(own, lane, wc, sink)
@@ -82,7 +82,7 @@ impl Sending {
         sends.expect_no_more(lane);
         let wants = sends.wants();
         drop(sends);
-        Wants { mourning: is_loss(wc.status), mending: own.is_mending(), ..wants }
+        Wants { lane_failure: is_loss(wc.status), settling: own.is_settling(), ..wants }
     }
 
     /// Frees slots for requests. Returns whether a caller has found the queue full.
@@ -118,6 +118,6 @@ impl Drop for Sending {
     fn drop(&mut self) {
         // Outstanding requests never complete after this.
         self.sends.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
-        self.completions.want_no_more(self.cap.max_send_wr);
+        self.completions.release(self.cap.max_send_wr);
     }
 }

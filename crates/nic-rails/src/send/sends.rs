@@ -6,22 +6,22 @@ use verbs::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendW
 
 use crate::RAILS_MAX;
 use crate::completion::completions::{Completions, Sink};
-use crate::connect::hello::{Hello, More};
+use crate::connect::hello::{Hello, LaneHello};
 use crate::context::QpContext;
 use crate::lanes::mail::Letter;
-use crate::memory::keys::{LaneKeys, Met, offset_of, unveil};
+use crate::memory::keys::{LaneKeys, PeerKeyCache, offset_of, unmask};
 use crate::send::pace::Pace;
 use crate::send::request::{
-    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, of_rail, part, remote_of,
-    takes_a_receive,
+    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, lane_flags, lane_op, remote_of,
+    slice_sges, takes_a_receive,
 };
 use crate::shared::Shared;
 use crate::wants::Wants;
 
 /// The number of the device's own request that reads an entry of the peer's table.
-const ASK: u64 = u64::MAX;
+const READ_KEY: u64 = u64::MAX;
 /// The number of the device's own request that writes letters.
-const MAIL: u64 = u64::MAX - 1;
+const WRITE_LETTERS: u64 = u64::MAX - 1;
 
 /// What a lane has in flight.
 #[derive(Clone, Copy, Default)]
@@ -38,7 +38,7 @@ struct Flight {
 
 /// Where letters to the peer are written.
 #[derive(Clone, Copy, Default)]
-struct PeerMail {
+struct PeerMailbox {
     addr: u64,
     keys: [u32; RAILS_MAX],
 }
@@ -74,17 +74,17 @@ pub(crate) struct Sends {
     /// The lane on which the peer receives messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
-    peer_mail: PeerMail,
+    peer_mailbox: PeerMailbox,
     /// Letters are pending; letters are in flight.
-    has_mail: bool,
-    writing_mail: bool,
+    has_letters: bool,
+    writing_letters: bool,
     flight: [Flight; RAILS_MAX],
     /// Bit mask of lanes with parts of requests in flight.
     busy: u8,
     /// Bit mask of lanes that the completion queue knows to have outstanding requests.
     expects: u8,
-    met: Met,
-    asking: Option<u32>,
+    peer_keys: PeerKeyCache,
+    reading_key: Option<u32>,
     /// A lane has failed, and the result of its requests is not known yet: no request starts.
     held: bool,
     /// The first request that failed.
@@ -131,14 +131,14 @@ impl Sends {
             pace: Pace::new(lanes, &shared.config.weights),
             message_lane: 0,
             peer: [None; RAILS_MAX],
-            peer_mail: PeerMail::default(),
-            has_mail: false,
-            writing_mail: false,
+            peer_mailbox: PeerMailbox::default(),
+            has_letters: false,
+            writing_letters: false,
             flight: [Flight::default(); RAILS_MAX],
             busy: 0,
             expects: 0,
-            met: Met::new(),
-            asking: None,
+            peer_keys: PeerKeyCache::new(),
+            reading_key: None,
             held: false,
             failed: None,
             cause: false,
@@ -147,20 +147,20 @@ impl Sends {
     }
 
     /// Stores the peer's hello when this lane is connected for the first time.
-    pub(crate) fn meet(&mut self, lane: usize, hello: Hello) {
+    pub(crate) fn set_peer_hello(&mut self, lane: usize, hello: Hello) {
         self.message_lane = hello.recv_lane.into();
         self.peer[lane] = Some(hello);
     }
 
     /// Stores the location of the peer's mailbox, as sent on a further lane.
-    pub(crate) fn meet_mail(&mut self, lane: usize, more: &More) {
-        self.peer_mail.addr = more.mailbox;
-        self.peer_mail.keys[lane] = more.keys.0;
-        self.peer_mail.keys[0] = more.keys.1;
+    pub(crate) fn set_peer_mailbox(&mut self, lane: usize, lane_hello: &LaneHello) {
+        self.peer_mailbox.addr = lane_hello.mailbox;
+        self.peer_mailbox.keys[lane] = lane_hello.keys.0;
+        self.peer_mailbox.keys[0] = lane_hello.keys.1;
     }
 
     /// Sets its lanes.
-    pub(crate) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+    pub(crate) fn set_lanes(&mut self, lanes: &[Arc<Qp>]) {
         self.rails = lanes.to_vec();
     }
 
@@ -194,7 +194,7 @@ impl Sends {
     }
 
     /// Posts to a lane, or queues the request for the rail's thread.
-    fn hand(&self, own: &QpContext, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+    fn post_to_lane(&self, own: &QpContext, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
         match own.shared().workers.get(lane) {
             // A short request is not worth waking a thread for, unless it would overtake queued ones.
             Some(worker) if is_stripe || !worker.is_idle() => {
@@ -245,7 +245,7 @@ impl Sends {
         }
         let keys = match key_of(wr.op) {
             None => None,
-            Some(key) => match self.met.get(key) {
+            Some(key) => match self.peer_keys.get(key) {
                 Some(keys) => Some(keys),
                 None => return false,
             },
@@ -267,7 +267,7 @@ impl Sends {
         };
         let sges = [sge];
         let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
-        let (op, flags) = (of_lane(wr.op, lane, keys, 0), of_rail(wr.flags));
+        let (op, flags) = (lane_op(wr.op, lane, keys, 0), lane_flags(wr.flags));
         self.expect(lane);
         if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
             return false;
@@ -278,13 +278,13 @@ impl Sends {
         self.tail += 1;
         self.next = self.tail;
         self.free -= 1;
-        self.takes_off(lane, place, len);
+        self.add_in_flight(lane, place, len);
         true
     }
 
     /// Accounts for a part of a request, of `bytes` bytes, that was posted to a lane.
     #[inline]
-    fn takes_off(&mut self, lane: usize, place: usize, bytes: u64) {
+    fn add_in_flight(&mut self, lane: usize, place: usize, bytes: u64) {
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
         slot.pending += 1;
         flight.posted += 1;
@@ -303,7 +303,7 @@ impl Sends {
 
     /// Accounts for a completed part of a request, of `bytes` bytes.
     #[inline]
-    fn lands(&mut self, lane: usize, fetches: bool, bytes: u64) {
+    fn remove_in_flight(&mut self, lane: usize, fetches: bool, bytes: u64) {
         let flight = &mut self.flight[lane];
         flight.bytes = flight.bytes.saturating_sub(bytes);
         if fetches {
@@ -320,7 +320,7 @@ impl Sends {
     pub(crate) fn wants(&self) -> Wants {
         // There are requests that only a completion can start.
         let waits = (self.next < self.tail || self.held) && !self.killed;
-        Wants { failure: self.wants_the_lanes_killed(), attention: waits, ..Wants::default() }
+        Wants { failure: self.must_fail_lanes(), needs_arming: waits, ..Wants::default() }
     }
 
     /// The number of outstanding requests of a lane.
@@ -330,11 +330,11 @@ impl Sends {
 
     /// Whether no request has a part in flight.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asking.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
+        self.reading_key.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
     }
 
     /// A request failed, and everything before it has completed: the rest must be flushed.
-    fn wants_the_lanes_killed(&self) -> bool {
+    fn must_fail_lanes(&self) -> bool {
         let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
         (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
     }
@@ -367,11 +367,11 @@ impl Sends {
         let keys = match key_of(slot.op) {
             None => None,
             // A zero key names no entry.
-            Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.nobody))),
-            Some(key) => match self.met.get(key) {
+            Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.no_access))),
+            Some(key) => match self.peer_keys.get(key) {
                 Some(keys) => Some(*keys),
                 None => {
-                    self.ask(own, key);
+                    self.read_key(own, key);
                     return false;
                 }
             },
@@ -402,29 +402,34 @@ impl Sends {
         let slot = &self.slots[place];
         let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
         let is_stripe = slot.lanes.is_striped();
-        let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
-        let flags = of_rail(slot.flags);
+        let (wr_id, op) = (self.next - 1, lane_op(slot.op, lane, keys, from));
+        let flags = lane_flags(slot.flags);
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
-            self.hand(own, lane, &SendWr { wr_id, op, data, flags }, false)?;
+            self.post_to_lane(own, lane, &SendWr { wr_id, op, data, flags }, false)?;
         } else {
             let at = place * self.pieces_each;
             let post = |sges: &[Sge]| {
                 own.shared().local_pieces(lane, sges, |sges| {
-                    self.hand(own, lane, &SendWr { wr_id, op, data: Data::Sges(sges), flags }, is_stripe)
+                    self.post_to_lane(
+                        own,
+                        lane,
+                        &SendWr { wr_id, op, data: Data::Sges(sges), flags },
+                        is_stripe,
+                    )
                 })
             };
             let all = &self.pieces[at..at + slot.pieces];
             if is_stripe {
                 let mut cut = [Sge::default(); PIECES_MAX];
-                let count = part(all, from, to, &mut cut);
+                let count = slice_sges(all, from, to, &mut cut);
                 post(&cut[..count])?;
             } else {
                 post(all)?;
             }
         }
-        self.takes_off(lane, place, to - from);
+        self.add_in_flight(lane, place, to - from);
         if is_stripe {
             self.pace.begin(lane, own.shared().host.now());
         }
@@ -432,16 +437,16 @@ impl Sends {
     }
 
     /// Reads the entry for this key from the peer's table.
-    fn ask(&mut self, own: &QpContext, key: u32) {
+    fn read_key(&mut self, own: &QpContext, key: u32) {
         let lane = self.message_lane;
-        let Some(hello) = self.peer[lane].filter(|_| self.asking.is_none()) else { return };
+        let Some(hello) = self.peer[lane].filter(|_| self.reading_key.is_none()) else { return };
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
-        let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
+        let wr = SendWr::new(READ_KEY, SendOp::Read(remote), &[]);
         let sges = [own.pd.scratch_on(lane, own.scratch)];
         self.expect(lane);
-        match self.hand(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
+        match self.post_to_lane(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
-                self.asking = Some(key);
+                self.reading_key = Some(key);
                 self.flight[lane].posted += 1;
             }
             Err(_) => {
@@ -452,27 +457,27 @@ impl Sends {
     }
 
     /// There are letters for the peer.
-    pub(crate) fn has_mail(&mut self) {
-        self.has_mail = true;
+    pub(crate) fn set_letters_pending(&mut self) {
+        self.has_letters = true;
     }
 
     /// Whether the peer has all letters.
-    pub(crate) fn mail_has_come(&self) -> bool {
-        !self.has_mail && !self.writing_mail
+    pub(crate) fn letters_are_sent(&self) -> bool {
+        !self.has_letters && !self.writing_letters
     }
 
     /// Writes letters, if some are pending and none is in flight, on one of these lanes, preferably not the message
     /// lane.
-    pub(crate) fn write_mail(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
+    pub(crate) fn write_letters(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
-        let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
-        let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
+        let Some(lane) = carrier.filter(|_| self.has_letters && !self.writing_letters) else { return };
+        let remote = RemoteAddr { addr: self.peer_mailbox.addr, rkey: self.peer_mailbox.keys[lane] };
         let sges = [own.mailbox.out(lane)];
-        let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
+        let wr = SendWr::new(WRITE_LETTERS, SendOp::Write(remote), &sges);
         self.expect(lane);
         // A refused write is tried again.
-        if self.hand(own, lane, &wr, false).is_ok() {
-            (self.has_mail, self.writing_mail) = (false, true);
+        if self.post_to_lane(own, lane, &wr, false).is_ok() {
+            (self.has_letters, self.writing_letters) = (false, true);
             self.flight[lane].posted += 1;
         }
     }
@@ -501,7 +506,7 @@ impl Sends {
         }
         let free = match kind {
             Class::Message => others().all(|flight| flight.writes == 0),
-            _ => !self.meets_another(slot, &lanes, ends),
+            _ => !self.overlaps_another(slot, &lanes, ends),
         };
         free.then_some(lanes)
     }
@@ -519,7 +524,7 @@ impl Sends {
 
     /// Whether a request would touch the same memory as another request on another lane, with at least one of them
     /// writing.
-    fn meets_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
+    fn overlaps_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
         let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
             let (from, to) = lanes.range(lane, slot.len, ends);
@@ -544,10 +549,10 @@ impl Sends {
     pub(crate) fn complete(&mut self, own: &QpContext, lane: usize, wc: &Wc) {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
-            ASK => return self.answer(own, wc),
-            MAIL => {
-                self.writing_mail = false;
-                self.has_mail |= !wc.is_ok();
+            READ_KEY => return self.key_was_read(own, wc),
+            WRITE_LETTERS => {
+                self.writing_letters = false;
+                self.has_letters |= !wc.is_ok();
                 return;
             }
             seq if !(self.head..self.next).contains(&seq) => return,
@@ -556,7 +561,7 @@ impl Sends {
         let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
         let slot = &self.slots[place];
         let ((from, to), fetches) = (slot.lanes.range(lane, slot.len, &self.ends[place]), slot.op.fetches());
-        self.lands(lane, fetches, to - from);
+        self.remove_in_flight(lane, fetches, to - from);
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
@@ -603,7 +608,7 @@ impl Sends {
         self.slots[place].pending = 0;
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         self.flight[lane].arrived = self.flight[lane].arrived.wrapping_add(counts);
-        self.lands(lane, false, len);
+        self.remove_in_flight(lane, false, len);
         self.head += 1;
         self.unreported += 1;
         if signalled {
@@ -622,10 +627,10 @@ impl Sends {
     }
 
     /// The entry of the peer's table has been read.
-    fn answer(&mut self, own: &QpContext, wc: &Wc) {
-        let Some(key) = self.asking.take() else { return };
+    fn key_was_read(&mut self, own: &QpContext, wc: &Wc) {
+        let Some(key) = self.reading_key.take() else { return };
         if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
-            return self.met.insert(key, unveil(key, &entry));
+            return self.peer_keys.insert(key, unmask(key, &entry));
         }
         let place = self.place(self.next);
         if is_loss(wc.status) && !self.killed {
@@ -652,28 +657,29 @@ impl Sends {
 
     /// Whether the peer's letters about failed lanes are plausible: they count no more messages than were posted there,
     /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
-    fn fits(&self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
-        let counts = self.flight.iter().zip(died).all(|(flight, letter)| {
+    fn fits(&self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
+        let counts = self.flight.iter().zip(failed_lanes).all(|(flight, letter)| {
             letter.is_none_or(|letter| {
                 let missing = flight.messages.wrapping_sub(letter.received);
                 missing <= flight.messages.wrapping_sub(flight.arrived)
             })
         });
         let lost = (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).filter(|slot| slot.lost);
-        let decided = |slot: &Slot| class(slot.op) != Class::Message || died[slot.lanes.first()].is_some();
+        let decided =
+            |slot: &Slot| class(slot.op) != Class::Message || failed_lanes[slot.lanes.first()].is_some();
         counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
 
     /// Decides the result of everything on failed lanes, by the peer's letters: messages that it has received are
     /// completed, the rest starts again. False if that is impossible, and the queue pair has to fail.
-    pub(crate) fn settle(&mut self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
+    pub(crate) fn settle(&mut self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
         let mut message_lane = self.message_lane;
         for _ in 0..RAILS_MAX {
-            if let Some(letter) = died[message_lane] {
+            if let Some(letter) = failed_lanes[message_lane] {
                 message_lane = usize::from(letter.recv_lane).min(self.lanes - 1);
             }
         }
-        if !self.fits(died) || self.live & 1 << message_lane == 0 {
+        if !self.fits(failed_lanes) || self.live & 1 << message_lane == 0 {
             return false;
         }
         let before = std::mem::replace(&mut self.message_lane, message_lane);
@@ -683,8 +689,8 @@ impl Sends {
             let place = self.place(seq);
             let slot = &mut self.slots[place];
             let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
-            slot.done =
-                !slot.lost || (takes_a_receive(slot.op) && died[slot.lanes.first()].is_some_and(arrived));
+            slot.done = !slot.lost
+                || (takes_a_receive(slot.op) && failed_lanes[slot.lanes.first()].is_some_and(arrived));
             if slot.lost {
                 (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }

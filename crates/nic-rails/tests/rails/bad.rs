@@ -40,7 +40,7 @@ fn unequal_numbers_of_rails() {
 
 /// Goal: invalid sets of rails are refused when the device is opened.
 #[test]
-fn rails_that_cannot_be() {
+fn invalid_rails_are_refused() {
     let why = |rails| open(rails).expect_err("refused").to_string();
     let one = rail(6, 1);
     assert!(why(Vec::new()).contains("0 rails"));

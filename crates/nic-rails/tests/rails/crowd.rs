@@ -20,20 +20,20 @@ fn crowd(device: &Device, max: usize) -> Vec<Qp> {
 /// the one that a thread is holding just then may take a moment longer. Method: a rail has room for few; right after
 /// all of them have been dropped, as many can be created again, while something keeps the threads awake.
 #[test]
-fn dropped_queue_pairs_are_gone_at_once() {
+fn dropped_queue_pairs_are_freed_immediately() {
     let rail = || nic_shm::open(&host::real::host(), &nic_shm::ShmConfig::default()).expect("a rail");
     let narrow = rail();
     let device = nic_rails::open(vec![narrow.clone(), rail()], &RailsConfig::default()).expect("rails");
     let others = crowd(&narrow, narrow.attr().max_qp as usize - FEW);
-    let is_over = AtomicBool::new(false);
+    let is_stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            while !is_stopped.load(Ordering::Relaxed) {
                 drop(device.create_cm().expect("a channel"));
             }
         });
         let counts: Vec<usize> = (0..20).map(|_| crowd(&device, usize::MAX).len()).collect();
-        is_over.store(true, Ordering::Relaxed);
+        is_stopped.store(true, Ordering::Relaxed);
         assert!(counts.iter().all(|&count| count + 1 >= FEW && count <= FEW), "{counts:?} of {FEW}");
     });
     drop(others);

@@ -7,7 +7,7 @@ use conformance::traffic::{self, Traffic};
 use nic_rails::Engine;
 
 use crate::sockets::{Break, break_all};
-use crate::{env, news, one_at_a_time};
+use crate::{env, one_at_a_time, rail_events};
 
 /// What happens to a rail, and how the ends behave.
 struct Cut {
@@ -27,13 +27,13 @@ impl Cut {
     fn run(&self, requests: u64) -> [String; 2] {
         let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::One };
         let env = env(self.net, engine);
-        let (mut cuts, mut due, mut said) = (0, self.when, [String::new(), String::new()]);
+        let (mut cuts, mut due, mut events) = (0, self.when, [String::new(), String::new()]);
         let ip = IpAddr::from([127, 0, self.net, self.rail]);
         let mut meanwhile = |done: u64| {
-            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
-                said.push_str(&news(device));
+            for (events, device) in events.iter_mut().zip([&env.a, &env.b]) {
+                events.push_str(&rail_events(device));
             }
-            let whole = said.iter().all(|said| said.matches('+').count() == cuts);
+            let whole = events.iter().all(|events| events.matches('+').count() == cuts);
             if whole && cuts < self.times && done >= due {
                 let ends = break_all(ip, self.how, |at| at == (self.seed % 2) as usize);
                 assert!(ends > 0, "nothing was cut");
@@ -46,7 +46,7 @@ impl Cut {
         let (seed, longest, sleeps) = (self.seed, 32 << 10, self.sleeps);
         let meanwhile = &mut meanwhile;
         traffic::run(&env, &mut Traffic { seed, requests, longest, meanwhile, detour: &detour, sleeps });
-        said
+        events
     }
 }
 
@@ -98,10 +98,10 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
         let env = env(7, engine);
         let ip = IpAddr::from([127, 0, 7, if seed % 4 == 3 { 2 } else { 1 }]);
         let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
-        let (mut is_cut, mut said) = (false, [String::new(), String::new()]);
+        let (mut is_cut, mut events) = (false, [String::new(), String::new()]);
         let mut meanwhile = |delivered: u64| {
-            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
-                said.push_str(&news(device));
+            for (events, device) in events.iter_mut().zip([&env.a, &env.b]) {
+                events.push_str(&rail_events(device));
             }
             if !is_cut && delivered >= seed * 7 % 200 {
                 // Both ends of each connection are in this process.
@@ -109,7 +109,8 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
                 assert!(break_all(ip, how, |at| one.is_none_or(|one| at == one)) > 0, "nothing was cut");
                 is_cut = true;
             }
-            let counts = said.each_ref().map(|said| (said.matches('-').count(), said.matches('+').count()));
+            let counts =
+                events.each_ref().map(|events| (events.matches('-').count(), events.matches('+').count()));
             is_cut && counts.iter().all(|&(downs, ups)| downs > 0 && (downs, ups) == (counts[0].0, downs))
         };
         shared::run(&env, &mut Crowd { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile });

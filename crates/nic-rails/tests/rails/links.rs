@@ -10,7 +10,7 @@ use verbs::host::{self, Span};
 use verbs::{CmEvent, ConnParam, Device, QpInit};
 
 use crate::support::netns::Spaces;
-use crate::{news, one_at_a_time};
+use crate::{one_at_a_time, rail_events};
 
 fn device(spaces: &Spaces, side: usize) -> Device {
     let rail = |rail: usize| {
@@ -31,15 +31,15 @@ fn a_link_falls_silent() {
     for (rail, link) in [(0, "nic-b"), (1, "nic-d")] {
         let (a, b) = (device(&spaces, 0), device(&spaces, 1));
         let env = Env::new(a, b, SocketAddr::new(spaces.b.ip, 0)).slow(3);
-        let (mut downs, mut said) = (0, [String::new(), String::new()]);
+        let (mut downs, mut events) = (0, [String::new(), String::new()]);
         let mut meanwhile = |done: u64| {
-            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
-                said.push_str(&news(device));
+            for (events, device) in events.iter_mut().zip([&env.a, &env.b]) {
+                events.push_str(&rail_events(device));
             }
             if downs == 0 && done >= 50 {
                 spaces.b.ip(&format!("link set {link} down")).expect("a link");
                 downs = 1;
-            } else if downs == 1 && said.iter().all(|said| said.contains('-')) {
+            } else if downs == 1 && events.iter().all(|events| events.contains('-')) {
                 spaces.b.ip(&format!("link set {link} up")).expect("a link");
                 downs = 2;
             }
@@ -47,13 +47,16 @@ fn a_link_falls_silent() {
             env.a
                 .host()
                 .wait("traffic", &host::Bell::new(), env.a.host().after(Span::from_us(300)), || None::<()>);
-            downs == 2 && said.iter().all(|said| said.contains('+'))
+            downs == 2 && events.iter().all(|events| events.contains('+'))
         };
         let detour = |addr: SocketAddr| addr;
         let (seed, longest, meanwhile) = (rail, 32 << 10, &mut meanwhile);
         let plan = Traffic { seed, requests: 100, longest, meanwhile, detour: &detour, sleeps: false };
         traffic::run(&env, &mut { plan });
-        assert!(said.iter().all(|said| said.matches('-').count() == said.matches('+').count()), "{said:?}");
+        assert!(
+            events.iter().all(|events| events.matches('-').count() == events.matches('+').count()),
+            "{events:?}"
+        );
     }
 }
 

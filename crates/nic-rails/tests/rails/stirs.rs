@@ -13,7 +13,7 @@ const LEN: usize = 4 << 20;
 /// Goal: a waiter for a completion on rails notices the progress of a long message, as on a single NIC. Method: compare
 /// `stirs` before and after a large write.
 #[test]
-fn parts_of_a_message_stir_on_rails() {
+fn partial_progress_of_a_message_is_reported() {
     let env = env(9, Engine::One);
     let [near, far] = [&env.a, &env.b].map(|device| {
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(16).expect("a queue"));
