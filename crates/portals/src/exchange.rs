@@ -1,7 +1,9 @@
-//! [`Exchange`]: the interfaces of a process and the carrier between them: requests go out, what comes is delivered, data are moved.
+//! [`Exchange`]: connects a process's interfaces with the carrier: sends requests, delivers messages and
+//! moves data.
 //!
-//! Short data come along with their message. Of longer ones the request says where they lie, or where they are to go, and the target's
-//! side reads or writes them after an entry has taken the message. Operations of a process on itself take no message.
+//! Short data travel with their message. A long request carries the remote address of its data or of its
+//! destination, and the target reads or writes it by RDMA after an entry has matched. Operations of a process
+//! on itself need no message.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,17 +38,17 @@ pub(crate) struct Interface {
     pub(crate) map: Option<Vec<Process>>,
 }
 
-/// Memory that a NIC reaches as one piece.
+/// Memory that the NIC accesses as one piece.
 #[derive(Debug)]
 struct Window {
     registration: Registration,
     addr: u64,
-    /// A copy in one piece, where the user's memory lies in several.
+    /// A contiguous copy, if the user's memory has several pieces.
     copy: Option<Buf>,
 }
 
 impl Window {
-    /// Bytes of the user's memory. A copy has them with `filled`.
+    /// Exposes `len` bytes of user memory. With `filled` a copy starts with their contents.
     fn of(
         nic: &Nic,
         (region, offset, len): (&Region, u64, u64),
@@ -68,7 +70,7 @@ impl Window {
         Ok(Self { registration, addr: copy.addr(), copy: Some(copy) })
     }
 
-    /// What was written to it is the user's.
+    /// Copies received data back to the user's memory.
     fn finish(&self, region: &Region, offset: u64, len: u64) {
         if let Some(copy) = &self.copy
             && let Ok(bytes) = copy.to_vec(0..(len as usize).min(copy.len()))
@@ -78,17 +80,17 @@ impl Window {
     }
 }
 
-/// An operation of this process that is under way.
+/// An operation of this process in flight.
 #[derive(Debug)]
 struct Pending {
     link: usize,
-    /// Of a long message alone.
+    /// Only for long messages.
     window: Option<Box<Window>>,
-    /// Nothing comes back; it is over when it has left.
+    /// No answer is expected: the operation completes when its message has left.
     ends_when_left: bool,
 }
 
-/// The operations of an interface that are under way, each at the place that its number names.
+/// The operations of an interface in flight, indexed by the low bits of their number.
 #[derive(Debug, Default)]
 struct UnderWay {
     places: Vec<Option<(u64, Pending)>>,
@@ -115,21 +117,21 @@ impl UnderWay {
         self.places[operation as u32 as usize].take().map(|(_, pending)| pending)
     }
 
-    /// What was to go by a link goes by another one.
+    /// Assigns the operations of one link to the link that replaced it.
     fn replace(&mut self, link: usize, by: usize) {
         for (_, pending) in self.places.iter_mut().flatten().filter(|(_, pending)| pending.link == link) {
             pending.link = by;
         }
     }
 
-    /// Those by a link.
+    /// The operations of a link.
     fn of(&self, link: usize) -> Vec<u64> {
         let of = |(number, pending): &(u64, Pending)| (pending.link == link).then_some(*number);
         self.places.iter().flatten().filter_map(of).collect()
     }
 }
 
-/// Data that are being fetched for a message, or brought.
+/// An RDMA read or write of a message's data in progress.
 #[derive(Debug)]
 struct Move {
     link: usize,
@@ -139,11 +141,11 @@ struct Move {
     remote: RemoteAddr,
     len: u64,
     done: u64,
-    /// Bytes under way.
+    /// Bytes of the current read or write.
     step: u64,
 }
 
-/// All that a process has of Portals.
+/// The Portals state of a process.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) carrier: Carrier,
@@ -153,43 +155,43 @@ pub(crate) struct Exchange {
     next_move: u64,
     /// Operations of this process on itself that have not been done.
     own: VecDeque<(u8, Outgoing)>,
-    /// A message waits for a place at a patient interface.
+    /// A message waits for room at a patient interface.
     has_waiting: bool,
-    /// Something has happened that somebody may wait for.
+    /// Something has happened that a thread may wait for.
     news: bool,
 }
 
-/// What [`crate::Ni::take_at_once`] has found.
+/// The result of [`crate::Ni::take_at_once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The entry's message: its bits, and its length.
+    /// The entry's message: its match bits and its length.
     Put(u64, u64),
-    /// No message of the process's so far.
+    /// No message from that process yet.
     Nothing,
-    /// What is to be done the usual way.
+    /// The usual path has to handle it.
     Other,
 }
 
-/// What a look for news has come to.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Something may be otherwise than before.
+    /// The state may have changed.
     pub(crate) changed: bool,
-    /// There is more that has come.
+    /// More messages have arrived.
     pub(crate) more: bool,
 }
 
-/// How far messages of a link were taken.
+/// How far the messages of a link were processed.
 enum Heard {
     /// There are no more.
     All,
     /// There may be more.
     Some,
-    /// The next one waits for a place.
+    /// The next message waits for room.
     Waits,
 }
 
-/// Messages of a link that was lost, at most: as many as there can be, unless its peer goes on as if it were not.
+/// Most messages processed from a lost link: as many as can be outstanding, unless the peer ignores the loss.
 const LAST: u32 = 1 << 11;
 
 impl Exchange {
@@ -216,7 +218,7 @@ impl Exchange {
         self.interfaces[usize::from(number)] = Some(interface);
     }
 
-    /// Closes an interface: what comes for it is dropped.
+    /// Closes an interface; later messages for it are dropped.
     pub(crate) fn close(&mut self, number: u8) {
         self.interfaces[usize::from(number)] = None;
         self.pending[usize::from(number)] = UnderWay::default();
@@ -225,25 +227,25 @@ impl Exchange {
         keys.into_iter().for_each(|key| drop(self.moves.remove(&key)));
     }
 
-    /// Something has happened that somebody may wait for.
+    /// Records that something has happened that a thread may wait for.
     pub(crate) fn has_news(&mut self) {
         self.news = true;
     }
 
-    /// Whether something has happened since the last time it was asked.
+    /// Whether something has happened since the last call.
     #[inline]
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether no operation of an interface is under way, and no data of messages for it.
+    /// Whether an interface has no operations in flight, and no data of messages for it.
     pub(crate) fn is_idle(&self, number: u8) -> bool {
         self.pending[usize::from(number)].count == 0
             && self.moves.values().all(|it| it.interface != number)
             && self.carrier.is_drained()
     }
 
-    /// Looks for news, with `brief` only where news come most, and does what follows.
+    /// Polls, with `brief` only the most frequent sources, and processes the events.
     #[inline]
     pub(crate) fn progress(&mut self, brief: bool) -> Progress {
         let took = self.carrier.poll(brief);
@@ -251,7 +253,7 @@ impl Exchange {
             self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
         }
         let more = self.hear();
-        // Whatever has brought the interfaces something to say has carried it.
+        // Whatever gives the interfaces messages to send has also set one of these flags.
         if self.news || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
             self.flush();
         }
@@ -259,7 +261,7 @@ impl Exchange {
         Progress { changed: took || pumped || self.news, more }
     }
 
-    /// Takes messages that have come, of each link a few. Whether there are more.
+    /// Processes a few messages of each link. Returns whether there are more.
     #[inline]
     fn hear(&mut self) -> bool {
         let (mut more, mut place) = (false, 0);
@@ -277,7 +279,7 @@ impl Exchange {
         more
     }
 
-    /// Takes messages that have come by a link, so many of each way at most.
+    /// Processes messages of a link, at most `most` of each virtual channel.
     #[inline]
     fn hear_link(&mut self, number: usize, most: u32) -> Heard {
         match VirtualChannel::ALL.map(|way| self.hear_way(number, way, most)) {
@@ -286,9 +288,9 @@ impl Exchange {
         }
     }
 
-    /// Takes requests that have come by a link, so many at most, as long as they are puts whose data come along and of which nobody wants
-    /// to hear: the most frequent ones, in few steps. `None` if there is something else to be done, or something wrong: that is for
-    /// [`Exchange::hear_link`], which finds all there that was not taken here.
+    /// Processes at most `most` requests of a link while they are puts with inline data and without
+    /// acknowledgement: the most frequent case, in few steps. `None` on any other message or on an error;
+    /// [`Exchange::hear_link`] then finds everything that was not processed here.
     #[inline]
     fn hear_puts(&mut self, number: usize, most: u32) -> Option<Heard> {
         let Self { interfaces, carrier, news, .. } = self;
@@ -323,8 +325,9 @@ impl Exchange {
         Some(Heard::Some)
     }
 
-    /// Takes messages that have come by a link one way. One that waits for a place at a patient interface stays where it is, and all
-    /// behind it: so that the peer stops when it has no more room.
+    /// Processes messages of one virtual channel of a link. A message that waits for room at a patient
+    /// interface stays in the inbox with all messages after it, which stops the peer when its credits run
+    /// out.
     #[inline]
     fn hear_way(&mut self, number: usize, way: VirtualChannel, most: u32) -> Heard {
         let mut message = Message::Credit;
@@ -340,7 +343,7 @@ impl Exchange {
         Heard::Some
     }
 
-    /// Carries what the interfaces have to say, and does what follows.
+    /// Sends the interfaces' messages, and processes the resulting events.
     pub(crate) fn flush(&mut self) {
         if std::mem::take(&mut self.has_waiting) {
             while self.hear() {}
@@ -370,7 +373,7 @@ impl Exchange {
         self.interfaces.iter().any(has)
     }
 
-    /// Sends a request on its way.
+    /// Sends a request to its target.
     #[inline]
     fn route(&mut self, number: u8, outgoing: Outgoing) {
         let Some(interface) = self.interface(number) else { return };
@@ -397,7 +400,8 @@ impl Exchange {
         }
     }
 
-    /// Puts at once what nobody hears of then, if that can be; whether it has. Otherwise nothing has happened.
+    /// Sends a put immediately if no one awaits its completion; returns whether it did. Otherwise nothing has
+    /// happened.
     #[inline]
     pub(crate) fn put_at_once(&mut self, number: u8, transfer: &Transfer) -> bool {
         let Self { interfaces, carrier, has_waiting, .. } = self;
@@ -417,8 +421,9 @@ impl Exchange {
         carrier.say_now(target, &message, &data)
     }
 
-    /// On a logical interface: takes the next message that a process has stored into an entry's memory, and tells of it, if the entry is
-    /// for puts of that process alone, and would have it were it appended now; looks for it so often. Otherwise nothing has happened.
+    /// On a logical interface: copies the next message of a process into an entry's memory and returns it, if
+    /// the entry accepts puts of that process alone and would match it if appended now. Polls at most `looks`
+    /// times. Otherwise nothing has happened.
     #[inline]
     pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
         let Some(link) = self.taken_from(number, pt_index, entry) else { return Taken::Other };
@@ -429,7 +434,8 @@ impl Exchange {
         taken.map_or(Taken::Other, |(bits, length)| Taken::Put(bits, length))
     }
 
-    /// The link by which the one process stores its messages that an entry is for, if nothing else waits for them, or in front of them.
+    /// The link by which the entry's only source stores messages, if no other entry waits for them and no
+    /// message precedes them.
     #[inline]
     fn taken_from(&mut self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
         let Interface { engine, map } = self.interfaces[usize::from(number)].as_ref()?;
@@ -487,7 +493,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends a request whose data the target reads, or writes.
+    /// Sends a request whose data the target reads or writes by RDMA.
     fn send_long(
         &mut self,
         number: u8,
@@ -515,7 +521,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Does an operation of this process on itself; `None` if it has to wait.
+    /// Performs an operation of this process on itself; `None` if it has to wait.
     fn perform_here(&mut self, number: u8, outgoing: Outgoing) -> Option<()> {
         let Some(Interface { engine, .. }) = self.interface(number) else { return Some(()) };
         let operation = outgoing.request.operation;
@@ -567,7 +573,7 @@ impl Exchange {
         }
     }
 
-    /// Nothing goes by a link any more, and nothing comes but what is there.
+    /// A link was lost: processes the messages that have arrived, then fails everything in flight on it.
     fn lost(&mut self, link: usize) {
         self.hear_link(link, LAST);
         for number in 0..INTERFACES as u8 {
@@ -583,7 +589,7 @@ impl Exchange {
         }
     }
 
-    /// Does what a message asks for; `None` if it has to wait.
+    /// Processes a message; `None` if it has to wait.
     #[inline]
     fn take(&mut self, link: usize, message: &mut Message, arrived: &Arrived) -> Option<()> {
         match message {
@@ -598,7 +604,7 @@ impl Exchange {
         Some(())
     }
 
-    /// A request has come, with its data or with where they are; `None` if it has to wait.
+    /// Processes a request, with inline or remote data; `None` if it has to wait.
     fn requested(
         &mut self,
         link: usize,
@@ -639,7 +645,7 @@ impl Exchange {
         Some(())
     }
 
-    /// Does what a message asks for whose data came along, or go back with the answer; `None` if it has to wait.
+    /// Processes a request whose data are inline, in the request or in the answer; `None` if it has to wait.
     #[inline]
     fn whole(&mut self, link: usize, number: u8, request: &Request, arrived: &Arrived) -> Option<()> {
         let memory = self.carrier.memory(link, arrived)?;
@@ -671,7 +677,7 @@ impl Exchange {
         Some(())
     }
 
-    /// Tells the initiator, if it waits: for an answer, or for its memory.
+    /// Sends an answer if the initiator waits for one, or for its memory.
     fn answer(
         &mut self,
         link: usize,
@@ -707,7 +713,7 @@ impl Exchange {
         }
     }
 
-    /// Has the next bytes of a move carried.
+    /// Starts the RDMA read or write of the next bytes of a move.
     fn advance(&mut self, key: u64) {
         let most = self.carrier.nic().access_max();
         let Some(it) = self.moves.get_mut(&key) else { return };
@@ -739,11 +745,11 @@ impl Exchange {
         self.answer(link, number, (&request, Some(remote)), answer, Payload::NONE);
     }
 
-    /// An answer has come, perhaps with data.
+    /// Processes an answer, perhaps with data.
     fn answered(&mut self, link: usize, number: u8, (answer, is_asked): (&Answer, bool), arrived: &Arrived) {
         let pending = &mut self.pending[usize::from(number)];
         if pending.get(answer.operation).is_none_or(|pending| pending.link != link) {
-            // Its interface was closed meanwhile, or it is nobody's.
+            // Its interface was closed meanwhile, or the peer sent an unknown number.
             return;
         }
         let Some(Pending { window, .. }) = pending.remove(answer.operation) else { return };
@@ -753,7 +759,7 @@ impl Exchange {
                 (Some(window), _) => window.finish(&region, offset, answer.mlength.min(len)),
                 (None, Some(memory)) => {
                     let len = arrived.len.min(len as usize);
-                    // All of it has come, and lies where it came.
+                    // All of it has arrived and is still in the inbox.
                     memory::store_from(&region, offset, len, (memory, arrived.at)).unwrap_or(());
                 }
                 (None, None) => {}
@@ -767,7 +773,7 @@ impl Exchange {
     }
 }
 
-/// Does to memory of the target's what a message asks for; what was there before, if it asks for that.
+/// Applies a message to the target's memory; returns the previous contents if the action fetches them.
 fn perform(action: Action, (region, offset, len): (&Region, u64, u64), came: &[u8]) -> Vec<u8> {
     let len = len as usize;
     if action == Action::Put {
@@ -807,7 +813,7 @@ mod tests {
         exchange
     }
 
-    /// Begins a put of nothing to a process, which is counted when it is done.
+    /// Starts an empty put to a process, counted when it is acknowledged.
     fn put(exchange: &mut Exchange, target: Process) -> CtHandle {
         let engine = &mut exchange.interface(0).expect("open").engine;
         let (region, options) = (Region::new(0, 0), MdOptions::EVENT_CT_ACK);
@@ -834,8 +840,9 @@ mod tests {
         ct
     }
 
-    /// Goal: an answer that comes by a link that has replaced another is known as what that one was to bring. Method: two processes ask each
-    /// other, and one has answered before the other has done anything but poll.
+    /// Goal: an answer on a link that replaced another one completes the operation sent on the old link.
+    /// Method: two processes connect to each other, and one has answered before the other has done anything
+    /// but poll.
     #[test]
     fn answers_by_a_link_that_replaced_another_are_known() {
         let host = verbs::host::real::host();

@@ -1,32 +1,36 @@
-//! Portals 4: the interface of Sandia's reference, on any device.
+//! Portals 4 on any device, with the interface of Sandia's reference implementation.
 //!
-//! A process opens its memory to others by list entries under the indices of a portal table; others put into it, get from it and
-//! combine with it, and an entry is chosen by who asks and by bits. Messages that no entry waits for go to overflow entries, and their
-//! headers are kept for entries that come later. What happens is told by events and counted by counters, and counters set off
-//! further operations.
+//! A process exposes memory through list entries, which it appends under an index of its portal table. Other
+//! processes put into that memory, get from it and combine with it. The initiator and the match bits select
+//! the entry. A message that matches no priority entry goes to an overflow entry, and its header is kept for
+//! entries appended later. Events report what happened, counters count it, and a counter can trigger further
+//! operations.
 //!
-//! [`Engine`] is all of that but for carrying: it decides what goes where, and looks at no memory. So one and the same object matches
-//! in the calling process, in a NIC's thread, or on a modelled NIC's processor. A [`Node`] is a process on a device, with up to four
-//! interfaces ([`Ni`]): it carries what engines say, and moves the data.
+//! [`Engine`] implements all of this except the transfer of data: it decides where data go and accesses no
+//! memory. The same object can therefore match in the calling process, in a NIC's thread, or on the processor
+//! of a modelled NIC. A [`Node`] is a process on a device, with up to four interfaces ([`Ni`]); it transports
+//! the engines' messages and moves the data.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `node` | [`Node`], [`Ni`]: an interface to call, to wait at, and who makes progress |
-//! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
-//! | `engine/` | [`Engine`]: matching, the portal table, operations under way, events and counters |
-//! | `offload/` | [`Offload`]: an interface whose engine a program of the NIC is |
-//! | `link/` | messages, reads and writes between processes; the only code that reads bytes of peers or touches the user's memory |
+//! | `node` | [`Node`], [`Ni`]: the interface that programs call and wait on, and which thread makes progress |
+//! | `exchange` | between engines and the carrier: sends requests, delivers messages, moves data |
+//! | `engine/` | [`Engine`]: matching, the portal table, operations in flight, events and counters |
+//! | `offload/` | [`Offload`]: an interface whose engine runs as a program on the NIC |
+//! | `link/` | messages, reads and writes between processes; the only code that reads a peer's bytes or accesses user memory |
 //! | `objects/` | the values of the interface: entries, regions, options, limits, events, errors, handles |
 //!
-//! # What the standard leaves open
+//! # Where the standard leaves a choice
 //!
-//! - An event that finds its queue full takes the place of the oldest. A portal table entry with flow control lets no message in
-//!   whose events have no slots; for other events of the same queue it is the user who has to leave room.
-//! - `AUTO_UNLINK` is told when no message uses the entry any more, not when the entry leaves its list.
-//! - A header whose data are on the way can be taken by an entry already; the entry is told when they are there. A search that takes
-//!   nothing out tells of it at once.
-//! - A message that cannot be delivered is told once by an event, as `SEND` if that was not told, else as `ACK`; both are counted.
-//! - An atomic operation that is truncated works on whole elements.
+//! - An event that finds its queue full overwrites the oldest event. A portal table entry with flow control
+//!   accepts no message whose events have no slots; the user has to leave room for the other events of the
+//!   same queue.
+//! - `AUTO_UNLINK` is reported when no message uses the entry any more, not when the entry leaves its list.
+//! - An entry can match a header whose data are still in flight; its event follows when the data have
+//!   arrived. A search that does not remove the header reports it immediately.
+//! - An undeliverable message is reported by one event: `SEND` if that was not yet reported, else `ACK`. Both
+//!   are counted.
+//! - A truncated atomic operation applies to whole elements.
 
 mod engine;
 mod exchange;

@@ -1,7 +1,8 @@
-//! [`Node`]: what a process has of Portals, behind its lock; [`Ni`]: one of its interfaces. How threads wait, and who makes progress.
+//! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces. Threads wait and
+//! make progress here.
 //!
-//! Where messages are matched is one choice, [`Matcher`]: in the caller, or in a thread that stands for the NIC. The engine, and what
-//! carries for it, is the same object in all of them, behind the same lock; what differs is who looks at the device.
+//! [`Matcher`] chooses which thread matches messages: the caller's, or one that acts as the NIC. The engine,
+//! its carrier and the lock are the same in all cases; only the thread that polls the device differs.
 
 use std::cell::Cell;
 use std::net::Ipv4Addr;
@@ -20,54 +21,56 @@ use crate::objects::entry::Entry;
 use crate::objects::limits::Limits;
 use crate::objects::process::Process;
 
-/// What kind of interface: `PTL_NI_*`.
+/// The kind of an interface (`PTL_NI_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Whether entries match.
+    /// Whether entries have match bits.
     pub is_matching: bool,
-    /// Whether processes are named by rank.
+    /// Whether processes are addressed by rank.
     pub is_logical: bool,
 }
 
 impl Kind {
-    /// Its number among the four of a process.
+    /// The index of this kind among the four interfaces of a process.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.is_matching as u8 | (self.is_logical as u8) << 1
     }
 }
 
-/// Who matches messages, and moves their data: who looks at the device.
+/// Which thread polls the device, matches messages and moves their data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matcher {
-    /// Whoever calls or waits, for all. In real time there is a thread beside, so that others reach this process's memory whatever it
-    /// does: it sleeps until the device has news. While the program looks for itself, it leaves the device to the program, and looks
-    /// once in a while whether that goes on.
+    /// Each thread that calls or waits, on behalf of all. In real time a helper thread keeps this process's
+    /// memory reachable while the program does something else: it sleeps until the device has events. While
+    /// the program polls, the thread leaves the device to the program and checks periodically that the
+    /// polling continues.
     #[default]
     Caller,
-    /// A thread alone, as a NIC would, which sleeps until the device has news. Callers look at events and counters only.
+    /// A dedicated thread, as a NIC would have; it sleeps until the device has events. Callers only read
+    /// events and counters.
     Thread,
-    /// As [`Matcher::Thread`], but the thread never sleeps: it takes a processor.
+    /// As [`Matcher::Thread`], but the thread never sleeps: it occupies a core.
     Busy,
 }
 
 impl Matcher {
-    /// All of them, with their names.
+    /// All matchers, with their names.
     pub const ALL: [(Self, &'static str); 3] =
         [(Self::Caller, "caller"), (Self::Thread, "thread"), (Self::Busy, "spin")];
 
-    /// The one of a name.
+    /// The matcher with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find_map(|(matcher, known)| (known == name).then_some(matcher))
     }
 }
 
-/// How often the thread looks whether the program still looks for itself.
+/// How often the helper thread checks whether the program still polls.
 const WATCH: Span = Span::from_ms(1);
-/// Looks of a wait at the beginning, before it could sleep, that are brief.
+/// Number of brief polls at the start of a wait, before the waiter could sleep.
 const BRIEF_LOOKS: u32 = 24;
-/// How long an interface that is closed waits for what it sent to arrive.
+/// How long closing an interface waits for its sent messages to arrive.
 const LINGER: Span = Span::from_secs(5);
 
 #[derive(Debug)]
@@ -77,18 +80,19 @@ struct Inner {
     me: Process,
     matcher: Matcher,
     exchange: Lock<Exchange>,
-    /// Everything that can bring news to who matches: the device, and the bell.
+    /// Everything that can wake the polling thread: the device and the bell.
     sources: WaitSet,
-    /// Rung by a thread whose progress has found something that another one may wait for.
+    /// Rung by a thread whose progress produced events that another thread may wait for.
     bell: Arc<Bell>,
-    /// Threads that sleep, or are about to; in virtual time, where nobody sleeps, ranks that wait.
+    /// Threads that sleep or are about to; in virtual time, where threads do not sleep, ranks that wait.
     waiting: AtomicU32,
-    /// Somebody is about to sleep on the node as a [`Source`].
+    /// A thread is about to sleep on the node as a [`Source`].
     is_armed: AtomicBool,
-    /// Looks of the program's.
+    /// Number of polls by the program.
     looks: AtomicU64,
-    /// By what a thread waits that only helps: it sleeps soon, whatever is known of the program's own waits. Those who have a core each look
-    /// for long, and on the program's core that would keep the program from looking.
+    /// How the helper thread waits: it goes to sleep soon, whatever is known about the program's waits. On a
+    /// core of its own a waiter polls for long; on the program's core that would keep the program from
+    /// polling.
     aside: Host,
     /// Rung to end the thread.
     end_bell: Bell,
@@ -96,7 +100,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Does something with the state; others that wait hear if that brought news.
+    /// Runs `act` on the state; wakes other waiters if it produced events.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> T {
         let (done, has_news) = self.enter(act);
@@ -106,37 +110,37 @@ impl Inner {
         done
     }
 
-    /// Does something with the state; with whether that brought news.
+    /// Runs `act` on the state; also returns whether it produced events.
     #[inline]
     fn enter<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> (T, bool) {
         let mut exchange = self.exchange.lock(&self.host);
         (act(&mut exchange), exchange.take_news())
     }
 
-    /// Wakes who waits for news, beside so many.
+    /// Wakes waiters, if there are more than `but`.
     #[inline]
     fn tell(&self, but: u32) {
-        // Whoever sleeps has said so before its last look, and if that was too early for the news, the lock has ordered what it said
-        // before this.
+        // A sleeper sets its flag before its last poll. If that poll missed these events, the lock orders the
+        // flag before this load.
         let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > but || is_armed() {
             self.host.ring(&self.bell);
         }
     }
 
-    /// Looks at the device, if that is for callers to do. Whether that has changed something.
+    /// Polls the device, if callers do that with this matcher. Returns whether that changed anything.
     #[inline]
     fn progress(&self, exchange: &mut Exchange, brief: bool) -> bool {
-        // Of more than it took, the news tell who is about to sleep.
+        // If messages remain, `news` is set too, so the bell keeps a waiter that is about to sleep awake.
         self.matcher == Matcher::Caller && exchange.progress(brief).changed
     }
 
-    /// What a caller sleeps on.
+    /// What a calling thread sleeps on.
     fn source(&self) -> &dyn Source {
         if self.matcher == Matcher::Caller { &self.sources } else { &self.bell }
     }
 
-    /// Makes progress until `look` says that it has seen what it wants; whether that is so, or the deadline has passed.
+    /// Makes progress until `look` returns true, or until the deadline; returns whether `look` did.
     #[inline]
     fn wait(
         &self,
@@ -147,7 +151,7 @@ impl Inner {
         let mut step = |brief: bool, waiting: bool| {
             self.looked();
             let mut exchange = self.exchange.lock(&self.host);
-            // What is there already needs no look at the device.
+            // The condition may hold already; then the device need not be polled.
             let mut is_over = look(&mut exchange);
             if !is_over && self.progress(&mut exchange, brief) {
                 is_over = look(&mut exchange);
@@ -155,7 +159,7 @@ impl Inner {
             let has_news = exchange.take_news();
             drop(exchange);
             if has_news {
-                // Whoever has found what it waits for need not be woken.
+                // A waiter that has found its event need not be woken.
                 self.tell(u32::from(is_over && waiting));
             }
             is_over.then_some(())
@@ -175,13 +179,13 @@ impl Inner {
         self.host.wait(call, &sleeper, deadline, step).is_some()
     }
 
-    /// The program has looked for itself. That another look is lost here does no harm.
+    /// Counts a poll of the program. A concurrent call may lose an increment, which does no harm.
     #[inline]
     fn looked(&self) {
         self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Takes all that has come.
+    /// Processes everything that has arrived.
     fn look_at_all(&self) {
         loop {
             let more = self.with(|exchange| exchange.progress(false).more);
@@ -191,7 +195,7 @@ impl Inner {
         }
     }
 
-    /// The thread's life.
+    /// Body of the thread.
     fn attend(&self) {
         let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
         let step = || {
@@ -209,7 +213,7 @@ impl Inner {
         }
     }
 
-    /// Looks at the device while the program does not.
+    /// Makes progress while the program does not poll.
     fn help(&self) {
         let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
         let mut seen = self.looks.load(Ordering::Relaxed);
@@ -220,7 +224,7 @@ impl Inner {
                 self.aside.wait("portals thread", &self.end_bell, self.aside.after(WATCH), is_over);
                 continue;
             }
-            // A look of the program's ends this wait with the next news.
+            // A poll by the program ends this wait at the next event.
             self.aside.wait("portals thread", &self.sources, None, || {
                 self.look_at_all();
                 let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
@@ -230,10 +234,11 @@ impl Inner {
     }
 }
 
-/// What a wait of a thread sleeps on. Most waits end before they would sleep, and whoever has news need not hear of those.
+/// What a waiting thread sleeps on. Most waits end without sleeping, so the thread registers as a waiter only
+/// when it is about to sleep.
 struct Sleeper<'a> {
     inner: &'a Inner,
-    /// It is among those that wait.
+    /// The thread is registered as a waiter.
     waits: Cell<bool>,
 }
 
@@ -264,14 +269,14 @@ impl Drop for Sleeper<'_> {
     }
 }
 
-/// What a process has of Portals on one device: up to four interfaces at one address. Cheap to clone.
+/// The Portals state of a process on one device: up to four interfaces at one address. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Node(Arc<Keeper>);
 
-/// Ends the thread with the last handle.
+/// Ends the thread when the last handle is dropped.
 struct Keeper {
     inner: Arc<Inner>,
-    /// Behind a lock only so that nodes can be shared; the last handle takes it.
+    /// Locked only to make nodes `Sync`; the last handle takes the thread.
     thread: Mutex<Option<Task>>,
 }
 
@@ -292,16 +297,19 @@ impl Drop for Keeper {
 }
 
 impl Node {
-    /// Listens on a device, as a process of this number or of any; its node is the address. It makes links to processes that prove that they
-    /// have the same key, and to no others. In virtual time there is no thread, and callers match.
+    /// Listens on a device as process `pid`, or as any free one with `None`; the node ID is the address.
+    /// Connects only to processes that prove to hold the same key. In virtual time there is no thread, and
+    /// callers match.
     ///
     /// # Safety
-    /// All memory that is given to an engine of this node's interfaces, as that of an entry or as what an operation uses of a memory
-    /// descriptor's, is readable, and writable where messages or answers may go, from then on until the entry is gone or the operation
-    /// is over; nobody uses it meanwhile in a way that Portals forbids.
+    /// Memory that is given to an engine of this node's interfaces, by an entry or by an operation on a
+    /// memory descriptor, must be readable, and writable where messages or answers may write, until the entry
+    /// is unlinked or the operation has completed. Meanwhile it must not be accessed in a way that Portals
+    /// forbids.
     ///
     /// # Errors
-    /// The device's; [`verbs::Error::Invalid`] for a number above 65,535. A number that is taken is an error of the listener.
+    /// The device's; [`verbs::Error::Invalid`] for a number above 65,535. A number in use is an error of the
+    /// listener.
     pub unsafe fn open(
         host: &Host,
         device: &Device,
@@ -333,7 +341,7 @@ impl Node {
             end_bell: Bell::new(),
             is_over: AtomicBool::new(false),
         });
-        // In virtual time a rank that computes is not disturbed, and whoever waits makes progress.
+        // In virtual time a rank that computes is not interrupted; waiting ranks make progress.
         let thread = match host.node() {
             Some(_) => None,
             None => {
@@ -357,13 +365,13 @@ impl Node {
         self.0.inner.with(|exchange| exchange.carrier.learn(process, seed));
     }
 
-    /// Who this process is, on physical interfaces.
+    /// This process's identity on physical interfaces.
     #[must_use]
     pub fn me(&self) -> Process {
         self.0.inner.me
     }
 
-    /// The interface of a kind, which this opens.
+    /// Opens the interface of a kind.
     #[must_use]
     pub fn interface(&self, kind: Kind, limits: Limits) -> Ni {
         let engine = Engine::new(self.me(), self.0.inner.uid, kind.is_matching, limits);
@@ -373,10 +381,10 @@ impl Node {
     }
 }
 
-/// What a wait sleeps on that looks at interfaces of the node between, by [`Ni::look`].
+/// A source for waits that poll the node's interfaces themselves, by [`Ni::look`], before they sleep.
 impl Source for Node {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        // The bell first: whoever takes the mark rings it, and a ring that finds nobody there yet would be the last.
+        // Register with the bell before setting the flag: a notifier that clears the flag rings only once.
         self.0.inner.source().prepare_wait(wakes);
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }
@@ -386,7 +394,7 @@ impl Source for Node {
     }
 }
 
-/// An open interface. Calls on one that has been closed do nothing.
+/// An open interface. Calls on a closed interface do nothing.
 #[derive(Clone, Debug)]
 pub struct Ni {
     node: Node,
@@ -398,39 +406,40 @@ impl Ni {
         &self.node.0.inner
     }
 
-    /// What kind it is.
+    /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The process that it is an interface of.
+    /// The process that owns this interface.
     #[must_use]
     pub const fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Does something at the engine, and carries what comes of it; `None` if the interface is closed.
+    /// Runs `act` on the engine, and sends the resulting messages; `None` if the interface is closed.
     pub fn call<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().with(|exchange| {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
-            // Another thread may wait for what this has changed.
+            // Another thread may wait for this change.
             exchange.has_news();
             Some(done)
         })
     }
 
-    /// Puts without an acknowledgement, from memory of which nothing is told or counted that succeeds, if the message can leave at once: the
-    /// memory is free again. False if it cannot, or is no such put; then nothing has happened, and [`Engine::transfer`] is the way.
+    /// Sends a put immediately, if it needs no acknowledgement and its memory descriptor neither reports nor
+    /// counts successful sends; the memory may be reused on return. False if the message cannot leave now or
+    /// is no such put; then nothing has happened, and the caller uses [`Engine::transfer`].
     #[inline]
     #[must_use]
     pub fn put_at_once(&self, transfer: &Transfer) -> bool {
         self.inner().with(|exchange| exchange.put_at_once(self.kind.number(), transfer))
     }
 
-    /// Begins an operation, as [`Engine::transfer`]: by the shorter way, if it can be [put at once](Ni::put_at_once). `None` if the
-    /// interface is closed.
+    /// Starts an operation, as [`Engine::transfer`]; takes the fast path if it can be [put at
+    /// once](Ni::put_at_once). `None` if the interface is closed.
     #[inline]
     pub fn transfer(&self, transfer: &Transfer) -> Option<crate::Result<()>> {
         self.inner().with(|exchange| {
@@ -444,9 +453,11 @@ impl Ni {
         })
     }
 
-    /// On a logical interface: as appending an entry to the priority list and waiting for its event, for no longer than so many looks: if that list is empty, and
-    /// no header waits; if the entry is used once, for one process, and does not truncate; and if the next message that the process stores
-    /// is a put that the entry takes and no answer is wanted to. Otherwise nothing has happened.
+    /// Receives a message without appending an entry, where appending `entry` to the priority list and
+    /// waiting for its event would have the same effect. Polls at most `looks` times. Works on a logical
+    /// interface whose priority list is empty and holds no unexpected header, for a use-once entry that
+    /// admits one process and does not truncate, if the next message that this process stores is a put
+    /// without acknowledgement that the entry accepts. Otherwise nothing has happened.
     #[inline]
     #[must_use]
     pub fn take_at_once(&self, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
@@ -458,7 +469,8 @@ impl Ni {
         inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, looks))
     }
 
-    /// Does something at the engine, carries what comes of it, and then does something else there; `None` if the interface is closed.
+    /// Runs `act` on the engine, sends the resulting messages, then runs `then` on the engine; `None` if the
+    /// interface is closed.
     pub fn call_then<T, U>(
         &self,
         act: impl FnOnce(&mut Engine) -> T,
@@ -472,17 +484,17 @@ impl Ni {
         })
     }
 
-    /// Makes progress, and does something at the engine; `None` if the interface is closed.
+    /// Makes progress, then runs `act` on the engine; `None` if the interface is closed.
     pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().host.glance();
         self.look(act)
     }
 
-    /// As [`Ni::test`], for who holds a lock: in virtual time nobody else gets a turn.
+    /// As [`Ni::test`], for callers that hold a lock: in virtual time it does not yield to other ranks.
     pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let inner = self.inner();
         inner.looked();
-        // Whoever is about to sleep looks at all.
+        // A thread that is about to sleep needs a full poll.
         let brief = !inner.is_armed.load(Ordering::SeqCst);
         inner.with(|exchange| {
             inner.progress(exchange, brief);
@@ -490,7 +502,8 @@ impl Ni {
         })
     }
 
-    /// Makes progress until `look` finds something at the engine; `None` when the deadline passes first, or the interface is closed.
+    /// Makes progress until `look` returns a value; `None` if the deadline passes first or the interface is
+    /// closed.
     pub fn wait<T>(
         &self,
         call: &'static str,
@@ -498,7 +511,7 @@ impl Ni {
         mut look: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Option<T> {
         let number = self.kind.number();
-        // What is found may be large, and is put where it stays.
+        // The value may be large; it is written to its final place.
         let mut found = None;
         self.inner().wait(call, deadline, |exchange| match exchange.interface(number) {
             Some(interface) => {
@@ -510,20 +523,20 @@ impl Ni {
         found
     }
 
-    /// Whether no operation is under way, neither of this process nor at it, and all that was said has left.
+    /// Whether no operation of this process or on its memory is in flight, and all its messages have left.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.inner().with(|exchange| exchange.is_idle(self.kind.number()))
     }
 
-    /// A deadline so far from now.
+    /// The deadline `span` from now; `None` if there is none.
     #[must_use]
     pub fn after(&self, span: Span) -> Option<Time> {
         self.inner().host.after(span)
     }
 
-    /// Says which process has which rank (`PtlSetMap`). False, and nothing happens, if that was said before, this process is not among
-    /// them, or the interface is physical.
+    /// Sets the process of each rank (`PtlSetMap`). Returns false and does nothing if the map was set before,
+    /// does not contain this process, or the interface is physical.
     #[must_use]
     pub fn set_map(&self, processes: &[Process]) -> bool {
         let Some(rank) = processes.iter().position(|process| *process == self.node.me()) else {
@@ -539,14 +552,14 @@ impl Ni {
         })
     }
 
-    /// The processes by rank (`PtlGetMap`); none before the map is set.
+    /// The processes by rank (`PtlGetMap`); empty before the map is set.
     #[must_use]
     pub fn map(&self) -> Vec<Process> {
         let map = |exchange: &mut Exchange| exchange.interface(self.kind.number())?.map.clone();
         self.inner().with(map).unwrap_or_default()
     }
 
-    /// This process, as this interface names it (`PtlGetId`): its rank, once there is a map.
+    /// This process as this interface addresses it (`PtlGetId`): by rank, once there is a map.
     #[must_use]
     pub fn id(&self) -> Option<Process> {
         if !self.kind.is_logical {
@@ -556,7 +569,7 @@ impl Ni {
         Some(Process::rank(rank as u32))
     }
 
-    /// Closes it (`PtlNIFini`), when what it sent has arrived or five seconds have passed.
+    /// Closes the interface (`PtlNIFini`), once its sent messages have arrived or five seconds have passed.
     pub fn close(&self) {
         let (inner, number) = (self.inner(), self.kind.number());
         let deadline = inner.host.after(LINGER);

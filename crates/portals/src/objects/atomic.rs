@@ -1,4 +1,5 @@
-//! [`Op`] and [`Datatype`]: what atomic operations there are, on which types, and what they do to bytes, aligned or not.
+//! [`Op`] and [`Datatype`]: the atomic operations and their element types, and how they change bytes, aligned
+//! or not.
 
 use std::cmp::Ordering;
 
@@ -15,7 +16,7 @@ macro_rules! numbered {
             /// All of them, by number.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The one with this number.
+            /// The value with this number.
             #[must_use]
             pub fn from_number(number: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(number)).copied()
@@ -27,41 +28,41 @@ macro_rules! numbered {
 numbered! {
     /// An atomic operation (`PTL_MIN` and others).
     Op {
-        /// The lesser.
+        /// The minimum.
         Min = 0,
-        /// The greater.
+        /// The maximum.
         Max = 1,
         /// The sum; integers wrap.
         Sum = 2,
         /// The product; integers wrap.
         Prod = 3,
-        /// Whether one is not 0.
+        /// Logical or.
         Lor = 4,
-        /// Whether both are not 0.
+        /// Logical and.
         Land = 5,
-        /// The bits of either.
+        /// Bitwise or.
         Bor = 6,
-        /// The bits of both.
+        /// Bitwise and.
         Band = 7,
-        /// Whether exactly one is not 0.
+        /// Logical exclusive or.
         Lxor = 8,
-        /// The bits of exactly one.
+        /// Bitwise exclusive or.
         Bxor = 9,
-        /// What came.
+        /// The message's value.
         Swap = 10,
-        /// What came, if the operand equals what is there.
+        /// The message's value, if the operand equals the target's.
         Cswap = 11,
-        /// What came, if the operand does not equal what is there.
+        /// The message's value, if the operand does not equal the target's.
         CswapNe = 12,
-        /// What came, if the operand is at most what is there.
+        /// The message's value, if the operand is at most the target's.
         CswapLe = 13,
-        /// What came, if the operand is less than what is there.
+        /// The message's value, if the operand is less than the target's.
         CswapLt = 14,
-        /// What came, if the operand is at least what is there.
+        /// The message's value, if the operand is at least the target's.
         CswapGe = 15,
-        /// What came, if the operand is greater than what is there.
+        /// The message's value, if the operand is greater than the target's.
         CswapGt = 16,
-        /// The bits that came where the operand has ones.
+        /// The message's bits where the operand has ones; the target's elsewhere.
         Mswap = 17,
     }
 }
@@ -69,23 +70,23 @@ numbered! {
 numbered! {
     /// The type of the elements of an atomic operation (`PTL_INT8_T` and others).
     Datatype {
-        /// 8 bits with a sign.
+        /// 8 bits, signed.
         Int8 = 0,
-        /// 8 bits.
+        /// 8 bits, unsigned.
         Uint8 = 1,
-        /// 16 bits with a sign.
+        /// 16 bits, signed.
         Int16 = 2,
-        /// 16 bits.
+        /// 16 bits, unsigned.
         Uint16 = 3,
-        /// 32 bits with a sign.
+        /// 32 bits, signed.
         Int32 = 4,
-        /// 32 bits.
+        /// 32 bits, unsigned.
         Uint32 = 5,
         /// `float`.
         Float = 6,
-        /// 64 bits with a sign.
+        /// 64 bits, signed.
         Int64 = 7,
-        /// 64 bits.
+        /// 64 bits, unsigned.
         Uint64 = 8,
         /// `double`.
         Double = 9,
@@ -103,7 +104,7 @@ numbered! {
 /// Bytes of the largest element.
 pub const ELEMENT_MAX: usize = 32;
 
-/// The operand of a conditional or masked swap: its first bytes are an element.
+/// The operand of a conditional or masked swap: its first bytes hold one element.
 pub type Operand = [u8; ELEMENT_MAX];
 
 impl Datatype {
@@ -168,19 +169,20 @@ impl Op {
         })
     }
 
-    /// Whether it is one of `PtlSwap`'s.
+    /// Whether it is one of the operations of `PtlSwap`.
     #[must_use]
     pub const fn is_swap(self) -> bool {
         self.operator().is_none()
     }
 
-    /// Whether it has an operand, and so works on a single element.
+    /// Whether it has an operand, and so applies to a single element.
     #[must_use]
     pub const fn has_operand(self) -> bool {
         self.is_swap() && !matches!(self, Self::Swap)
     }
 
-    /// Whether it works on elements of a type: complex numbers have no order, and only integers have bits.
+    /// Whether it is defined on elements of a type: complex numbers have no order, and only integers have
+    /// bits.
     #[must_use]
     pub const fn takes(self, datatype: Datatype) -> bool {
         match self {
@@ -194,11 +196,12 @@ impl Op {
         }
     }
 
-    /// Does it: whole elements at `there` become what the operation makes of them and of as many bytes that `came`. Nothing
-    /// happens to what [`Op::takes`] not. `operand` is ignored by operations without one.
+    /// Applies the operation: combines each whole element of `there` with that of `came` and stores the
+    /// result in `there`. Does nothing if [`Op::takes`] rejects the type. Operations without an operand
+    /// ignore `operand`.
     ///
     /// # Panics
-    /// If less came than there is.
+    /// If `came` is shorter than the whole elements of `there`.
     pub fn apply(self, datatype: Datatype, operand: &Operand, came: &[u8], there: &mut [u8]) {
         let whole = there.len() - there.len() % datatype.size();
         let (came, there) = (&came[..whole], &mut there[..whole]);
@@ -222,7 +225,7 @@ impl Op {
         }
     }
 
-    /// Whether a conditional swap's condition holds. Of a NaN none does but that it is unequal.
+    /// Whether the condition of a conditional swap holds. A NaN only satisfies inequality.
     fn holds(self, datatype: Datatype, operand: &[u8], there: &[u8]) -> bool {
         let (basic, count) = datatype.parts();
         let size = datatype.size() / count;
@@ -277,7 +280,8 @@ mod tests {
         assert!(sizes.iter().all(|size| *size <= ELEMENT_MAX));
     }
 
-    /// Goal: every operator does what its name says. Method: as C has it, on pairs with all signs and orders.
+    /// Goal: each operator computes what its name says. Method: compare with the C semantics on pairs of all
+    /// signs and orders.
     #[test]
     fn operators_do_what_they_say() {
         let values = [-7, -1, 0, 1, 3, 7, i32::MAX, i32::MIN];
@@ -335,7 +339,8 @@ mod tests {
         assert_eq!((&there[..4], there[4]), (&want[..], 1));
     }
 
-    /// Goal: what an operation does not take is left alone, and it takes what the standard's table has.
+    /// Goal: an operation leaves types that it does not accept unchanged, and accepts those of the standard's
+    /// table.
     #[test]
     fn what_is_not_taken_is_left_alone() {
         for (op, datatype) in Op::ALL.iter().flat_map(|op| Datatype::ALL.iter().map(move |of| (*op, *of))) {

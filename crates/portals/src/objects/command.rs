@@ -1,55 +1,56 @@
-//! [`Transfer`] and [`Command`]: what may be asked of an interface, at once or when a counter comes to a threshold.
+//! [`Transfer`] and [`Command`]: operations that an interface starts when called or when a counter reaches a
+//! threshold.
 
 use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
 use crate::objects::message::{AckReq, Action};
 use crate::objects::process::Process;
 
-/// Memory of a descriptor, from an offset on.
+/// Memory of a descriptor, starting at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The descriptor.
     pub md: MdHandle,
-    /// Bytes before it.
+    /// Byte offset in its memory.
     pub offset: u64,
 }
 
 /// An operation on a target's memory: `PtlPut`, `PtlGet`, `PtlAtomic`, `PtlFetchAtomic`, `PtlSwap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// What to do there.
+    /// What to do at the target.
     pub action: Action,
-    /// Where the data come from, for what brings some.
+    /// The source of outgoing data, if the action sends data.
     pub put: Option<Local>,
-    /// Where data go, for what fetches some.
+    /// The destination of fetched data, if the action fetches data.
     pub get: Option<Local>,
     /// Bytes.
     pub length: u64,
-    /// What the initiator is told, of what fetches nothing.
+    /// Which acknowledgement the initiator requests; ignored by actions that fetch.
     pub ack: AckReq,
-    /// At whom.
+    /// The target process.
     pub target: Process,
-    /// In which portal table entry.
+    /// The target's portal table entry.
     pub pt_index: u32,
-    /// By which an entry is chosen.
+    /// Match bits that select the list entry.
     pub match_bits: u64,
-    /// Where in the entry's memory.
+    /// Byte offset in the entry's memory.
     pub remote_offset: u64,
-    /// For events at the initiator.
+    /// Reported by the initiator's events.
     pub user_ptr: u64,
-    /// For the event at the target.
+    /// Reported by the target's event.
     pub hdr_data: u64,
 }
 
 /// The value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// What succeeded.
+    /// Successful operations or bytes.
     pub success: u64,
-    /// What failed.
+    /// Failed operations.
     pub failure: u64,
 }
 
-/// What a counter may set off.
+/// An operation that a counter can trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// `PtlTriggeredPut` and the like.
@@ -58,7 +59,7 @@ pub(crate) enum Command {
     CtInc(CtHandle, Count),
     /// `PtlTriggeredCTSet`.
     CtSet(CtHandle, Count),
-    /// `PtlTriggeredMEAppend`: the entry has its handle already, and is put into its list.
+    /// `PtlTriggeredMEAppend`: the entry already has its handle; it is appended to its list.
     Append(EntryHandle),
     /// `PtlTriggeredMEUnlink`.
     Unlink(EntryHandle),

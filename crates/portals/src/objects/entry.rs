@@ -1,4 +1,4 @@
-//! [`Entry`]: what a user gives to a list, and which messages it takes.
+//! [`Entry`]: what a user appends to a list, and which messages it accepts.
 
 use crate::objects::handles::CtHandle;
 use crate::objects::options::EntryOptions;
@@ -8,25 +8,25 @@ use crate::objects::region::Region;
 /// A list entry, matching or not (`ptl_le_t`, `ptl_me_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The memory that it opens.
+    /// The memory that it exposes.
     pub region: Region,
-    /// What counts its messages.
+    /// Counts its messages.
     pub counter: Option<CtHandle>,
-    /// For which user it is; for all with `None`.
+    /// The user that may access it; `None` for any.
     pub uid: Option<u32>,
-    /// What it may and may not.
+    /// Permissions and other options.
     pub options: EntryOptions,
-    /// From whom it takes messages.
+    /// The initiators that it accepts messages from.
     pub source: Source,
-    /// The bits that a message has to have.
+    /// The bits that a message must match.
     pub match_bits: u64,
-    /// But for these.
+    /// Bits that are not compared.
     pub ignore_bits: u64,
-    /// With `MANAGE_LOCAL`: it leaves its list when fewer bytes than that are left; 0 is never.
+    /// With `MANAGE_LOCAL`: the entry is unlinked when fewer bytes than this are left; 0 is never.
     pub min_free: u64,
 }
 
-/// What of a message decides which entry takes it.
+/// The fields of a message that select the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) initiator: Process,
@@ -36,7 +36,7 @@ pub(crate) struct Envelope {
 }
 
 impl Entry {
-    /// An entry of an interface without matching, which takes every message.
+    /// An entry of a non-matching interface, which accepts every message.
     #[must_use]
     pub const fn taking_all(region: Region, options: EntryOptions) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Entry {
         self.options.contains(option)
     }
 
-    /// Whether it takes a message, when `local` bytes of its memory have been taken.
+    /// Whether it accepts a message, when `local` bytes of its memory have been used.
     pub(crate) fn takes(&self, envelope: &Envelope, local: u64) -> bool {
         (envelope.match_bits ^ self.match_bits) & !self.ignore_bits == 0
             && self.source.admits(envelope.initiator)

@@ -1,37 +1,37 @@
-//! [`Error`]: why a call did nothing, with the reference's return codes.
+//! [`Error`]: why a call failed, with the reference's return codes.
 
-/// Why a call did nothing.
+/// Why a call failed; a failed call has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Error {
-    /// An argument is wrong, or a handle names nothing (any more).
+    /// An argument is invalid, or a handle names no object (any more).
     #[error("an argument is wrong, or a handle names nothing")]
     ArgInvalid = 1,
-    /// Something under way still needs it.
+    /// An operation or message in flight still uses it.
     #[error("it is in use by an operation or a message under way")]
     InUse = 7,
-    /// The list has as many entries as the interface's limit allows.
+    /// The list is as long as the interface's limit allows.
     #[error("the list has as many entries as it may have")]
     ListTooLong = 9,
-    /// There are as many of these as the interface's limit allows.
+    /// The interface's limit of such objects is reached.
     #[error("there are as many of these as the interface's limits allow")]
     NoSpace = 11,
-    /// Every portal table entry is taken.
+    /// All portal table entries are allocated.
     #[error("every portal table entry is taken")]
     PtFull = 13,
     /// Flow control needs an event queue.
     #[error("flow control needs an event queue")]
     PtEqNeeded = 14,
-    /// The portal table entry is taken, or still has entries.
+    /// The portal table entry is allocated already, or still has list entries.
     #[error("the portal table entry is taken, or still has entries or messages")]
     PtInUse = 15,
 }
 
-/// What a call gives, or why it did nothing.
+/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The one with a return code.
+    /// The error with this return code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         let all = [Self::ArgInvalid, Self::InUse, Self::ListTooLong, Self::NoSpace, Self::PtFull];

@@ -1,4 +1,4 @@
-//! [`Event`]: what an event queue tells, with the reference's numbers.
+//! [`Event`]: an entry of an event queue, with the reference's numbers.
 
 use crate::objects::atomic::{Datatype, Op};
 use crate::objects::process::Process;
@@ -7,42 +7,42 @@ use crate::objects::process::Process;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
-    /// A get has read this memory.
+    /// A get read this memory.
     Get = 0,
-    /// An entry was appended that a get before it matches.
+    /// An earlier get matches an entry that was appended now.
     GetOverflow = 1,
-    /// A put has written here.
+    /// A put wrote to this memory.
     Put = 2,
-    /// An entry was appended that a put before it matches.
+    /// An earlier put matches an entry that was appended now.
     PutOverflow = 3,
-    /// An atomic operation has worked here.
+    /// An atomic operation changed this memory.
     Atomic = 4,
-    /// An entry was appended that an atomic operation before it matches.
+    /// An earlier atomic operation matches an entry that was appended now.
     AtomicOverflow = 5,
-    /// An atomic operation has worked here and fetched what was there.
+    /// An atomic operation changed this memory and fetched its previous contents.
     FetchAtomic = 6,
-    /// An entry was appended that a fetching atomic operation before it matches.
+    /// An earlier fetching atomic operation matches an entry that was appended now.
     FetchAtomicOverflow = 7,
-    /// At the initiator: what was fetched is here.
+    /// At the initiator: the fetched data have arrived.
     Reply = 8,
-    /// At the initiator: the memory of the message may be used again.
+    /// At the initiator: the message's memory may be reused.
     Send = 9,
-    /// At the initiator: the target has done it.
+    /// At the initiator: the target has completed the operation.
     Ack = 10,
-    /// Flow control has disabled a portal table entry.
+    /// Flow control disabled a portal table entry.
     PtDisabled = 11,
-    /// An entry is in its list.
+    /// An entry was linked into its list.
     Link = 12,
-    /// An entry has left its list by itself; no message uses it any more.
+    /// An entry was unlinked automatically; no message uses it any more.
     AutoUnlink = 13,
-    /// No header is left of the messages of an overflow entry that has left its list by itself.
+    /// An automatically unlinked overflow entry has no unexpected headers left.
     AutoFree = 14,
-    /// A search has found something, or nothing.
+    /// A search has finished, with or without a match.
     Search = 15,
 }
 
 impl EventKind {
-    /// The one with this number.
+    /// The kind with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         let all = [
@@ -66,7 +66,7 @@ impl EventKind {
         all.get(usize::from(number)).copied()
     }
 
-    /// What tells that a message of this kind came before its entry.
+    /// The event kind for a message of this kind that arrived before its entry.
     #[must_use]
     pub const fn overflow(self) -> Self {
         match self {
@@ -83,27 +83,27 @@ impl EventKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fail {
-    /// It did not.
+    /// No failure.
     #[default]
     Ok = 0,
-    /// The target cannot be reached (any more).
+    /// The target is not reachable (any more).
     Undeliverable = 1,
-    /// No entry of the target's took it, or there was no room for it.
+    /// No entry of the target accepted it, or there was no room for it.
     Dropped = 2,
     /// The portal table entry at the target is disabled.
     PtDisabled = 3,
-    /// The entry is not for this user.
+    /// The entry does not admit this user.
     PermViolation = 4,
-    /// The entry does not take this operation.
+    /// The entry does not permit this operation.
     OpViolation = 5,
-    /// A search has found nothing.
+    /// A search found nothing.
     NoMatch = 6,
     /// The memory cannot be accessed.
     Segv = 7,
 }
 
 impl Fail {
-    /// The one with this number.
+    /// The failure with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         let all = [Self::Ok, Self::Undeliverable, Self::Dropped, Self::PtDisabled];
@@ -116,48 +116,48 @@ impl Fail {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum List {
-    /// That of entries that wait for their messages.
+    /// The entries that expect messages.
     #[default]
     Priority = 0,
-    /// That of entries for messages that no entry waits for.
+    /// The entries for messages that match no priority entry.
     Overflow = 1,
 }
 
-/// An event. Which fields mean something depends on its kind, as the standard has it; others are zero.
+/// An event. Its kind determines which fields are valid, as in the standard; the others are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// Whether it failed.
+    /// Whether and how it failed.
     pub fail: Fail,
-    /// Which list took the message.
+    /// Which list matched the message.
     pub list: List,
-    /// The address at which the message lies.
+    /// The address of the message's data.
     pub start: u64,
-    /// What the user gave with the entry or the operation.
+    /// The user pointer given with the entry or the operation.
     pub user_ptr: u64,
-    /// What came with the message.
+    /// The header data sent with the message.
     pub hdr_data: u64,
-    /// The message's bits.
+    /// The match bits of the message.
     pub match_bits: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub rlength: u64,
     /// Bytes moved.
     pub mlength: u64,
-    /// The offset at the other side: at the target the one asked for, at the initiator the one used.
+    /// The offset at the peer: at the target the requested one, at the initiator the one that was used.
     pub remote_offset: u64,
-    /// Who sent the message.
+    /// The process that sent the message.
     pub initiator: Process,
-    /// For which user.
+    /// The initiator's user.
     pub uid: u32,
     /// The portal table entry.
     pub pt_index: u32,
-    /// What an atomic operation did.
+    /// The operation and type of an atomic operation.
     pub atomic: Option<(Op, Datatype)>,
 }
 
 impl Event {
-    /// An event of a kind; all else is zero.
+    /// An event of a kind; all other fields are zero.
     #[must_use]
     pub const fn new(kind: EventKind, user_ptr: u64) -> Self {
         Self {

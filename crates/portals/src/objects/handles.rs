@@ -1,10 +1,10 @@
-//! The handles of a program's objects, and the [`Table`] that they are keys of.
+//! Handles of a program's objects, and the [`Table`] that they index.
 
 use verbs::host::{SlotKey, SlotTable};
 
-/// Uses of a slot before its handles are valid again. A handle of the C face has 9 bits for them.
+/// Reuses of a slot before its old handles become valid again. A handle of the C ABI has 9 bits for this.
 const GENERATIONS: u32 = (1 << 9) - 1;
-/// Freed slots that rest: a handle is valid again after `RESTING * GENERATIONS` others.
+/// Freed slots that are not reused yet: a handle becomes valid again after `RESTING * GENERATIONS` others.
 pub(crate) const RESTING: u32 = 64;
 
 /// Objects by handle.
@@ -17,13 +17,14 @@ macro_rules! handles {
         pub struct $name(pub(crate) SlotKey);
 
         impl $name {
-            /// Its number: the slot, which is small and used again, and above 32 bits the slot's generation, 1 to 511.
+            /// Its number: the low 32 bits are the slot, which is small and reused; the high ones its
+            /// generation, 1 to 511.
             #[must_use]
             pub const fn number(self) -> u64 {
                 self.0.number()
             }
 
-            /// The handle with a number, which may be nobody's.
+            /// The handle with a number, which may name no object.
             #[must_use]
             pub const fn from_number(number: u64) -> Self {
                 Self(SlotKey::from_number(number))

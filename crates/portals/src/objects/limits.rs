@@ -1,11 +1,11 @@
-//! [`Limits`]: how much an interface has room for, as asked for and as granted.
+//! [`Limits`]: the capacities of an interface, as desired and as granted.
 
 /// Limits of an interface (`ptl_ni_limits_t`), and the features that it reports with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// List entries, linked or with messages under way.
+    /// List entries that are linked or have messages in flight.
     pub max_entries: u32,
-    /// Headers of messages that came before their entry.
+    /// Headers of messages that arrived before their entry.
     pub max_unexpected_headers: u32,
     /// Memory descriptors.
     pub max_mds: u32,
@@ -19,7 +19,7 @@ pub struct Limits {
     pub max_iovecs: u32,
     /// Entries of one list.
     pub max_list_size: u32,
-    /// Triggered operations that wait.
+    /// Pending triggered operations.
     pub max_triggered_ops: u32,
     /// Bytes of a message.
     pub max_msg_size: u64,
@@ -27,18 +27,18 @@ pub struct Limits {
     pub max_atomic_size: u64,
     /// Bytes of an atomic operation that fetches.
     pub max_fetch_atomic_size: u64,
-    /// Bytes of a message up to which a write is behind the writes before it.
+    /// Bytes of a message up to which writes are ordered after earlier writes.
     pub max_waw_ordered_size: u64,
-    /// Bytes of a message up to which a write is behind the reads before it.
+    /// Bytes of a message up to which writes are ordered after earlier reads.
     pub max_war_ordered_size: u64,
     /// Bytes of a put or atomic operation from a descriptor with [`crate::MdOptions::VOLATILE`]; a longer one is refused.
     pub max_volatile_size: u64,
-    /// What the interface promises beside (`PTL_TARGET_BIND_INACCESSIBLE` and others).
+    /// Further guarantees of the interface (`PTL_TARGET_BIND_INACCESSIBLE` and others).
     pub features: u32,
 }
 
 impl Default for Limits {
-    /// What is granted to who asks for nothing.
+    /// Granted if a program desires nothing.
     fn default() -> Self {
         Self {
             max_entries: 16 << 10,
@@ -56,8 +56,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What is granted to who asks for as much as possible. Sizes of messages do not depend on what is asked for: smaller ones cost
-    /// nothing.
+    /// Granted if a program desires the maximum. Message sizes do not depend on the desired ones: smaller
+    /// ones would save nothing.
     pub const MOST: Self = Self {
         max_entries: 1 << 20,
         max_unexpected_headers: 1 << 20,
@@ -77,17 +77,18 @@ impl Limits {
         features: 0,
     };
 
-    /// The least index that a portal table has to go to.
+    /// The least `max_pt_index` that a portal table must have.
     pub const PT_INDEX_LEAST: u32 = 63;
 
-    /// The least bytes of an atomic operation that fetches, as in Sandia's reference: one 64-bit integer.
+    /// The least `max_fetch_atomic_size` in bytes, as in Sandia's reference: one 64-bit integer.
     pub const FETCH_LEAST: u64 = 8;
 
-    /// The limits that an interface has if a program desires these; `default` without any. A desired limit of 0 is unset, and becomes the
-    /// default as well: programs clear the structure, or were written before a field was added to it. A fetch limit that is unset is the
-    /// desired `max_atomic_size`, which limited fetches as well before they had a limit of their own. A desired limit is granted
-    /// exactly between the least and [`Limits::MOST`]. The least are [`Limits::PT_INDEX_LEAST`], [`Limits::FETCH_LEAST`], and 64 and 8
-    /// bytes in order, as `ptl_ni_limits_t` demands.
+    /// The limits granted for desired ones; `default` with `None`. A desired limit of 0 counts as unset and
+    /// becomes the default: some programs clear the structure, others were compiled before a field was added.
+    /// An unset fetch limit becomes the desired `max_atomic_size`, which limited fetches before they had a
+    /// limit of their own. Desired limits are granted exactly between the least and [`Limits::MOST`]. The
+    /// least are [`Limits::PT_INDEX_LEAST`], [`Limits::FETCH_LEAST`], and 64 and 8 bytes for ordered sizes,
+    /// as `ptl_ni_limits_t` demands.
     #[must_use]
     pub fn grant(desired: Option<&Self>, default: &Self) -> Self {
         let Some(desired) = desired else { return *default };
@@ -131,7 +132,7 @@ impl Limits {
 mod tests {
     use super::*;
 
-    /// Limits that all have one value.
+    /// Limits that all have the same value.
     fn all(count: u32, size: u64) -> Limits {
         Limits {
             max_entries: count,

@@ -1,26 +1,28 @@
-//! [`Request`] and [`Answer`]: what interfaces say to each other, but for the data. Who carries them gives them bytes.
+//! [`Request`] and [`Answer`]: headers of the messages between interfaces. The carrier encodes them and
+//! transports the data.
 
 use crate::objects::atomic::{Datatype, Op, Operand};
 use crate::objects::event::{Event, EventKind, Fail, List};
 use crate::objects::process::Process;
 
-/// What is to be done with the target's memory.
+/// The operation on the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write the data that come with the request.
+    /// Write the data of the request.
     Put,
-    /// Read, and bring what was read with the answer.
+    /// Read, and return the data with the answer.
     Get,
-    /// Combine the data that come with what is there.
+    /// Combine the data of the request with the memory.
     Atomic(Op, Datatype),
-    /// The former, and bring what was there before with the answer.
+    /// As `Atomic`, and return the previous contents with the answer.
     FetchAtomic(Op, Datatype),
-    /// Put the data that come in the place of what is there, as the operand says, and bring that with the answer.
+    /// Replace the memory by the data of the request, subject to the operand, and return the previous
+    /// contents with the answer.
     Swap(Op, Datatype, Operand),
 }
 
 impl Action {
-    /// The operation and type of an atomic one.
+    /// The operation and type of an atomic action.
     #[must_use]
     pub const fn atomic(&self) -> Option<(Op, Datatype)> {
         match *self {
@@ -31,19 +33,19 @@ impl Action {
         }
     }
 
-    /// Whether data come with the request.
+    /// Whether the request carries data.
     #[must_use]
     pub const fn brings(&self) -> bool {
         !matches!(self, Self::Get)
     }
 
-    /// Whether data go back with the answer.
+    /// Whether the answer carries data.
     #[must_use]
     pub const fn fetches(&self) -> bool {
         matches!(self, Self::Get | Self::FetchAtomic(..) | Self::Swap(..))
     }
 
-    /// What tells the target of it.
+    /// The kind of its event at the target.
     pub(crate) const fn event(&self) -> EventKind {
         match self {
             Self::Put => EventKind::Put,
@@ -54,43 +56,43 @@ impl Action {
     }
 }
 
-/// What the initiator wants to be told (`PTL_*ACK_REQ`).
+/// Which acknowledgement the initiator requests (`PTL_*ACK_REQ`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AckReq {
-    /// Nothing.
+    /// None.
     #[default]
     None = 0,
-    /// By an event, and counted.
+    /// An event, and counted.
     Full = 1,
     /// Counted.
     Counting = 2,
-    /// Counted when the target has done with it, whatever that came to.
+    /// Counted when the target has completed the operation, whether or not it succeeded.
     Completed = 3,
 }
 
-/// An operation, as it goes to the target.
+/// An operation, as sent to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The initiator's number for it, for the answer.
+    /// The initiator's number for it, repeated by the answer.
     pub operation: u64,
     /// What to do.
     pub action: Action,
-    /// What the initiator wants to be told; of what fetches, everything.
+    /// Which acknowledgement the initiator requests; fetching actions always get a full one.
     pub ack: AckReq,
-    /// Who asks.
+    /// The process that sent it.
     pub initiator: Process,
-    /// For which user.
+    /// The initiator's user.
     pub uid: u32,
-    /// Of which portal table entry.
+    /// The target's portal table entry.
     pub pt_index: u32,
-    /// By which an entry is chosen.
+    /// Match bits that select the list entry.
     pub match_bits: u64,
-    /// Where in the entry's memory, if the initiator chooses.
+    /// Byte offset in the entry's memory, unless the target manages offsets.
     pub remote_offset: u64,
     /// Bytes.
     pub length: u64,
-    /// For the target's event.
+    /// Reported by the target's event.
     pub hdr_data: u64,
 }
 
@@ -101,7 +103,7 @@ impl Request {
         self.action.fetches() || !matches!(self.ack, AckReq::None)
     }
 
-    /// The event of its delivery, without what the entry says.
+    /// The event of its delivery, without the fields that the entry determines.
     pub(crate) const fn event(&self) -> Event {
         Event {
             hdr_data: self.hdr_data,
@@ -117,19 +119,19 @@ impl Request {
     }
 }
 
-/// What became of an operation, as it goes back.
+/// The result of an operation, as returned to the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The initiator's number for it.
+    /// The initiator's number for the operation.
     pub operation: u64,
-    /// Whether it failed.
+    /// Whether and how it failed.
     pub fail: Fail,
-    /// The entry acknowledges nothing: the initiator is only to forget the operation.
+    /// The entry suppresses acknowledgements: the initiator only releases the operation.
     pub is_quiet: bool,
-    /// Which list took it.
+    /// Which list matched it.
     pub list: List,
     /// Bytes moved.
     pub mlength: u64,
-    /// Where in the entry's memory.
+    /// The offset that was used in the entry's memory.
     pub offset: u64,
 }

@@ -1,14 +1,14 @@
-//! The values of the interface: what a program gives to Portals, what it gets back, and what interfaces say to each other.
+//! The values of the interface: arguments, results, and the messages between interfaces.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `entry`, `region`, `process` | list entries, memory, and processes |
-//! | `options`, `limits` | options of entries, descriptors and the portal table; how much an interface has room for |
-//! | `command` | operations, started at once or by a counter |
+//! | `options`, `limits` | options of entries, descriptors and the portal table; capacities of an interface |
+//! | `command` | operations, started by a call or by a counter |
 //! | `message` | requests and answers between interfaces, without their data |
 //! | `atomic` | atomic operations and their data types |
 //! | `event`, `error` | events and return codes |
-//! | `handles` | handles, and the tables that they are keys of |
+//! | `handles` | handles, and the tables that they index |
 
 pub(crate) mod atomic;
 pub(crate) mod command;

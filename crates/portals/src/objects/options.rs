@@ -1,4 +1,5 @@
-//! What may be chosen of entries, memory descriptors and portal table entries. Bits are those of the reference's `portals4.h`.
+//! Options of list entries, memory descriptors and portal table entries. The bits are those of the
+//! reference's `portals4.h`.
 
 use bitflags::bitflags;
 
@@ -6,41 +7,42 @@ bitflags! {
     /// Options of a list entry (`PTL_LE_*`, `PTL_ME_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EntryOptions: u32 {
-        /// The memory is given in pieces.
+        /// The memory is a list of pieces.
         const IOVEC = 1;
-        /// Takes puts and, as their first half, atomics.
+        /// Accepts puts and non-fetching atomics.
         const OP_PUT = 1 << 1;
-        /// Takes gets; atomics that fetch need both.
+        /// Accepts gets; fetching atomics need both.
         const OP_GET = 1 << 2;
-        /// Takes one message, and is unlinked by it.
+        /// Accepts one message, which unlinks it.
         const USE_ONCE = 1 << 3;
-        /// Acknowledges nothing, whatever is asked for.
+        /// Sends no acknowledgements, whatever is requested.
         const ACK_DISABLE = 1 << 4;
-        /// In the overflow list: leaves no header for later entries.
+        /// In the overflow list: keeps no header for later entries.
         const UNEXPECTED_HDR_DISABLE = 1 << 5;
         /// All of the memory may be accessed.
         const IS_ACCESSIBLE = 1 << 6;
         /// No event when it is linked.
         const EVENT_LINK_DISABLE = 1 << 7;
-        /// No events of messages.
+        /// No events for messages.
         const EVENT_COMM_DISABLE = 1 << 8;
-        /// No event when a message that it takes disables the portal table entry.
+        /// No event when one of its messages disables the portal table entry.
         const EVENT_FLOWCTRL_DISABLE = 1 << 9;
-        /// No events of messages that succeed.
+        /// No events for successful messages.
         const EVENT_SUCCESS_DISABLE = 1 << 10;
-        /// No events of messages that came before the entry.
+        /// No events for messages that arrived before the entry.
         const EVENT_OVER_DISABLE = 1 << 11;
         /// No events when it is unlinked or free.
         const EVENT_UNLINK_DISABLE = 1 << 12;
         /// Counts messages.
         const EVENT_CT_COMM = 1 << 13;
-        /// Counts messages that came before the entry.
+        /// Counts messages that arrived before the entry.
         const EVENT_CT_OVERFLOW = 1 << 14;
         /// Counts bytes instead of messages.
         const EVENT_CT_BYTES = 1 << 15;
-        /// The target chooses the offset: where the last message ended. Of matching entries only, as what follows.
+        /// The target chooses the offset: the end of the previous message. This and the following options are
+        /// for matching entries only.
         const MANAGE_LOCAL = 1 << 16;
-        /// Takes no message that does not fit.
+        /// Does not match messages that do not fit.
         const NO_TRUNCATE = 1 << 17;
         /// With `MANAGE_LOCAL`: messages may be aligned.
         const MAY_ALIGN = 1 << 18;
@@ -49,7 +51,7 @@ bitflags! {
     /// Options of a memory descriptor (`PTL_MD_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MdOptions: u32 {
-        /// The memory is given in pieces.
+        /// The memory is a list of pieces.
         const IOVEC = 1;
         /// Counts sends.
         const EVENT_CT_SEND = 1 << 1;
@@ -59,25 +61,25 @@ bitflags! {
         const EVENT_CT_ACK = 1 << 3;
         /// Messages may overtake each other.
         const UNORDERED = 1 << 4;
-        /// No events of what succeeds.
+        /// No events for successful operations.
         const EVENT_SUCCESS_DISABLE = 1 << 5;
         /// The memory may be changed when the call returns.
         const VOLATILE = 1 << 6;
-        /// No events of sends that succeed.
+        /// No events for successful sends.
         const EVENT_SEND_DISABLE = 1 << 7;
         /// Counts bytes instead of operations.
         const EVENT_CT_BYTES = 1 << 15;
     }
 
-    /// Options of a portal table entry (`PTL_PT_*`). Only flow control changes what happens; the others are promises of the user's,
-    /// which nothing here needs.
+    /// Options of a portal table entry (`PTL_PT_*`). Only flow control has an effect; the others are promises
+    /// of the user that this implementation does not need.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PtOptions: u32 {
         /// All entries will be used once.
         const ONLY_USE_ONCE = 1;
-        /// A message for which there is no room disables the portal table entry.
+        /// A message that finds no room disables the portal table entry.
         const FLOWCTRL = 1 << 1;
-        /// No entry will refuse to truncate.
+        /// No entry will have `NO_TRUNCATE`.
         const ONLY_TRUNCATE = 1 << 2;
         /// The order of entries does not matter.
         const MATCH_UNORDERED = 1 << 3;
@@ -85,6 +87,6 @@ bitflags! {
 }
 
 impl EntryOptions {
-    /// Those that an entry of an interface without matching may have.
+    /// The options that an entry of a non-matching interface may have.
     pub const NOT_MATCHING: Self = Self::from_bits_retain((1 << 16) - 1);
 }

@@ -1,6 +1,6 @@
-//! [`Process`] and [`Source`]: who is addressed, and from whom an entry takes messages.
+//! [`Process`] and [`Source`]: process addresses, and the initiators that an entry admits.
 
-/// A process, as one interface addresses it: by node and number, or by rank.
+/// The address of a process on one interface: node and number, or rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
     /// The node, or the rank on a logical interface.
@@ -23,26 +23,26 @@ impl Process {
     }
 }
 
-/// The initiators that an entry takes messages from; `None` is any.
+/// The initiators that an entry admits; `None` is any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Its node, or its rank.
+    /// The node, or the rank.
     pub nid: Option<u32>,
-    /// Its number on the node.
+    /// The process on its node.
     pub pid: Option<u32>,
 }
 
 impl Source {
-    /// All of them.
+    /// Any process.
     pub const ANY: Self = Self { nid: None, pid: None };
 
-    /// One of them.
+    /// Exactly this process.
     #[must_use]
     pub const fn of(process: Process) -> Self {
         Self { nid: Some(process.nid), pid: Some(process.pid) }
     }
 
-    /// The process, if this is exactly one.
+    /// The process, if this admits exactly one.
     #[must_use]
     pub const fn one(self) -> Option<Process> {
         match (self.nid, self.pid) {
@@ -51,7 +51,7 @@ impl Source {
         }
     }
 
-    /// Whether a process is among them.
+    /// Whether it admits a process.
     #[must_use]
     pub fn admits(self, process: Process) -> bool {
         self.nid.is_none_or(|nid| nid == process.nid) && self.pid.is_none_or(|pid| pid == process.pid)

@@ -1,17 +1,18 @@
-//! [`Region`]: memory of the user's, in one piece or several. Only addresses are kept here; nobody in this crate follows them.
+//! [`Region`]: user memory in one or several pieces. It only holds addresses; nothing in this crate
+//! dereferences them.
 
 use std::sync::Arc;
 
-/// Bytes at an address.
+/// A range of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Where they begin.
+    /// Its address.
     pub addr: u64,
-    /// How many there are.
+    /// Its length in bytes.
     pub len: u64,
 }
 
-/// Memory that is used as if it lay in one piece.
+/// Memory of one or several pieces, addressed by one offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     pieces: Pieces,
@@ -31,7 +32,7 @@ impl Region {
         Self { pieces: Pieces::One(addr), len }
     }
 
-    /// Memory in several pieces; `None` if they have more bytes together than can be counted.
+    /// Memory in several pieces; `None` if their total length overflows.
     #[must_use]
     pub fn of(pieces: &[Piece]) -> Option<Self> {
         let len = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len))?;
@@ -44,13 +45,13 @@ impl Region {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Pieces that it was given in.
+    /// Number of pieces it was created from.
     #[must_use]
     pub fn piece_count(&self) -> usize {
         match &self.pieces {
@@ -59,7 +60,7 @@ impl Region {
         }
     }
 
-    /// The address of a byte; of one behind the last, the address behind the last piece and as far again.
+    /// The address at an offset. Offsets beyond the end continue after the last piece.
     #[must_use]
     pub fn address(&self, offset: u64) -> u64 {
         match &self.pieces {
@@ -77,7 +78,7 @@ impl Region {
         }
     }
 
-    /// The address of `len` bytes from `offset` on, if they are all there and the memory was given in one piece.
+    /// The address of `len` bytes at `offset`, if they are in range and the memory is a single piece.
     #[inline]
     pub(crate) fn one_piece(&self, offset: u64, len: usize) -> Option<u64> {
         match self.pieces {
@@ -88,7 +89,7 @@ impl Region {
         }
     }
 
-    /// The pieces of `len` bytes from `offset` on, none of them empty; as far as there are any.
+    /// The non-empty pieces that cover `len` bytes from `offset` on, cut at the end of the region.
     pub fn part(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + '_ {
         let one = match self.pieces {
             Pieces::One(addr) => Some(Piece { addr, len: self.len }),
