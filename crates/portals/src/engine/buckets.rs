@@ -1,11 +1,11 @@
-//! [`Buckets`]: chains by a key, in memory that follows what is in them.
+//! [`Buckets`]: chains by key; empty chains use no memory.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::engine::chain::{Chain, Links};
 
-/// Chains by key; none of them is empty.
+/// Non-empty chains by key.
 #[derive(Debug)]
 pub(crate) struct Buckets<K>(HashMap<K, Chain, BuildHasherDefault<Mixer>>);
 
@@ -28,12 +28,12 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
         self.0.get(&key).copied().unwrap_or_default()
     }
 
-    /// Puts a place at the end of a key's chain.
+    /// Appends a place to the chain of a key.
     pub(crate) fn push<const N: usize>(&mut self, links: &mut Links<N>, which: usize, key: K, place: u32) {
         links.push(which, self.0.entry(key).or_default(), place);
     }
 
-    /// Takes a place out of a key's chain.
+    /// Removes a place from the chain of a key.
     pub(crate) fn remove<const N: usize>(&mut self, links: &mut Links<N>, which: usize, key: K, place: u32) {
         let Some(chain) = self.0.get_mut(&key) else { return };
         links.remove(which, chain, place);
@@ -43,7 +43,8 @@ impl<K: Hash + Eq + Copy> Buckets<K> {
     }
 }
 
-/// A hasher of a few words, fixed so that runs repeat. Keys are of processes of one job, which trust each other.
+/// A fixed hasher for keys of a few words, so that runs repeat. The keys come from processes of one job,
+/// which trust each other.
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 
@@ -61,7 +62,8 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, word: u64) {
-        // Both halves of a product with an odd constant: every bit of the word is in every bit of it.
+        // Fold both halves of a product with an odd constant: each bit of the word affects each bit of the
+        // hash.
         let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product as u64) ^ (product >> 64) as u64;
     }
@@ -89,8 +91,8 @@ mod tests {
         assert_eq!(chain(&buckets, &links, (3, 0)), want((3, 0)));
     }
 
-    /// Goal: keys that programs use do not fall together. Method: bits that differ in one place, low or high, by the bits that the map
-    /// looks at.
+    /// Goal: typical keys do not collide. Method: hash words that differ in one range of bits, low or high,
+    /// and compare the bits that the map uses.
     #[test]
     fn near_keys_are_spread() {
         let hash = |word: u64| {

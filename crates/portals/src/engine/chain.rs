@@ -1,6 +1,7 @@
-//! [`Chain`]: places in an order, each in and out in constant time. The links of all chains lie together, by place.
+//! [`Chain`]: a doubly linked list of places, with insertion and removal in constant time. All chains share
+//! one vector of links, by place.
 
-/// Of no place.
+/// No place.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,7 @@ impl<const N: usize> Default for Links<N> {
     }
 }
 
-/// Places in an order.
+/// An ordered list of places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
@@ -37,7 +38,7 @@ impl Chain {
         self.first == NONE
     }
 
-    /// The place in front.
+    /// The first place.
     #[inline]
     pub(crate) fn first(self) -> Option<u32> {
         some(self.first)
@@ -45,7 +46,7 @@ impl Chain {
 }
 
 impl<const N: usize> Links<N> {
-    /// Puts a place at the end of a chain, as the `which`th that it is in.
+    /// Appends a place to a chain, which is the place's `which`th chain.
     pub(crate) fn push(&mut self, which: usize, chain: &mut Chain, place: u32) {
         let none = Neighbours { before: NONE, behind: NONE };
         if self.0.len() <= place as usize {
@@ -59,7 +60,7 @@ impl<const N: usize> Links<N> {
         chain.last = place;
     }
 
-    /// Takes a place out of the chain that it is in.
+    /// Removes a place from a chain.
     pub(crate) fn remove(&mut self, which: usize, chain: &mut Chain, place: u32) {
         let Neighbours { before, behind } = self.0[place as usize][which];
         match before {
@@ -72,7 +73,7 @@ impl<const N: usize> Links<N> {
         }
     }
 
-    /// The place behind one.
+    /// The place after this one.
     #[inline]
     pub(crate) fn behind(&self, which: usize, place: u32) -> Option<u32> {
         some(self.0[place as usize][which].behind)
@@ -94,8 +95,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Goal: a chain is the list of what was put in and not taken out. Method: a vector does it, too; each place is in a second
-        /// chain that nobody touches.
+        /// Goal: a chain behaves like a list. Method: compare with a vector; each place is also in a second
+        /// chain that must stay unchanged.
         #[test]
         fn a_chain_is_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..12), 0..80)) {
             let (mut links, mut chain, mut other) = (Links::<2>::default(), Chain::default(), Chain::default());

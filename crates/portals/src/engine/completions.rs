@@ -1,4 +1,4 @@
-//! [`Completions`]: event queues and counters, where both halves of an interface tell what happened; and what counters set off.
+//! [`Completions`]: event queues, counters and triggered operations, shared by both halves of an interface.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::objects::handles::{CtHandle, EqHandle, Table};
 #[derive(Debug, Default)]
 struct Counter {
     value: Count,
-    /// What it sets off, by threshold and then in the order of asking.
+    /// Triggered operations by threshold, then in the order of the calls.
     waiting: BTreeMap<(u64, u64), Command>,
 }
 
@@ -20,17 +20,17 @@ struct Counter {
 pub(crate) struct Completions {
     queues: Table<EventQueue>,
     counters: Table<Counter>,
-    /// What was set off and has not been done.
+    /// Triggered operations that are due but not yet done.
     due: VecDeque<Command>,
-    /// How many commands wait, and how many did ever.
+    /// Number of pending triggered operations, and of all ever requested.
     waiting: u32,
     asked: u64,
-    /// Counters that have changed, for whoever shows them to the user elsewhere.
+    /// Counters that have changed since they were last reported, if changes are recorded.
     changed: Option<Vec<CtHandle>>,
 }
 
 impl Completions {
-    /// Makes an event queue.
+    /// Allocates an event queue.
     pub(crate) fn eq_alloc(&mut self, count: usize, most: u32) -> Result<EqHandle> {
         if self.queues.len() >= most as usize {
             return Err(Error::NoSpace);
@@ -38,23 +38,23 @@ impl Completions {
         Ok(EqHandle(self.queues.insert(EventQueue::new(count))))
     }
 
-    /// Ends an event queue, whoever uses it.
+    /// Frees an event queue, even if it is in use.
     pub(crate) fn eq_free(&mut self, eq: EqHandle) -> Result<()> {
         self.queues.remove(eq.0).map(drop).ok_or(Error::ArgInvalid)
     }
 
-    /// Takes the oldest event of a queue, and whether some before it were lost.
+    /// Removes the oldest event of a queue; also returns whether events before it were lost.
     #[inline]
     pub(crate) fn eq_get(&mut self, eq: EqHandle) -> Result<Option<(Event, bool)>> {
         Ok(self.queues.get_mut(eq.0).ok_or(Error::ArgInvalid)?.pop())
     }
 
-    /// Fails unless this is a queue, or none.
+    /// Fails unless this is `None` or names a queue.
     pub(crate) fn check_eq(&self, eq: Option<EqHandle>) -> Result<()> {
         if eq.is_none_or(|eq| self.queues.get(eq.0).is_some()) { Ok(()) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Tells of an event; nobody, if there is no such queue.
+    /// Posts an event; does nothing without a queue.
     #[inline]
     pub(crate) fn post(&mut self, eq: Option<EqHandle>, event: Event) {
         if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
@@ -62,20 +62,20 @@ impl Completions {
         }
     }
 
-    /// Tells of flow control, for which there always is a slot.
+    /// Posts a flow control event, which always has a slot.
     pub(crate) fn post_extra(&mut self, eq: Option<EqHandle>, event: Event) {
         if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
             queue.push_extra(event);
         }
     }
 
-    /// Reserves slots of a queue; true if that has succeeded, or there is no queue to overrun.
+    /// Reserves slots of a queue. True if that succeeded or there is no queue.
     #[inline]
     pub(crate) fn reserve(&mut self, eq: Option<EqHandle>, slots: usize) -> bool {
         slots == 0 || eq.and_then(|eq| self.queues.get_mut(eq.0)).is_none_or(|queue| queue.reserve(slots))
     }
 
-    /// Gives reserved slots back.
+    /// Releases reserved slots.
     #[inline]
     pub(crate) fn unreserve(&mut self, eq: Option<EqHandle>, slots: usize) {
         if slots > 0
@@ -85,7 +85,7 @@ impl Completions {
         }
     }
 
-    /// Makes a counter.
+    /// Allocates a counter.
     pub(crate) fn ct_alloc(&mut self, most: u32) -> Result<CtHandle> {
         if self.counters.len() >= most as usize {
             return Err(Error::NoSpace);
@@ -95,30 +95,30 @@ impl Completions {
         Ok(ct)
     }
 
-    /// Has counters that change told by [`Completions::next_changed`].
+    /// Records changed counters for [`Completions::next_changed`].
     pub(crate) fn tell_changes(&mut self) {
         self.changed = Some(Vec::new());
     }
 
-    /// A counter that has changed since it was told last, and its value.
+    /// A counter that has changed since it was last reported, and its value.
     pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
         loop {
             let ct = self.changed.as_mut()?.pop()?;
-            // One that was freed has no value.
+            // A freed counter has no value.
             if let Ok(value) = self.ct_get(ct) {
                 return Some((ct, value));
             }
         }
     }
 
-    /// Ends a counter; what waited for it is given back, and will not be done.
+    /// Frees a counter; returns the triggered operations that it cancels.
     pub(crate) fn ct_free(&mut self, ct: CtHandle) -> Result<Vec<Command>> {
         let waiting = self.ct_cancel(ct)?;
         self.counters.remove(ct.0);
         Ok(waiting)
     }
 
-    /// Gives back what waits for a counter, which will not be done.
+    /// Cancels and returns the pending triggered operations of a counter.
     pub(crate) fn ct_cancel(&mut self, ct: CtHandle) -> Result<Vec<Command>> {
         let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
         let waiting: Vec<Command> = std::mem::take(&mut counter.waiting).into_values().collect();
@@ -131,12 +131,12 @@ impl Completions {
         self.counters.get(ct.0).map(|counter| counter.value).ok_or(Error::ArgInvalid)
     }
 
-    /// Fails unless this is a counter, or none.
+    /// Fails unless this is `None` or names a counter.
     pub(crate) fn check_ct(&self, ct: Option<CtHandle>) -> Result<()> {
         ct.map_or(Ok(()), |ct| self.ct_get(ct).map(drop))
     }
 
-    /// Changes a counter's value, and sets off what that makes due.
+    /// Changes a counter's value, and makes the operations due that this triggers.
     pub(crate) fn ct_change(&mut self, ct: CtHandle, change: impl FnOnce(&mut Count)) -> Result<()> {
         let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
         change(&mut counter.value);
@@ -154,18 +154,19 @@ impl Completions {
         Ok(())
     }
 
-    /// Counts an operation: a failure as one, a success as `by`; nowhere, if there is no such counter.
+    /// Counts an operation: a failure as one, a success as `by`; does nothing without a counter.
     pub(crate) fn count(&mut self, ct: Option<CtHandle>, fail: Fail, by: u64) {
         let Some(ct) = ct else { return };
         let counted = self.ct_change(ct, |value| match fail {
             Fail::Ok => value.success = value.success.wrapping_add(by),
             _ => value.failure = value.failure.wrapping_add(1),
         });
-        // The user may have freed the counter of an entry; nobody is told of that.
+        // The user may have freed the counter of an entry; that is not reported.
         counted.unwrap_or(());
     }
 
-    /// Has a command wait until a counter comes to a threshold; if it has, the command is due.
+    /// Defers a command until a counter reaches a threshold; it is due immediately if the counter has reached
+    /// it.
     pub(crate) fn trigger(
         &mut self,
         ct: CtHandle,
@@ -187,13 +188,13 @@ impl Completions {
         Ok(())
     }
 
-    /// Whether a command was set off.
+    /// Whether a command is due.
     #[inline]
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The next command that was set off.
+    /// The next command that is due.
     pub(crate) fn next_due(&mut self) -> Option<Command> {
         self.due.pop_front()
     }

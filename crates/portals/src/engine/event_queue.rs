@@ -1,7 +1,8 @@
-//! [`EventQueue`]: events that the user has not taken yet, in a fixed number of slots.
+//! [`EventQueue`]: events for the user, in a fixed number of slots.
 //!
-//! An event for which there is no slot takes that of the oldest, and whoever takes the next one hears that some were lost. Flow
-//! control prevents that for messages: their slots are reserved before they are let in. What tells of flow control has slots beyond.
+//! An event without a free slot overwrites the oldest event, and the next `pop` reports the loss. Flow
+//! control prevents this for messages by reserving their slots before a message is accepted. Flow control
+//! events have extra slots.
 
 use std::collections::VecDeque;
 
@@ -10,11 +11,11 @@ use crate::objects::event::Event;
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     events: VecDeque<Queued>,
-    /// Slots for ordinary events; how many are taken, and how many reserved.
+    /// Slots for ordinary events: all, occupied, and reserved.
     count: usize,
     taken: usize,
     reserved: usize,
-    /// Some event was lost since the last that was taken.
+    /// An event was lost since the last `pop`.
     dropped: bool,
 }
 
@@ -31,7 +32,7 @@ impl EventQueue {
         Self { events: VecDeque::new(), count, taken: 0, reserved: 0, dropped: false }
     }
 
-    /// Reserves slots, if there are as many.
+    /// Reserves slots, if enough are free.
     pub(crate) fn reserve(&mut self, slots: usize) -> bool {
         let fits = self.taken + self.reserved + slots <= self.count;
         if fits {
@@ -40,12 +41,12 @@ impl EventQueue {
         fits
     }
 
-    /// Gives reserved slots back.
+    /// Releases reserved slots.
     pub(crate) fn unreserve(&mut self, slots: usize) {
         self.reserved -= slots;
     }
 
-    /// Appends an event, in place of the oldest one if there is no slot.
+    /// Appends an event; overwrites the oldest one if no slot is free.
     #[inline]
     pub(crate) fn push(&mut self, event: Event) {
         if self.taken + self.reserved >= self.count {
@@ -58,12 +59,12 @@ impl EventQueue {
         self.events.push_back(Queued { event, is_ordinary: true });
     }
 
-    /// Appends an event that has a slot of its own.
+    /// Appends an event in an extra slot.
     pub(crate) fn push_extra(&mut self, event: Event) {
         self.events.push_back(Queued { event, is_ordinary: false });
     }
 
-    /// Takes the oldest event, and whether some before it were lost.
+    /// Removes the oldest event; also returns whether events before it were lost.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Event, bool)> {
         let Queued { event, is_ordinary } = self.events.pop_front()?;

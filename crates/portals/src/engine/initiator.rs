@@ -1,4 +1,4 @@
-//! [`Initiator`]: memory descriptors, the operations that this process has under way, and what it is told of them.
+//! [`Initiator`]: memory descriptors, operations in flight, and their events at the initiator.
 
 use std::collections::VecDeque;
 
@@ -20,35 +20,35 @@ use crate::objects::region::Region;
 pub struct MemoryDescriptor {
     /// The memory.
     pub region: Region,
-    /// What is told and counted.
+    /// Which events are reported and counted.
     pub options: MdOptions,
-    /// Where it is told.
+    /// Where events are reported.
     pub eq: Option<EqHandle>,
-    /// Where it is counted.
+    /// Where they are counted.
     pub counter: Option<CtHandle>,
 }
 
-/// A request that is to be carried to its target.
+/// A request to send to its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// To whom.
+    /// The target process.
     pub target: Process,
-    /// What to say.
+    /// The header.
     pub request: Request,
-    /// Where the data lie that go along, and from which byte on: as many as the request's length.
+    /// The memory of the inline data, and their offset in it; the request holds their length.
     pub payload: Option<(Region, u64)>,
-    /// The memory may be changed as soon as the call that asked for this returns.
+    /// The memory may be changed as soon as the call returns.
     pub is_volatile: bool,
 }
 
 #[derive(Debug)]
 struct Bound {
     md: MemoryDescriptor,
-    /// Operations that use the memory, or wait to.
+    /// Operations that use the memory or wait to.
     pending: u32,
 }
 
-/// What a descriptor said when the operation began.
+/// A descriptor's settings at the start of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     local: Local,
@@ -57,7 +57,7 @@ pub(crate) struct Side {
     counter: Option<CtHandle>,
 }
 
-/// What the descriptors of an operation said: that of what it brings, and that of what it fetches.
+/// The settings of an operation's two descriptors: that of sent data and that of fetched data.
 pub(crate) type Sides = (Option<Side>, Option<Side>);
 
 #[derive(Debug)]
@@ -68,9 +68,9 @@ struct Operation {
     length: u64,
     user_ptr: u64,
     is_answered: bool,
-    /// The memory of the message was told to be free again.
+    /// The release of the message's memory was reported.
     is_sent: bool,
-    /// An event has told that the message did not leave.
+    /// A send failure was reported by an event.
     told_failure: bool,
 }
 
@@ -90,7 +90,7 @@ impl Initiator {
         Self { process, uid, mds, operations, outgoing }
     }
 
-    /// Says who this process is from now on.
+    /// Sets this process's identity for later messages.
     pub(crate) fn set_process(&mut self, process: Process) {
         self.process = process;
     }
@@ -118,7 +118,7 @@ impl Initiator {
         }
     }
 
-    /// Fails unless a transfer can begin.
+    /// Fails unless a transfer can start.
     #[inline]
     pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<Sides> {
         let Transfer { action, length, .. } = *transfer;
@@ -158,7 +158,7 @@ impl Initiator {
         Ok((put, get))
     }
 
-    /// What a descriptor says of so many bytes.
+    /// A descriptor's settings; fails if the `length` bytes are not inside of its memory.
     #[inline]
     fn side(&self, local: Local, length: u64) -> Result<Side> {
         let MemoryDescriptor { region, options, eq, counter } =
@@ -168,7 +168,7 @@ impl Initiator {
         if is_inside { Ok(side) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Keeps the descriptors of a transfer that has passed the check until [`Initiator::start`] or [`Initiator::drop_waiting`].
+    /// Holds the descriptors of a checked transfer until [`Initiator::start`] or [`Initiator::drop_waiting`].
     pub(crate) fn hold(&mut self, transfer: &Transfer) {
         for local in transfer.put.iter().chain(&transfer.get) {
             if let Some(bound) = self.mds.get_mut(local.md.0) {
@@ -177,7 +177,7 @@ impl Initiator {
         }
     }
 
-    /// Lets go of a transfer that will not begin.
+    /// Releases the descriptors of a transfer that will not start.
     pub(crate) fn drop_waiting(&mut self, transfer: &Transfer) {
         transfer.put.iter().chain(&transfer.get).for_each(|local| self.let_go(local.md));
     }
@@ -188,14 +188,14 @@ impl Initiator {
         }
     }
 
-    /// Begins a transfer that was held until now; its descriptors have been there since it was checked.
+    /// Starts a held transfer; holding has kept its descriptors valid since the check.
     pub(crate) fn start_held(&mut self, transfer: &Transfer) {
         let side = |local: Local| self.side(local, 0).ok();
         let sides = (transfer.put.and_then(side), transfer.get.and_then(side));
         self.start(transfer, sides);
     }
 
-    /// What a transfer is to its target, but for its number.
+    /// The request of a transfer, without its number.
     #[inline]
     fn request(&self, transfer: &Transfer) -> Request {
         Request {
@@ -212,8 +212,8 @@ impl Initiator {
         }
     }
 
-    /// What a put is to be carried as that nobody hears of if it leaves at once, and where its data lie. `None` for any other transfer,
-    /// and for one that cannot begin. Nothing is remembered of it.
+    /// The request of a put whose completion is not reported if it leaves immediately, with the memory of its
+    /// data and their offset. `None` for any other transfer, and for one that cannot start. Records nothing.
     #[inline]
     pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<(Request, &Region, u64)> {
         let Transfer { action: Action::Put, put: Some(local), get: None, ack: AckReq::None, length, .. } =
@@ -231,7 +231,7 @@ impl Initiator {
         Some((self.request(&Transfer { action: Action::Put, ..*transfer }), region, local.offset))
     }
 
-    /// Begins a transfer that is held.
+    /// Starts a held transfer.
     #[inline]
     pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
         let Transfer { ack, length, user_ptr, .. } = *transfer;
@@ -247,25 +247,26 @@ impl Initiator {
         self.outgoing.push_back(Outgoing { target: transfer.target, request, payload, is_volatile });
     }
 
-    /// The next request that is to be carried.
+    /// The next request to send.
     #[inline]
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
     }
 
-    /// Whether there is one.
+    /// Whether there is a request to send.
     pub(crate) fn has_outgoing(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Where the data of an answer go, and from which byte on; `None` for an operation that is over or fetches nothing.
+    /// The memory for the data of an answer, with offset and length; `None` for an operation that has
+    /// completed or fetches nothing.
     pub(crate) fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
         let operation = self.operations.get(SlotKey::from_number(operation))?;
         let Local { md, offset } = operation.get?.local;
         Some((self.mds.get(md.0)?.md.region.clone(), offset, operation.length))
     }
 
-    /// The memory of a request is free again, or with a failure, the request did not leave.
+    /// The memory of a request may be reused, or, with a failure, the request was not sent.
     #[inline]
     pub(crate) fn sent(&mut self, completions: &mut Completions, operation: u64, fail: Fail) {
         let key = SlotKey::from_number(operation);
@@ -291,7 +292,7 @@ impl Initiator {
         }
     }
 
-    /// An operation is over. Answers to operations that are not under way are nobody's.
+    /// Completes an operation. Answers to unknown operations are ignored.
     pub(crate) fn answered(&mut self, completions: &mut Completions, answer: &Answer) {
         let key = SlotKey::from_number(answer.operation);
         if self.operations.get(key).is_none_or(|operation| !operation.is_answered) {
@@ -314,7 +315,7 @@ impl Initiator {
         }
     }
 
-    /// The target of an operation cannot be reached (any more): whatever is still to be told of it is told as a failure.
+    /// The target of an operation is not reachable (any more): reports every outstanding event as a failure.
     pub(crate) fn undeliverable(&mut self, completions: &mut Completions, operation: u64) {
         let fail = Fail::Undeliverable;
         self.sent(completions, operation, fail);
@@ -323,7 +324,7 @@ impl Initiator {
     }
 }
 
-/// Tells what an answer said.
+/// Reports an answer by event and counter.
 fn tell(
     completions: &mut Completions,
     operation: &Operation,
@@ -340,7 +341,7 @@ fn tell(
         completions.post(side.eq, event);
     }
     if side.options.contains(counts) {
-        // That it is completed says nothing else.
+        // `Completed` only counts the completion: one, even if it failed at the target.
         let is_completed = operation.ack == AckReq::Completed && operation.get.is_none();
         let bytes = side.options.contains(MdOptions::EVENT_CT_BYTES) && !is_completed;
         let fail = if is_completed && fail != Fail::Undeliverable { Fail::Ok } else { fail };

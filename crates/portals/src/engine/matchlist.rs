@@ -1,8 +1,9 @@
-//! [`MatchList`]: the entries of one list, and which of them takes a message: the first, in the order of appending, that does.
+//! [`MatchList`]: the entries of one list, and which of them matches a message: the first, in the order of
+//! appending, that accepts it.
 //!
-//! An entry that ignores no bit, or is for one source, can be looked up by that. So entries are in one of four classes, by both, by
-//! bits, by source, and others, and the first of the list is the one that was appended before the first ones of the other classes.
-//! Tests hold that to a walk, which looks at one after the other.
+//! Entries that ignore no bits, or admit one source, can be found by hash. Entries are therefore in one of
+//! four classes: by both, by bits, by source, and others. The match is the oldest of the four classes' first
+//! matches. Tests compare this with a linear search.
 
 use verbs::host::SlotKey;
 
@@ -13,7 +14,7 @@ use crate::objects::event::List;
 use crate::objects::handles::Table;
 use crate::objects::process::Process;
 
-/// Of the two chains that an entry is in: that of its list, and that of its class.
+/// The two chains of an entry: its list's and its class's.
 const ORDER: usize = 0;
 const CLASS: usize = 1;
 
@@ -25,28 +26,28 @@ pub(crate) struct Listed {
     pub(crate) pt_index: u32,
     pub(crate) list: List,
     pub(crate) state: State,
-    /// Bytes taken, where the target chooses offsets.
+    /// Bytes used, if the target chooses offsets.
     pub(crate) local: u64,
-    /// Messages that are being delivered to it.
+    /// Messages in delivery to it.
     pub(crate) pending: u32,
-    /// Headers of messages that it took.
+    /// Unexpected headers of messages that it accepted.
     pub(crate) headers: u32,
-    /// Which one of all it was to be linked.
+    /// Its position in the order of linking.
     order: u64,
 }
 
-/// Where an entry stands.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It waits for a counter before it is appended.
     Waiting,
     /// It is in its list.
     Linked,
-    /// It has left its list by itself, and there are still messages of its, or headers.
+    /// It was unlinked automatically, and still has messages or headers.
     Left {
-        /// Whether the user knows: then headers only.
+        /// Whether that was reported: then it only has headers.
         told: bool,
-        /// Slots of the event queue that are kept for telling.
+        /// Slots of the event queue that are reserved for the reports.
         reserved: u8,
     },
 }
@@ -60,7 +61,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Takes an entry in that is in no list yet.
+    /// Adds an entry that is in no list yet.
     pub(crate) fn insert(&mut self, entry: Entry, user_ptr: u64, pt_index: u32, list: List) -> SlotKey {
         let (state, local) = (State::Waiting, 0);
         self.table.insert(Listed {
@@ -77,7 +78,7 @@ impl Entries {
     }
 }
 
-/// How an entry can be looked up.
+/// The hash class of an entry.
 enum Class {
     Both(u64, Process),
     Bits(u64),
@@ -94,7 +95,7 @@ fn class(entry: &Entry) -> Class {
     }
 }
 
-/// Entries in an order.
+/// An ordered list of entries.
 #[derive(Debug, Default)]
 pub(crate) struct MatchList {
     order: Chain,
@@ -110,7 +111,7 @@ impl MatchList {
         self.len
     }
 
-    /// Appends an entry that waits.
+    /// Appends a waiting entry.
     pub(crate) fn push(&mut self, entries: &mut Entries, key: SlotKey) {
         let Entries { table, links, linked } = entries;
         let Some(listed) = table.get_mut(key) else { return };
@@ -126,7 +127,7 @@ impl MatchList {
         self.len += 1;
     }
 
-    /// Takes out an entry that is in this list.
+    /// Removes an entry of this list.
     pub(crate) fn remove(&mut self, entries: &mut Entries, key: SlotKey) {
         let Entries { table, links, .. } = entries;
         let Some(listed) = table.get(key) else { return };
@@ -140,7 +141,7 @@ impl MatchList {
         self.len -= 1;
     }
 
-    /// The entry that takes a message.
+    /// The entry that matches a message.
     #[inline]
     pub(crate) fn find(&self, entries: &Entries, envelope: &Envelope) -> Option<SlotKey> {
         if self.len == 0 {
@@ -170,13 +171,13 @@ impl MatchList {
         best.and_then(|place| entries.table.key_at(place))
     }
 
-    /// The entry that takes a message, found by looking at each.
+    /// The entry that matches a message, by linear search.
     #[cfg(test)]
     pub(crate) fn walk(&self, entries: &Entries, envelope: &Envelope) -> Option<SlotKey> {
         first(entries, ORDER, self.order, envelope).and_then(|place| entries.table.key_at(place))
     }
 
-    /// Entries that a walk looks at until one takes the message, which is the last of them; and whether one does.
+    /// Entries that a linear search examines up to and including the match, and whether there is a match.
     pub(crate) fn walk_length(&self, entries: &Entries, envelope: &Envelope) -> (u64, bool) {
         let mut looked = 0;
         let takes = |place: u32| {
@@ -189,7 +190,7 @@ impl MatchList {
     }
 }
 
-/// The first of a chain that takes a message.
+/// The first place of a chain that matches a message.
 #[inline]
 fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> Option<u32> {
     let mut next = chain.first();
@@ -212,7 +213,7 @@ mod tests {
     use crate::objects::region::Region;
     use proptest::prelude::*;
 
-    /// Few values of each kind, so that many entries take the same messages.
+    /// Few values of each kind, so that many entries match the same messages.
     fn entry() -> impl Strategy<Value = Entry> {
         let source = (prop::option::of(0_u32..3), prop::option::of(0_u32..2));
         let ignore = prop_oneof![4 => Just(0_u64), 1 => Just(1), 1 => Just(2), 1 => Just(u64::MAX)];
@@ -261,7 +262,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-        /// Goal: looking up finds what walking finds, and that is the first of a plain list that takes the message.
+        /// Goal: the hashed and the linear search find the first entry of a plain list that matches the
+        /// message.
         #[test]
         fn looking_up_finds_what_walking_finds(steps in prop::collection::vec(step(), 0..120)) {
             let (mut entries, mut list) = (Entries::default(), MatchList::default());

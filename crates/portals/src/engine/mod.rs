@@ -1,12 +1,13 @@
-//! [`Engine`]: one network interface without its transport: both halves, their events, and the operations that counters trigger.
+//! [`Engine`]: one network interface without its transport: initiator, target, events and triggered
+//! operations.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `target` | the targeted half: the portal table, and what happens to messages that arrive |
+//! | `target` | the target half: the portal table, and the processing of arriving messages |
 //! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
-//! | `initiator` | the initiating half: memory descriptors and operations under way |
+//! | `initiator` | the initiator half: memory descriptors and operations in flight |
 //! | `completions`, `event_queue` | event queues and counters, and the operations that counters trigger |
-//! | `buckets`, `chain` | chains by key; places in an order |
+//! | `buckets`, `chain` | chains by key; linked lists of places |
 
 mod buckets;
 mod chain;
@@ -31,11 +32,11 @@ use crate::objects::options::PtOptions;
 use crate::objects::process::Process;
 use crate::objects::region::Region;
 
-/// A network interface of a process. Calls change its state at once and wait for nothing; [`Engine::next_outgoing`] has what is to be
-/// carried after each of them.
+/// A network interface of a process. Calls change its state immediately and never block; after each call
+/// [`Engine::next_outgoing`] returns the requests to send.
 ///
-/// Whoever drives it carries requests in order between each two processes, hands them to [`Engine::arrive`] there, moves the data of
-/// deliveries, and brings answers back. It looks at no memory.
+/// Its driver sends requests in order between each pair of processes, passes them to the target's
+/// [`Engine::arrive`], moves the data of deliveries, and returns answers. The engine accesses no user memory.
 #[derive(Debug)]
 pub struct Engine {
     limits: Limits,
@@ -44,7 +45,7 @@ pub struct Engine {
     target: Target,
 }
 
-/// Where an entry is appended.
+/// The list that an entry is appended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
     /// The portal table entry.
@@ -61,30 +62,31 @@ impl Engine {
         Self { limits, completions: Completions::default(), initiator, target }
     }
 
-    /// What there is room for.
+    /// The granted limits.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What was refused.
+    /// Counts of refused messages.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.target.status
     }
 
-    /// Has messages wait for which there is no place, as long as that is so: a replay without flow control of the user's. Where they
-    /// wait is the business of whoever carries them.
+    /// Makes messages wait that find no room, for a replay without the user's flow control. The driver stores
+    /// the waiting messages.
     pub fn set_patient(&mut self) {
         self.target.is_patient = true;
     }
 
-    /// Says who this process is in messages that begin from now on: a rank is known only when there is a map.
+    /// Sets this process's identity for messages that start later: its rank is known only once there is a
+    /// map.
     pub fn set_process(&mut self, process: Process) {
         self.initiator.set_process(process);
     }
 
-    /// Makes an event queue of `count` slots (`PtlEQAlloc`).
+    /// Allocates an event queue of `count` slots (`PtlEQAlloc`).
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] at the limit.
@@ -92,15 +94,15 @@ impl Engine {
         self.completions.eq_alloc(count, self.limits.max_eqs)
     }
 
-    /// Ends an event queue (`PtlEQFree`). What would be told there is told nobody.
+    /// Frees an event queue (`PtlEQFree`). Later events for it are dropped.
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no queue.
     pub fn eq_free(&mut self, eq: EqHandle) -> Result<()> {
         self.completions.eq_free(eq)
     }
 
-    /// Takes the oldest event of a queue, and whether others before it were lost (`PtlEQGet`).
+    /// Removes the oldest event of a queue; also returns whether events before it were lost (`PtlEQGet`).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no queue.
@@ -109,7 +111,7 @@ impl Engine {
         self.completions.eq_get(eq)
     }
 
-    /// Makes a counter (`PtlCTAlloc`).
+    /// Allocates a counter (`PtlCTAlloc`).
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] at the limit.
@@ -117,17 +119,17 @@ impl Engine {
         self.completions.ct_alloc(self.limits.max_cts)
     }
 
-    /// Ends a counter, and with it what waits for it (`PtlCTFree`).
+    /// Frees a counter and cancels its triggered operations (`PtlCTFree`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_free(&mut self, ct: CtHandle) -> Result<()> {
         let waiting = self.completions.ct_free(ct)?;
         self.forget(waiting);
         Ok(())
     }
 
-    /// Forgets what waits for a counter (`PtlCTCancelTriggered`).
+    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -141,7 +143,7 @@ impl Engine {
         for command in waiting {
             match command {
                 Command::Transfer(transfer) => self.initiator.drop_waiting(&transfer),
-                // An entry that waits can always be taken out.
+                // A waiting entry can always be unlinked.
                 Command::Append(entry) => self.target.unlink(entry).unwrap_or(()),
                 Command::CtInc(..) | Command::CtSet(..) | Command::Unlink(_) => {}
             }
@@ -151,7 +153,7 @@ impl Engine {
     /// A counter's value (`PtlCTGet`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_get(&self, ct: CtHandle) -> Result<Count> {
         self.completions.ct_get(ct)
     }
@@ -159,7 +161,7 @@ impl Engine {
     /// Sets a counter's value (`PtlCTSet`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
         self.completions.ct_change(ct, |value| *value = to)?;
         self.settle();
@@ -169,24 +171,24 @@ impl Engine {
     /// Adds to a counter's value (`PtlCTInc`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
         self.completions.ct_change(ct, |value| add(value, by))?;
         self.settle();
         Ok(())
     }
 
-    /// Has counters that change told by [`Engine::next_changed`].
+    /// Records changed counters for [`Engine::next_changed`].
     pub(crate) fn tell_changes(&mut self) {
         self.completions.tell_changes();
     }
 
-    /// A counter that has changed since it was told last, and its value.
+    /// A counter that has changed since it was last reported, and its value.
     pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
         self.completions.next_changed()
     }
 
-    /// Takes a portal table entry: this one, or with `None` any (`PtlPTAlloc`).
+    /// Allocates a portal table entry: this one, or any with `None` (`PtlPTAlloc`).
     ///
     /// # Errors
     /// [`crate::Error::PtEqNeeded`], [`crate::Error::PtInUse`] and [`crate::Error::PtFull`]; [`crate::Error::ArgInvalid`] for no
@@ -196,26 +198,27 @@ impl Engine {
         self.target.pt_alloc(options, eq, index, &self.limits)
     }
 
-    /// Gives a portal table entry back (`PtlPTFree`). Headers of messages that nobody wanted are forgotten.
+    /// Frees a portal table entry (`PtlPTFree`). Unexpected headers are dropped.
     ///
     /// # Errors
-    /// [`crate::Error::PtInUse`] while it has list entries or messages under way; [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::PtInUse`] while it has list entries or messages in delivery;
+    /// [`crate::Error::ArgInvalid`] for no portal table entry.
     pub fn pt_free(&mut self, index: u32) -> Result<()> {
         self.target.pt_free(&mut self.completions, index)
     }
 
-    /// Refuses all messages for a portal table entry from now on (`PtlPTDisable`).
+    /// Refuses all further messages for a portal table entry (`PtlPTDisable`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no portal table entry.
     pub fn pt_disable(&mut self, index: u32) -> Result<()> {
         self.target.pt_enable(index, false)
     }
 
-    /// Lets messages in again (`PtlPTEnable`).
+    /// Accepts messages for a portal table entry again (`PtlPTEnable`).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::ArgInvalid`] for no portal table entry.
     pub fn pt_enable(&mut self, index: u32) -> Result<()> {
         self.target.pt_enable(index, true)
     }
@@ -233,13 +236,14 @@ impl Engine {
     /// Releases memory (`PtlMDRelease`).
     ///
     /// # Errors
-    /// [`crate::Error::InUse`] while an operation uses it or waits to; [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::InUse`] while an operation uses it or waits to; [`crate::Error::ArgInvalid`] for no
+    /// descriptor.
     pub fn md_release(&mut self, md: MdHandle) -> Result<()> {
         self.initiator.md_release(md)
     }
 
-    /// Appends an entry to a list (`PtlLEAppend`, `PtlMEAppend`). To the priority list: it takes the headers that it matches first;
-    /// one that is used once takes the first of them, and is in no list.
+    /// Appends an entry to a list (`PtlLEAppend`, `PtlMEAppend`). An entry for the priority list first claims
+    /// the unexpected headers that it matches; a use-once entry claims the first of them and is not linked.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] and [`crate::Error::ListTooLong`] at the limits; [`crate::Error::ArgInvalid`] for no portal table
@@ -256,29 +260,31 @@ impl Engine {
         self.target.prepare(&self.completions, place, entry, user_ptr, &self.limits)
     }
 
-    /// Whether [`Engine::would_take`] may be asked of entries for a portal table entry.
+    /// Whether [`Engine::would_take`] is valid for entries of this portal table entry.
     #[inline]
     pub(crate) fn awaits_nothing(&self, pt_index: u32) -> bool {
         self.target.awaits_nothing(pt_index) && !self.completions.has_due()
     }
 
-    /// Whether an entry for one message would take the next one, were it appended now to a list where nothing else is, and nothing more than
-    /// one event would come of that.
+    /// Whether a use-once entry, appended now to an empty list, would match this message as the next one and
+    /// cause exactly one event.
     #[inline]
     pub(crate) fn would_take(&self, pt_index: u32, entry: &Entry, request: &Request) -> bool {
         let is_plain = request.action == Action::Put && !request.is_answered() && entry.counter.is_none();
         is_plain && request.pt_index == pt_index && would_take(entry, request)
     }
 
-    /// Takes an entry out of its list (`PtlLEUnlink`, `PtlMEUnlink`).
+    /// Unlinks an entry (`PtlLEUnlink`, `PtlMEUnlink`).
     ///
     /// # Errors
-    /// [`crate::Error::InUse`] while a message or a header needs it; [`crate::Error::ArgInvalid`] for none.
+    /// [`crate::Error::InUse`] while a message or a header needs it; [`crate::Error::ArgInvalid`] for no
+    /// entry.
     pub fn unlink(&mut self, entry: EntryHandle) -> Result<()> {
         self.target.unlink(entry)
     }
 
-    /// Looks for the headers that an entry would take, and tells of them, or that there are none (`PtlLESearch`, `PtlMESearch`).
+    /// Searches the unexpected headers for those that an entry would match, and reports them, or that there
+    /// are none (`PtlLESearch`, `PtlMESearch`).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`], as [`Engine::append`].
@@ -288,11 +294,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins an operation on a target (`PtlPut` and the like).
+    /// Starts an operation on a target (`PtlPut` and the like).
     ///
     /// # Errors
-    /// [`crate::Error::ArgInvalid`] for no descriptor, bytes outside of its memory or beyond the limits, an operation that does not
-    /// take the type or as many elements, or an acknowledgement that the descriptor cannot tell.
+    /// [`crate::Error::ArgInvalid`] for no descriptor, bytes outside of its memory or beyond the limits, an
+    /// operation that is not defined for the type or number of elements, or an acknowledgement that the
+    /// descriptor cannot report.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
         let sides = self.initiator.check(transfer, &self.limits)?;
         self.initiator.hold(transfer);
@@ -300,7 +307,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins an operation when a counter's successes and failures come to a threshold (`PtlTriggeredPut` and the like).
+    /// Starts an operation when a counter's successes and failures reach a threshold (`PtlTriggeredPut` and
+    /// the like).
     ///
     /// # Errors
     /// As [`Engine::transfer`]; [`crate::Error::NoSpace`] at the limit; [`crate::Error::ArgInvalid`] for no counter.
@@ -316,7 +324,7 @@ impl Engine {
         self.completions.trigger(ct, threshold, command, self.limits.max_triggered_ops)
     }
 
-    /// Adds to a counter when another one, or it, comes to a threshold (`PtlTriggeredCTInc`).
+    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
@@ -333,7 +341,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets a counter when another one, or it, comes to a threshold (`PtlTriggeredCTSet`).
+    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
@@ -350,7 +358,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends an entry when a counter comes to a threshold (`PtlTriggeredMEAppend`). Taken out before that, it never is.
+    /// Appends an entry when a counter reaches a threshold (`PtlTriggeredMEAppend`). Unlinking it before
+    /// cancels that.
     ///
     /// # Errors
     /// As [`Engine::append`] and [`Engine::trigger`].
@@ -371,7 +380,8 @@ impl Engine {
         Ok(handle)
     }
 
-    /// Takes an entry out of its list when a counter comes to a threshold (`PtlTriggeredMEUnlink`); not if it is in use then.
+    /// Unlinks an entry when a counter reaches a threshold (`PtlTriggeredMEUnlink`), unless it is in use
+    /// then.
     ///
     /// # Errors
     /// As [`Engine::trigger`].
@@ -381,7 +391,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what counters have set off, and what that sets off.
+    /// Runs the due triggered operations, and those that these trigger.
     #[inline]
     fn settle(&mut self) {
         if self.completions.has_due() {
@@ -393,7 +403,7 @@ impl Engine {
         while let Some(command) = self.completions.next_due() {
             match command {
                 Command::Transfer(transfer) => self.initiator.start_held(&transfer),
-                // Who has freed the counter, or used the entry, finds nothing done.
+                // Nothing happens if the user has freed the counter or the entry is in use.
                 Command::CtInc(ct, by) => {
                     self.completions.ct_change(ct, |value| add(value, by)).unwrap_or(());
                 }
@@ -404,64 +414,67 @@ impl Engine {
         }
     }
 
-    /// A put that nobody hears of if it leaves at once, as it is to be carried, and where its data lie; `None` for any other transfer.
+    /// The request of a put whose completion is not reported if it leaves immediately, with the memory of its
+    /// data and their offset; `None` for any other transfer.
     #[inline]
     pub(crate) fn silent_put(&self, transfer: &Transfer) -> Option<(Request, &Region, u64)> {
         self.initiator.silent_put(transfer, &self.limits)
     }
 
-    /// The next request that is to be carried to its target.
+    /// The next request to send to its target.
     pub fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.initiator.next_outgoing()
     }
 
-    /// Whether there is one.
+    /// Whether there is a request to send.
     #[must_use]
     pub fn has_outgoing(&self) -> bool {
         self.initiator.has_outgoing()
     }
 
-    /// The memory of a request is free again.
+    /// The memory of a request may be reused.
     pub fn sent(&mut self, operation: u64) {
         self.initiator.sent(&mut self.completions, operation, Fail::Ok);
         self.settle();
     }
 
-    /// Where the data of an answer go: this memory, from this byte on, at most so many bytes. `None` for an operation that is over or
-    /// that fetches nothing.
+    /// The memory for the data of an answer, with offset and maximum length. `None` for an operation that has
+    /// completed or fetches nothing.
     #[must_use]
     pub fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
         self.initiator.reply_to(operation)
     }
 
-    /// An answer has come, and its data are where they belong. Of an operation that is over, nothing happens.
+    /// Completes an operation whose answer and data have arrived. Answers to completed operations are
+    /// ignored.
     pub fn answered(&mut self, answer: &Answer) {
         self.initiator.answered(&mut self.completions, answer);
         self.settle();
     }
 
-    /// The target of an operation cannot be reached, or not any more.
+    /// Fails an operation whose target is not reachable (any more).
     pub fn undeliverable(&mut self, operation: u64) {
         self.initiator.undeliverable(&mut self.completions, operation);
         self.settle();
     }
 
-    /// Entries that a walk through the lists would look at for a request that comes now: what matching takes where lists are walked.
+    /// Entries that a linear search would examine for a request that arrives now: the cost of matching where
+    /// lists are searched.
     #[must_use]
     pub fn walk_length(&self, request: &Request) -> u64 {
         self.target.walk_length(request)
     }
 
-    /// A request has come: it is refused, or its data are to be moved.
+    /// Matches a request that has arrived: it is refused, or the caller moves its data.
     pub fn arrive(&mut self, request: &Request) -> Arrival {
         let arrival = self.target.arrive(&mut self.completions, &self.limits, request);
         self.settle();
         arrival
     }
 
-    /// A request has come, and `mover` moves its data at once: those of this memory, from this byte on, so many bytes. That is
-    /// [`Engine::arrive`] and [`Engine::deliver`] in one. The answer, if the initiator waits for one; `None` if there is no place for
-    /// it yet, as [`Arrival::Wait`] says.
+    /// Matches a request and lets `mover` move its data immediately, given memory, offset and length:
+    /// [`Engine::arrive`] and [`Engine::deliver`] in one. Returns the answer, if the initiator waits for one;
+    /// `None` if the request has to wait, as [`Arrival::Wait`].
     #[inline]
     pub fn arrive_whole(
         &mut self,
@@ -473,7 +486,8 @@ impl Engine {
         answer
     }
 
-    /// The data of a message have been moved, or with a failure, could not be. The answer, if the initiator waits for one.
+    /// Completes a delivery whose data were moved or, with a failure, could not be. Returns the answer, if
+    /// the initiator waits for one.
     pub fn deliver(&mut self, delivery: Delivery, fail: Fail) -> Option<Answer> {
         let answer = self.target.deliver(&mut self.completions, delivery, fail);
         self.settle();

@@ -1,8 +1,8 @@
-//! [`Target`]: the portal table, its lists, and what is done with the messages that come: the one place that matches.
+//! [`Target`]: the portal table with its lists; matches and delivers messages.
 //!
-//! A message is let in, or refused, when its header comes ([`Target::arrive`]). Then whoever has the data moves them, and says when they
-//! are there ([`Target::deliver`]). Between the two the entry is in use, and a header in the unexpected list may already be taken by
-//! a new entry, which is told when the data are there.
+//! [`Target::arrive`] accepts or refuses a message when its header arrives. The driver then moves the data
+//! and calls [`Target::deliver`]. In between the entry is in use. A new entry can claim a header of the
+//! unexpected list in this time; it is notified when the data have arrived.
 
 use verbs::host::SlotKey;
 
@@ -19,40 +19,40 @@ use crate::objects::options::{EntryOptions, PtOptions};
 use crate::objects::process::Source;
 use crate::objects::region::Region;
 
-/// What a search does with what it finds (`PTL_SEARCH_*`).
+/// What a search does with the headers it finds (`PTL_SEARCH_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// Tells of it.
+    /// Reports them.
     Only,
-    /// Takes it out, as an entry that is appended.
+    /// Reports and removes them, as an appended entry would.
     Delete,
 }
 
-/// What an interface counts of messages that it refused (`PTL_SR_*`).
+/// Counts of messages that an interface refused (`PTL_SR_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Those without an entry, without room, or for a portal table entry that is disabled or not there.
+    /// Messages without an entry or room, or for a portal table entry that is disabled or not allocated.
     pub drops: u64,
-    /// Those of users that the entry is not for.
+    /// Messages from users that the entry does not admit.
     pub permission_violations: u64,
-    /// Those that asked for what the entry does not do.
+    /// Messages with operations that the entry does not permit.
     pub operation_violations: u64,
 }
 
-/// What becomes of a message.
+/// The result of matching a message.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most messages are delivered, and none should allocate")]
 pub enum Arrival {
-    /// Its data are to be moved.
+    /// The caller moves its data.
     Deliver(Delivery),
-    /// It is refused; the initiator is told this, if it wants to be told.
+    /// It is refused; the answer for the initiator, if it requested one.
     Refused(Option<Answer>),
-    /// There is no place for it yet, and the interface is patient ([`crate::Engine::set_patient`]): it is to come again, before
-    /// whatever comes behind it from the same initiator.
+    /// The interface is patient ([`crate::Engine::set_patient`]) and has no room yet: the caller retries the
+    /// message before any later one of the same initiator.
     Wait,
 }
 
-/// A message that an entry has taken, whose data are to be moved; to be given back by [`crate::Engine::deliver`].
+/// A matched message whose data the caller moves; it ends with [`crate::Engine::deliver`].
 #[derive(Debug)]
 #[must_use = "the entry stays in use until the delivery is over"]
 pub struct Delivery {
@@ -60,20 +60,20 @@ pub struct Delivery {
     event: Event,
     entry: SlotKey,
     header: Option<SlotKey>,
-    /// Slots of the event queue that are kept for it.
+    /// Slots of the event queue that are reserved for it.
     slots: usize,
     region: Region,
     offset: u64,
 }
 
 impl Delivery {
-    /// What is to be done.
+    /// The request.
     #[must_use]
     pub const fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Where: in this memory, from this byte on, so many bytes.
+    /// The destination: memory, offset and length.
     #[must_use]
     pub const fn place(&self) -> (&Region, u64, u64) {
         (&self.region, self.offset, self.event.mlength)
@@ -88,7 +88,7 @@ struct Pt {
     priority: MatchList,
     overflow: MatchList,
     unexpected: Unexpected,
-    /// Messages under way into it.
+    /// Messages in delivery to it.
     pending: u32,
 }
 
@@ -100,7 +100,8 @@ impl Pt {
         }
     }
 
-    /// There is no room for a message, which an entry with these options would have taken: what the initiator is told.
+    /// Handles a message without room that an entry with these options would have matched; returns the
+    /// failure for the initiator.
     fn no_room(&mut self, completions: &mut Completions, pt_index: u32, options: EntryOptions) -> Fail {
         if !self.options.contains(PtOptions::FLOWCTRL) {
             return Fail::Dropped;
@@ -119,16 +120,16 @@ fn pt_at(pts: &mut [Option<Pt>], index: u32) -> Option<&mut Pt> {
     pts.get_mut(index as usize).and_then(Option::as_mut)
 }
 
-/// The targeted half of an interface.
+/// The target half of an interface.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
-    /// Whether entries match; otherwise the first takes all.
+    /// Whether entries match; otherwise the first accepts everything.
     is_matching: bool,
     pts: Vec<Option<Pt>>,
     entries: Entries,
     headers: Headers,
     pub(crate) status: Status,
-    /// Messages without a place wait instead of being refused.
+    /// Messages without room wait instead of being refused.
     pub(crate) is_patient: bool,
 }
 
@@ -141,7 +142,7 @@ impl Target {
         pt_at(&mut self.pts, index).ok_or(Error::ArgInvalid)
     }
 
-    /// Takes a portal table entry: this one, or any.
+    /// Allocates a portal table entry: this one, or any.
     pub(crate) fn pt_alloc(
         &mut self,
         options: PtOptions,
@@ -175,7 +176,7 @@ impl Target {
         Ok(index as u32)
     }
 
-    /// Gives a portal table entry back that has no list entries. Headers that nobody wanted are forgotten.
+    /// Frees a portal table entry without list entries. Its unexpected headers are dropped.
     pub(crate) fn pt_free(&mut self, completions: &mut Completions, index: u32) -> Result<()> {
         let pt = self.pt(index)?;
         if pt.pending > 0 || pt.priority.len() + pt.overflow.len() > 0 {
@@ -193,13 +194,13 @@ impl Target {
         Ok(())
     }
 
-    /// Lets messages in, or not.
+    /// Enables or disables a portal table entry.
     pub(crate) fn pt_enable(&mut self, index: u32, is_enabled: bool) -> Result<()> {
         self.pt(index)?.is_enabled = is_enabled;
         Ok(())
     }
 
-    /// Takes an entry in, which is put into its list by [`Target::link`].
+    /// Adds an entry that [`Target::link`] will put into its list.
     pub(crate) fn prepare(
         &mut self,
         completions: &Completions,
@@ -219,7 +220,7 @@ impl Target {
         Ok(EntryHandle(self.entries.insert(entry, user_ptr, pt_index, list)))
     }
 
-    /// An entry as this interface has it.
+    /// The entry as this interface uses it, if it is valid.
     fn checked(&mut self, pt_index: u32, entry: Entry, limits: &Limits) -> Result<Entry> {
         self.pt(pt_index)?;
         if entry.region.piece_count() > limits.max_iovecs as usize {
@@ -234,8 +235,8 @@ impl Target {
         Ok(Entry { source: Source::ANY, match_bits: 0, ignore_bits: u64::MAX, min_free: 0, ..entry })
     }
 
-    /// Puts an entry that waits into its list, after it has taken the headers that it wants: one that is used once, the first of
-    /// them, instead of going into the list.
+    /// Links a waiting entry after it has claimed the unexpected headers that it matches. A use-once entry
+    /// that finds a header claims it instead of being linked.
     pub(crate) fn link(&mut self, completions: &mut Completions, handle: EntryHandle) {
         let key = handle.0;
         let Some(listed) = self.entries.table.get(key).filter(|listed| listed.state == State::Waiting) else {
@@ -243,7 +244,7 @@ impl Target {
         };
         let Listed { list, pt_index, user_ptr, ref entry, .. } = *listed;
         let Some(pt) = pt_at(&mut self.pts, pt_index) else {
-            // The portal table entry has gone while the entry waited for a counter.
+            // The portal table entry was freed while the entry waited for a counter.
             self.entries.table.remove(key);
             return;
         };
@@ -265,7 +266,8 @@ impl Target {
         }
     }
 
-    /// Takes a header out of the unexpected list for somebody, who is told now, or when its data are there.
+    /// Removes a header from the unexpected list for an entry, which is notified now or when the data have
+    /// arrived.
     fn claim(&mut self, completions: &mut Completions, pt_index: u32, key: SlotKey, claim: Claim) {
         let Some(pt) = pt_at(&mut self.pts, pt_index) else { return };
         let eq = pt.eq;
@@ -277,7 +279,7 @@ impl Target {
         }
     }
 
-    /// Tells who has claimed a header, whose data are there, and forgets it.
+    /// Notifies the entry that has claimed a header, now that its data have arrived, and drops the header.
     fn hand_over(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey, claim: Claim) {
         let Some(Header { event, owner, .. }) = self.headers.table.remove(key) else { return };
         let Claim { options, counter, user_ptr, leaves } = claim;
@@ -299,7 +301,8 @@ impl Target {
         }
     }
 
-    /// Tells of an entry that has left its list by itself, when no message uses it any more, and forgets it with its last header.
+    /// Reports an automatically unlinked entry when no message uses it any more, and drops it with its last
+    /// header.
     fn retire(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey) {
         let Some(listed) = self.entries.table.get_mut(key) else { return };
         let Listed { list, pt_index, user_ptr, pending: 0, headers, .. } = *listed else { return };
@@ -327,7 +330,7 @@ impl Target {
         }
     }
 
-    /// Takes an entry out that nothing uses.
+    /// Removes an unused entry.
     pub(crate) fn unlink(&mut self, handle: EntryHandle) -> Result<()> {
         let listed = self.entries.table.get(handle.0).ok_or(Error::ArgInvalid)?;
         match listed.state {
@@ -345,7 +348,7 @@ impl Target {
         Ok(())
     }
 
-    /// Looks for headers as an entry would that is appended, and tells of them, or that there are none.
+    /// Searches the headers that an entry would match if appended, and reports them, or that there are none.
     pub(crate) fn search(
         &mut self,
         completions: &mut Completions,
@@ -383,7 +386,7 @@ impl Target {
         Ok(())
     }
 
-    /// Entries that a walk through the lists looks at for a request.
+    /// Entries that a linear search of the lists examines for a request.
     pub(crate) fn walk_length(&self, request: &Request) -> u64 {
         let Some(pt) = self.pts.get(request.pt_index as usize).and_then(Option::as_ref) else { return 0 };
         let Request { initiator, match_bits, remote_offset, length, .. } = *request;
@@ -394,7 +397,7 @@ impl Target {
         }
     }
 
-    /// Lets a message in, or refuses it.
+    /// Accepts a message, or refuses it.
     pub(crate) fn arrive(
         &mut self,
         completions: &mut Completions,
@@ -410,8 +413,8 @@ impl Target {
         }
     }
 
-    /// Lets a message in whose data `mover` moves at once, into this memory, from this byte on, so many bytes; or refuses it. What the
-    /// initiator is told; `None` if the message is to wait.
+    /// Accepts a message whose data `mover` moves immediately, given memory, offset and length; or refuses
+    /// it. Returns the answer for the initiator; `None` if the message has to wait.
     #[inline]
     pub(crate) fn arrive_whole(
         &mut self,
@@ -447,15 +450,15 @@ impl Target {
         Some(chosen.answer(request, fail))
     }
 
-    /// Whether a portal table entry lets messages in, but has no entry in its priority list, and no header: the next that is appended
-    /// there takes the next message that it matches.
+    /// Whether a portal table entry is enabled and has neither priority entries nor unexpected headers: then
+    /// the next entry appended there gets the next message that it matches.
     #[inline]
     pub(crate) fn awaits_nothing(&self, index: u32) -> bool {
         let pt = self.pts.get(index as usize).and_then(Option::as_ref);
         pt.is_some_and(|pt| pt.is_enabled && pt.priority.len() == 0 && pt.unexpected.is_empty())
     }
 
-    /// What the initiator of a message is told that is refused; `None` if the message is to wait instead.
+    /// The answer to a refused message; `None` if the message waits instead.
     #[cold]
     fn refuse(&mut self, request: &Request, fail: Fail) -> Option<Option<Answer>> {
         if fail == Fail::Dropped && self.is_patient {
@@ -472,7 +475,7 @@ impl Target {
         Some(request.is_answered().then_some(answer))
     }
 
-    /// Finds the entry that takes a message, and room for what it will tell.
+    /// Finds the entry that matches a message, and reserves room for its events.
     #[inline]
     fn choose(
         &mut self,
@@ -545,7 +548,8 @@ impl Target {
         Ok(Delivery { request: *request, event, entry: key, header, slots: chosen.slots.now, region, offset })
     }
 
-    /// The data of a message are where they belong, or with a failure, may be there in part. What the initiator is told.
+    /// The data of a message have arrived, or with a failure, possibly in part. Returns the answer for the
+    /// initiator.
     pub(crate) fn deliver(
         &mut self,
         completions: &mut Completions,
@@ -578,7 +582,7 @@ impl Target {
     }
 }
 
-/// The entry that takes a message, and what follows from that.
+/// A matching entry, and what follows for the message.
 struct Chosen {
     key: SlotKey,
     options: EntryOptions,
@@ -600,7 +604,7 @@ impl Chosen {
         Event { list, start, mlength, user_ptr, ..request.event() }
     }
 
-    /// Takes the entry out of its list.
+    /// Removes the entry from its list.
     fn leave(&self, pt: &mut Pt, entries: &mut Entries) {
         pt.list_mut(self.list).remove(entries, self.key);
         if let Some(listed) = entries.table.get_mut(self.key) {
@@ -608,14 +612,14 @@ impl Chosen {
         }
     }
 
-    /// Tells the target of the message.
+    /// Reports the message at the target.
     #[inline]
     fn tell(&self, completions: &mut Completions, eq: Option<EqHandle>, event: &Event) {
         let Self { options, counter, .. } = *self;
         tell(completions, (options, counter), eq, event);
     }
 
-    /// What the initiator is told.
+    /// The answer for the initiator.
     #[inline]
     fn answer(&self, request: &Request, fail: Fail) -> Option<Answer> {
         let is_quiet = self.options.contains(EntryOptions::ACK_DISABLE) && !request.action.fetches();
@@ -625,7 +629,7 @@ impl Chosen {
     }
 }
 
-/// Tells the target of a message that an entry has taken, by an event and by its counter.
+/// Reports a matched message at the target, by event and counter.
 #[inline]
 fn tell(
     completions: &mut Completions,
@@ -649,7 +653,7 @@ fn count(completions: &mut Completions, options: EntryOptions, counter: Option<C
     completions.count(counter, event.fail, if bytes { event.mlength } else { 1 });
 }
 
-/// Refuses what an entry does not let this user, or anybody, do.
+/// Checks that an entry permits this user and this operation.
 fn permit(entry: &Entry, request: &Request) -> std::result::Result<(), Fail> {
     if entry.uid.is_some_and(|uid| uid != request.uid) {
         return Err(Fail::PermViolation);
@@ -660,7 +664,7 @@ fn permit(entry: &Entry, request: &Request) -> std::result::Result<(), Fail> {
     if entry.is(needs) { Ok(()) } else { Err(Fail::OpViolation) }
 }
 
-/// Whether an entry that is used once takes all of a message, and lets its user do that.
+/// Whether a use-once entry accepts a message in full and permits its user and operation.
 #[inline]
 pub(crate) fn would_take(entry: &Entry, request: &Request) -> bool {
     let Request { initiator, match_bits, remote_offset, length, .. } = *request;
@@ -671,7 +675,7 @@ pub(crate) fn would_take(entry: &Entry, request: &Request) -> bool {
         && permit(entry, request).is_ok()
 }
 
-/// Where a message goes in an entry's memory, and how much of it: what fits, in whole elements.
+/// Offset and length of a message in an entry's memory: the part that fits, in whole elements.
 fn place(listed: &Listed, request: &Request) -> (u64, u64) {
     let entry = &listed.entry;
     let offset = if entry.is(EntryOptions::MANAGE_LOCAL) { listed.local } else { request.remote_offset };
@@ -683,7 +687,7 @@ fn place(listed: &Listed, request: &Request) -> (u64, u64) {
     }
 }
 
-/// Whether an entry leaves its list with a message of so many bytes.
+/// Whether a message of `mlength` bytes unlinks an entry.
 fn leaves(listed: &Listed, mlength: u64) -> bool {
     let entry = &listed.entry;
     let left = entry.region.len().saturating_sub(listed.local + mlength);
@@ -691,11 +695,11 @@ fn leaves(listed: &Listed, mlength: u64) -> bool {
         || (entry.is(EntryOptions::MANAGE_LOCAL) && entry.min_free > 0 && left < entry.min_free)
 }
 
-/// Slots of the event queue that a message needs where none may be lost.
+/// Slots of the event queue that a message needs where no event may be lost.
 struct Slots {
     /// For the event of its delivery.
     now: usize,
-    /// For those of the entry that it makes leave.
+    /// For the events of the entry that it unlinks.
     later: usize,
 }
 

@@ -1,7 +1,7 @@
-//! [`Unexpected`]: the headers of messages that an overflow entry took, in the order in which they came.
+//! [`Unexpected`]: headers of messages that an overflow entry accepted, in the order of arrival.
 //!
-//! An entry that is appended, or searched with, wants the headers that it takes, from the first on. One that ignores no bit looks at
-//! those with its bits, one for a single source at those from there, any other at all.
+//! An appended entry, or a search, takes the headers that match, in order. An entry that ignores no bits
+//! examines the headers with its bits; one for a single source those from there; any other all headers.
 
 use verbs::host::SlotKey;
 
@@ -13,39 +13,39 @@ use crate::objects::handles::{CtHandle, Table};
 use crate::objects::options::EntryOptions;
 use crate::objects::process::Process;
 
-/// Of the three chains that a header is in.
+/// The three chains of a header.
 const ORDER: usize = 0;
 const BITS: usize = 1;
 const SOURCE: usize = 2;
 
-/// A message that came before its entry.
+/// A message that arrived before its entry.
 #[derive(Debug)]
 pub(crate) struct Header {
-    /// What an entry is told that takes it; without the entry's own words.
+    /// The event for the entry that claims it, without the entry's own fields.
     pub(crate) event: Event,
-    /// The overflow entry that has the data.
+    /// The overflow entry that holds the data.
     pub(crate) owner: SlotKey,
     pub(crate) stage: Stage,
 }
 
-/// How far a header has come.
+/// The progress of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its data are on the way.
+    /// Its data are in flight.
     Arriving,
-    /// Its data are there.
+    /// Its data have arrived.
     Here,
-    /// Its data are on the way, and an entry has it already: it is in no list any more.
+    /// Its data are in flight, but an entry has claimed it: it is in no list any more.
     Claimed(Claim),
 }
 
-/// What is left of an entry that has taken a header.
+/// What is kept of an entry that has claimed a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) options: EntryOptions,
     pub(crate) counter: Option<CtHandle>,
     pub(crate) user_ptr: u64,
-    /// The entry was used once, and is told that it has left its list.
+    /// It was a use-once entry, whose unlinking is reported too.
     pub(crate) leaves: bool,
 }
 
@@ -88,7 +88,7 @@ impl Unexpected {
         key
     }
 
-    /// Takes a header out of the list; it is kept.
+    /// Removes a header from the list, but keeps it.
     pub(crate) fn unlink(&mut self, headers: &mut Headers, key: SlotKey) {
         let Headers { table, links } = headers;
         let Some(Header { event, .. }) = table.get(key) else { return };
@@ -97,7 +97,7 @@ impl Unexpected {
         self.by_source.remove(links, SOURCE, event.initiator, key.slot());
     }
 
-    /// The headers that an entry takes, in order: the first for one that is used once.
+    /// The headers that an entry matches, in order; at most the first for a use-once entry.
     pub(crate) fn taken_by(&self, headers: &Headers, entry: &Entry) -> Vec<SlotKey> {
         let (which, chain) = match (entry.ignore_bits, entry.source.one()) {
             (0, _) => (BITS, self.by_bits.get(entry.match_bits)),
@@ -121,8 +121,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
-        /// Goal: an entry gets the headers that it takes in the order in which they came, however they are looked up. Method: a
-        /// plain list, from which each search takes what it finds.
+        /// Goal: an entry gets the headers that it matches in the order of arrival, whichever chain is
+        /// searched. Method: compare with a plain list.
         #[test]
         fn entries_get_the_first_headers(
             came in prop::collection::vec((0_u64..3, 0_u32..3, 0_u64..6), 0..40),

@@ -1,10 +1,13 @@
-//! [`Carrier`]: ordered messages, reads and writes between this process and others. What it learns comes out as [`Event`]s.
+//! [`Carrier`]: ordered messages, reads and writes between this process and others. Reports what happens as
+//! [`Event`]s.
 //!
-//! A process's address is where it listens, so nobody has to be asked where a process is. A link is made with the first request, by
-//! whichever process has one, and both make requests by it and answer: so that whoever waits looks at one connection. If two ask each
-//! other at the same time, the attempt of the higher one counts, and what waited for the other goes by that.
+//! A process's address is the port where it listens, so no directory is needed. The first request of either
+//! process connects a link, and both use it for requests and answers, so that a waiting process polls one
+//! connection. If two processes connect to each other at the same time, the attempt of the higher one wins,
+//! and the messages queued for the other attempt use that link.
 //!
-//! Requests that do not prove who sends them never get here ([`Trust`]): no link, no memory and no event comes of them.
+//! Connect requests without proof of their sender are refused before they get here ([`Trust`]): they create
+//! no link, memory or event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,28 +22,29 @@ use crate::link::trust::{Introduced, Trust};
 use crate::link::wire::{CROSSED, Message, VirtualChannel};
 use crate::objects::process::Process;
 
-/// Something that happened, beside messages that have come.
+/// Something that happened, except that messages have arrived.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The message of an operation has left: interface and operation.
     Left(u8, u64),
-    /// A move is over; whether all went well, a loss tells.
+    /// A move has finished; if it failed, `Lost` reports that.
     Moved(u64),
-    /// A link is no more. Nothing that it was to carry is told of any more; what has come by it before can be taken.
+    /// A link was lost. Operations queued on it get no further events; messages that arrived before can still
+    /// be read.
     Lost(usize),
 }
 
-/// Completions that are taken at once.
+/// Completions per poll.
 const BATCH: usize = 16;
-/// Of so many polls where all peers may store messages, one looks at queues.
+/// Where all peers may store messages, one of this many polls examines the queues.
 const QUEUES_EVERY: u32 = 8;
 
-/// Numbers up to this one are well known; a process that wants none of them gets the number of its port.
+/// Numbers up to this one are well known; a process without one of these gets the number of its port.
 const PID_MAX: u32 = 1024;
-/// The port of the process 0.
+/// The port of process 0.
 const PORT_BASE: u16 = 29_000;
 
-/// The port at which a process listens.
+/// The port where a process listens.
 fn port_of(pid: u32) -> Option<u16> {
     if pid <= PID_MAX { Some(PORT_BASE + pid as u16) } else { u16::try_from(pid).ok() }
 }
@@ -53,7 +57,7 @@ fn pid_of(port: u16) -> u32 {
     }
 }
 
-/// Where a process listens, and its own name for itself: a well-known process can be named by its port as well.
+/// Where a process listens, and its canonical name: a well-known process can also be named by its port.
 fn address_of(process: Process) -> Option<(SocketAddr, Process)> {
     let port = port_of(process.pid)?;
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(process.nid)), port);
@@ -66,34 +70,35 @@ pub(crate) struct Carrier {
     nic: Nic,
     me: Process,
     trust: Trust,
-    /// By number; what is over leaves a gap, as completions of its may still come.
+    /// By number. A finished link leaves a gap, as completions for it may still arrive.
     links: Vec<Option<Connection>>,
-    /// Those by which this process makes requests: the latest of each process.
+    /// The links for this process's requests: the latest to each process.
     to: BTreeMap<Process, usize>,
-    /// The last of them that was looked up.
+    /// The last of them that was used.
     last: Option<(Process, usize)>,
-    /// Those by which messages may have come: all that peers may store in, and others that have got some.
+    /// Links that may have messages: all into which peers can store, and others that have received some.
     heard: Vec<usize>,
     events: VecDeque<Event>,
-    /// Links whose messages go by other ones, the second ones, to the same processes: known before anything comes by these.
+    /// Attempts and the links to the same processes that replace them; reported before any message of the
+    /// latter.
     replaced: Vec<(usize, usize)>,
     told: Vec<(u8, u64)>,
-    /// Where a poll puts completions: looks that find none are many, and need not clear the place first.
+    /// Buffer for a poll's completions; most polls find none and need not clear it.
     completions: [Wc; BATCH],
-    /// Polls until the next that looks at queues.
+    /// Polls until the queues are examined again.
     polls: u32,
-    /// Messages that had to wait may have left.
+    /// Queued messages may have left.
     has_pumped: bool,
 }
 
 impl Carrier {
-    /// Listens as a process: one of this number, or any.
+    /// Listens as process `pid`, or as any.
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
         let no_port = || Error::Invalid("no port belongs to this process number".into());
         let port = pid.map_or(Some(0), port_of).ok_or_else(no_port)?;
         let me_at = |port| Process { nid: address.to_bits(), pid: pid_of(port) };
         if port != 0 {
-            // Peers know the port, and may connect as soon as somebody listens there.
+            // Peers know the port, and may connect as soon as this process listens there.
             trust.open(me_at(port));
         }
         let nic = nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
@@ -120,12 +125,12 @@ impl Carrier {
         })
     }
 
-    /// Who this process is.
+    /// This process's address.
     pub(crate) fn me(&self) -> Process {
         self.me
     }
 
-    /// The seed of this process's challenges; `None` where others know it anyway.
+    /// The seed of this process's challenges; `None` where others know it without being told.
     pub(crate) fn seed(&self) -> Option<Seed> {
         self.trust.seed()
     }
@@ -135,17 +140,17 @@ impl Carrier {
         self.trust.learn(process, seed);
     }
 
-    /// The device, and what all links share.
+    /// The device, and the resources that all links share.
     pub(crate) fn nic(&self) -> &Nic {
         &self.nic
     }
 
-    /// The process at the other end of a link.
+    /// The peer of a link.
     pub(crate) fn peer(&self, link: usize) -> Option<Process> {
         self.links.get(link)?.as_ref().map(|link| link.peer)
     }
 
-    /// The link by which requests go to a process, connecting if there is none.
+    /// The link for requests to a process; connects if there is none.
     #[inline]
     pub(crate) fn link_to(&mut self, process: Process) -> Result<usize> {
         match self.known(process) {
@@ -154,7 +159,7 @@ impl Carrier {
         }
     }
 
-    /// The link by which requests go to a process, if there is one.
+    /// The link for requests to a process, if there is one.
     #[inline]
     fn known(&mut self, process: Process) -> Option<usize> {
         if let Some((last, number)) = self.last
@@ -166,7 +171,7 @@ impl Carrier {
         self.last.map(|(_, number)| number)
     }
 
-    /// Says by which link requests go to a process from now on.
+    /// Sets the link for requests to a process.
     fn set_known(&mut self, process: Process, number: Option<usize>) {
         self.last = None;
         match number {
@@ -188,7 +193,7 @@ impl Carrier {
         Ok(number)
     }
 
-    /// Asks a link's process for it.
+    /// Sends the connect request of a link.
     fn ask(&mut self, number: usize) -> Result<()> {
         let Some(link) = self.links[number].as_ref() else { return Ok(()) };
         let nobody = || Error::Invalid("nobody can listen there".into());
@@ -205,7 +210,7 @@ impl Carrier {
         }
     }
 
-    /// Has a link looked at for messages until there are none.
+    /// Adds a link to those that may have messages.
     fn hear(&mut self, number: usize) {
         if let Some(link) = self.links[number].as_mut()
             && !std::mem::replace(&mut link.is_heard, true)
@@ -214,14 +219,14 @@ impl Carrier {
         }
     }
 
-    /// A link by which something can go.
+    /// A link that is not lost.
     #[inline]
     pub(crate) fn link(&mut self, number: usize) -> Option<&mut Connection> {
         self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
     }
 
-    /// Says something by a link, now or as soon as it can; not, if the link is lost. Whether it has left; else what is `told` comes
-    /// back when it has.
+    /// Sends a message on a link now, or queues it; drops it if the link is lost. Returns whether it has
+    /// left; otherwise `told` is reported when it has.
     #[inline]
     pub(crate) fn say(
         &mut self,
@@ -237,7 +242,7 @@ impl Carrier {
         })
     }
 
-    /// Says something to a process, if there is a link by which it can leave now; whether it has.
+    /// Sends a message to a process, if there is a link on which it can leave now; returns whether it did.
     #[inline]
     pub(crate) fn say_now(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
         let Some(number) = self.known(process) else { return false };
@@ -248,7 +253,7 @@ impl Carrier {
         })
     }
 
-    /// The link by which requests of a process come, if it stores them.
+    /// The link by which a process's requests arrive, if it stores them into this process's memory.
     #[inline]
     pub(crate) fn stored_by(&mut self, process: Process) -> Option<usize> {
         let number = self.known(process)?;
@@ -261,20 +266,20 @@ impl Carrier {
         self.links[number].as_ref().is_some_and(Connection::has_record)
     }
 
-    /// Has the peer's memory read or written as soon as that can be; not, if the link is lost.
+    /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost.
     pub(crate) fn carry(&mut self, number: usize, it: Move) {
         if self.link(number).is_some_and(|link| link.carry(it).is_err()) {
             self.lose(number, true);
         }
     }
 
-    /// The link at a place among those by which messages may have come.
+    /// The link at a position among those that may have messages.
     #[inline]
     pub(crate) fn heard_at(&self, place: usize) -> Option<usize> {
         self.heard.get(place).copied()
     }
 
-    /// Writes the next message that has come by a link one way to where the caller keeps it; it stays the next one until
+    /// Decodes the next message of one virtual channel of a link into `message`; it stays the next one until
     /// [`Carrier::pass`].
     #[inline]
     pub(crate) fn look(
@@ -285,7 +290,7 @@ impl Carrier {
     ) -> Option<Arrived> {
         let link = self.links.get_mut(number)?.as_mut()?;
         if link.has_queue() {
-            // No completion tells of room in a ring.
+            // No completion reports space in a ring.
             self.pump(number);
         }
         self.links[number].as_mut()?.look(way, message).unwrap_or_else(|_| {
@@ -294,13 +299,13 @@ impl Carrier {
         })
     }
 
-    /// The memory that a message lies in.
+    /// The memory that holds a message.
     #[inline]
     pub(crate) fn memory(&self, number: usize, arrived: &Arrived) -> Option<&Buf> {
         Some(self.links.get(number)?.as_ref()?.memory(arrived))
     }
 
-    /// The message that [`Carrier::look`] has found is no more needed.
+    /// Releases the message that [`Carrier::look`] returned.
     #[inline]
     pub(crate) fn pass(&mut self, number: usize, arrived: &Arrived) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
@@ -311,7 +316,8 @@ impl Carrier {
         }
     }
 
-    /// All messages of the link at a place were taken; whether more may come without being told of. Otherwise the place is another's.
+    /// All messages of the link at a position were read. Returns whether more may arrive without a
+    /// completion; otherwise removes the link from the position.
     #[inline]
     pub(crate) fn is_mapped(&mut self, place: usize, number: usize) -> bool {
         let link = self.links[number].as_mut();
@@ -328,29 +334,30 @@ impl Carrier {
         false
     }
 
-    /// A link that the last poll has replaced, and the one that its messages go by.
+    /// An attempt that the last poll has replaced, and the link that carries its messages now.
     #[inline]
     pub(crate) fn next_replaced(&mut self) -> Option<(usize, usize)> {
         self.replaced.pop()
     }
 
-    /// The next event that the last poll has brought.
+    /// The next event of the last poll.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether messages that had to wait may have left since the last time it was asked.
+    /// Whether queued messages may have left since the last call.
     #[inline]
     pub(crate) fn take_pumped(&mut self) -> bool {
         std::mem::take(&mut self.has_pumped)
     }
 
-    /// Whether there is another one.
+    /// Whether there are more events.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Looks for news at queues; with `brief`, where peers store their messages, only once in a while. Whether there were any.
+    /// Polls the queues; with `brief`, where peers store their messages, only periodically. Returns whether
+    /// there were completions or events.
     #[inline]
     pub(crate) fn poll(&mut self, brief: bool) -> bool {
         if brief && self.polls > 0 && self.nic.maps_peers() {
@@ -430,7 +437,7 @@ impl Carrier {
         }
     }
 
-    /// Gives a link up. What has come by it can still be taken, if it is to be `heard`.
+    /// Gives up a link. Messages that have arrived can still be read if `heard`.
     pub(crate) fn lose(&mut self, number: usize, heard: bool) {
         let Some(link) = self.link(number) else { return };
         link.end(heard);
@@ -439,7 +446,7 @@ impl Carrier {
         if self.to.get(&peer) == Some(&number) {
             self.set_known(peer, None);
         }
-        // It is forgotten when all that has come by it is taken.
+        // It is dropped when all its messages have been read.
         self.hear(number);
     }
 
@@ -465,7 +472,8 @@ impl Carrier {
         if link.is_given_up {
             return self.forget(number);
         }
-        // Until the peer's own request is here, asking again costs little, and finds a peer out that has ended meanwhile.
+        // Until the peer's own request arrives, retrying is cheap, and detects a peer that has exited
+        // meanwhile.
         if let Some(refusal) = refusal
             && !link.is_lost
             && (refusal.starts_with(CROSSED) || self.trust.can_ask_again(number, &refusal))
@@ -474,7 +482,7 @@ impl Carrier {
             return;
         }
         let Some(said) = said else {
-            // What it sent before that counts.
+            // Messages that arrived before the loss still count.
             self.poll_completions();
             return self.lose(number, true);
         };
@@ -494,10 +502,10 @@ impl Carrier {
         }
     }
 
-    /// A process that has proved itself wants to connect.
+    /// Handles the connect request of a process that has proved its identity.
     fn asked(&mut self, mut request: ConnectRequest) {
         let number = self.links.len();
-        // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
+        // If a refusal cannot be sent, the connection has failed, which the peer detects.
         let Some(introduced) = request.take_screened::<Introduced>() else {
             return drop(request.reject(b"no"));
         };
@@ -532,8 +540,8 @@ impl Carrier {
         self.links[number].as_ref().is_some_and(|link| link.is_active)
     }
 
-    /// An attempt of this process's is given up for one of the peer's, if it is one still. A link that was open goes its own way: its peer
-    /// has lost it, or would not ask.
+    /// Replaces this process's connection attempt by the peer's. A link that is open already is left to fail:
+    /// its peer has lost it, or it would not connect again.
     fn replace(&mut self, own: usize, by: usize) {
         let Ok([Some(own_link), Some(link)]) = self.links.get_disjoint_mut([own, by]) else { return };
         if own_link.is_open {
@@ -547,12 +555,12 @@ impl Carrier {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether no message is queued.
     pub(crate) fn is_drained(&self) -> bool {
         !self.links.iter().flatten().any(Connection::has_queue)
     }
 
-    /// Asks to hear when everything has arrived.
+    /// Requests a completion for when everything sent has arrived.
     pub(crate) fn ask_idle(&mut self) {
         for number in 0..self.links.len() {
             if let Some(link) = self.link(number)
@@ -563,7 +571,7 @@ impl Carrier {
         }
     }
 
-    /// Whether everything that was asked for is over.
+    /// Whether all requested transfers have completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.links.iter().flatten().all(|link| link.is_lost || link.is_idle())
     }
@@ -579,7 +587,7 @@ mod tests {
         carrier_with(device, 1)
     }
 
-    /// A process whose key is made of this byte.
+    /// A process whose key consists of this byte.
     fn carrier_with(device: &str, key: u8) -> Carrier {
         let host = host::real::host();
         let device = fabric::open(device, &host).expect("a device");
@@ -597,7 +605,7 @@ mod tests {
         Message::Answer { interface: 0, answer, is_asked: true }
     }
 
-    /// Takes one of all messages that have come.
+    /// Reads one message of any link.
     fn take(carrier: &mut Carrier) -> Option<Message> {
         carrier.poll(false);
         let numbers: Vec<usize> = carrier.heard.clone();
@@ -610,7 +618,8 @@ mod tests {
         Some(message)
     }
 
-    /// Goal: two that ask each other at the same time end with one link, and what waited for either attempt goes by it, in order.
+    /// Goal: two processes that connect to each other at the same time end with one link, which carries the
+    /// messages queued for either attempt, in order.
     fn attempts_that_cross_come_to_one_link(device: &str) {
         const COUNT: u64 = 40;
         let mut both = [0, 1].map(|_| carrier(device));

@@ -1,11 +1,12 @@
-//! [`Connection`]: a queue pair to or from another process, and its flow control. Messages arrive in order, and nobody sends what the peer has
-//! no room for.
+//! [`Connection`]: a queue pair with another process, and its flow control. Messages arrive in order, and no
+//! one sends without room at the peer.
 //!
-//! A request may have to wait at the peer for its place, and what its initiator waits for may be an answer from there. So both ways have
-//! room of their own, and what comes one way is taken whatever waits on the other.
+//! A request may wait at the target, and its initiator may wait for an answer from there. So each virtual
+//! channel has its own credits, and its messages are read whatever waits on the other.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`DuplexLine`]); otherwise they are sent. A side does one or
-//! the other for all of the link's life. A message lies where it has come until somebody is done with it.
+//! If the peer's memory can be mapped, all messages are stored there ([`Outbox`], [`DuplexLine`]); otherwise
+//! they are sent. Each side uses one method for the life of the link. A message stays in the memory where it
+//! arrived until it is released.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,32 +25,32 @@ use crate::link::wire::{
 use crate::objects::process::Process;
 use crate::objects::region::Region;
 
-/// Bytes of data that come along with a message at most; others are fetched.
+/// Most bytes of inline data; longer data are transferred by RDMA.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
 
-/// Data that go with a message.
+/// The data of a message.
 #[derive(Debug)]
 pub(crate) enum Payload<'a> {
-    /// This library's, or nothing.
+    /// Bytes of this library, or none.
     Bytes(Cow<'a, [u8]>),
-    /// The user's, from an offset on, so many bytes.
+    /// User memory: region, offset and length.
     User {
         /// The memory.
         region: Cow<'a, Region>,
-        /// Where they begin.
+        /// Offset of the data.
         offset: u64,
-        /// How many there are.
+        /// Length in bytes.
         len: usize,
-        /// They stay as they are until the message has left, and not only until the call returns.
+        /// The memory stays unchanged until the message has left, not only until the call returns.
         stays: bool,
     },
 }
 
 impl Payload<'_> {
-    /// A payload of no bytes, for messages that say all in their heads.
+    /// No data.
     pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
 
-    /// What waits longer than the call.
+    /// A payload that can be queued after the call returns.
     fn kept(self) -> Payload<'static> {
         match self {
             Self::User { region, offset, len, stays: true } => {
@@ -91,58 +92,58 @@ impl transport::Payload for Payload<'_> {
     }
 }
 
-/// How messages are posted whose completion nobody waits for.
+/// How unsignaled messages are posted.
 const UNSIGNALLED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
 
-/// What waits for a connection, for credits, or for room.
+/// Work that waits for the connection, for credits, or for space in the send queue.
 #[derive(Debug)]
 enum Task {
-    /// A message. `told` comes back when it has left.
+    /// A message. `told` is reported when it has left.
     Say { message: Message, payload: Payload<'static>, told: Option<(u8, u64)> },
-    /// A read of the peer's memory, or a write.
+    /// A read or write of the peer's memory.
     Move(Move),
 }
 
-/// A read of the peer's memory, or a write.
+/// A read or write of the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Move {
     /// Whether it is a write.
     pub(crate) is_write: bool,
-    /// Where in the peer's memory.
+    /// Address in the peer's memory.
     pub(crate) remote: RemoteAddr,
-    /// Where in this process's.
+    /// Address in this process's memory.
     pub(crate) local: Sge,
-    /// What comes back when it is over.
+    /// Reported when it has completed.
     pub(crate) key: u64,
 }
 
-/// What a message that has come lies in.
+/// What holds an arrived message.
 #[derive(Debug)]
 enum Held {
-    /// A slot.
+    /// A slot of the receive queue.
     Slot(u32),
-    /// The ring's lines up to this one.
+    /// The ring's cache lines before this one.
     Record(u64),
-    /// The line.
+    /// The duplex line.
     Line,
 }
 
-/// Where the data of a message lie that has come, until it is passed.
+/// Where the data of an arrived message are stored until it is released.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// Where the data begin in [`Connection::memory`], and how many bytes they are.
+    /// Offset of the data in [`Connection::memory`], and their length in bytes.
     pub(crate) at: usize,
     pub(crate) len: usize,
     way: VirtualChannel,
     held: Held,
 }
 
-/// What messages of one way have at a link.
+/// The state of one virtual channel of a link.
 #[derive(Debug)]
 struct Room {
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
-    /// Slots with messages that were not passed, and the bytes in each.
+    /// Slots with messages that were not released, and the bytes in each.
     arrived: VecDeque<(u32, u32)>,
     queue: VecDeque<Task>,
 }
@@ -159,26 +160,26 @@ impl Room {
 pub(crate) struct Connection {
     /// The process at the other end.
     pub(crate) peer: Process,
-    /// Whether this process asked for it.
+    /// Whether this process sent the connect request.
     pub(crate) is_active: bool,
-    /// The peer's own attempt counts; what becomes of this one does not matter.
+    /// The peer's own attempt wins; the outcome of this one does not matter.
     pub(crate) is_given_up: bool,
-    /// Nothing goes any more; what has come is still to be taken.
+    /// Nothing is sent any more; messages that have arrived can still be read.
     pub(crate) is_lost: bool,
-    /// It is among those that the carrier hears.
+    /// It is among the carrier's links that may have messages.
     pub(crate) is_heard: bool,
-    /// The peer has said what nobody says: it is not heard any more.
+    /// The peer has violated the protocol: no more messages are read.
     is_deaf: bool,
     messages: MessageQueue<u64, 2, INLINE>,
     rooms: [Room; 2],
-    /// Where both ends can map memory of each other's.
+    /// Where both ends can map each other's memory.
     line: Option<DuplexLine>,
     offered: Option<Offers>,
     pub(crate) is_open: bool,
 }
 
 impl Connection {
-    /// A queue pair with its receives posted. `number` is its own for ever.
+    /// A queue pair with its receives posted. No other link ever has the same `number`.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
         let messages = MessageQueue::new(nic, number as u32, 1)?;
         let rooms = match (nic.inbox(), nic.inbox()) {
@@ -206,25 +207,25 @@ impl Connection {
         self.messages.qp()
     }
 
-    /// The memory that the peer may store messages in.
+    /// The memory into which the peer may store messages.
     pub(crate) fn offer(&self) -> Option<Offers> {
         let [requests, answers] = self.rooms.each_ref().map(|room| room.inbox.as_ref().map(Inbox::offer));
         Some([requests?, answers?])
     }
 
-    /// What the peer has said that it offers.
+    /// Records the memory that the peer has offered.
     pub(crate) fn is_offered(&mut self, offers: Option<Offers>) {
         self.offered = offers;
     }
 
-    /// Whether messages may come, and room may come to be, of which no completion tells.
+    /// Whether messages can arrive, and ring space become free, without a completion.
     #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
         let [room, _] = &self.rooms;
         room.inbox.is_some() || room.outbox.is_some()
     }
 
-    /// Messages may be sent from now on.
+    /// The connection is established: messages may be sent.
     pub(crate) fn opened(&mut self) -> Result<()> {
         self.is_open = true;
         if let Some(offers) = self.offered.take()
@@ -241,7 +242,7 @@ impl Connection {
         self.grant()
     }
 
-    /// Has another link of the same process say what waits here, in front of all else there.
+    /// Moves all queued work to the front of the queues of another link with the same peer.
     pub(crate) fn hand_over(&mut self, to: &mut Self) {
         for (room, to) in self.rooms.iter_mut().zip(&mut to.rooms) {
             room.queue.append(&mut to.queue);
@@ -249,19 +250,20 @@ impl Connection {
         }
     }
 
-    /// Destroys the link; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
+    /// Destroys the link; returns its memory for the device's next links: slots, and the rings into which the
+    /// peer stored messages.
     pub(crate) fn into_memory(self) -> (Slots, impl Iterator<Item = Inbox>) {
         (self.messages.into_slots(), self.rooms.into_iter().filter_map(|room| room.inbox))
     }
 
-    /// Nothing goes any more. What has come is forgotten, unless it is to be `heard`.
+    /// Ends all sending. Messages that have arrived are dropped, unless `heard`.
     pub(crate) fn end(&mut self, heard: bool) {
         (self.is_lost, self.is_deaf) = (true, !heard);
         self.rooms.iter_mut().for_each(|room| room.queue.clear());
         self.messages.qp().to_error();
     }
 
-    /// Says something now, or when there is room; whether it has left.
+    /// Sends a message, or queues it until there is room; returns whether it has left.
     #[inline]
     pub(crate) fn say(
         &mut self,
@@ -277,7 +279,7 @@ impl Connection {
         Ok(false)
     }
 
-    /// Says something, if that can be now; whether it has left.
+    /// Sends a message if there is room now; returns whether it has left.
     #[inline]
     pub(crate) fn say_now(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
         if !self.room(message.way()).queue.is_empty() {
@@ -293,7 +295,7 @@ impl Connection {
         Ok(can)
     }
 
-    /// Says something by the line, if that can be; whether it has.
+    /// Sends a message by the duplex line, if possible; returns whether it did.
     #[inline]
     fn put_in_line(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
         let (Some(line), [Room { outbox: Some(outbox), .. }, _]) = (&mut self.line, &self.rooms) else {
@@ -308,9 +310,9 @@ impl Connection {
         short.is_some()
     }
 
-    /// Reads or writes the peer's memory, now or when there is room.
+    /// Reads or writes the peer's memory, or queues that until there is room.
     pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
-        // An answer comes of it, before which it waits.
+        // Ordered with the answers, as an answer follows it.
         if self.room(VirtualChannel::Answer).queue.is_empty() && self.is_open && self.messages.has_room_for(1)
         {
             return self.post_move(it);
@@ -324,7 +326,7 @@ impl Connection {
         &mut self.rooms[way as usize]
     }
 
-    /// Sends what waits, as far as it goes; what has left that somebody is told of.
+    /// Sends queued work as far as there is room; appends the reportable operations that have left to `told`.
     pub(crate) fn pump(&mut self, told: &mut Vec<(u8, u64)>) -> Result<()> {
         VirtualChannel::ALL.into_iter().try_for_each(|way| self.pump_way(way, told))
     }
@@ -346,7 +348,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether something waits to be sent.
+    /// Whether work is queued.
     #[inline]
     pub(crate) fn has_queue(&self) -> bool {
         self.rooms.iter().any(|room| !room.queue.is_empty())
@@ -377,17 +379,17 @@ impl Connection {
         self.messages.post(op, Data::Sges(&[it.local]), SendFlags::empty(), Signal::Key(it.key))
     }
 
-    /// A request of the send queue is over: what comes back.
+    /// A request of the send queue has completed; returns the key to report.
     pub(crate) fn sent(&mut self) -> Result<Option<u64>> {
         let key = self.messages.sent();
         self.grant()?;
         Ok(key)
     }
 
-    /// A message has come into a slot.
+    /// A message has arrived in a slot.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for credits that nobody has to give.
+    /// [`Error::Invalid`] for credits that the peer did not have.
     pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<()> {
         let mut first = [0; 4];
         if len as usize >= first.len() {
@@ -403,7 +405,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether there is more to be done here than to take requests: an answer has come, or something waits to be sent.
+    /// Whether there is more to do than to read requests: an answer has arrived, or work is queued.
     #[inline]
     pub(crate) fn has_more_than_requests(&self) -> bool {
         let [_, answers] = &self.rooms;
@@ -412,14 +414,14 @@ impl Connection {
             || self.has_queue()
     }
 
-    /// Whether a request has come.
+    /// Whether a request has arrived.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         let [requests, _] = &self.rooms;
         self.has_record() || !requests.arrived.is_empty()
     }
 
-    /// Whether a request may have been stored.
+    /// Whether a request may have been stored in this process's memory.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
         let [room, _] = &self.rooms;
@@ -427,7 +429,7 @@ impl Connection {
             || self.line.as_ref().is_some_and(DuplexLine::has_message)
     }
 
-    /// The memory that messages lie in.
+    /// The memory that holds a message.
     #[inline]
     pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
         match (&arrived.held, &self.rooms[arrived.way as usize].inbox, &self.line) {
@@ -437,10 +439,11 @@ impl Connection {
         }
     }
 
-    /// Writes the next message that has come one way to where the caller keeps it; it stays the next one until [`Connection::pass`].
+    /// Decodes the next message of one virtual channel into `message`; it stays the next one until
+    /// [`Connection::pass`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what no process says.
+    /// [`Error::Invalid`] for a message that violates the protocol.
     #[inline]
     pub(crate) fn look(&mut self, way: VirtualChannel, message: &mut Message) -> Result<Option<Arrived>> {
         if self.is_deaf {
@@ -449,7 +452,7 @@ impl Connection {
         let nonsense = || Error::Invalid("the peer said what no process of this version says".into());
         let room = &mut self.rooms[way as usize];
         if let Some(inbox) = &mut room.inbox {
-            // Whoever finds a record finds in the line what was put there before.
+            // Read before the line: if a record is visible, so is a line message stored before it.
             let has_record = inbox.has_record();
             if way == VirtualChannel::Request
                 && let Some(line) = &self.line
@@ -472,7 +475,7 @@ impl Connection {
         Ok(Some(Arrived { at: begin + behind, len: total - behind, way, held: Held::Slot(slot) }))
     }
 
-    /// The message that [`Connection::look`] has found is no more needed.
+    /// Releases the message that [`Connection::look`] returned.
     #[inline]
     pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
         let room = self.room(arrived.way);
@@ -498,7 +501,8 @@ impl Connection {
         self.grant()
     }
 
-    /// Tells the peer of slots given back, if half of them are. Where the send queue is full, that waits for the next completion.
+    /// Returns credits to the peer when half of the slots are free. If the send queue is full, the next
+    /// completion does this.
     fn grant(&mut self) -> Result<()> {
         if self.is_open && self.messages.owes_grant() {
             self.messages.send_spare(Message::Credit.bytes(), UNSIGNALLED)?;
@@ -506,7 +510,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks to hear when everything that was sent has arrived. What was stored is there.
+    /// Requests a completion for when everything sent has arrived. Stored messages have arrived already.
     pub(crate) fn ask_idle(&mut self) -> Result<()> {
         if self.is_open && self.messages.posted() > 0 {
             self.messages.send_spare(Message::Credit.bytes(), (SendFlags::empty(), Signal::Always))?;
@@ -514,7 +518,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether all that was asked for is over.
+    /// Whether all requested transfers have completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.messages.is_idle()
     }

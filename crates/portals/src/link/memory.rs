@@ -1,6 +1,7 @@
-//! The user's memory: the one place that copies from it and into it, and that makes it reachable for NICs.
+//! User memory: the only code that copies from it and into it, and that registers it with NICs.
 //!
-//! Regions are what the user has given to an interface; whoever opened it has promised that they are memory ([`crate::Node::open`]).
+//! Regions are what users gave to an interface; its opener has promised that they are valid memory
+//! ([`crate::Node::open`]).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,23 +14,25 @@ fn pointer(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// Copies bytes of a region, from `offset` on: as many as `into` has and the region goes on for.
+/// Copies bytes of a region from `offset` on, until `into` is full or the region ends.
 #[inline]
 pub(crate) fn load(region: &Region, offset: u64, into: &mut [u8]) {
     if let Some(address) = region.one_piece(offset, into.len()) {
-        // SAFETY: memory of the user's, as promised to `Node::open`; `into` is this library's. Test: data_go_where_they_belong.
+        // SAFETY: user memory, as promised to `Node::open`; `into` is this library's. Test:
+        // data_go_where_they_belong.
         return unsafe { copy(pointer(address), into.as_mut_ptr(), into.len()) };
     }
     let mut rest = into;
     for piece in region.part(offset, rest.len() as u64) {
         let (now, later) = rest.split_at_mut(piece.len as usize);
-        // SAFETY: memory of the user's, as promised to `Node::open`; `now` is this library's. Test: data_go_where_they_belong.
+        // SAFETY: user memory, as promised to `Node::open`; `now` is this library's. Test:
+        // data_go_where_they_belong.
         unsafe { std::ptr::copy_nonoverlapping(pointer(piece.addr), now.as_mut_ptr(), now.len()) };
         rest = later;
     }
 }
 
-/// Copies bytes into a region, from `offset` on: as many as there are and the region goes on for.
+/// Copies bytes into a region from `offset` on, until `from` or the region ends.
 pub(crate) fn store(region: &Region, offset: u64, from: &[u8]) {
     let mut rest = from;
     for piece in region.part(offset, rest.len() as u64) {
@@ -40,7 +43,7 @@ pub(crate) fn store(region: &Region, offset: u64, from: &[u8]) {
     }
 }
 
-/// Fails unless `len` bytes of mapped memory of this library's begin at a place.
+/// Fails unless `len` bytes at offset `at` are inside of this library's mapped memory.
 #[inline]
 fn check(memory: &Buf, at: usize, len: usize) -> verbs::Result<()> {
     let is_inside = at.checked_add(len).is_some_and(|end| end <= memory.len());
@@ -50,7 +53,7 @@ fn check(memory: &Buf, at: usize, len: usize) -> verbs::Result<()> {
     Err(verbs::Error::Invalid(format!("{len} bytes from byte {at} on do not lie within {memory:?}")))
 }
 
-/// Copies bytes that do not overlap: a word without a call.
+/// Copies bytes that do not overlap. The case of 8 bytes compiles to a load and a store.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`] for bytes.
@@ -64,7 +67,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies up to `len` bytes of a region, from `offset` on, to a place in memory of this library's that NICs reach.
+/// Copies up to `len` bytes of a region, from `offset` on, into this library's registered memory.
 #[inline]
 pub(crate) fn load_to(
     region: &Region,
@@ -74,15 +77,16 @@ pub(crate) fn load_to(
 ) -> verbs::Result<()> {
     check(memory, at, len)?;
     let load = |address: u64, len: usize, done: usize| {
-        // SAFETY: the pieces have `len` bytes together at most, for which there is room (checked); memory of the user's, as promised
-        // to `Node::open`, which is not this library's. Test: data_go_where_they_belong.
+        // SAFETY: the pieces have at most `len` bytes together, for which there is room (checked); user
+        // memory, as promised to `Node::open`, does not overlap this library's. Test:
+        // data_go_where_they_belong.
         unsafe { copy(pointer(address), memory.as_ptr().add(at + done), len) };
     };
     pieces(region, offset, len, load);
     Ok(())
 }
 
-/// Copies up to `len` bytes from a place in memory of this library's that NICs reach into a region, from `offset` on.
+/// Copies up to `len` bytes of this library's registered memory into a region, from `offset` on.
 #[inline]
 pub(crate) fn store_from(
     region: &Region,
@@ -92,14 +96,14 @@ pub(crate) fn store_from(
 ) -> verbs::Result<()> {
     check(memory, at, len)?;
     let store = |address: u64, len: usize, done: usize| {
-        // SAFETY: as above, the other way: a peer that writes meanwhile mixes the bytes.
+        // SAFETY: as above, in the other direction: a peer that writes meanwhile can only mix the bytes.
         unsafe { copy(memory.as_ptr().add(at + done), pointer(address), len) };
     };
     pieces(region, offset, len, store);
     Ok(())
 }
 
-/// Does something with each piece of a region: its address, its length, and how many bytes come before it.
+/// Calls `with` for each piece of a region: its address, its length, and the number of bytes before it.
 #[inline]
 fn pieces(region: &Region, offset: u64, len: usize, mut with: impl FnMut(u64, usize, usize)) {
     if let Some(address) = region.one_piece(offset, len) {
@@ -112,20 +116,22 @@ fn pieces(region: &Region, offset: u64, len: usize, mut with: impl FnMut(u64, us
     }
 }
 
-/// A region of all memory, with as many rights as the device gives; `None` where it has none.
+/// A registration of all memory, with the rights that the device supports; `None` where it supports none.
 pub(crate) fn all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
     let Some(access) = pd.device().attr().implicit_mr else { return Ok(None) };
-    // SAFETY: requests name memory of operations under way only, which is memory as promised to `Node::open`, or of buffers that the
-    // operation keeps. Peers are processes of the same user. Test: data_go_where_they_belong.
+    // SAFETY: requests only name memory of operations in flight, which is valid as promised to `Node::open`,
+    // or of buffers that the operation keeps alive. Peers are processes of the same user. Test:
+    // data_go_where_they_belong.
     unsafe { pd.reg_all(access) }.map(Some)
 }
 
-/// Registers the user's memory for as long as an operation uses it.
+/// Registers user memory while an operation uses it.
 pub(crate) fn register(pd: &Pd, address: u64, len: u64, access: Access) -> verbs::Result<Mr> {
     let none = || verbs::Error::Invalid("memory at address 0 cannot be registered".into());
     let base = NonNull::new(pointer(address)).ok_or_else(none)?;
-    // SAFETY: memory while the operation is under way, as promised to `Node::open`; the operation drops the region when it is over.
-    // References to its bytes are alive only inside the copies of this file. Test: data_go_where_they_belong.
+    // SAFETY: valid while the operation is in flight, as promised to `Node::open`; the operation drops the
+    // registration when it completes. References to its bytes exist only during the copies of this file.
+    // Test: data_go_where_they_belong.
     let buf = unsafe { Buf::from_raw(base, len as usize, MemoryKind::Host, 0, Arc::new(())) };
     pd.reg_mr(&buf, access)
 }

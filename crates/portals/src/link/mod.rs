@@ -1,12 +1,12 @@
 //! Messages, reads and writes between processes, over the rings of [`transport`].
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `carrier` | ordered messages, reads and writes between this process and all others |
 //! | `connection` | one queue pair and its flow control |
 //! | `trust` | proofs of identity before a connection is made |
-//! | `wire` | the bytes of messages: the only file that reads a peer's bytes |
-//! | `nic` | how the device is set up |
+//! | `wire` | the encoding of messages: the only file that parses a peer's bytes |
+//! | `nic` | configuration of the device |
 //! | `memory` | copies to and from the user's memory, and its registration |
 
 pub(crate) mod carrier;

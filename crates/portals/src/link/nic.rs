@@ -1,4 +1,4 @@
-//! How the device of a process's links is set up, and how operations register memory.
+//! Configuration of the device for a process's links, and registration of memory for operations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,19 +8,20 @@ use verbs::{Access, Device, Result, Screen};
 
 use crate::link::memory::{all_memory, register};
 
-/// Messages of each way that a peer may send before it hears that some were taken.
+/// Credits of a virtual channel: messages that a peer may send before some are released.
 pub(crate) const SLOTS: u32 = 16;
-/// Bytes of a message with its data.
+/// Bytes of a message including its data.
 pub(crate) const SLOT_BYTES: usize = 8 << 10;
-/// Bytes that go inline.
+/// Most bytes that are sent inline.
 pub(crate) const INLINE: usize = 112;
-/// Entries of the completion queue, where the device has as many.
+/// Entries of the completion queue, if the device supports as many.
 const CQE: u32 = 32 << 10;
-/// Slots are of both ways. The receives that need no credit are two grants of credits for each way, and one for good measure.
+/// Slots serve both virtual channels. Receives for messages without credit: two grants for each channel, and
+/// one to spare.
 pub(crate) const SIZES: QueueSizes =
     QueueSizes { slots: 2 * SLOTS, spare: 5, accesses: 16, slot_bytes: SLOT_BYTES, ring_bytes: 64 << 10 };
 
-/// Sets a device up, and listens at a port for requests that pass the screen; at any with port 0.
+/// Sets up a device, and listens at a port, or any with port 0, for connect requests that pass the screen.
 pub(crate) fn open(device: &Device, (address, port): (IpAddr, u16), screen: Arc<dyn Screen>) -> Result<Nic> {
     let config = NicConfig {
         sizes: SIZES,
@@ -35,7 +36,7 @@ pub(crate) fn open(device: &Device, (address, port): (IpAddr, u16), screen: Arc<
     Nic::open(device, &config, &screen)
 }
 
-/// Makes memory of the user's reachable for an operation.
+/// Registers user memory for an operation, or uses the registration of all memory.
 pub(crate) fn reach(nic: &Nic, address: u64, len: u64, access: Access) -> Result<Registration> {
     match nic.registrations.all(access) {
         Some(all) => Ok(all),

@@ -1,12 +1,14 @@
 //! Proofs of identity before a link is made: [`Trust`], and [`Others`], the processes that may connect.
 //!
-//! All processes with the same key trust each other. A request proves that its sender has the key and is the process that it says; the reply
-//! proves the same of the other side. Both messages are those of the crate `auth`. Their offer is a digest of the memory that its sender offers,
-//! which follows in the clear, as two offers are longer than the field.
+//! All processes with the same key trust each other. A request proves that its sender has the key and is the
+//! process that it claims to be; the reply proves this for the other side. Both use the messages of the crate
+//! `auth`. Two memory offers are longer than the field for the offer, so the field holds a digest and the
+//! offers follow in the clear.
 //!
-//! A process chooses a random seed for its challenges. A peer that does not know the seed has its first request refused with a
-//! challenge, and connects again. Where no other user can read or replay requests, seeds follow from the key, and one request is enough: on
-//! devices that map memory of peers, which are processes of the same user on the same host, and in virtual time.
+//! A process chooses a random seed for its challenges. If a peer does not know the seed, its first request is
+//! refused with a challenge, and it connects again. Where no other user can read or replay requests, seeds
+//! are derived from the key, and one request is enough: on devices that map memory of peers, which are
+//! processes of the same user on the same host, and in virtual time.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,9 +22,9 @@ use verbs::{Device, Error, Result};
 use crate::link::wire::{OFFERS, Offers, offer, parse_offer};
 use crate::objects::process::Process;
 
-/// The protocol of links. Its magic changes whenever what processes say to each other does.
+/// The protocol of links. The magic changes with every change of the wire format.
 pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
-/// A process as proofs name it.
+/// A process's identity in proofs.
 fn identity(process: Process) -> Identity {
     let mut bytes = [0; auth::IDENTITY];
     bytes[..4].copy_from_slice(&process.nid.to_le_bytes());
@@ -36,7 +38,7 @@ fn process(Identity(bytes): Identity) -> Process {
     Process { nid: u32::from_le_bytes([a, b, c, d]), pid: u32::from_le_bytes([e, f, g, h]) }
 }
 
-/// The offers behind a message, and their digest. Transports may cut or add zeros, and zeros offer nothing.
+/// The offers after a message, and their digest. Transports may cut or append zeros; zeros offer nothing.
 fn offers_behind(key: &Key, said: &[u8], message: usize) -> (Option<Offers>, [u8; auth::OFFER]) {
     let mut bytes = [0; OFFERS];
     let behind = said.get(message..).unwrap_or_default();
@@ -49,25 +51,25 @@ fn digest(key: &Key, offers: &[u8; OFFERS]) -> [u8; auth::OFFER] {
     key.derive("portals offers", &[offers]).to_bytes()
 }
 
-/// The data in a request that offers no memory: 16 bytes, a digest under the key.
+/// The offer field of a request without memory offers: a digest of 16 bytes under the key.
 #[must_use]
 pub fn no_offers(key: &Key) -> [u8; auth::OFFER] {
     digest(key, &[0; OFFERS])
 }
 
-/// Offers as bytes: padded for the digest, and as they are sent.
+/// Offers as bytes: the digest of the padded form, and the bytes to send.
 fn offered(key: &Key, offers: Option<Offers>) -> ([u8; auth::OFFER], Vec<u8>) {
     let (mut padded, sent) = ([0; OFFERS], offer(offers));
     padded[..sent.len()].copy_from_slice(&sent);
     (digest(key, &padded), sent)
 }
 
-/// The seed of a process where seeds follow from the key.
+/// The seed of a process where seeds are derived from the key.
 fn known_seed(key: &Key, process: Process) -> Seed {
     Seed::from_key(key.derive("portals seed", &[&identity(process).0]))
 }
 
-/// A connect request that holds: the process that sent it, and what it offers.
+/// A valid connect request: the process that sent it, and its offers.
 #[derive(Debug)]
 pub(crate) struct Introduced {
     pub(crate) peer: Process,
@@ -95,16 +97,17 @@ impl Peers for Others {
     }
 }
 
-/// Checks connect requests. Until the process knows its number, nobody can know where it listens.
+/// Checks connect requests. It opens when the process knows its number; before, no one can know where it
+/// listens.
 type Door = Admission<Others>;
 
-/// What a process proves itself with, and its requests that are not answered yet.
+/// The secrets by which a process proves its identity, and its unanswered requests.
 #[derive(Debug)]
 pub(crate) struct Trust {
     key: Key,
-    /// `None` where it follows from the key.
+    /// `None` where it is derived from the key.
     seed: Option<Seed>,
-    /// Seeds of other processes that this one has learned.
+    /// Known seeds of other processes.
     seeds: BTreeMap<Process, Seed>,
     door: Arc<Door>,
     /// By link.
@@ -112,7 +115,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Trust in processes that have `key`.
+    /// Trusts processes that have `key`.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the system has no random numbers.
@@ -125,7 +128,7 @@ impl Trust {
         Ok(Self::of(key.clone(), &own, is_known))
     }
 
-    /// With a key that is this process's alone.
+    /// With a secret `own` of this process alone.
     fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
         let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
@@ -138,23 +141,23 @@ impl Trust {
         &self.door
     }
 
-    /// Lets requests to `me` in. Only the first call counts.
+    /// Admits requests to `me`. Only the first call has an effect.
     pub(crate) fn open(&self, me: Process) {
         let seed = self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
         self.door.open(identity(me), seed, Others { me, key: self.key.clone() });
     }
 
-    /// The seed of this process; `None` where it follows from the key.
+    /// The seed of this process; `None` where it is derived from the key.
     pub(crate) fn seed(&self) -> Option<Seed> {
         self.seed.clone()
     }
 
-    /// Learns the seed of another process, so that it need not refuse the first request.
+    /// Records the seed of another process, so that it need not refuse the first request.
     pub(crate) fn learn(&mut self, process: Process, seed: Seed) {
         self.seeds.insert(process, seed);
     }
 
-    /// The private data of a request for a link, with the last challenge that is known.
+    /// The private data of a link's connect request, with the last known challenge.
     pub(crate) fn request(
         &mut self,
         link: usize,
@@ -177,19 +180,19 @@ impl Trust {
         self.attempts.rejected(link, said) == Some(Rejection::Again)
     }
 
-    /// What the reply to a link's request offers; `None` if it proves nothing.
+    /// The offers in the reply to a link's request; `None` if it proves nothing.
     pub(crate) fn check_reply(&mut self, link: usize, said: &[u8]) -> Option<Option<Offers>> {
         let proved = self.attempts.check_reply(link, said)?;
         let (offers, digest) = offers_behind(&self.key, said, REPLY);
         (proved == digest).then_some(offers)
     }
 
-    /// A link's request needs no answer any more.
+    /// Drops the state of a link's request.
     pub(crate) fn forget(&mut self, link: usize) {
         self.attempts.forget(link);
     }
 
-    /// The private data of the reply to a request; `None` if the request has been answered before.
+    /// The private data of the reply to a request; `None` if the request was answered before.
     pub(crate) fn reply(&self, introduced: &Introduced, offers: Option<Offers>) -> Option<Vec<u8>> {
         let (digest, sent) = offered(&self.key, offers);
         let reply = self.door.accept(&introduced.proved, digest)?;
@@ -207,12 +210,12 @@ mod tests {
     const ME: Process = Process::physical(0x7f00_0001, 3);
     const PEER: Process = Process::physical(0x7f00_0001, 4);
 
-    /// Trust with a key made of this byte, where seeds are known or not.
+    /// Trust with a key that consists of this byte, with derived or random seeds.
     fn trust(key: u8, is_known: bool) -> Trust {
         Trust::of(Key::from_bytes([key; 16]), &Key::from_bytes([key + 100; 16]), is_known)
     }
 
-    /// The request that passes the door of a process.
+    /// The admitted request.
     fn passed(to: &Trust, said: &[u8]) -> Introduced {
         *to.door.check(said).expect("proved").downcast().expect("what passes")
     }

@@ -1,13 +1,15 @@
-//! [`Message`]: what processes say to each other, as bytes; all that looks at bytes of a peer's. Integers are little-endian.
+//! [`Message`]: the wire format between processes; the only code that parses a peer's bytes. Integers are
+//! little-endian.
 //!
-//! A message begins with 16 bytes: kind, interface, credits for requests and for answers (1 byte each), flags, and for a request action, operation and type, for an
-//! answer failure and list (3 bytes); the initiator's number for the operation (8). A request goes on with user, portal table entry,
-//! node and process of the initiator (4 each), bits, offset, length and data for the event (8 each); with the address (8) and key (4,
-//! and 4 unused) of memory where the data lie or go, if they do not come along; with an operand (32), if there is one. An answer goes
-//! on with length and offset (8 each). Data follow.
+//! A message begins with 16 bytes: kind, interface, credits for requests and for answers (1 byte each), flags
+//! (1), then for a request action, operation and type, for an answer failure and list (3); the initiator's
+//! number for the operation (8). A request continues with user, portal table entry, node and process of the
+//! initiator (4 each); match bits, offset, length and header data (8 each); if its data are not inline, the
+//! address (8) and key (4, and 4 unused) of their memory; and the operand (32), if there is one. An answer
+//! continues with length and offset (8 each). Inline data follow.
 //!
-//! In a ring, the length of all takes the place of the credits, and a request whose data come along does not say how long they are: so
-//! 8 bytes go with their request in one cache line.
+//! In a ring, the total length replaces the credits, and a request with inline data omits their length: so 8
+//! bytes fit into one cache line with their request.
 
 use crate::objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::objects::event::{Fail, List};
@@ -19,13 +21,13 @@ use verbs::RemoteAddr;
 /// Bytes of the longest message without data.
 pub(crate) const HEAD_MAX: usize = 64 + 16 + ELEMENT_MAX;
 
-/// Words of a put in a ring before its data, which come along: with 8 bytes of them they fill a line.
+/// Words of a put in a ring before its inline data: 8 bytes of data fill the line.
 const LINE_HEAD: usize = LINE_WORDS - 1;
 
-/// One of a process's interfaces: whether it matches, and whether it is logical.
+/// Interfaces of a process: matching or not, logical or not.
 pub(crate) const INTERFACES: usize = 4;
 
-/// Which way a message goes: of each there is room of its own at the peer, so that an answer passes requests that wait there.
+/// The virtual channel of a message. Each has its own credits, so that an answer can pass waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VirtualChannel {
     Request,
@@ -36,28 +38,28 @@ impl VirtualChannel {
     pub(crate) const ALL: [Self; 2] = [Self::Answer, Self::Request];
 }
 
-/// What is said, but for data.
+/// A message without its inline data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// An operation.
     Request {
-        /// To which interface.
+        /// The target interface.
         interface: u8,
-        /// What it is.
+        /// Its header.
         request: Request,
-        /// Where its data lie, or go, if they do not come along.
+        /// The memory of its data or its destination, if the data are not inline.
         exposed: Option<RemoteAddr>,
     },
-    /// What became of one.
+    /// The result of an operation.
     Answer {
-        /// To which interface.
+        /// The initiator's interface.
         interface: u8,
-        /// What it is.
+        /// Its header.
         answer: Answer,
-        /// Whether the initiator's program wants to know; otherwise only that its memory is free.
+        /// Whether the initiator requested an answer; otherwise it only learns that its memory may be reused.
         is_asked: bool,
     },
-    /// Nothing but credits.
+    /// Only credits.
     Credit,
 }
 
@@ -65,13 +67,13 @@ const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
 
-/// The way of a message, and the credits with it, by its first bytes: none for one that has nothing but credits, or says nonsense.
+/// The virtual channel and the credits of a message, from its first bytes: no channel for pure credits.
 pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, u16) {
     let [kind, _, requests, answers] = first;
     let way = match kind {
         CREDIT => None,
         REQUEST => Some(VirtualChannel::Request),
-        // Who looks at it finds out.
+        // Parsing detects an invalid kind.
         _ => Some(VirtualChannel::Answer),
     };
     (way, u16::from_le_bytes([requests, answers]))
@@ -85,7 +87,7 @@ const UNSAID: u8 = 16;
 const ASKED: u8 = 1;
 const QUIET: u8 = 2;
 
-/// Two words of four bytes as one.
+/// Two 32-bit words as one of 64 bits.
 const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
@@ -112,21 +114,21 @@ impl Reader<'_> {
     }
 }
 
-/// What a process says that refuses a connection because it has asked for one itself, which counts.
+/// The reject data for a connect request that crossed with this process's own, which wins.
 pub(crate) const CROSSED: &[u8] = b"crossed";
 
-/// The memory for messages of each [`VirtualChannel`].
+/// The memory for the messages of each [`VirtualChannel`].
 pub(crate) type Offers = [Offer; 2];
 
 /// Bytes of [`Offers`].
 pub(crate) const OFFERS: usize = 2 * Offer::LEN;
 
-/// Offers as bytes; none for no offers.
+/// Offers as bytes; empty without offers.
 pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
     offers.map_or(Vec::new(), |offers| offers.map(|offer| offer.bytes()).concat())
 }
 
-/// The offers at the front of these bytes; `None` for zeros, and for fewer bytes.
+/// The offers at the front of these bytes; `None` for zeros, or if there are fewer bytes.
 pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
     Some([Offer::parse(bytes)?, Offer::parse(bytes.get(Offer::LEN..)?)?])
 }
@@ -142,7 +144,7 @@ fn action_number(action: &Action) -> u8 {
 }
 
 impl Message {
-    /// Which way it goes; credits alone have room on either.
+    /// Its virtual channel; pure credits need none.
     #[inline]
     pub(crate) const fn way(&self) -> VirtualChannel {
         match self {
@@ -151,7 +153,7 @@ impl Message {
         }
     }
 
-    /// Its bytes where it is sent, without credits for the peer.
+    /// Its bytes for sending, with no credits filled in.
     pub(crate) fn bytes(&self) -> HeaderBytes {
         self.written(false)
     }
@@ -175,7 +177,7 @@ impl Message {
         }
     }
 
-    /// The message that bytes begin with, and how many bytes come before its data: see [`Header::decode`].
+    /// Decodes a message; also returns the offset of its inline data: see [`Header::decode`].
     pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let mut message = Self::Credit;
         let behind = message.decode(bytes, total)?;
@@ -183,11 +185,11 @@ impl Message {
     }
 }
 
-/// In a ring a message says nothing of how long data are that come along: that follows from the length of the whole.
+/// In a ring a message omits the length of inline data, which follows from the total length.
 impl Header for Message {
     type Short = [u64; LINE_HEAD];
 
-    /// A put whose data come along; `None` for any other message.
+    /// A put with inline data; `None` for any other message.
     #[inline]
     fn encode_short(&self) -> Option<[u64; LINE_HEAD]> {
         let Self::Request { interface, request, exposed: None } = self else { return None };
@@ -246,7 +248,7 @@ impl Header for Message {
     }
 }
 
-/// What a flag byte says of acknowledgements.
+/// The acknowledgement request in a flag byte.
 #[inline]
 const fn ack_of(flags: u8) -> AckReq {
     match (flags & ACK_BITS) >> ACK_SHIFT {
@@ -257,14 +259,14 @@ const fn ack_of(flags: u8) -> AckReq {
     }
 }
 
-/// The words that all requests have behind the first two.
+/// The words that all requests have after the first two.
 #[inline]
 const fn fixed(request: &Request) -> [u64; 4] {
     let Request { uid, pt_index, initiator: Process { nid, pid }, match_bits, remote_offset, .. } = *request;
     [pair(uid, pt_index), pair(nid, pid), match_bits, remote_offset]
 }
 
-/// What a request says beside the words that all have.
+/// The fields of a request other than those words.
 struct Said {
     operation: u64,
     action: Action,
@@ -274,7 +276,7 @@ struct Said {
 }
 
 impl Said {
-    /// The request, with those words.
+    /// The request with those words.
     #[inline]
     const fn with(self, [who, from, match_bits, remote_offset]: [u64; 4]) -> Request {
         let Self { operation, action, ack, length, hdr_data } = self;
@@ -293,7 +295,7 @@ impl Said {
     }
 }
 
-/// The bytes of a request; `first` has kind and interface.
+/// The bytes of a request; `first` holds kind and interface.
 #[inline]
 fn request_bytes(
     first: u64,
@@ -334,7 +336,7 @@ fn request_bytes(
     bytes
 }
 
-/// Of a request whose first bytes are in the reader, with so many behind them.
+/// Parses a request whose first bytes were read already; `behind` bytes of data follow its header.
 #[inline]
 fn parse_request(
     reader: &mut Reader<'_>,
@@ -376,12 +378,12 @@ fn parse_request(
     Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
-/// Bytes of data that go by a line, and the word of its message that has them.
+/// Most bytes of data in a line, and the index of the word that holds them.
 const LINE_MAX: usize = 8;
 pub(crate) const LINE_DATA: usize = 2;
 
-/// Whether a message with `data` bytes can go by a [line](transport::DuplexLine): a short put that completes without an event at its
-/// initiator.
+/// Whether a message with `data` bytes can use a [line](transport::DuplexLine): a short put without an event
+/// at its initiator.
 #[inline]
 pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
     let Message::Request { request, exposed: None, .. } = message else { return false };
@@ -390,7 +392,8 @@ pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
     is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
 }
 
-/// The line's message for a request that [`fits_line`]; `records` of the ring come before it, and `load` copies its data.
+/// The line message of a request that [`fits_line`]; `records` of the ring precede it, and `load` copies its
+/// data.
 #[inline]
 pub(crate) fn line_message(
     message: &Message,
@@ -406,7 +409,7 @@ pub(crate) fn line_message(
     Some(LineMessage { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
 }
 
-/// Parses a message of a line into `message`, and returns its bytes of data. A number of bytes that is too large is cut to the most.
+/// Parses a line message into `message`, and returns its data length, limited to the maximum.
 #[inline]
 pub(crate) fn parse_line(short: &LineMessage, message: &mut Message) -> usize {
     let (interface, len) = (short.kind >> 4 & 3, usize::from(short.kind & 15).min(LINE_MAX));
@@ -448,7 +451,8 @@ mod tests {
         Message::Request { interface: number as u8 % 4, request, exposed: None }
     }
 
-    /// Goal: a message is parsed as it was made, and whatever a peer stores, its data are inside the line.
+    /// Goal: a line message is parsed as it was encoded, and whatever a peer stores, its data are inside the
+    /// line.
     #[test]
     fn line_messages_are_parsed_as_made() {
         for number in 0..1000 {
@@ -467,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Goal: what has no place in a line is left to the ring.
+    /// Goal: messages that a line cannot hold are left to the ring.
     #[test]
     fn what_has_no_place_in_a_line_goes_elsewhere() {
         assert!(
@@ -553,7 +557,8 @@ mod tests {
         }
     }
 
-    /// Goal: a record says the same, but for the length of data that come along; with 8 bytes of them it is a cache line.
+    /// Goal: a record means the same as the message, except for the length of inline data; with 8 bytes of
+    /// data it is a cache line.
     #[test]
     fn records_are_understood() {
         for mut message in messages() {
@@ -568,7 +573,7 @@ mod tests {
             assert!(![0, 0xff].contains(&bytes[0]));
             assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), head)));
             let is_put = |message: &Message| matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put);
-            // A put is written and read by the line, which says the same.
+            // A put also has a line encoding with the same meaning.
             let line: [u64; LINE_WORDS] = std::array::from_fn(|at| {
                 bytes.as_chunks().0.get(at).map_or(0, |word| u64::from_le_bytes(*word))
             });
@@ -593,7 +598,8 @@ mod tests {
         assert_eq!(parse_offer(&[0; OFFERS]), None);
     }
 
-    /// Goal: whatever comes is understood or refused. Method: each message cut at each length, and with each byte changed.
+    /// Goal: any bytes are parsed or refused. Method: each message cut at each length, and with each byte
+    /// changed.
     #[test]
     fn nonsense_is_refused() {
         let (mut refused, mut tried) = (0, 0);

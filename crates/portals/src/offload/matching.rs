@@ -1,6 +1,6 @@
-//! [`Matching`]: an interface as a program of the NIC: the engine, with the NIC to carry for it.
+//! [`Matching`]: an interface as firmware on the NIC: the engine, with the NIC as its transport.
 //!
-//! All data go along with their message. What the engine tells goes into the ring of events, one after the other.
+//! All data are inline. Events go into the ring in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,15 +23,15 @@ use crate::objects::message::{Action, Answer, Request};
 use crate::objects::process::Process;
 use crate::objects::region::Region;
 
-/// The interface in messages: there is one.
+/// The interface number in messages: there is only one interface.
 const INTERFACE: u8 = 0;
 
-/// The address of a process: that of its card, with its number as port.
+/// The address of a process: that of its card, with its number as the port.
 pub(super) fn address(process: Process) -> SocketAddr {
     (Ipv4Addr::from(process.nid), process.pid as u16).into()
 }
 
-/// An entry of Portals 3.3 that takes no message yet.
+/// An entry of Portals 3.3 that accepts no messages yet.
 #[derive(Debug)]
 struct Draft {
     place: ListId,
@@ -49,15 +49,15 @@ pub(super) struct Matching {
     ring: u64,
     slots: u64,
     reply: u64,
-    /// Where the values of counters are shown.
+    /// Address of the counters' values in the process's memory.
     counters: u64,
-    /// Events written into the ring, and those that the process has taken.
+    /// Events written into the ring, and events that the process has read.
     written: u64,
     seen: u64,
     /// An event before the next one was lost.
     lost: bool,
     replies: u64,
-    /// What the NIC had no room for.
+    /// Requests that the NIC had no room for.
     unsent: VecDeque<Outgoing>,
     drafts: BTreeMap<u64, Draft>,
     last_draft: u64,
@@ -87,7 +87,7 @@ impl Matching {
         }
     }
 
-    /// Memory of the process as the NIC names it; nothing for what is not in its map.
+    /// A scatter/gather element for the process's memory; `None` for memory that was not registered.
     fn sge(&self, addr: u64, len: u64) -> Option<Sge> {
         let length = u32::try_from(len).ok()?;
         let holds = |extent: &&Extent| {
@@ -102,7 +102,7 @@ impl Matching {
         region.part(offset, len).map(|piece| self.sge(piece.addr, piece.len)).collect()
     }
 
-    /// Carries an order out; what it came to, if the process waits for that.
+    /// Executes a command; returns the result, if the process waits for it.
     fn obey(&mut self, order: Order) -> Option<Outcome> {
         let done = |result: Result<()>| Some(result.map(|()| Some(0)));
         match order {
@@ -129,7 +129,7 @@ impl Matching {
                 Some(md.map(|md| Some(md.number())))
             }
             Order::Release(md) => done(self.engine.md_release(md)),
-            // Who gives no data of its own is told by no event either: an initiator that errs hears nothing, as of a NIC.
+            // A failed transfer is not reported: an initiator's error has no reply, as on a NIC.
             Order::Transfer(transfer) => {
                 self.engine.transfer(&transfer).unwrap_or(());
                 None
@@ -176,7 +176,7 @@ impl Matching {
         .map(|()| Some(0))
     }
 
-    /// Whether the process has taken all events, so that what it decided by them still holds.
+    /// Whether the process has read all events, so that its decisions based on them are still valid.
     fn is_current(&self, seen: u32) -> bool {
         self.written as u32 == seen
     }
@@ -201,7 +201,7 @@ impl Matching {
         self.append(place, entry, user_ptr, None)
     }
 
-    /// Has the NIC carry what the engine wants carried, and write what it tells.
+    /// Sends the engine's requests and writes its events.
     fn settle(&mut self, nic: &mut dyn NicCtx) {
         while let Some(outgoing) = self.unsent.pop_front().or_else(|| self.engine.next_outgoing()) {
             if !self.send(nic, &outgoing) {
@@ -214,7 +214,7 @@ impl Matching {
         self.show(nic);
     }
 
-    /// Shows what counters have come to.
+    /// Writes the changed counters to the process's memory.
     fn show(&mut self, nic: &mut dyn NicCtx) {
         while let Some((ct, value)) = self.engine.next_changed() {
             let at = self.counters + u64::from(ct.number() as u32) * COUNTER as u64;
@@ -222,7 +222,7 @@ impl Matching {
         }
     }
 
-    /// Sends a request; whether it is settled, and need not be tried again.
+    /// Sends a request; returns whether it is done with and need not be retried.
     fn send(&mut self, nic: &mut dyn NicCtx, outgoing: &Outgoing) -> bool {
         let Outgoing { target, request, payload, .. } = outgoing;
         let sges = match payload {
@@ -239,14 +239,15 @@ impl Matching {
         true
     }
 
-    /// Writes the events that there are, while the ring has room: others stay in the engine's queue, where flow control counts them.
+    /// Writes events while the ring has room; the rest stay in the engine's queue, where flow control counts
+    /// them.
     fn tell(&mut self, nic: &mut dyn NicCtx) {
         while self.written - self.seen < self.slots {
             let Ok(Some((event, lost))) = self.engine.eq_get(self.eq) else { return };
             self.lost |= lost;
             let slot = self.ring + self.written % self.slots * EVENT as u64;
             let record = event_bytes(&event, self.written + 1, std::mem::take(&mut self.lost));
-            // The process gave the ring as memory of its own.
+            // The process registered the ring.
             if self.write(nic, slot, record.as_slice()) {
                 self.written += 1;
             }
@@ -261,7 +262,7 @@ impl Matching {
         let is_whole = match request.action {
             Action::Put => payload_len == request.length,
             Action::Get => true,
-            // The payload does not pass through a program: it has nothing to combine.
+            // The payload does not pass through firmware, which can therefore not combine it.
             Action::Atomic(..) | Action::FetchAtomic(..) | Action::Swap(..) => false,
         };
         if !is_whole {
@@ -270,7 +271,7 @@ impl Matching {
         nic.charge_step(Step::Match, self.engine.walk_length(request));
         let (answer, data) = match self.engine.arrive(request) {
             Arrival::Refused(answer) => (answer, Vec::new()),
-            // This interface is not patient: the NIC's own flow control is below it.
+            // This interface is not patient: the NIC has flow control of its own below it.
             Arrival::Wait => return,
             Arrival::Deliver(delivery) => {
                 let (region, offset, len) = delivery.place();
@@ -283,7 +284,7 @@ impl Matching {
         };
         if let Some(answer) = answer {
             let message = Message::Answer { interface: INTERFACE, answer, is_asked: true };
-            // An initiator that cannot be told waits as one whose target is gone.
+            // If the answer cannot be sent, the initiator waits as for a target that is gone.
             nic.send(from, message.bytes().as_slice(), &data).unwrap_or(());
         }
     }
@@ -300,7 +301,7 @@ impl Matching {
     }
 }
 
-/// Puts a message's payload into memory, piece by piece.
+/// Writes a message's payload into memory, piece by piece.
 fn deposit(nic: &mut dyn NicCtx, sges: &[Sge]) -> bool {
     let mut offset = 0;
     sges.iter().all(|sge| {
@@ -314,7 +315,7 @@ impl Firmware for Matching {
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
         let Some(order) = Order::parse(command) else { return };
         let outcome = self.obey(order);
-        // Whoever gets a counter's name finds its value there.
+        // The caller that receives a counter's handle must find its value in memory.
         self.show(nic);
         if let Some(outcome) = outcome {
             self.replies += 1;

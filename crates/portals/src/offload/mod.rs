@@ -1,16 +1,18 @@
-//! [`Offload`]: an interface whose matching is a program of the NIC ([`verbs::Firmware`]): the caller only gives orders and looks at
-//! memory. On a modelled NIC the program may also be run by the kernel of the host, which is the host-based mode.
+//! [`Offload`]: an interface that matches in the NIC's firmware ([`verbs::Firmware`]): the caller only issues
+//! commands and reads memory. On a modelled NIC the host's kernel can run the firmware too, which is the
+//! host-based mode.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `matching` | the program: an [`crate::Engine`] that speaks to the NIC |
-//! | `order` | what it is asked for, as bytes of commands |
-//! | `record`, `words` | what it tells, as bytes in memory; integers as bytes |
-//! | `v3` | how Portals 3.3 posts receives: in three calls, or in one |
+//! | `matching` | the firmware: an [`crate::Engine`] on the NIC |
+//! | `order` | its commands, as bytes |
+//! | `record`, `words` | its output, as bytes in memory; integers as bytes |
+//! | `v3` | posting receives in Portals 3.3: in three calls, or in one |
 //!
-//! An order that gives back a handle or an error is an exchange with the NIC: the caller waits for the reply. Transfers are given and
-//! not waited for; one that cannot begin is told by nothing. What counters come to is written into the process's memory, where it looks.
-//! There are puts and gets, at once and triggered, and no atomic operations: a NIC that only moves data has nothing to combine them with.
+//! A command that returns a handle or an error is a round trip to the NIC: the caller waits for the reply.
+//! Transfers are not waited for; one that fails to start is not reported. Counter values are written into the
+//! process's memory, where it reads them. Puts and gets are supported, immediate and triggered, but no atomic
+//! operations: a NIC that only moves data cannot combine them.
 
 mod matching;
 mod order;
@@ -41,27 +43,27 @@ use record::{COUNTER, EVENT, Outcome, REPLY};
 /// Counters of an interface.
 const COUNTERS: u32 = 64;
 
-/// An interface on a NIC, and the memory through which it speaks.
+/// An interface on a NIC, and the memory for its events, replies and counters.
 #[derive(Debug)]
 pub struct Offload {
     host: Host,
     program: Program,
     process: Process,
-    /// The ring of events, and behind it the place of a reply, and those of counters.
+    /// The ring of events, followed by the reply and the counters.
     queue: Buf,
     slots: u64,
-    /// Events taken; how many the program knows of.
+    /// Events read; how many of these the firmware knows of.
     taken: u64,
     told: u64,
     replies: u64,
     commands: u64,
-    /// The process's memory and the queue.
+    /// Registrations of the process's memory and of the queue.
     _memory: Vec<Mr>,
 }
 
 impl Offload {
-    /// An interface with matching for process `pid` of the device's node, of which the NIC reaches this memory; with one event queue
-    /// of `slots` events.
+    /// Opens a matching interface for process `pid` on the device's node, with one event queue of `slots`
+    /// events. The NIC can access `memory`.
     ///
     /// # Errors
     /// Those of [`Device::load`] and of registering memory.
@@ -101,24 +103,25 @@ impl Offload {
             opened.give(&Order::Memory(extent))?;
         }
         opened._memory = regions;
-        // The only order that cannot fail.
+        // The only command that cannot fail.
         opened.call(&Order::Queues { ring, slots: slots as u64, reply })?.unwrap_or(None);
         Ok(opened)
     }
 
-    /// Who this is to others.
+    /// This process's address.
     #[must_use]
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// Orders given so far, and those of which a reply was waited for: each of these is an exchange with the NIC.
+    /// Commands issued so far, and those whose reply was waited for: each of the latter is a round trip to
+    /// the NIC.
     #[must_use]
     pub fn orders(&self) -> (u64, u64) {
         (self.commands, self.replies)
     }
 
-    /// Takes a portal table entry (`PtlPTAlloc`).
+    /// Allocates a portal table entry (`PtlPTAlloc`).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_alloc`].
@@ -126,7 +129,7 @@ impl Offload {
         self.number(&Order::PtAlloc { options, index }).map(|index| index as u32)
     }
 
-    /// Lets messages in to a portal table entry, or none (`PtlPTEnable`, `PtlPTDisable`).
+    /// Enables or disables a portal table entry (`PtlPTEnable`, `PtlPTDisable`).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_enable`].
@@ -134,7 +137,7 @@ impl Offload {
         self.number(&Order::PtEnable { index, is_enabled }).map(drop)
     }
 
-    /// Gives a portal table entry back (`PtlPTFree`).
+    /// Frees a portal table entry (`PtlPTFree`).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_free`].
@@ -155,7 +158,7 @@ impl Offload {
         if entry.region.piece_count() == 1 { Ok(entry.clone()) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Takes an entry out (`PtlMEUnlink`).
+    /// Unlinks an entry (`PtlMEUnlink`).
     ///
     /// # Errors
     /// As [`crate::Engine::unlink`].
@@ -171,7 +174,7 @@ impl Offload {
         self.bind(region, options, None)
     }
 
-    /// Binds memory in one piece, whose operations this counts (`PtlMDBind`).
+    /// Binds memory in one piece, with a counter for its operations (`PtlMDBind`).
     ///
     /// # Errors
     /// As [`Offload::md_bind`]; [`Error::ArgInvalid`] for no counter.
@@ -200,10 +203,10 @@ impl Offload {
         self.number(&Order::Release(md)).map(drop)
     }
 
-    /// Begins a put or a get (`PtlPut`, `PtlGet`).
+    /// Starts a put or a get (`PtlPut`, `PtlGet`).
     ///
     /// # Errors
-    /// [`Error::ArgInvalid`] for what moves nothing or combines.
+    /// [`Error::ArgInvalid`] for other actions.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
         Self::check(transfer)?;
         self.give(&Order::Transfer(*transfer)).map_err(|_| Error::ArgInvalid)
@@ -214,7 +217,7 @@ impl Offload {
         if moves { Ok(()) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Makes a counter (`PtlCTAlloc`); there are 64.
+    /// Allocates a counter (`PtlCTAlloc`); there are 64.
     ///
     /// # Errors
     /// As [`crate::Engine::ct_alloc`].
@@ -222,7 +225,7 @@ impl Offload {
         self.number(&Order::CtAlloc).map(CtHandle::from_number)
     }
 
-    /// Ends a counter (`PtlCTFree`).
+    /// Frees a counter (`PtlCTFree`).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_free`].
@@ -230,7 +233,7 @@ impl Offload {
         self.number(&Order::CtFree(ct)).map(drop)
     }
 
-    /// Forgets what waits for a counter (`PtlCTCancelTriggered`).
+    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_cancel`].
@@ -254,13 +257,13 @@ impl Offload {
         self.number(&Order::CtInc(ct, by)).map(drop)
     }
 
-    /// What a counter has come to (`PtlCTGet`), by a look at memory; zero for none that ever was.
+    /// A counter's value (`PtlCTGet`), read from memory; zero for a counter that was never allocated.
     #[must_use]
     pub fn ct_get(&self, ct: CtHandle) -> Count {
         let at = self.slots as usize * EVENT + REPLY + ct.number() as u32 as usize * COUNTER;
         let word = |at| self.queue.word(at).map_or(0, |word| word.load(Ordering::Acquire));
         loop {
-            // Failures are written first.
+            // The firmware writes failures first.
             let (success, failure) = (word(at + 8), word(at));
             if word(at + 8) == success {
                 return Count { success, failure };
@@ -268,14 +271,15 @@ impl Offload {
         }
     }
 
-    /// Waits until a counter has come to a number of successes, or has a failure (`PtlCTWait`); `None` when the deadline passes first.
+    /// Waits until a counter reaches a number of successes or has a failure (`PtlCTWait`); `None` if the
+    /// deadline passes first.
     #[must_use]
     pub fn ct_wait(&self, ct: CtHandle, test: u64, deadline: Option<Time>) -> Option<Count> {
         let look = || Some(self.ct_get(ct)).filter(|count| count.success >= test || count.failure > 0);
         self.host.poll("PtlCTWait", deadline, look)
     }
 
-    /// Begins a put or a get when a counter comes to a threshold (`PtlTriggeredPut`, `PtlTriggeredGet`).
+    /// Starts a put or a get when a counter reaches a threshold (`PtlTriggeredPut`, `PtlTriggeredGet`).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger`], and [`Offload::transfer`].
@@ -284,7 +288,7 @@ impl Offload {
         self.number(&Order::Trigger { ct, threshold, later: Later::Transfer(*transfer) }).map(drop)
     }
 
-    /// Adds to a counter when one comes to a threshold (`PtlTriggeredCTInc`).
+    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_inc`].
@@ -298,7 +302,7 @@ impl Offload {
         self.number(&Order::Trigger { ct, threshold, later: Later::Inc(counter, by) }).map(drop)
     }
 
-    /// Sets a counter when one comes to a threshold (`PtlTriggeredCTSet`).
+    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_set`].
@@ -312,7 +316,7 @@ impl Offload {
         self.number(&Order::Trigger { ct, threshold, later: Later::Set(counter, to) }).map(drop)
     }
 
-    /// Appends an entry when a counter comes to a threshold (`PtlTriggeredMEAppend`).
+    /// Appends an entry when a counter reaches a threshold (`PtlTriggeredMEAppend`).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_append`], and [`Offload::append`].
@@ -328,7 +332,7 @@ impl Offload {
         self.number(&Order::Trigger { ct, threshold, later }).map(EntryHandle::from_number)
     }
 
-    /// Takes an entry out when a counter comes to a threshold (`PtlTriggeredMEUnlink`).
+    /// Unlinks an entry when a counter reaches a threshold (`PtlTriggeredMEUnlink`).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_unlink`].
@@ -336,9 +340,9 @@ impl Offload {
         self.number(&Order::Trigger { ct, threshold, later: Later::Unlink(entry) }).map(drop)
     }
 
-    /// Waits until all orders have been carried out: one who ends before that takes them along.
+    /// Waits until all commands have been executed; a process that exits earlier cancels the rest.
     pub fn finish(&mut self) {
-        // The answer is all that is wanted.
+        // Only the reply itself matters.
         let _ = self.call(&Order::Nothing);
     }
 
@@ -352,13 +356,13 @@ impl Offload {
         self.taken += 1;
         if self.taken - self.told >= self.slots / 2 {
             self.told = self.taken;
-            // The next one says the same and more.
+            // If this fails, the next such command covers it.
             self.give(&Order::Seen(self.taken)).unwrap_or(());
         }
         record::event(&bytes)
     }
 
-    /// Waits for an event (`PtlEQWait`); `None` when the deadline passes first.
+    /// Waits for an event (`PtlEQWait`); `None` if the deadline passes first.
     pub fn eq_wait(&mut self, deadline: Option<Time>) -> Option<(Event, bool)> {
         let at = (self.taken % self.slots) as usize * EVENT + EVENT - 8;
         let number = self.taken + 1;
@@ -366,12 +370,12 @@ impl Offload {
         self.eq_get()
     }
 
-    /// Whether the word at this offset of the queue has come to a number.
+    /// Whether the word at this offset of the queue has reached a number.
     fn is_there(&self, at: usize, number: u64) -> bool {
         self.queue.word(at).is_ok_and(|word| word.load(Ordering::Acquire) == number)
     }
 
-    /// Gives an order, when there is room for it.
+    /// Issues a command when there is room for it.
     fn give(&mut self, order: &Order) -> verbs::Result<()> {
         let bytes = order.bytes();
         self.commands += 1;
@@ -382,7 +386,7 @@ impl Offload {
         self.host.poll("room for a command", None, given).unwrap_or(Ok(()))
     }
 
-    /// Gives an order and waits for what becomes of it.
+    /// Issues a command and waits for its result.
     fn call(&mut self, order: &Order) -> verbs::Result<Outcome> {
         self.give(order)?;
         self.replies += 1;
@@ -403,7 +407,7 @@ impl Offload {
     }
 }
 
-/// Places that so many counters may have had at a time: tables let some rest.
+/// Slots that this many counters may occupy: tables keep some freed ones unused.
 const fn places_of(counters: u32) -> usize {
     (counters + crate::objects::handles::RESTING) as usize
 }

@@ -1,4 +1,4 @@
-//! [`Order`]: what a process has its program on the NIC do, as the bytes of a command.
+//! [`Order`]: the commands of a process to its firmware on the NIC, and their encoding.
 
 use super::words::{Reader, Writer};
 use crate::engine::ListId;
@@ -11,7 +11,7 @@ use crate::objects::options::{EntryOptions, MdOptions, PtOptions};
 use crate::objects::process::{Process, Source};
 use crate::objects::region::Region;
 
-/// Memory of the process that the NIC reaches.
+/// Memory of the process that the NIC can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) addr: u64,
@@ -19,7 +19,7 @@ pub(super) struct Extent {
     pub(super) lkey: u32,
 }
 
-/// What is done when a counter comes to a threshold.
+/// The operation that a counter triggers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Later {
     /// `PtlTriggeredPut`, `PtlTriggeredGet`
@@ -34,12 +34,12 @@ pub(super) enum Later {
     Unlink(EntryHandle),
 }
 
-/// What is asked for. Every order but memory and transfers is answered.
+/// A command. All except `Memory`, `Transfer` and `Seen` have a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
-    /// The process has this memory.
+    /// The NIC may use this memory.
     Memory(Extent),
-    /// Events go into a ring of so many slots here, and replies to the other address, behind which counters are shown.
+    /// Addresses of the event ring, with its number of slots, and of the reply, which the counters follow.
     Queues { ring: u64, slots: u64, reply: u64 },
     /// `PtlPTAlloc`
     PtAlloc { options: PtOptions, index: Option<u32> },
@@ -47,7 +47,8 @@ pub(super) enum Order {
     PtEnable { index: u32, is_enabled: bool },
     /// `PtlPTFree`
     PtFree(u32),
-    /// `PtlMEAppend`; of Portals 3.3 `PtlPost`, which does nothing if there are more events than the process has seen.
+    /// `PtlMEAppend`; in Portals 3.3 `PtlPost`, which does nothing if there are events that the process has
+    /// not read.
     Append { place: ListId, entry: Entry, user_ptr: u64, seen: Option<u32> },
     /// `PtlMEUnlink`
     Unlink(EntryHandle),
@@ -67,17 +68,18 @@ pub(super) enum Order {
     CtSet(CtHandle, Count),
     /// `PtlCTInc`
     CtInc(CtHandle, Count),
-    /// The triggered operations.
+    /// Any triggered operation.
     Trigger { ct: CtHandle, threshold: u64, later: Later },
-    /// Of Portals 3.3 `PtlMEAttach`: an entry without memory.
+    /// `PtlMEAttach` of Portals 3.3: an entry without memory.
     Draft { place: ListId, entry: Entry },
-    /// Of Portals 3.3 `PtlMDAttach`: memory for it, which takes no message yet.
+    /// `PtlMDAttach` of Portals 3.3: memory for a draft, which accepts no messages yet.
     Attach { draft: u64, addr: u64, len: u64, user_ptr: u64 },
-    /// Of Portals 3.3 `PtlMDUpdate`: it takes messages from now on, unless there are more events than the process has seen.
+    /// `PtlMDUpdate` of Portals 3.3: the draft accepts messages from now on, unless there are events that the
+    /// process has not read.
     Update { draft: u64, seen: u32 },
-    /// So many events of the ring have been taken.
+    /// The number of events read from the ring.
     Seen(u64),
-    /// Nothing; that it is answered says that all before it was carried out.
+    /// No operation; its reply shows that all commands before it were executed.
     Nothing,
 }
 
@@ -126,7 +128,7 @@ impl Order {
         }
     }
 
-    /// The order in a command; `None` for what no process of this library gives.
+    /// The command in these bytes; `None` for bytes that this library does not write.
     pub(super) fn parse(command: &[u8]) -> Option<Self> {
         let mut words = Reader(command);
         Some(match words.word()? {
@@ -175,7 +177,7 @@ impl Order {
     }
 }
 
-/// An order about counters.
+/// Parses a command about counters.
 fn counting(tag: u64, words: &mut Reader<'_>) -> Option<Order> {
     Some(match tag {
         14 => Order::CtAlloc,
@@ -226,7 +228,7 @@ fn count(words: &mut Reader<'_>) -> Option<(CtHandle, Count)> {
     Some((ct, Count { success: words.word()?, failure: words.word()? }))
 }
 
-/// Bits of options, and behind them what most do without: a counter and a user.
+/// Bits of options, then a counter and a user, which are usually absent.
 fn put_options(to: Writer, bits: u32, counter: Option<CtHandle>, uid: Option<u32>) -> Writer {
     let to = to.pair(bits, u32::from(counter.is_some()) | u32::from(uid.is_some()) << 1);
     let to = counter.iter().fold(to, |to, counter| to.put(counter.number()));

@@ -1,5 +1,5 @@
-//! What a program on the NIC writes into its process's memory: events in a ring, and replies. The last word of each is its number,
-//! counted from 1, so that a processor that polls for that has all of it.
+//! What the firmware writes into its process's memory: events in a ring, and replies. The last word of each
+//! is its number, counted from 1: a processor that reads the expected number can read all of the record.
 
 use super::words::{Reader, Writer};
 use crate::objects::command::Count;
@@ -12,7 +12,7 @@ pub(super) const EVENT: usize = 88;
 /// Bytes of a reply.
 pub(super) const REPLY: usize = 24;
 
-/// Bytes of a counter: failures, and successes behind them.
+/// Bytes of a counter: failures, then successes.
 pub(super) const COUNTER: usize = 16;
 
 /// The value of a counter.
@@ -20,7 +20,7 @@ pub(super) fn counter_bytes(value: Count) -> Writer {
     Writer::new().put(value.failure).put(value.success)
 }
 
-/// An event, the `number`th of its queue, before which one was lost or not.
+/// An event, the `number`th of its queue; `lost` if an event before it was lost.
 pub(super) fn event_bytes(event: &Event, number: u64, lost: bool) -> Writer {
     let Event { kind, fail, list, pt_index, initiator, uid, .. } = *event;
     let what = u32::from(kind as u8) | u32::from(fail as u8) << 8 | (list as u32) << 16;
@@ -38,7 +38,7 @@ pub(super) fn event_bytes(event: &Event, number: u64, lost: bool) -> Writer {
         .put(number)
 }
 
-/// The event of a slot, and whether one before it was lost.
+/// The event in a slot, and whether an event before it was lost.
 pub(super) fn event(bytes: &[u8; EVENT]) -> Option<(Event, bool)> {
     let mut words = Reader(bytes);
     let (what, pt_index) = words.pair()?;
@@ -67,8 +67,8 @@ pub(super) fn event(bytes: &[u8; EVENT]) -> Option<(Event, bool)> {
     Some((event, lost != 0))
 }
 
-/// What became of an order: a number, or nothing because of an error; the order of Portals 3.3 that was not carried out because
-/// events wait gives nothing.
+/// The result of a command: a number or an error; `None` if a Portals 3.3 command did nothing because of
+/// unread events.
 pub(super) type Outcome = Result<Option<u64>, Error>;
 
 const DONE: u64 = 0;

@@ -1,6 +1,6 @@
-//! Posting a receive as Portals 3.3 has it: an entry (`PtlMEAttach`), memory for it (`PtlMDAttach`), and then that it takes messages,
-//! unless one has come that the process does not know of (`PtlMDUpdate`). Three calls, of which each waits for its result; `PtlPost`
-//! is all three in one.
+//! Posting a receive as in Portals 3.3: an entry (`PtlMEAttach`), its memory (`PtlMDAttach`), and its
+//! activation, unless there are events that the process has not read (`PtlMDUpdate`). Each of the three calls
+//! waits for its result; `PtlPost` does all in one.
 
 use super::Offload;
 use super::order::Order;
@@ -10,12 +10,12 @@ use crate::objects::error::Result;
 use crate::objects::handles::EntryHandle;
 use crate::objects::region::Region;
 
-/// An entry that takes no message yet.
+/// An entry that accepts no messages yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draft(u64);
 
 impl Offload {
-    /// Makes an entry without memory (`PtlMEAttach`).
+    /// Creates an entry without memory (`PtlMEAttach`).
     ///
     /// # Errors
     /// As [`Offload::append`].
@@ -24,7 +24,7 @@ impl Offload {
         self.number(&Order::Draft { place, entry }).map(Draft)
     }
 
-    /// Gives an entry memory (`PtlMDAttach`).
+    /// Assigns memory to an entry (`PtlMDAttach`).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no such entry.
@@ -33,7 +33,8 @@ impl Offload {
         self.number(&order).map(drop)
     }
 
-    /// Has an entry take messages (`PtlMDUpdate`); `None` if there are events that the process has not taken: then nothing is done.
+    /// Activates an entry (`PtlMDUpdate`); returns `None` and does nothing if there are events that the
+    /// process has not read.
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no such entry or one without memory; as [`crate::Engine::append`].
@@ -43,7 +44,7 @@ impl Offload {
         Ok(linked.map(EntryHandle::from_number))
     }
 
-    /// All three in one call (`PtlPost`); `None` as [`Offload::md_update`].
+    /// All three calls in one (`PtlPost`); `None` as [`Offload::md_update`].
     ///
     /// # Errors
     /// As [`Offload::append`].

@@ -1,9 +1,10 @@
-//! Integers of 8 bytes, one behind the other: how a process and its program on the NIC speak. Both are of one machine and one library.
+//! Integers of 8 bytes in sequence: the encoding between a process and its firmware, which share a machine
+//! and a library version.
 
-/// Bytes of the longest order, and of the longest record.
+/// Bytes of the longest command or record.
 const MOST: usize = 128;
 
-/// Bytes that grow by integers, the least significant byte first.
+/// A buffer of words, the least significant byte first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer {
     bytes: [u8; MOST],
@@ -15,22 +16,22 @@ impl Writer {
         Self { bytes: [0; MOST], len: 0 }
     }
 
-    /// Another word of 8 bytes.
+    /// Appends a word of 8 bytes.
     ///
     /// # Panics
-    /// Beyond what the longest order has.
+    /// If the longest command would be exceeded.
     pub(super) fn put(mut self, word: u64) -> Self {
         self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
         self.len += 8;
         self
     }
 
-    /// Two halves of a word.
+    /// Appends two halves of a word.
     pub(super) fn pair(self, low: u32, high: u32) -> Self {
         self.put(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// A number that may be missing.
+    /// Appends an optional number.
     pub(super) fn maybe(self, number: Option<u32>) -> Self {
         self.pair(number.unwrap_or(0), u32::from(number.is_some()))
     }
@@ -40,7 +41,7 @@ impl Writer {
     }
 }
 
-/// Bytes from which integers are taken in their order.
+/// Reads words in sequence.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
