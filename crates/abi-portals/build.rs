@@ -1,5 +1,5 @@
-//! Gives the library the name that programs look for, and keeps it mapped once it is loaded: its thread may still be on its way out
-//! when a program unloads it.
+//! Sets the soname that programs look for, and keeps the library mapped once loaded: its thread may still be
+//! exiting when a program unloads it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

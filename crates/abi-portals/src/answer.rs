@@ -1,4 +1,4 @@
-//! What a call answers: the header's return code for what became of it.
+//! Return codes: maps results to those of the header.
 
 use std::ffi::c_int;
 
@@ -25,7 +25,7 @@ pub(crate) enum Code {
     PtInUse = 15,
 }
 
-/// What a call gives, or its return code.
+/// The result of a call, or its return code.
 pub(crate) type Answer<T> = Result<T, Code>;
 
 impl From<Error> for Code {
@@ -42,7 +42,7 @@ impl From<Error> for Code {
     }
 }
 
-/// Runs a call; no panic leaves it.
+/// Runs the body of a call; panics do not leave it.
 pub(crate) fn answer(body: impl FnOnce() -> Answer<()>) -> c_int {
     match contain(body).unwrap_or(Err(Code::Fail)) {
         Ok(()) => 0,

@@ -1,6 +1,7 @@
-//! How a function gets its C name: one place for the attribute, the firewall and the return code.
+//! Exports functions under their C names: the one place for the attribute, the panic barrier and the return
+//! code.
 
-/// Functions of `portals4.h` whose bodies give an [`crate::answer::Answer`] of nothing.
+/// Functions of `portals4.h` whose bodies return an [`crate::answer::Answer`] without a value.
 macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: `portals4.h` says what it takes and what it answers.")]

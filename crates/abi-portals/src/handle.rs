@@ -1,24 +1,24 @@
-//! Handles: 32 bits that say what kind of object, of which of the four interfaces, at which place, and which use of that place.
+//! Handles of 32 bits: the kind of object, which of the four interfaces, the slot, and the slot's generation.
 //!
-//! Three bits of kind, two of interface, nine of use, eighteen of place. The kinds are such that no handle is one of the header's
-//! constants.
+//! Three bits of kind, two of interface, nine of generation, eighteen of slot. No kind produces a handle
+//! equal to one of the header's constants.
 
 use portals::{CtHandle, EntryHandle, EqHandle, Kind, MdHandle};
 
 use crate::answer::{Answer, Code};
 use crate::types::Handle;
 
-/// The bits of a place.
+/// Bits of a slot.
 const PLACE: u32 = 18;
-/// The bits of a use.
+/// Bits of a generation.
 const USE: u32 = 9;
 
-/// Places that handles can name; the last one would make some of them the header's constants.
+/// Slots that handles can name; the last number would make some handles equal to the header's constants.
 pub(crate) const PLACES: u32 = (1 << PLACE) - 1;
 
 /// An object of an interface.
 pub(crate) trait Object: Copy {
-    /// Its kind: not 7, which the invalid handle has.
+    /// Its kind: not 7, the kind of the invalid handle.
     const KIND: u32;
     fn number(self) -> u64;
     fn from_number(number: u64) -> Self;
@@ -47,7 +47,7 @@ objects! {
     EntryHandle = 4;
 }
 
-/// The kind of interfaces' own handles.
+/// The kind of interface handles.
 const INTERFACE: u32 = 5;
 
 fn pack(kind: u32, interface: u8, number: u64) -> Handle {
@@ -59,7 +59,7 @@ fn kind_of(handle: Handle) -> u32 {
     handle >> 29
 }
 
-/// The number of the interface that a handle of any kind belongs to.
+/// The number of the interface of any handle.
 pub(crate) fn interface_of(handle: Handle) -> Answer<u8> {
     if (1..=INTERFACE).contains(&kind_of(handle)) {
         Ok((handle >> 27 & 3) as u8)
@@ -68,7 +68,7 @@ pub(crate) fn interface_of(handle: Handle) -> Answer<u8> {
     }
 }
 
-/// The number of an interface, by its own handle.
+/// The number of an interface, from its own handle.
 pub(crate) fn own_interface(handle: Handle) -> Answer<u8> {
     if handle == interface(handle_number(handle)) { Ok(handle_number(handle)) } else { Err(Code::ArgInvalid) }
 }
@@ -87,7 +87,7 @@ pub(crate) fn of<T: Object>(kind: Kind, object: T) -> Handle {
     pack(T::KIND, kind.number(), object.number())
 }
 
-/// The object of a handle, and the number of its interface; it may be nobody's.
+/// The object of a handle, which may not exist, and the number of its interface.
 pub(crate) fn object<T: Object>(handle: Handle) -> Answer<(u8, T)> {
     if kind_of(handle) != T::KIND {
         return Err(Code::ArgInvalid);

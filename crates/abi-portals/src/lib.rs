@@ -1,17 +1,18 @@
-//! Portals 4 in C: `portals4.h` and the library that programs written against it run on, on any of our devices.
+//! Portals 4 in C: `portals4.h` and its library, on any of our devices.
 //!
-//! `NICETY_DEVICE` names the device (`shm` if it is not set). A process's node and number are where it listens, so that programs find each
-//! other by what they tell each other of that: the reference's own programs do it by PMI, and are started by `nicety mpirun`.
+//! `NICETY_DEVICE` selects the device (`shm` if unset). The node and number of a process are the address
+//! where it listens, so programs find each other by exchanging these: the reference's own programs use PMI,
+//! and are started by `nicety mpirun`.
 //!
-//! Each function checks its handles and pointers, calls [`portals`], and turns what comes back into the header's numbers. No panic leaves it.
-//! Handles are integers, as the reference's are, and numbers are its numbers.
+//! Each function checks its handles and pointers, calls [`portals`], and converts the result to the header's
+//! types. Panics do not leave it. Handles and constants are integers with the reference's values.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `types` | the header's structures and constants; checked against the header by a test |
-//! | `handle` | handles: kind, interface, use and place in 32 bits |
-//! | `answer`, `export` | return codes and the firewall; how a function gets its name |
-//! | `state`, `limits` | what the process has open; limits by the environment |
+//! | `handle` | handles: kind, interface, generation and slot in 32 bits |
+//! | `answer`, `export` | return codes and the panic barrier; C names of functions |
+//! | `state`, `limits` | open interfaces of the process; limits from the environment |
 //! | `calls` | the functions, by object |
 
 mod answer;

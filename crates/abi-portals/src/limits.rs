@@ -1,5 +1,5 @@
-//! Limits from the environment, by the reference's names (`PTL_LIM_MAX_ENTRIES` and others): the defaults for limits that a program does
-//! not set.
+//! Default limits from the environment, by the reference's names (`PTL_LIM_MAX_ENTRIES` and others), for
+//! limits that a program leaves unset.
 
 use portals::Limits;
 
@@ -8,8 +8,8 @@ pub(crate) fn of_environment() -> Limits {
     named(|name| std::env::var(name).ok())
 }
 
-/// The default limits, except for those of which `value` returns a decimal number. A number out of bounds becomes the nearest within, and 0 the
-/// default.
+/// The default limits, except where `value` returns a decimal number. A number out of bounds becomes the
+/// nearest bound, and 0 the default.
 fn named(value: impl Fn(&str) -> Option<String>) -> Limits {
     let long = |name: &str, default: u64| {
         let value = value(&format!("PTL_LIM_{name}"));

@@ -1,4 +1,4 @@
-//! What the process has open. This and `limits` are the places that read the environment.
+//! Open interfaces of the process. Only this file and `limits` read the environment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -12,23 +12,23 @@ use crate::answer::{Answer, Code};
 use crate::handle::PLACES;
 use crate::limits;
 
-/// The variable that names the device, `shm` without it.
+/// The variable that selects the device; `shm` if unset.
 const DEVICE: &str = "NICETY_DEVICE";
-/// Where messages are matched: `caller`, `thread` or `spin`.
+/// The variable that selects the thread that matches messages: `caller`, `thread` or `spin`.
 const MATCHER: &str = "NICETY_PORTALS_ENGINE";
-/// What becomes of messages without a place: `drop`, or `replay`, which has them wait until there is one.
+/// What happens to messages without room: `drop`, or `replay`, which delays them until there is room.
 const FLOW: &str = "NICETY_PORTALS_FLOW";
 
 struct Open {
     ni: Ni,
-    /// Calls of `PtlNIInit` without one of `PtlNIFini`.
+    /// Calls of `PtlNIInit` without a matching `PtlNIFini`.
     users: u32,
     limits: Limits,
 }
 
 #[derive(Default)]
 struct State {
-    /// Calls of `PtlInit` without one of `PtlFini`.
+    /// Calls of `PtlInit` without a matching `PtlFini`.
     inits: u32,
     node: Option<Node>,
     interfaces: [Option<Open>; 4],
@@ -36,7 +36,7 @@ struct State {
 
 static STATE: RwLock<Option<State>> = RwLock::new(None);
 
-/// The machine that all this runs on.
+/// The host of this process.
 pub(crate) fn host() -> &'static Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     HOST.get_or_init(host::real::host)
@@ -57,7 +57,7 @@ pub(crate) fn init() -> Answer<()> {
     Ok(())
 }
 
-/// `PtlFini`: what is still open is closed by the last one.
+/// `PtlFini`: the last call closes everything that is still open.
 pub(crate) fn fini() {
     let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
     let Some(open) = state.as_mut() else { return };
@@ -70,7 +70,7 @@ pub(crate) fn fini() {
     last.iter().flat_map(|open| open.interfaces.iter().flatten()).for_each(|open| open.ni.close());
 }
 
-/// Opens the interface of a kind, or gives it to another user; its limits.
+/// Opens the interface of a kind, or adds a user to it; returns its limits.
 pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Answer<Limits> {
     change(|state| {
         if pid.is_some_and(|pid| state.node.as_ref().is_some_and(|node| node.me().pid != pid)) {
@@ -85,7 +85,7 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
             None => state.node.insert(self::node(pid)?).clone(),
         };
         let granted = Limits::grant(desired.as_ref(), &limits::of_environment());
-        // As many as handles can name, less those that rest.
+        // As many as handles can name, less the freed slots that are not reused yet.
         let most = PLACES - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
         let is_patient = is_patient()?;
@@ -98,7 +98,7 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
     })
 }
 
-/// Whether messages wait for a place.
+/// Whether messages wait for room.
 fn is_patient() -> Answer<bool> {
     match std::env::var(FLOW).unwrap_or_default().as_str() {
         "" | "drop" => Ok(false),
@@ -133,15 +133,16 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         said(&error);
         Code::Fail
     })?;
-    // SAFETY: a program of C promises that of all memory that it gives to Portals. Test: `messages_go_both_ways_on_shm`.
+    // SAFETY: a C program promises this for all memory that it gives to Portals. Test:
+    // `messages_go_both_ways_on_shm`.
     unsafe { Node::open(host(), &device, address, pid, uid, matcher, &key) }.map_err(|error| {
         said(&error);
         if pid.is_some() { Code::PidInUse } else { Code::Fail }
     })
 }
 
-/// The key that processes prove to each other. A device that maps memory of peers connects processes of the same user alone, so without a launcher
-/// it needs no key from a file.
+/// The key that processes prove to each other. A device that maps memory of peers only connects processes of
+/// the same user, so without a launcher it needs no key from a file.
 fn key(maps_peers: bool) -> Result<Key, KeyError> {
     let variable = |name: &str| std::env::var_os(name);
     match variable(auth::JOB_KEY) {
@@ -158,7 +159,7 @@ pub(crate) fn close(number: u8) -> Answer<()> {
         open.users -= 1;
         Ok(if open.users == 0 { place.take() } else { None })
     })?;
-    // Others may call meanwhile; they find the interface gone.
+    // Other threads may call meanwhile; they find the interface closed.
     last.iter().for_each(|open| open.ni.close());
     Ok(())
 }

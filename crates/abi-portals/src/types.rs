@@ -1,4 +1,4 @@
-//! The types of `portals4.h`, as C lays them out, and its constants.
+//! The types of `portals4.h` in C layout, and its constants.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ pub(crate) const NI_NO_MATCHING: u32 = 1 << 1;
 pub(crate) const NI_LOGICAL: u32 = 1 << 2;
 pub(crate) const NI_PHYSICAL: u32 = 1 << 3;
 
-/// `ptl_process_t`: node and process number, or in the place of the node a rank.
+/// `ptl_process_t`: node and process number, or a rank in place of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct PtlProcess {
@@ -73,7 +73,7 @@ pub(crate) struct PtlMe {
     pub(crate) min_free: Size,
 }
 
-/// What `ptl_me_t` begins with: as `ptl_le_t`, but packed together with what follows.
+/// The start of `ptl_me_t`: as `ptl_le_t`, but without padding before the next field.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed(4))]
 pub(crate) struct PtlLeHead {
@@ -190,7 +190,7 @@ impl PtlLimits {
         }
     }
 
-    /// As the engine has them; what is negative is nothing.
+    /// As the engine's type; negative values become 0.
     pub(crate) fn limits(self) -> Limits {
         let [entries, headers, mds, cts, eqs, pt_index, iovecs, list, triggered] =
             self.counts.map(|count| u32::try_from(count).unwrap_or(0));
@@ -221,7 +221,8 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// Goal: structures lie as C has them. The test `structures_lie_as_in_the_header` asks the compiler for the same numbers.
+    /// Goal: structures have the layout of C. The test `structures_lie_as_in_the_header` gets the same
+    /// numbers from the C compiler.
     #[test]
     fn structures_lie_as_c_has_them() {
         assert_eq!((size_of::<PtlMd>(), size_of::<PtlLe>(), size_of::<PtlMe>()), (32, 32, 64));

@@ -1,9 +1,9 @@
-//! Programs in C, built with our header against our library. The sources are in tests/c.
+//! C programs, built with our header and run with our library. Their sources are in tests/c.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The library that cargo has built for this test.
+/// The library that cargo built for this test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().expect("this test");
     let places = own.ancestors().skip(1).take(2).map(|place| place.join("libnicety_portals.so"));
@@ -11,7 +11,7 @@ fn library() -> PathBuf {
     found.filter(|path| Path::exists(path)).expect("cargo builds the library for its tests")
 }
 
-/// Whether there is a C compiler; without one, says what is skipped.
+/// Whether there is a C compiler; prints what is skipped otherwise.
 fn has_compiler() -> bool {
     let probe = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let there = probe.is_ok_and(|status| status.success());
@@ -21,7 +21,7 @@ fn has_compiler() -> bool {
     there
 }
 
-/// Builds a program and runs it on a device; it must succeed. What it says; nothing without a compiler.
+/// Builds a program and runs it on a device; it must succeed. Returns its output; `None` without a compiler.
 fn run(name: &str, device: &str) -> Option<String> {
     run_with(name, &[], &[("NICETY_DEVICE", device)])
 }
@@ -34,7 +34,7 @@ fn run_with(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<St
     Some(said.into_owned())
 }
 
-/// As [`run_with`], however it ends.
+/// As [`run_with`], whatever its exit status.
 fn output_of(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<Output> {
     if !has_compiler() {
         return None;
@@ -49,7 +49,7 @@ fn output_of(name: &str, words: &[&str], variables: &[(&str, &str)]) -> Option<O
     let built = cc.output().expect("cc runs");
     assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));
     let mut program = Command::new(place(name));
-    // Processes of a program make the user's key when they need one.
+    // A program's processes create the user's key when they need one.
     program.args(words).envs(variables.iter().copied());
     program.env_remove("NICETY_JOB_KEY").env("NICETY_KEY_FILE", place("key"));
     Some(program.output().expect("it starts"))
@@ -65,7 +65,7 @@ fn messages_go_both_ways_on_iwarp() {
     assert!(run("pair", "iwarp").is_none_or(|said| said == "both are done\n"));
 }
 
-/// No text of a variable acts on a terminal.
+/// Text of a variable cannot control the terminal.
 #[test]
 fn error_lines_have_no_control_characters_of_variables() {
     for name in ["NICETY_DEVICE", "NICETY_PORTALS_FLOW", "NICETY_PORTALS_ENGINE"] {
@@ -86,7 +86,7 @@ fn limits_of_zero_are_the_defaults_and_others_are_bounded() {
     assert!(run("limits", "shm").is_none_or(|said| said == "limits are granted\n"));
 }
 
-/// Has 64 processes put to one that has room for 16 messages; whether it ever refused some.
+/// 64 processes put to one that has room for 16 messages; checks whether it ever refused some.
 fn flood(kind: &str, device: &str, flow: &str) {
     let variables = [("NICETY_DEVICE", device), ("NICETY_PORTALS_FLOW", flow)];
     let said = run_with("flood", &["64", "40", kind], &variables);
@@ -94,19 +94,20 @@ fn flood(kind: &str, device: &str, flow: &str) {
     assert!(said.is_none_or(|said| said == format!("64 senders of 40 messages each: disabled {how}\n")));
 }
 
-/// Goal: whoever is refused, as the receiver's portal table entry is full, sends again, and nothing is lost, doubled or out of order.
+/// Goal: senders repeat messages that were refused because the receiver's portal table entry was full;
+/// nothing is lost, duplicated or reordered.
 #[test]
 fn a_flood_that_is_refused_is_sent_again() {
     flood("flowctrl", "shm", "drop");
 }
 
-/// Goal: the interface holds messages back for which there is no place, and nobody is refused.
+/// Goal: the interface delays messages without room, and refuses none.
 #[test]
 fn a_flood_is_held_back() {
     flood("replay", "shm", "replay");
 }
 
-/// The same numbers are asked of the library's structures by its unit test `structures_lie_as_c_has_them`.
+/// The unit test `structures_lie_as_c_has_them` checks the same numbers on the library's structures.
 #[test]
 fn structures_lie_as_in_the_header() {
     assert!(run("layout", "shm").is_none_or(|said| said == "32 32 64 28 40 80 72 96 40\n"));

@@ -1,7 +1,7 @@
-//! What matching costs by depth: `cargo run --release -p portals --example match_depth [ENTRIES]`.
+//! The cost of matching by depth: `cargo run --release -p portals --example match_depth [ENTRIES]`.
 //!
-//! A message of no bytes arrives, is delivered, and its event is taken; the entry that takes it is the only one of its list, or the first,
-//! the last, or any of many. Turns are taken in between each other; medians of 21.
+//! An empty message arrives, is delivered, and its event is read. The matching entry is the only one of its
+//! list, or the first, the last, or any of many. The cases alternate; results are medians of 21 turns.
 
 use std::time::Instant;
 
@@ -13,7 +13,8 @@ use portals::{
 const TURNS: usize = 21;
 const MESSAGES: u64 = 20_000;
 
-/// An interface with so many entries in one list, by different bits; how entries name their sources and bits.
+/// An interface with `entries` entries of different bits in one list, which name sources and bits according
+/// to `shape`.
 fn interface(entries: u64, shape: Shape) -> (Engine, EqHandle) {
     let mut engine = Engine::new(Process::rank(0), 0, true, Limits::MOST);
     let eq = engine.eq_alloc(16).expect("the first");
@@ -32,15 +33,15 @@ fn interface(entries: u64, shape: Shape) -> (Engine, EqHandle) {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
-    /// Nothing is ignored, and all sources are admitted.
+    /// No bits are ignored, and all sources are admitted.
     Bits,
-    /// A bit is ignored, and one source admitted.
+    /// One bit is ignored, and one source is admitted.
     Source,
-    /// A bit is ignored, and all sources are admitted: nothing can be looked up.
+    /// One bit is ignored, and all sources are admitted: entries cannot be hashed.
     Neither,
 }
 
-/// Nanoseconds for each message; `which` says whose turn it is.
+/// Nanoseconds per message; `which` selects the entry of each message.
 fn turn((engine, eq): &mut (Engine, EqHandle), messages: u64, which: impl Fn(u64) -> u64) -> f64 {
     let begin = Instant::now();
     for number in 0..messages {

@@ -1,9 +1,10 @@
-//! What puts cost beside what is below them, in one run, by turns: 8 bytes there and back with full events, a mebibyte, how many short
-//! ones go in a second, and what it costs a process that computes to be put to meanwhile, by who matches.
+//! Measures puts and their baselines in turns of one run: the round trip of 8 bytes with full events, a
+//! mebibyte, the rate of short puts, and how much puts slow down a computing target, for each matcher.
 //!
-//! Beside each device stands what it is made of: on `shm` verbs' sends, and process_vm_writev(2), which private memory needs; on `iwarp`
-//! a plain TCP connection. What two threads take to hand one word to each other, by a cache line for each way, tells what state the
-//! processors are in: how near the two are to each other changes between runs on virtual machines, and all short figures with it.
+//! The baseline is what the device is built on: for `shm` verbs sends, and process_vm_writev(2), which
+//! private memory needs; for `iwarp` a plain TCP connection. The time in which two threads hand each other a
+//! word, by one cache line for each direction, shows the state of the processors: their distance changes
+//! between runs on virtual machines, and all short times change with it.
 //!
 //! `cargo run --release -p portals --example put_speed [DEVICE...]`
 
@@ -27,13 +28,14 @@ use verbs::{
 const TURNS: usize = 7;
 const ROUNDS: u64 = 10_000;
 const LONG: usize = 1 << 20;
-/// How many of them in a turn.
+/// Long puts of a turn.
 const LONGS: u64 = 100;
-/// What tells this program to show its memory.
+/// The argument that makes this program only expose its memory.
 const IDLE: &str = "--idle";
-/// Puts under way at a time, where their rate is measured.
+/// Puts in flight when their rate is measured.
 const WINDOW: u64 = 64;
-/// Windows of a turn: so many that the start of the other thread does not count, and their events have room in a queue.
+/// Windows of a turn: enough to hide the start of the other thread, and few enough that their events fit into
+/// a queue.
 const SHORTS: u64 = 1_000;
 const EVENTS: u64 = 1 << 16;
 const _: () = assert!(SHORTS * WINDOW < EVENTS);
@@ -51,7 +53,7 @@ impl Side {
         let device = fabric::open(device, host).expect("a device");
         let memory = Buf::alloc(LONG).expect("memory");
         let key = Key::from_bytes([1; 16]);
-        // SAFETY: the interface is dropped before the memory, and nobody else uses that.
+        // SAFETY: the interface is dropped before the memory, and no one else uses that.
         let node =
             unsafe { Node::open(host, &device, address(&device), None, 0, matcher, &key) }.expect("a node");
         let ni = node.interface(Kind { is_matching: true, is_logical: false }, Limits::default());
@@ -87,7 +89,7 @@ impl Side {
         self.ni.transfer(&put).expect("open").expect("legal");
     }
 
-    /// Waits for so many events of a kind.
+    /// Waits for `count` events of a kind.
     fn take(&self, kind: EventKind, count: u64) {
         for _ in 0..count {
             let look = |engine: &mut Engine| engine.eq_get(self.eq).expect("a queue");
@@ -104,7 +106,7 @@ fn address(device: &Device) -> Ipv4Addr {
     }
 }
 
-/// One side of a connected pair of queue pairs.
+/// One side of a pair of connected queue pairs.
 struct End {
     host: Host,
     qp: Qp,
@@ -144,7 +146,7 @@ impl End {
     }
 }
 
-/// Two connected ends.
+/// Two connected queue pairs.
 fn ends(host: &Host, name: &str) -> [End; 2] {
     let devices = [0, 1].map(|_| fabric::open(name, host).expect("a device"));
     let (a, b) = (End::new(host, &devices[0]), End::new(host, &devices[1]));
@@ -164,12 +166,12 @@ fn ends(host: &Host, name: &str) -> [End; 2] {
         }
         open += usize::from(matches!(asks.poll_event(), Some(CmEvent::Established { .. })));
     }
-    // Connections end with what made them.
+    // Connections end with the objects that made them.
     std::mem::forget((asks, hears, listener));
     [a, b]
 }
 
-/// Has both sides do something `rounds` times; nanoseconds of a round.
+/// Runs `body` on both sides for `rounds` rounds; returns nanoseconds per round.
 fn both<S: Send + Sync + 'static>(
     host: &Host,
     sides: &[Arc<S>; 2],
@@ -211,7 +213,7 @@ fn send(end: &End, begins: bool, rounds: u64) {
         if begins || round > 0 {
             end.send();
         }
-        // What was sent, and what is received.
+        // One completion for the send, one for the receive.
         end.take(if begins || round > 0 { 2 } else { 1 });
         end.receive();
     }
@@ -250,12 +252,13 @@ fn pair(host: &Host, device: &str, matcher: Matcher) -> [Arc<Puts>; 2] {
     [Arc::new(Puts { side: a, to: at_b }), Arc::new(Puts { side: b, to: at_a })]
 }
 
-/// Steps of work.
+/// Does `steps` steps of work.
 fn work(steps: u64) -> u64 {
     (0..steps).fold(1, |sum, step| std::hint::black_box(sum ^ step).wrapping_mul(0x9e37_79b9))
 }
 
-/// Has one side compute while the other puts `rounds` mebibytes to it: how long the work took, and how long the puts.
+/// One side computes while the other puts `rounds` mebibytes into its memory; returns how long the work and
+/// the puts took.
 fn computing(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, rounds: u64) -> (f64, f64) {
     let (is_over, took) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let (initiator, over, span) = (puts[0].clone(), is_over.clone(), took.clone());
@@ -278,14 +281,14 @@ fn computing(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, rounds: u64) -> (f6
     (worked, took.load(Ordering::Relaxed) as f64)
 }
 
-/// What a device is measured beside: nanoseconds of 8 bytes there and back, and of a mebibyte.
+/// The baseline of a device: nanoseconds of an 8-byte round trip, and of a mebibyte.
 trait Floor {
     fn name(&self) -> [&'static str; 2];
     fn short_ns(&self, host: &Host) -> f64;
     fn long_ns(&self, host: &Host) -> f64;
 }
 
-/// Verbs' sends, and copies to a process that does nothing.
+/// Verbs sends, and copies to an idle process.
 struct Memory {
     sends: [Arc<End>; 2],
     own: FloorRegion,
@@ -293,19 +296,19 @@ struct Memory {
     _child: Idle,
 }
 
-/// This program again, which shows its memory and waits.
+/// A child process of this program, which exposes its memory and waits.
 struct Idle(Child);
 
 impl Drop for Idle {
     fn drop(&mut self) {
         let Self(child) = self;
-        // It ends when it is asked, or has ended.
+        // It exits on end of file, or has exited already.
         drop(child.stdin.take());
         let _ = child.wait();
     }
 }
 
-/// What such a process does.
+/// The main function of this child process.
 fn show_memory() {
     let region = FloorRegion::private(LONG).expect("memory");
     region.fill(1);
@@ -316,7 +319,7 @@ fn show_memory() {
 impl Memory {
     fn new(host: &Host, device: &str) -> Self {
         let sends = ends(host, device).map(Arc::new);
-        // One more than a round needs, so that no message ever waits for its receive.
+        // One more than a round needs, so that no message waits for its receive.
         sends.iter().for_each(|end| (0..2).for_each(|_| end.receive()));
         let own = FloorRegion::private(LONG).expect("memory");
         own.fill(2);
@@ -347,7 +350,7 @@ impl Floor for Memory {
     }
 }
 
-/// Two ends of a TCP connection.
+/// Both ends of a TCP connection.
 struct Stream([Arc<Tcp>; 2]);
 
 impl Stream {
@@ -403,7 +406,7 @@ impl Floor for Stream {
     }
 }
 
-/// Nanoseconds of a word by a line for each way, there and back.
+/// Nanoseconds of a word's round trip, with one cache line for each direction.
 fn mailbox_ns(host: &Host, rounds: u64) -> f64 {
     let region = Arc::new(FloorRegion::private(4096).expect("memory"));
     region.fill(0);
@@ -412,7 +415,7 @@ fn mailbox_ns(host: &Host, rounds: u64) -> f64 {
         other.bounce((Role::Pong, Lines::Two), 0, rounds, 0, &never).expect("answered");
     };
     let task = host.spawn("other", None, pong).expect("a thread");
-    // Until the other one has begun, it is the start of a thread that is measured.
+    // Before the other thread has started, this would measure its start.
     let begun = region.bounce((Role::Ping, Lines::Two), 0, 1, 0, &never).expect("answered");
     let began = host.now();
     region.bounce((Role::Ping, Lines::Two), begun, rounds - 1, 0, &never).expect("answered");
@@ -421,7 +424,7 @@ fn mailbox_ns(host: &Host, rounds: u64) -> f64 {
     took.as_ps() as f64 / 1000.0 / (rounds - 1) as f64
 }
 
-/// What one turn finds of one way to match.
+/// The results of one turn with one matcher.
 struct Found {
     mailbox_ns: f64,
     put_ns: f64,
@@ -447,7 +450,7 @@ fn compare(host: &Host, device: &str) {
     let mut found: [[Vec<f64>; 7]; Matcher::ALL.len()] = Default::default();
     let steps = 2_000_000;
     for ((matcher, _), found) in Matcher::ALL.into_iter().zip(&mut found) {
-        // One pair at a time: threads of others that spin would take the processors.
+        // One pair at a time: spinning threads of other pairs would occupy the cores.
         let puts = &pair(host, device, matcher);
         for turn in 0..=TURNS {
             let (short_floor, long_floor) = (floor.short_ns(host), floor.long_ns(host));
@@ -455,7 +458,7 @@ fn compare(host: &Host, device: &str) {
             std::hint::black_box(work(steps));
             let alone = host.now().since(began).as_ps() as f64 / 1000.0;
             let one = measure(host, puts, steps);
-            // The first turn makes connections and touches memory.
+            // The first turn connects and touches memory.
             if turn > 0 {
                 let all = [
                     one.mailbox_ns / 2.0,

@@ -1,7 +1,7 @@
-//! Random programs of several processes in virtual time, under faults, for as many seeds as one likes.
+//! Random programs of several processes in virtual time, with faults, for any number of seeds.
 //!
-//! `cargo run --release -p portals --example worlds -- 1000` runs so many seeds, each in one of the weathers by turns;
-//! `... -- 17..18` one of them.
+//! `cargo run --release -p portals --example worlds -- 1000` runs 1000 seeds and alternates the fault
+//! settings; `... -- 17..18` runs one of them.
 
 #[path = "../tests/worlds/mod.rs"]
 mod programs;

@@ -1,4 +1,4 @@
-//! What the standard says of single cases: limits, orders of events, and who is told what.
+//! Single cases of the standard: limits, the order of events, and which side gets which event.
 
 use portals::{
     AckReq, Action, Arrival, Count, Datatype, Engine, Entry, EntryOptions, EqHandle, Error, EventKind, Fail,
@@ -35,7 +35,7 @@ fn put(length: u64) -> Request {
     }
 }
 
-/// Sends a message through; why it was refused, or where it lies and how much of it.
+/// Delivers a message; returns its offset and length, or why it was refused.
 fn send(engine: &mut Engine, request: &Request) -> Result<(u64, u64), Fail> {
     match engine.arrive(request) {
         Arrival::Refused(answer) => Err(answer.map_or(Fail::Ok, |answer| answer.fail)),
@@ -77,7 +77,8 @@ fn an_entry_that_is_used_once_takes_the_first_header() {
     assert_eq!(engine.status().drops, 1);
 }
 
-/// Goal: an entry may take a message that is still arriving, and is told when its data are there.
+/// Goal: an entry can match a message whose data are still in flight, and gets its event when they have
+/// arrived.
 #[test]
 fn a_header_whose_data_are_on_the_way_can_be_taken() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);
@@ -199,8 +200,8 @@ fn limits_are_kept() {
     assert_eq!(engine.transfer(&counting), Err(Error::ArgInvalid), "the descriptor has no counter");
 }
 
-/// Goal: `max_volatile_size` bounds what is put or added out of a volatile descriptor, and nothing else. Method: transfers of that length
-/// and of one byte more, out of a volatile descriptor and another.
+/// Goal: `max_volatile_size` limits puts and atomics from a volatile descriptor, and nothing else. Method:
+/// transfers of exactly that length and of one byte more, from a volatile and an ordinary descriptor.
 #[test]
 fn volatile_transfer_longer_than_its_limit_is_refused() {
     let limits = Limits { max_volatile_size: 8, ..Limits::default() };
@@ -238,7 +239,8 @@ fn volatile_transfer_longer_than_its_limit_is_refused() {
     }
 }
 
-/// Goal: counters set off what waits for them in the order of thresholds, also across each other, and a cancelled one sets off nothing.
+/// Goal: counters trigger their operations in the order of thresholds, also across counters; cancelled
+/// operations do not run.
 #[test]
 fn counters_set_off_chains() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);

@@ -1,5 +1,5 @@
-//! Matching by a program of the NIC, on SeaStar: by the card's processor and by the kernel of the host, with each flow control. What
-//! comes out is the same everywhere; only the times differ.
+//! Matching in the NIC's firmware on SeaStar: on the card's processor and in the host's kernel, with each
+//! flow control. The results are the same everywhere; only the times differ.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use portals::{
 };
 use verbs::Buf;
 
-/// Where programs are matched, and how they are kept from being lost.
+/// Where matching happens, and which flow control keeps messages from being lost.
 const MODES: [&str; 5] = [
     "mode.match_kind=nic",
     "mode.match_kind=host",
@@ -19,7 +19,7 @@ const MODES: [&str; 5] = [
     "mode.match_kind=host,mode.flow_kind=corpse",
     "mode.match_kind=host,mode.flow_kind=cop",
 ];
-/// The process of each node.
+/// The process number on each node.
 const PID: u16 = 7;
 const TAG: u64 = 0x77;
 
@@ -95,7 +95,7 @@ fn put(md: MdHandle, target: Process, at: u64, length: u64, ack: AckReq, hdr_dat
     }
 }
 
-/// The process of a node: cards have consecutive addresses.
+/// The process of another node: cards have consecutive addresses.
 fn process(port: &Offload, own: usize, other: usize) -> Process {
     let nid = port.process().nid + other as u32 - own as u32;
     Process::physical(nid, PID.into())
@@ -116,8 +116,8 @@ fn pattern(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + seed * 31) as u8).collect()
 }
 
-/// Goal: data arrive whole and where they belong, of every size around the limits of a packet, with an event that says so, and an
-/// acknowledgement; the same twice.
+/// Goal: data of all sizes around the limits of a packet arrive complete and in the right place, with a
+/// matching event and an acknowledgement, and two runs are equal.
 #[test]
 fn puts_arrive_in_every_mode() {
     const SIZES: [u64; 9] = [0, 1, 8, 16, 17, 64, 100, 4096, 70_000];
@@ -130,7 +130,7 @@ fn puts_arrive_in_every_mode() {
                     let n = n as u64;
                     rank.buf.write(0, &pattern(len, n + own as u64)).expect("inside");
                     rank.post(80_000, len, n);
-                    // Nobody sends before both have posted: rank 1 after rank 0's message only.
+                    // No process sends before both have posted: rank 1 sends only after rank 0's message.
                     if own == 0 {
                         rank.host.wait_a_little();
                         rank.put(other, 0, len, AckReq::Full, n);
@@ -160,13 +160,14 @@ trait Patience {
 }
 
 impl Patience for Host {
-    /// Longer than a call of the peer's.
+    /// Waits longer than a call of the peer takes.
     fn wait_a_little(&self) {
         self.poll("a little", self.after(host::Span::from_us(20)), || None::<()>);
     }
 }
 
-/// Goal: messages that nothing waits for are in the overflow list's memory, and are told to the entry that comes later.
+/// Goal: unexpected messages are stored in the overflow list's memory, and reported to an entry that is
+/// appended later.
 #[test]
 fn unexpected_messages_wait_in_every_mode() {
     for mode in MODES {
@@ -197,7 +198,8 @@ fn unexpected_messages_wait_in_every_mode() {
     }
 }
 
-/// Goal: a get brings what lies at the target, and Portals 3.3's three calls post as one does, unless an event waits.
+/// Goal: a get fetches the target's data, and Portals 3.3's three calls post a receive as the single call
+/// does, unless an event is unread.
 #[test]
 fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
     for mode in MODES {
@@ -217,7 +219,7 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
                 let entry = rank.entry(4096, 10);
                 assert!(rank.port.post(place, &entry, 2).expect("room").is_some(), "{mode}");
                 (0..5).for_each(|_| rank.host.wait_a_little());
-                // The get has been told, and not looked at.
+                // The get's event has been written, but not read.
                 let entry = rank.entry(4096, 10);
                 assert_eq!(rank.port.post(place, &entry, 3), Ok(None), "{mode}");
                 assert_eq!(rank.event().kind, EventKind::Get);
@@ -246,8 +248,8 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
     }
 }
 
-/// Goal: the profile of a message has all of its time, and interrupts where the kernel matches: one for a short message, two for a
-/// longer one, none where the card does.
+/// Goal: the profile of a message accounts for all of its time, and for interrupts if the kernel matches: one
+/// for a short message, two for a longer one; none if the card matches.
 #[test]
 fn a_profile_is_whole() {
     for (mode, interrupts) in [(MODES[0], [0, 0]), (MODES[1], [1, 2])] {
@@ -260,7 +262,7 @@ fn a_profile_is_whole() {
                 if own == 0 {
                     rank.host.wait_a_little();
                     rank.put(other, 0, len, AckReq::None, 0);
-                    // A process that ends takes its program with it.
+                    // A process that exits removes its firmware.
                     rank.host.wait_a_little();
                 } else {
                     rank.post(0, 4096, 0);
@@ -280,12 +282,13 @@ fn a_profile_is_whole() {
     }
 }
 
-/// Senders of a flood: more than there are streams. Messages of each, and their bytes.
+/// Senders of a flood: more than there are streams. Then messages of each sender, and bytes of each message.
 const SENDERS: usize = 300;
 const MESSAGES: u64 = 4;
 const LONG: u64 = 4096;
 
-/// Has all of them send long messages to rank 0, which is slow; those that it got of each, in their order.
+/// All senders send long messages to rank 0, which is slow; returns the messages received from each, in
+/// order.
 fn flood(mode: &'static str) -> Vec<Vec<u64>> {
     let got = Arc::new(Mutex::new(vec![Vec::new(); SENDERS + 1]));
     let told = got.clone();
@@ -294,7 +297,8 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
         let mut rank = Rank::new(mode, node, if own == 0 { total as usize } else { LONG as usize });
         let target = process(&rank.port, own, 0);
         if own > 0 {
-            // What is sent before the target is there is lost, as on a machine whose processes begin at different times.
+            // Messages sent before the target exists are lost, as on a machine whose processes start at
+            // different times.
             rank.host.wait_a_little();
             (0..MESSAGES).for_each(|n| rank.put(target, 0, LONG, AckReq::None, n));
             rank.host.poll("the end", rank.host.after(host::Span::from_ms(40)), || None::<()>);
@@ -313,8 +317,8 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
     got.lock().expect("a lock").clone()
 }
 
-/// Goal: with more sources than streams nothing is lost, nothing doubled and all order kept by either flow control, and without one
-/// messages are lost. Method: 300 senders of four long messages each, and one receiver.
+/// Goal: with more sources than streams either flow control loses and duplicates nothing and preserves order;
+/// without one, messages are lost. Method: 300 senders of four long messages each, and one receiver.
 #[test]
 fn a_flood_is_held_back_and_loses_nothing() {
     let all: Vec<u64> = (0..MESSAGES).collect();
@@ -334,8 +338,9 @@ fn counts(success: u64) -> Count {
     Count { success, failure: 0 }
 }
 
-/// Goal: counters count what comes and what is acknowledged, and set off puts, entries and each other, without a call of the target's.
-/// Method: rank 1 prepares all, and looks at its counters when rank 0 has got an answer.
+/// Goal: counters count messages and acknowledgements, and trigger puts, entries and each other, without a
+/// call by the target. Method: rank 1 prepares everything, and reads its counters when rank 0 has got an
+/// answer.
 #[test]
 fn counters_set_off_in_every_mode() {
     for mode in MODES {
@@ -357,7 +362,7 @@ fn counters_set_off_in_every_mode() {
                     let acknowledged = rank.port.ct_wait(told, u64::from(n) + 1, deadline);
                     assert_eq!(acknowledged, Some(counts(u64::from(n) + 1)), "{mode}");
                 }
-                // Three have come: that set off a put from there.
+                // Three messages have arrived there and triggered a put.
                 assert_eq!((rank.event().kind, rank.buf.to_vec(64..72)), (EventKind::Put, Ok(vec![9; 8])));
                 return;
             }
@@ -376,7 +381,7 @@ fn counters_set_off_in_every_mode() {
             assert_eq!(rank.port.ct_wait(came, 3, deadline), Some(counts(3)), "{mode}");
             assert_eq!(rank.port.ct_get(told), counts(40));
             assert_eq!(rank.buf.to_vec(0..24), Ok([[0; 8], [1; 8], [2; 8]].concat()));
-            // What waits is forgotten with the counter; a name that was given up is nobody's.
+            // Cancelling a counter drops its pending operations; a freed handle is invalid.
             let waiting = rank.port.trigger_append(told, 99, place, &first, 4).expect("room");
             rank.port.trigger_unlink(came, 99, waiting).expect("room");
             rank.port.ct_cancel(told).expect("a counter");
@@ -391,18 +396,18 @@ fn counters_set_off_in_every_mode() {
     }
 }
 
-/// Senders of a crowd, messages of each, and how many the receiver has room for.
+/// Senders of a crowd, messages of each, and messages that the receiver has room for.
 const CROWD: usize = 64;
 const EACH: u64 = 6;
 const ROOM: u64 = 16;
-/// What is said at the second portal table entry.
+/// Messages on the second portal table entry.
 const STOP: u64 = 1;
 const GO: u64 = 2;
 const QUIET: u64 = 3;
 const OVER: u64 = 4;
 
 impl Rank {
-    /// Opens the second portal table entry.
+    /// Allocates the second portal table entry.
     fn open_control(&mut self) {
         assert_eq!(self.port.pt_alloc(PtOptions::empty(), Some(1)), Ok(1));
         let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
@@ -416,7 +421,7 @@ impl Rank {
         self.port.transfer(&put).expect("it can begin");
     }
 
-    /// Sends all messages, each until it was taken, and stops when it is told to.
+    /// Sends all messages, repeats refused ones, and pauses when the receiver asks for it.
     fn send_all(&mut self, target: Process) {
         let (mut next, mut refused, mut under_way, mut done) = (0, EACH, 0, 0);
         let (mut stops, mut is_still) = (false, false);
@@ -452,7 +457,7 @@ impl Rank {
         assert_eq!((done, under_way), (EACH, 0));
     }
 
-    /// Takes all messages, slowly; which each sender's were, in their order, and how often there was no room.
+    /// Receives all messages, slowly; returns each sender's in order, and how often there was no room.
     fn take_all(&mut self, senders: &[Process]) -> (Vec<Vec<u64>>, u32) {
         let (mut got, mut disabled, mut waits) = (vec![Vec::new(); senders.len()], 0, false);
         let (mut left, mut quiet) = (senders.len() as u64 * EACH, 0);
@@ -488,8 +493,9 @@ impl Rank {
     }
 }
 
-/// Goal: with the standard's flow control, nothing is lost, nothing comes twice, and each one's messages stay in their order. Method: 64
-/// senders and one receiver with room for 16 messages, which recovers by having all stop.
+/// Goal: with the standard's flow control, nothing is lost or duplicated, and each sender's messages stay in
+/// order. Method: 64 senders and one receiver with room for 16 messages, which recovers by pausing all
+/// senders.
 #[test]
 fn whoever_is_refused_sends_again() {
     for mode in MODES {

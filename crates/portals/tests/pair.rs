@@ -1,4 +1,5 @@
-//! Two nodes that reach each other: data of all sizes and shapes go where they belong, on each device, and whoever vanishes is told of.
+//! Two connected nodes: data of all sizes and shapes arrive in the right place, on each device, and a failed
+//! peer is reported.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +11,7 @@ use portals::{
 };
 use verbs::host::Span;
 
-/// Memory that both the test and the library use: the library by its address.
+/// Memory that both the test and the library access: the library by address.
 struct Memory(Vec<AtomicU8>);
 
 impl Memory {
@@ -34,7 +35,7 @@ impl Memory {
         Region::new(self.addr(), self.0.len() as u64)
     }
 
-    /// All of it, in three pieces.
+    /// All of it, as three pieces.
     fn pieces(&self) -> Region {
         let (len, addr) = (self.0.len() as u64, self.addr());
         let cuts = [0, len / 3, len / 2, len];
@@ -45,7 +46,7 @@ impl Memory {
 
 const KIND: Kind = Kind { is_matching: true, is_logical: false };
 
-/// A device, and where messages are matched.
+/// A device, and the thread that matches messages.
 #[derive(Clone, Copy)]
 struct At(&'static str, Matcher);
 
@@ -55,7 +56,7 @@ fn node(at: At) -> Node {
     node_with(at, 1)
 }
 
-/// A node whose key is made of this byte.
+/// A node whose key consists of this byte.
 fn node_with(At(device, matcher): At, key: u8) -> Node {
     let host = verbs::host::real::host();
     let device = fabric::open(device, &host).expect("a device");
@@ -63,7 +64,7 @@ fn node_with(At(device, matcher): At, key: u8) -> Node {
         Some(IpAddr::V4(address)) => *address,
         _ => Ipv4Addr::LOCALHOST,
     };
-    // SAFETY: the tests keep all memory until what uses it is over.
+    // SAFETY: the tests keep all memory until the operations that use it have completed.
     unsafe { Node::open(&host, &device, address, None, 7, matcher, &Key::from_bytes([key; 16])) }
         .expect("a node")
 }
@@ -115,7 +116,7 @@ impl Side {
         self.ni.wait("test", deadline, look).expect("an event in time").0
     }
 
-    /// The next event, which is of this kind.
+    /// The next event, which must be of this kind.
     fn expect(&self, kind: EventKind) -> Event {
         let event = self.next();
         assert_eq!(event.kind, kind, "{event:?}");
@@ -150,7 +151,7 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 
 const SIZES: [usize; 8] = [0, 1, 8, 100, 8000, 8081, 100_000, 3 << 20];
 
-/// Goal: puts and gets of all sizes, from and into memory in one piece and in several. Method: all data are compared.
+/// Goal: puts and gets of all sizes, with memory in one piece and in several. Method: all data are compared.
 fn data_go_where_they_belong(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     for (round, len) in SIZES.into_iter().enumerate() {
@@ -181,7 +182,7 @@ fn data_go_where_they_belong(at: At) {
     b.ni.close();
 }
 
-/// Goal: atomic operations, truncation, and what nobody takes.
+/// Goal: atomic operations, truncation, and messages without an entry.
 fn others_go_as_they_should(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(5_u64.to_ne_bytes()), Memory::new(37_u64.to_ne_bytes()));
@@ -226,7 +227,7 @@ fn others_go_as_they_should(at: At) {
     assert_eq!(b.expect(EventKind::Put).mlength, 5);
 }
 
-/// Goal: a process reaches itself as it reaches others.
+/// Goal: operations of a process on itself behave as those on others.
 #[test]
 fn a_process_reaches_itself() {
     let a = Side::new(SHM, KIND);
@@ -243,8 +244,8 @@ fn a_process_reaches_itself() {
     }
 }
 
-/// Goal: a target that does nothing is reached all the same. Method: nobody calls anything at it until the initiator knows that all
-/// is done.
+/// Goal: a target that makes no calls is reachable nevertheless. Method: the target calls nothing until the
+/// initiator knows that everything has completed.
 fn a_target_need_not_call(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(pattern(3, 50_000)), Memory::zeros(50_000));
@@ -258,13 +259,14 @@ fn a_target_need_not_call(at: At) {
     }
 }
 
-/// Goal: more messages than there are slots, both ways at once, none lost and all in order.
+/// Goal: with more messages than slots, in both directions at the same time, none is lost and all stay in
+/// order.
 fn many_messages_stay_in_order(at: At) {
     flood([at, at]);
 }
 
-/// Goal: puts at once arrive among others in their order, and what is told of, or cannot leave now, is left to the usual way. Method: more
-/// puts than a link has room for.
+/// Goal: immediate puts stay in order with other puts, and puts with events, or without room, are left to the
+/// usual path. Method: more puts than a link has room for.
 fn puts_at_once_stay_in_order(at: At) {
     const COUNT: u64 = 90;
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
@@ -297,15 +299,15 @@ fn puts_at_once_stay_in_order(at: At) {
         }
     }
     for number in 1..COUNT {
-        // Room at the other side is told of to who looks.
+        // The initiator learns of room at the peer when it polls.
         assert_eq!(a.ni.test(|engine| engine.eq_get(a.eq)), Some(Ok(None)));
         assert_eq!(b.expect(EventKind::Put).hdr_data, number);
     }
     assert!(at_once > 0 && theirs.bytes() == ours.bytes());
 }
 
-/// Goal: who has no memory for others to store messages in gets them sent, and stores its own all the same. Method: both, or one, have
-/// too little memory of their NICs for a ring.
+/// Goal: a process without memory for stored messages receives sent ones, and still stores its own at the
+/// peer. Method: the NICs of one side, or of both, have too little memory for a ring.
 #[test]
 fn memory_of_the_nic_may_be_missing() {
     let small = At("shm(dm=4K)", Matcher::Caller);
@@ -351,7 +353,7 @@ fn flood(places: [At; 2]) {
     }
 }
 
-/// Goal: operations on a process that has gone end with a failure, those under way and those that begin later.
+/// Goal: operations on a process that has exited fail, both those in flight and those that start later.
 fn whoever_vanishes_is_told_of(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let ours = Memory::new(pattern(4, 100_000));
@@ -376,7 +378,7 @@ fn whoever_vanishes_is_told_of(at: At) {
     assert_eq!(a.expect(EventKind::Send).fail, Fail::Undeliverable, "no process has such a number");
 }
 
-/// Goal: ranks name processes, once a map says how.
+/// Goal: ranks address processes once there is a map.
 #[test]
 fn ranks_name_processes() {
     let kind = Kind { is_matching: false, is_logical: true };
@@ -401,8 +403,9 @@ fn ranks_name_processes() {
     assert_eq!(sides[1].expect(EventKind::Send).fail, Fail::Undeliverable, "nobody has this rank");
 }
 
-/// Goal: the place of matching changes no event. Method: one script of puts, gets and atomics that meet both lists, truncation, no
-/// entry and no permission, each begun when the one before has ended, in each place; what the two sides are told is compared.
+/// Goal: events do not depend on the thread that matches. Method: run one script with each matcher and
+/// compare all events: puts, gets and atomics that meet both lists, truncation, no entry and no permission,
+/// each started after the previous one has ended.
 fn events_are_the_same_in_each_place(device: &'static str) {
     let told = Matcher::ALL.map(|(matcher, _)| script(At(device, matcher)));
     assert!(told[0].len() > 40, "{:?}", told[0]);
@@ -410,7 +413,7 @@ fn events_are_the_same_in_each_place(device: &'static str) {
     assert_eq!(told[0], told[2]);
 }
 
-/// What both sides are told, but for addresses and numbers of processes, which no two runs have in common.
+/// The events of both sides, without addresses and process numbers, which differ between runs.
 fn script(at: At) -> Vec<Event> {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs, spare) =
@@ -426,7 +429,7 @@ fn script(at: At) -> Vec<Event> {
     let mut play = |all: Transfer| {
         a.begin(&all);
         told.push(a.next());
-        // The first one was that its data had left.
+        // The first event was `Send`.
         if all.action.brings() {
             told.push(a.next());
         }
@@ -460,8 +463,9 @@ fn script(at: At) -> Vec<Event> {
     told.into_iter().map(plain).collect()
 }
 
-/// Goal: at a patient interface messages wait for their places, and arrive in order, more of them than a link has slots for; a process
-/// that sends to itself waits, too. Method: the entries come only after the initiator has begun all.
+/// Goal: messages to a patient interface wait for room and arrive in order, even if there are more than a
+/// link has slots; so do messages of the process to itself. Method: entries are appended only after the
+/// initiator has started all operations.
 fn the_patient_lose_nothing(at: At) {
     const COUNT: u64 = 90;
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
@@ -495,8 +499,8 @@ fn the_patient_lose_nothing(at: At) {
     }
 }
 
-/// Goal: puts arrive in order and whole, by whichever memory they go. Method: the sides take turns of none to three puts, of one to
-/// sixteen bytes, with a word for the event and without, at once and in the usual way.
+/// Goal: puts stay in order and complete, whichever memory carries them. Method: the sides take turns with
+/// zero to three puts of one to sixteen bytes, with and without header data, immediate and by the usual path.
 fn puts_of_all_kinds_stay_in_order(at: At) {
     let sides = [Side::new(at, KIND), Side::new(at, KIND)];
     let (mut rng, mut number) = (verbs::host::Rng::new(4), 0);
@@ -534,8 +538,8 @@ fn puts_of_all_kinds_stay_in_order(at: At) {
     }
 }
 
-/// Goal: whoever waits for an answer gets it, though requests of the process that answers wait for their places at his. Method: more of
-/// them than a link has slots for, while he puts.
+/// Goal: a process gets the answer it waits for, although requests of the answering process wait for room
+/// there. Method: the latter puts, while more requests than a link has slots wait.
 fn answers_pass_requests_that_wait(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     b.ni.call(Engine::set_patient);
@@ -624,7 +628,8 @@ in_places! {
     iwarp_spin "iwarp" Busy;
 }
 
-/// Goal: a process with another key neither reads nor writes, and is told that its operations have failed; the others go on.
+/// Goal: a process with another key can neither read nor write, and its operations fail; other processes
+/// continue.
 fn a_process_with_another_key_reads_and_writes_nothing(device: &'static str) {
     let at = At(device, Matcher::Caller);
     let [target, friend] = [0, 1].map(|_| Side::new(at, KIND));
@@ -640,7 +645,7 @@ fn a_process_with_another_key_reads_and_writes_nothing(device: &'static str) {
     assert_eq!((there.bytes(), here.bytes()), (pattern(1, 64), pattern(2, 64)));
     let md = friend.bind(here.region());
     friend.begin(&transfer(Action::Put, md, 64, target.me()));
-    // The first event at the target is the friend's.
+    // The first event at the target is the friend's put.
     assert_eq!(target.expect(EventKind::Put).initiator, friend.me());
     assert_eq!(there.bytes(), pattern(2, 64));
 }

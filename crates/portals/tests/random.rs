@@ -1,15 +1,15 @@
-//! Random programs on one interface, beside the slow model, and those that a fuzzer has found.
+//! Random programs on one interface, compared with the slow model, and programs that a fuzzer has found.
 
 mod program;
 
 use host::Rng;
 use program::{Dice, Pair, Seen};
 
-/// Programs, and steps of each.
+/// Number of programs, and steps of each.
 const PROGRAMS: u64 = if cfg!(miri) { 3 } else { 600 };
 const STEPS: usize = 400;
 
-/// What has to come out.
+/// Event kinds and results that must occur.
 const OUTCOMES: &[&str] = &[
     "(Get, Ok)",
     "(GetOverflow, Ok)",
@@ -52,8 +52,8 @@ const OUTCOMES: &[&str] = &[
     "Err(ArgInvalid)",
 ];
 
-/// Goal: the engine does what the standard says in every order of calls. Method: the model does it, too; and all that can come out
-/// has come out often.
+/// Goal: the engine follows the standard in any order of calls. Method: compare with the model, and check
+/// that every possible outcome has occurred often.
 #[test]
 fn programs_go_as_in_the_model() {
     let mut seen = Seen::new();
@@ -73,7 +73,7 @@ fn programs_go_as_in_the_model() {
     assert!(rare.is_empty(), "{rare:?} is not or hardly in {seen:#?}");
 }
 
-/// Goal: what the fuzzer has found stays found.
+/// Goal: programs found by the fuzzer keep passing.
 #[test]
 fn programs_of_the_corpus_go_as_in_the_model() {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/portals_engine");

@@ -1,4 +1,5 @@
-//! Strangers that connect to a process by TCP: all are refused, none leaves memory behind, and a process with the key is served afterwards.
+//! Strangers connect by TCP: all are refused, none leaves memory behind, and a process with the key can
+//! connect afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,17 +14,17 @@ use verbs::host::Span;
 
 const KIND: Kind = Kind { is_matching: true, is_logical: false };
 const KEY: [u8; 16] = [1; 16];
-/// Strangers that come before memory is measured, and those whose memory is measured.
+/// Strangers before memory is measured, and strangers during the measurement.
 const FIRST: usize = 500;
 const COUNT: usize = 10_000;
-/// The memory that may be left, in KiB.
+/// The allowed growth of memory, in KiB.
 const GROWTH: usize = 1024;
 
 fn node() -> Node {
     let host = verbs::host::real::host();
     let device = fabric::open("iwarp", &host).expect("a device");
     let key = Key::from_bytes(KEY);
-    // SAFETY: no memory is given to it but that of puts of no bytes.
+    // SAFETY: the only operations on it are puts of no bytes.
     unsafe { Node::open(&host, &device, Ipv4Addr::LOCALHOST, None, 7, Matcher::Caller, &key) }
         .expect("a node")
 }
@@ -35,7 +36,7 @@ fn resident() -> usize {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// A stranger that knows everything but the key.
+/// A stranger that knows everything except the key.
 struct Stranger {
     at: SocketAddr,
     ends: (Identity, Identity),
@@ -48,7 +49,8 @@ impl Stranger {
         Attempt::new(PROTOCOL, Key::from_bytes([2; 16]), self.ends, proofs, [0; auth::OFFER])
     }
 
-    /// Connects and sends a request with private data (RFC 5044, section 7.1.1); the private data of the rejection.
+    /// Connects and sends a request with private data (RFC 5044, section 7.1.1); returns the private data of
+    /// the rejection.
     fn connect(&self, private: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.at).expect("somebody listens");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
@@ -61,12 +63,12 @@ impl Stranger {
         said.to_vec()
     }
 
-    /// Comes once, in one of five ways.
+    /// Connects once, in one of five ways.
     fn come(&mut self, way: usize) {
         match way % 5 {
             0 => drop(TcpStream::connect(self.at).expect("somebody listens")),
             1 => drop(self.connect(b"")),
-            // What processes said before they proved who they are.
+            // The private data of versions without proofs of identity.
             2 => drop(self.connect(b"ptl4-v3\0\x01\0\0\x7f\x03\0\0\0")),
             3 => drop(self.connect(&[0xff; 500])),
             _ => {
@@ -89,7 +91,7 @@ fn identity(node: &Node) -> Identity {
     Identity(bytes)
 }
 
-/// Puts nothing to a process, which acknowledges it.
+/// Puts zero bytes to a process and waits for the acknowledgement.
 fn put(from: &Ni, to: &Node) {
     let begin = |engine: &mut Engine| {
         let eq = engine.eq_alloc(10).expect("room");

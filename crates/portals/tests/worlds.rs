@@ -1,12 +1,13 @@
-//! Random programs of several processes in virtual time, under faults, for some seeds; the example `worlds` runs as many as one likes.
+//! Random programs of several processes in virtual time, with faults, for some seeds; the example `worlds`
+//! runs any number.
 
 #[path = "worlds/mod.rs"]
 mod programs;
 
-/// Seeds of each weather.
+/// Seeds for each fault setting.
 const SEEDS: u64 = 24;
 
-/// Goal: whatever the wire does, what processes do to each other comes out as the model has it, and equal seeds give equal worlds.
+/// Goal: whatever the network does, the results match the model, and equal seeds give equal worlds.
 #[test]
 fn programs_go_as_in_the_model_in_any_weather() {
     for card in programs::WEATHERS {

@@ -11,7 +11,8 @@ use crate::export::exports;
 use crate::handle;
 use crate::types::{Handle, PtlCtEvent, Size, TIME_FOREVER};
 
-/// Waits until one of several counters has as many successes, or a failure. A counter that goes meanwhile interrupts.
+/// Waits until one of several counters reaches its number of successes or has a failure. Freeing a counter
+/// meanwhile interrupts.
 fn wait(
     ni: &Ni,
     call: &'static str,

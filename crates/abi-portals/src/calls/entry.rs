@@ -10,7 +10,7 @@ use crate::export::exports;
 use crate::handle;
 use crate::types::{ANY, CT_NONE, Handle, NID_ANY, PID_ANY, PtlLe, PtlLeHead, PtlMe, PtlProcess};
 
-/// Whom an entry is for.
+/// The initiators that an entry admits.
 fn source(ni: &Ni, id: PtlProcess) -> Source {
     let unless = |value: u32, any: u32| (value != any).then_some(value);
     if ni.kind().is_logical {
@@ -20,12 +20,12 @@ fn source(ni: &Ni, id: PtlProcess) -> Source {
     Source { nid: unless(id.nid, NID_ANY), pid: unless(id.pid, PID_ANY) }
 }
 
-/// What an entry's fields are in both structures.
+/// The fields that `ptl_le_t` and `ptl_me_t` share.
 fn common(ni: &Ni, le: PtlLeHead, counts: bool) -> Answer<Entry> {
     let options = EntryOptions::from_bits(le.options).ok_or(Code::ArgInvalid)?;
     let is_pieces = options.contains(EntryOptions::IOVEC);
     let region = region(ni, le.start, le.length, is_pieces)?;
-    // A search counts nothing.
+    // A search does not count.
     let counter = if counts { optional(ni, le.ct, CT_NONE)? } else { None };
     let uid = (le.uid != ANY).then_some(le.uid);
     Ok(Entry { counter, uid, ..Entry::taking_all(region, options) })

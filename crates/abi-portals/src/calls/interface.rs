@@ -1,4 +1,4 @@
-//! The library, interfaces, and who processes are.
+//! The library, interfaces, and identities of processes.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ use crate::types::{
     PtlProcess, Size,
 };
 
-/// The kind of interface that options ask for: one of each pair, and nothing else.
+/// The kind of interface that options request; each pair must have exactly one bit set, and no other bits.
 fn kind(options: u32) -> Option<Kind> {
     let one_of = |yes: u32, no: u32| match options & (yes | no) {
         bit if bit == yes => Some(true),
@@ -120,7 +120,7 @@ exports! {
 
     fn PtlGetId(handle: Handle, id: Out<PtlProcess>) {
         let ni = ni(handle)?;
-        // Before there is a map, no rank is known.
+        // Without a map, no rank is known.
         let known = ni.id().unwrap_or(Process::rank(ANY));
         id.required(Code::ArgInvalid)?.set(PtlProcess::of(known));
         Ok(())
@@ -133,12 +133,12 @@ exports! {
     }
 
     fn PtlAtomicSync() {
-        // Atomic operations work on the memory that the processor sees.
+        // Atomic operations already work on the memory that the processor sees.
         state::check_init()
     }
 
     fn PtlStartBundle(handle: Handle) {
-        // Nothing is deferred.
+        // Operations are never deferred.
         ni(handle).map(drop)
     }
 
@@ -147,10 +147,10 @@ exports! {
     }
 }
 
-/// Processes of a map.
+/// Most processes of a map.
 const MAP_MAX: usize = 1 << 24;
 
-/// `PtlFini`: the last one closes what is still open.
+/// `PtlFini`: the last call closes everything that is still open.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the header's")]
 extern "C" fn PtlFini() {

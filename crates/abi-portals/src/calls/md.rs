@@ -1,4 +1,4 @@
-//! Memory descriptors, and memory as C describes it.
+//! Memory descriptors, and the user's memory as C describes it.
 
 use ffi::{In, Out};
 use portals::{MdHandle, MdOptions, MemoryDescriptor, Ni, Piece, Region};
@@ -9,16 +9,16 @@ use crate::export::exports;
 use crate::handle;
 use crate::types::{CT_NONE, EQ_NONE, Handle, PtlIovec, PtlMd};
 
-/// Memory at an address, or with `is_pieces` in as many pieces as are listed there.
+/// Memory at an address, or with `is_pieces` the `length` pieces listed there.
 pub(super) fn region(ni: &Ni, start: usize, length: u64, is_pieces: bool) -> Answer<Region> {
     if !is_pieces {
-        // What is as long as can be is all memory behind its start.
+        // The maximum length means all memory after the start.
         return Ok(Region::new(start as u64, length.min(u64::MAX - start as u64)));
     }
     let most = ni.call(|engine| engine.limits().max_iovecs).ok_or(Code::ArgInvalid)?;
     let count =
         usize::try_from(length).ok().filter(|count| *count <= most as usize).ok_or(Code::ArgInvalid)?;
-    // SAFETY: a program passes the address of as many pieces. Test: `messages_go_both_ways_on_shm`.
+    // SAFETY: the program passes an array of `length` pieces. Test: `messages_go_both_ways_on_shm`.
     let pieces: In<PtlIovec> = unsafe { In::new(std::ptr::with_exposed_provenance(start)) };
     let items = pieces.items(count).ok_or(Code::ArgInvalid)?;
     let pieces: Vec<Piece> = items.map(|piece| Piece { addr: piece.base as u64, len: piece.len }).collect();

@@ -1,4 +1,4 @@
-//! The functions, by object. Each checks its handles and pointers, calls the engine, and puts results where they go.
+//! The functions, by object. Each checks its handles and pointers, calls the engine, and stores the results.
 
 mod counter;
 mod entry;
@@ -16,20 +16,20 @@ use crate::handle::{self, Object};
 use crate::state;
 use crate::types::Handle;
 
-/// The interface of its own handle.
+/// The interface of an interface handle.
 fn ni(handle: Handle) -> Answer<Ni> {
     state::check_init()?;
     state::interface(handle::own_interface(handle)?)
 }
 
-/// An object, and its interface.
+/// The object of a handle, and its interface.
 fn object<T: Object>(handle: Handle) -> Answer<(Ni, T)> {
     state::check_init()?;
     let (number, object) = handle::object(handle)?;
     Ok((state::interface(number)?, object))
 }
 
-/// An object of an interface, or none for the header's constant.
+/// An object of an interface, or `None` for the header's constant.
 fn optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<Option<T>> {
     if handle == none {
         return Ok(None);
@@ -38,7 +38,7 @@ fn optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<Option<T
     if number == ni.kind().number() { Ok(Some(object)) } else { Err(Code::ArgInvalid) }
 }
 
-/// What an engine gives; an interface that was closed meanwhile is no argument.
+/// The engine's result; an invalid argument if the interface was closed meanwhile.
 fn done<T>(result: Option<portals::Result<T>>) -> Answer<T> {
     Ok(result.ok_or(Code::ArgInvalid)??)
 }

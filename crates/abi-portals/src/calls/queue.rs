@@ -10,22 +10,22 @@ use crate::export::exports;
 use crate::handle;
 use crate::types::{Handle, PtlEvent, Size, TIME_FOREVER};
 
-/// Slots of a queue at most: what is asked for is a hint.
+/// Most slots of a queue: the requested number is a hint.
 const SLOTS_MAX: Size = 1 << 22;
-/// Queues, or counters, that one call looks at.
+/// Most queues or counters that one call polls.
 pub(super) const POLLED_MAX: u32 = 1 << 16;
 
-/// Gives an event to the program; whether others before it were lost.
+/// Stores an event for the program; fails with `EqDropped` if events before it were lost.
 fn give(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
     event.set(PtlEvent::of(&taken.0));
     if taken.1 { Err(Code::EqDropped) } else { Ok(()) }
 }
 
-/// Waits for an event of one of several queues. A queue that goes meanwhile interrupts.
+/// Waits for an event of one of several queues. Freeing a queue meanwhile interrupts.
 fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<((Event, bool), usize)> {
     let mut first = 0;
     let mut look = |engine: &mut Engine| {
-        // In turns, so that a queue that is always full does not hide the others.
+        // Rotate, so that a queue that is always full does not starve the others.
         first = (first + 1) % eqs.len();
         for at in (0..eqs.len()).map(|at| (first + at) % eqs.len()) {
             match engine.eq_get(eqs[at]) {
@@ -47,7 +47,7 @@ fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<(
     ni.wait(call, deadline, look).unwrap_or(Err(none))
 }
 
-/// Objects of one interface, by an array of handles.
+/// Objects of one interface, from an array of handles.
 pub(super) fn several<T: handle::Object>(handles: In<Handle>, size: u32) -> Answer<(Ni, Vec<T>)> {
     if size == 0 || size > POLLED_MAX {
         return Err(Code::ArgInvalid);

@@ -1,4 +1,4 @@
-//! Puts, gets and atomic operations, at once.
+//! Puts, gets and atomic operations that start immediately.
 
 use ffi::Bytes;
 use portals::{AckReq, Action, Datatype, Local, MdHandle, Ni, Op, Operand, Transfer};
@@ -8,7 +8,7 @@ use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::types::{Handle, PtlProcess, Size};
 
-/// What a transfer goes to, as all calls have it.
+/// The target arguments that all transfers share.
 pub(super) struct Target {
     pub(super) id: PtlProcess,
     pub(super) pt_index: u32,
@@ -18,7 +18,7 @@ pub(super) struct Target {
     pub(super) hdr_data: u64,
 }
 
-/// What the initiator wants to be told.
+/// The requested acknowledgement.
 pub(super) fn ack(request: u8) -> Answer<AckReq> {
     let all = [AckReq::None, AckReq::Full, AckReq::Counting, AckReq::Completed];
     all.get(usize::from(request)).copied().ok_or(Code::ArgInvalid)
@@ -29,7 +29,7 @@ pub(super) fn atomic(operation: u8, datatype: u8) -> Answer<(Op, Datatype)> {
     Op::from_number(operation).zip(Datatype::from_number(datatype)).ok_or(Code::ArgInvalid)
 }
 
-/// The action of a swap. Only what has an operand looks at it.
+/// The action of a swap. `operand` is read only if the operation has one.
 pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action> {
     let (op, datatype) = atomic(operation, datatype)?;
     let mut bytes = Operand::default();
@@ -40,7 +40,7 @@ pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action
     Ok(Action::Swap(op, datatype, bytes))
 }
 
-/// A transfer that brings data, and its interface.
+/// A transfer that sends data, and its interface.
 pub(super) fn bringing(
     action: Action,
     (md, offset): (Handle, Size),

@@ -1,4 +1,5 @@
-//! Puts, gets and atomic operations when a counter comes to a threshold, and what such a counter does to others.
+//! Triggered operations: puts, gets, atomics and counter changes that start when a counter reaches a
+//! threshold.
 
 use ffi::Bytes;
 use portals::{Action, CtHandle, Ni, Transfer};

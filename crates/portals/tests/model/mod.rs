@@ -1,5 +1,6 @@
-//! Portals by the standard's words, slow and obvious: lists are vectors, everything is found by looking at all there is, and names are
-//! whatever the engine gave. It shares no code with the engine but the types of arguments and results.
+//! Portals according to the text of the standard, slow and obvious: lists are vectors, every lookup is a
+//! linear search, and handles are those of the engine. It shares only the types of arguments and results with
+//! the engine.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -101,7 +102,7 @@ pub(crate) struct Model {
     pts: Vec<Option<Pt>>,
     /// In the order of appending.
     mes: Vec<Me>,
-    /// In the order of coming.
+    /// In the order of arrival.
     headers: Vec<Header>,
     mds: Vec<(MdHandle, MemoryDescriptor)>,
     operations: Vec<Operation>,
@@ -212,7 +213,7 @@ impl Model {
             counter.value.failure = counter.value.failure.wrapping_add(by.failure);
         }
         let mut due = vec![];
-        // Of all that the value reaches: the least threshold first, of equals the first that was asked for.
+        // All due operations: the least threshold first, and equal ones in the order of the calls.
         loop {
             let reached = counter.value.success.saturating_add(counter.value.failure);
             let least = counter.later.iter().map(|(threshold, _)| *threshold).min();
@@ -308,7 +309,7 @@ impl Model {
         Ok(entry)
     }
 
-    /// The checks of an append; the entry is then taken in under the engine's name.
+    /// The checks of an append; the entry is then added under the engine's handle.
     pub(crate) fn check_append(&mut self, place: ListId, entry: &Entry) -> Result<()> {
         self.normal(place.pt_index, entry.clone())?;
         if let Some(counter) = entry.counter {
@@ -416,7 +417,7 @@ impl Model {
         }
     }
 
-    /// An entry that has left its list by itself is told of, and forgotten when nothing of it is left.
+    /// Reports an automatically unlinked entry, and drops it when nothing of it is left.
     fn leave(&mut self, eq: Option<EqHandle>, name: EntryHandle) {
         let headers = self.headers.iter().filter(|header| header.owner == name).count();
         let Some(at) = self.mes.iter().position(|me| me.name == name) else { return };
@@ -697,7 +698,7 @@ impl Model {
         }
     }
 
-    /// The request that a transfer becomes, under the engine's number.
+    /// The request for a transfer, with the engine's number.
     pub(crate) fn start(&mut self, transfer: &Transfer, number: u64) -> Request {
         let sides =
             [transfer.put, transfer.get].map(|local| local.and_then(|local| self.md(local.md).cloned()));

@@ -1,5 +1,5 @@
-//! Programs on one interface, beside the slow model: every result, event, counter, answer and register is compared. What they do is drawn
-//! from a seed, or taken from bytes, which a fuzzer can change one by one.
+//! Programs on one interface, compared with the slow model in every result, event, counter, answer and status
+//! register. Choices come from a seed, or from bytes that a fuzzer can mutate.
 
 #[path = "../model/mod.rs"]
 mod model;
@@ -18,12 +18,12 @@ use portals::{
 const ME: Process = Process::physical(1, 1);
 const UID: u32 = 100;
 
-/// What decides.
+/// The source of choices.
 #[allow(dead_code, reason = "not every user of this file has seeds")]
 pub(crate) enum Dice {
     /// A seed.
     Seed(Rng),
-    /// Bytes; zeros after their end.
+    /// Bytes, then zeros.
     Bytes(std::vec::IntoIter<u8>),
 }
 
@@ -54,13 +54,13 @@ impl Dice {
         &of[self.index(of.len())]
     }
 
-    /// Whether there is nothing left to decide by.
+    /// Whether the bytes are used up.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Bytes(bytes) if bytes.as_slice().is_empty())
     }
 }
 
-/// Carries out a program that bytes are.
+/// Runs the program encoded in bytes.
 #[allow(dead_code, reason = "not every user of this file has bytes")]
 pub(crate) fn carry_out(bytes: &[u8]) {
     let mut pair = Pair::new(Dice::Bytes(Vec::from(bytes).into_iter()));
@@ -69,7 +69,7 @@ pub(crate) fn carry_out(bytes: &[u8]) {
     }
 }
 
-/// The engine, the model, and what the program has of each.
+/// The engine, the model, and the program's objects of both.
 pub(crate) struct Pair {
     rng: Dice,
     engine: Engine,
@@ -78,9 +78,9 @@ pub(crate) struct Pair {
     cts: Vec<CtHandle>,
     mds: Vec<MdHandle>,
     entries: Vec<EntryHandle>,
-    /// Messages whose data are on the way.
+    /// Messages whose data are in flight.
     arriving: Vec<(Delivery, model::Delivery)>,
-    /// Own requests that have not arrived, and answers to own requests.
+    /// Requests of this process that have not arrived, and answers to its requests.
     wire: Vec<Request>,
     answers: Vec<Answer>,
     operations: Vec<u64>,
@@ -88,11 +88,11 @@ pub(crate) struct Pair {
     pub(crate) seen: Seen,
 }
 
-/// How often what came out.
+/// How often each outcome occurred.
 pub(crate) type Seen = BTreeMap<String, u32>;
 
 impl Pair {
-    /// An interface, and the model of it.
+    /// An interface and its model.
     pub(crate) fn new(mut rng: Dice) -> Self {
         let most = Limits { max_iovecs: 3, ..Limits::default() };
         let tight = Limits {
@@ -176,7 +176,7 @@ impl Pair {
         }
     }
 
-    /// Options of which most are not set; the rare ones are few enough that entries do take messages.
+    /// Mostly unset options; rare ones are rare enough that entries do match messages.
     fn options(&mut self) -> EntryOptions {
         let mut options = EntryOptions::OP_PUT | EntryOptions::OP_GET;
         for flag in EntryOptions::all() - options {
@@ -253,7 +253,7 @@ impl Pair {
         })
     }
 
-    /// Makes a call, and compares all that can be seen.
+    /// Makes one random call, and compares everything observable.
     pub(crate) fn step(&mut self) {
         match self.rng.below(100) {
             0..=19 => self.append(),
@@ -305,7 +305,7 @@ impl Pair {
         assert_eq!(got, self.model.search(index, entry, search, user_ptr));
     }
 
-    /// A message comes: of somebody's, or an own one.
+    /// A message arrives: another process's, or one of this process's.
     fn message(&mut self) {
         let own = self.rng.one_in(2) && !self.wire.is_empty();
         let request = if own {
@@ -350,7 +350,7 @@ impl Pair {
         }
     }
 
-    /// A message comes with its data.
+    /// A message arrives with its data.
     fn whole(&mut self, request: &Request, own: bool) {
         let fail = if self.rng.one_in(10) { Fail::Undeliverable } else { Fail::Ok };
         let mut place = None;
@@ -373,7 +373,7 @@ impl Pair {
         self.answers.extend(want.filter(|_| own));
     }
 
-    /// The data of some message are there, or lost.
+    /// The data of a message arrive or are lost.
     fn data(&mut self) {
         if !self.arriving.is_empty() {
             let at = self.rng.index(self.arriving.len());
@@ -489,7 +489,7 @@ impl Pair {
         }
     }
 
-    /// News of an own operation, true or not.
+    /// An operation of this process gets a real or a bogus answer.
     fn hear(&mut self) {
         if !self.answers.is_empty() && !self.rng.one_in(3) {
             let at = self.rng.index(self.answers.len());
@@ -525,7 +525,7 @@ impl Pair {
         }
         assert_eq!(self.engine.status(), self.model.status);
         for at in 0..self.eqs.len() {
-            // The first two fill up now and then.
+            // The first two fill up sometimes.
             let takes = at == 2 || self.rng.one_in(6);
             if !takes {
                 continue;

@@ -1,9 +1,10 @@
-//! Random programs of several processes in a world, by seed, and what the slow model makes of them.
+//! Random programs of several processes in a virtual world, by seed, compared with the slow model.
 //!
-//! Each process has a portal table entry, memory, an event queue and a counter for each one, itself among them, so that what one's
-//! operations come to does not depend on the others', while all share links, tables and the wire. What is appended or taken out later
-//! is so by the counter, at a place of the stream that the stream decides. When the world has ended, the model goes through the
-//! operations of each pair in their order: events, counters, answers and memory must be its.
+//! Each process has a portal table entry, memory, an event queue and a counter for each process including
+//! itself, so that the results of one initiator do not depend on the others, while all share links, tables
+//! and the network. Counters trigger later appends and unlinks, at a position of the message stream that the
+//! stream determines. After the run, the model replays the operations of each pair in order: events,
+//! counters, answers and memory must be equal.
 
 #[path = "../model/mod.rs"]
 mod model;
@@ -21,7 +22,7 @@ use portals::{
 };
 use verbs::Buf;
 
-/// What faults there are, beside none.
+/// The fault settings; the first has none.
 pub(crate) const WEATHERS: &[&str] = &[
     "model:mt23108-vapi",
     "model:mt23108-vapi(faults.loss_ppm=5000)",
@@ -32,23 +33,23 @@ pub(crate) const WEATHERS: &[&str] = &[
 
 const PID: u32 = 7;
 const UID: u32 = 100;
-/// Bytes of a pair's memory at the target, and of what its initiator sends from.
+/// Bytes of a pair's memory at the target, and of its initiator's send memory.
 const THERE: u64 = 96 << 10;
 const HERE: u64 = 32 << 10;
-/// Bytes that go along with their message.
+/// Most bytes of inline data.
 const SHORT: u64 = 8000;
-/// Additions of each process to the one word that all share.
+/// Additions of each process to the one shared word.
 const ADDITIONS: u64 = 4;
-/// Room for all events of a pair.
+/// Slots for all events of a pair.
 const SLOTS: usize = 1 << 12;
 
-/// An entry of a pair, its memory counted from the pair's.
+/// An entry of a pair, with addresses relative to the pair's memory.
 #[derive(Clone, Debug)]
 struct Planned {
     list: List,
     pieces: Vec<Piece>,
     entry: Entry,
-    /// It is appended when the counter comes to this.
+    /// It is appended when the counter reaches this value.
     threshold: Option<u64>,
 }
 
@@ -72,22 +73,23 @@ struct Act {
     bits: u64,
     remote_offset: u64,
     ack: AckReq,
-    /// Where its data lie before all that is sent, and where what it fetches goes behind what others of the pair have fetched.
+    /// Offsets of its data in the send memory, and of its fetched data after those of the pair's earlier
+    /// operations.
     from: u64,
     into: u64,
 }
 
-/// What one process does at another one, and what that one has for it.
+/// The operations of one process on another one, and the entries there.
 #[derive(Debug)]
 struct Plan {
     has_flow: bool,
-    /// Nothing depends on the order in which data arrive.
+    /// Results do not depend on the order in which data arrive.
     is_long: bool,
     entries: Vec<Planned>,
-    /// Entries that are taken out by the counter.
+    /// Entries that the counter unlinks.
     unlinks: Vec<(u64, usize)>,
     acts: Vec<Act>,
-    /// Bytes that are fetched.
+    /// Bytes fetched.
     fetched: u64,
 }
 
@@ -118,7 +120,7 @@ fn options(rng: &mut Rng, is_long: bool) -> EntryOptions {
 }
 
 fn planned(rng: &mut Rng, is_long: bool, at: &mut u64) -> Planned {
-    // Long messages arrive in any order: no byte is for two of them.
+    // Long messages arrive in any order, so their memory does not overlap.
     let len = if is_long { rng.below(24 << 10) } else { *rng.one_of(&[0, 8, 64, 700, 9000]) };
     let begin = if is_long { *at } else { rng.below(THERE - len) };
     *at += len;
@@ -180,7 +182,7 @@ impl Plan {
     }
 }
 
-/// What an operation of a pair is to Portals.
+/// The transfer for an operation of a pair.
 fn transfer(
     act: &Act,
     mds: (MdHandle, MdHandle),
@@ -209,7 +211,8 @@ fn pattern(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + seed * 31) as u8).collect()
 }
 
-/// What is at the beginning in a process's memory: for each pair what others may reach, what is sent, and what is fetched.
+/// The initial layout of a process's memory: for each pair the target memory, the send memory, and the
+/// fetched data.
 struct Layout {
     starts: Vec<[u64; 3]>,
     len: u64,
@@ -228,25 +231,26 @@ impl Layout {
     }
 }
 
-/// What a process has seen.
+/// What a process observed.
 #[derive(Debug)]
 struct Report {
     me: Process,
     base: u64,
-    /// By the other one: what happened here by it, and what came of what was done there.
+    /// By peer: events and count of its operations here, and of this process's operations there.
     at_target: Vec<(Vec<Event>, Count)>,
     at_initiator: Vec<(Vec<Event>, Count)>,
-    /// What the shared word was before this process's additions.
+    /// The shared word before each of this process's additions.
     sums: Vec<u64>,
     memory: Vec<u8>,
 }
 
-/// A process under way.
+/// A running process.
 struct Rank {
     host: Host,
     ni: Ni,
     memory: Buf,
-    /// By the other one: queue and counter for what it does here; queue, counter and descriptors for what is done there.
+    /// By peer: queue and counter for its operations here; queue, counter and descriptors for operations
+    /// there.
     here: Vec<(EqHandle, CtHandle)>,
     there: Vec<(EqHandle, CtHandle, (MdHandle, MdHandle))>,
     common: (EqHandle, MdHandle),
@@ -264,7 +268,7 @@ impl Rank {
         let memory = Buf::alloc(layout.len as usize).expect("memory");
         memory.write(0, &[0; 64]).expect("inside");
         memory.write(64, &pattern(layout.len - 64, own as u64)).expect("inside");
-        // SAFETY: the memory lives until the interface is closed and the node gone.
+        // SAFETY: the memory lives until the interface is closed and the node dropped.
         let node = unsafe {
             let key = Key::from_bytes([1; 16]);
             Node::open(&host, &device, address, Some(PID), UID, Matcher::Caller, &key)
@@ -281,7 +285,7 @@ impl Rank {
         self.ni.call(|engine| engine.transfer(transfer)).expect("open").expect("legal");
     }
 
-    /// The next event of what all share.
+    /// The next event of the shared portal table entry.
     fn common(&self) -> Event {
         let deadline = self.host.after(Span::from_secs(10));
         let look = |engine: &mut Engine| engine.eq_get(self.common.0).expect("a queue");
@@ -292,7 +296,7 @@ impl Rank {
 type Sides =
     (Vec<(EqHandle, CtHandle)>, Vec<(EqHandle, CtHandle, (MdHandle, MdHandle))>, (EqHandle, MdHandle));
 
-/// Tables, entries and descriptors for each pair, and the word that all share.
+/// Tables, entries and descriptors for each pair, and the shared word.
 fn set_up(engine: &mut Engine, base: u64, layout: &Layout, (seed, own, ranks): (u64, usize, usize)) -> Sides {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for other in 0..ranks {
@@ -333,8 +337,8 @@ fn set_up(engine: &mut Engine, base: u64, layout: &Layout, (seed, own, ranks): (
     (here, there, (eq, md.expect("room")))
 }
 
-/// What a rank does: its operations in a random order of pairs, additions to the shared word, and at last a message to each that only
-/// says that all before it has come.
+/// The program of a rank: its operations in a random order of pairs, additions to the shared word, and
+/// finally a message to each peer that marks the end.
 fn play(
     machine: &Machine,
     card: &str,
@@ -342,7 +346,7 @@ fn play(
     ended: &Mutex<usize>,
 ) -> Report {
     let rank = Rank::open(machine, card, (seed, own, ranks));
-    // Who is not there yet cannot be reached.
+    // A process that has not started cannot be reached.
     rank.host.poll("others", rank.host.after(Span::from_ms(2)), || None::<()>);
     let me = rank.ni.node().me();
     let process = |other: usize| Process::physical(me.nid + other as u32 - own as u32, PID);
@@ -386,7 +390,7 @@ fn play(
     finish(rank, own, ranks, ended, sums)
 }
 
-/// Adds 1 to the shared word; what it was.
+/// Adds 1 to the shared word; returns its previous value.
 fn add(rank: &Rank, to: Process, pt_index: u32) -> u64 {
     rank.memory.write(8, &1_u64.to_le_bytes()).expect("inside");
     let action = Action::FetchAtomic(Op::Sum, Datatype::Uint64);
@@ -399,7 +403,7 @@ fn add(rank: &Rank, to: Process, pt_index: u32) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Goes on answering until all have come to their ends; what it has seen.
+/// Keeps answering until all processes have finished; returns what this one observed.
 fn finish(rank: Rank, own: usize, ranks: usize, ended: &Mutex<usize>, sums: Vec<u64>) -> Report {
     let mut is_counted = false;
     for _ in 0..10_000 {
@@ -434,10 +438,10 @@ fn finish(rank: Rank, own: usize, ranks: usize, ended: &Mutex<usize>, sums: Vec<
     report
 }
 
-/// Runs the programs of a seed on a card, and holds them to the model.
+/// Runs the programs of a seed on a card, and compares them with the model.
 ///
 /// # Errors
-/// What did not end.
+/// Processes that did not finish.
 pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
     let ranks = 2 + (seed % 3) as usize;
     let mut world = World::new(Config { seed, ..Config::default() });
@@ -467,7 +471,7 @@ pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
     Ok(outcome)
 }
 
-/// A pair as the model has it.
+/// A pair in the model.
 struct Trial<'a> {
     seed: u64,
     pair: (usize, usize),
@@ -477,7 +481,7 @@ struct Trial<'a> {
     initiates: Model,
     targets: Model,
     there: Vec<u8>,
-    /// Address of the memory there.
+    /// Address of the target memory.
     base: u64,
     here: Vec<u8>,
     fetched: Vec<u8>,
@@ -533,7 +537,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Carries an operation out.
+    /// Performs an operation in the model.
     fn carry(&mut self, number: u64, act: &Act) {
         let mds = (MdHandle::from_number(0), MdHandle::from_number(1));
         let transfer = transfer(act, mds, (self.target.me, self.pair.0 as u32), number);
@@ -556,7 +560,7 @@ impl<'a> Trial<'a> {
         self.plan.entries[user_ptr as usize].entry(0, CT()).region
     }
 
-    /// Does to the bytes what the operation does.
+    /// Applies an operation to the model's bytes.
     fn apply(&mut self, act: &Act, region: &Region, offset: u64, len: u64) {
         let places: Vec<usize> =
             region.part(offset, len).flat_map(|it| it.addr as usize..(it.addr + it.len) as usize).collect();
@@ -597,7 +601,7 @@ impl<'a> Trial<'a> {
             (events, *count)
         };
         assert_eq!(order(&self.target.at_target[from]), order(&want_there), "{about}, at the target");
-        // That memory is free again is told before or after answers to others.
+        // `Send` events may come before or after answers to other operations.
         for is_send in [true, false] {
             let some = |(events, count): &(Vec<Event>, Count)| {
                 let some = |event: &&Event| (event.kind == EventKind::Send) == is_send;
